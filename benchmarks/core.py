@@ -13,12 +13,12 @@ import time
 from collections.abc import Iterator
 
 import numpy as np
-from metrics import rows as metric_rows
 from scipy.linalg import eigh
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics.pairwise import rbf_kernel
 from timing import Row, compare, print_table, seconds
 
+from metrics import rows as metric_rows
 from rankrls import RankRLS, regularization_path
 
 ALPHAS = 2.0 ** np.arange(-15, 16)

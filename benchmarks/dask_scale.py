@@ -25,22 +25,23 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import dask
 import dask.array as da
 import numpy as np
 from distributed import Client, LocalCluster
 from threadpoolctl import threadpool_limits
 from timing import Row, seconds
 
+import dask
 import rankrls
+from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
+from rankrls.core.ridge.iterative import LinearSystem
+from rankrls.core.spaces.products import Products
 from rankrls.dask import RankRLS
-from rankrls.dask._census import Census, Counts, Crossing
-from rankrls.dask._parts import SharePlan
 from rankrls.dask._tasks import FAN_IN
-from rankrls.dask._work import Loader, part_operator, part_statistics, product
+from rankrls.dask._whole_queries import Loader
+from rankrls.estimators.incremental import Learned
 
-LOSS = {"cost": "magnitude", "ties": "keep", "query_weighting": "pair"}
 BANDWIDTH = 1.25e9
 PARTITION = 100_000
 
@@ -56,26 +57,19 @@ def rows(number: da.Array, n: int) -> da.Array:
 
 
 def per_row(m: int, n: int, dtype: type) -> tuple[float, float]:
-    """Seconds a row of the pass and of a product, on one core, with a query at each border."""
+    """Seconds a row of the pass and of a product, on one core."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((m, n), dtype=dtype)
     y, qid = rng.integers(0, 5, m), (np.arange(m) + 50) // 100
-    halves = [slice(None, m // 2 + 30), slice(m // 2 + 30, None)]
-    graphs = [PreferenceGraph.from_scores(y[part], qid=qid[part]) for part in halves]
-    censuses = [Census.of(graph, cost="magnitude", ties="keep") for graph in graphs]
-    crossing = Crossing(censuses, with_qid=True)
-    counts = [
-        Counts.of(graph, numbers, cost="magnitude", ties="keep")
-        for graph, numbers in zip(graphs, crossing.numbers, strict=True)
-    ]
-    plan = SharePlan(censuses, crossing, counts, LOSS).parts[0]
-    block, load = X[halves[0]], Loader(0, np.dtype(dtype), n)
-    local = part_operator(load, plan, [block], graphs[0])
+    graph, loss, load = PreferenceGraph.from_scores(y, qid=qid), Loss(), Loader(0, X.dtype, n)
+    system = LinearSystem(Products(X), graph.objectives(loss)[0])
     V = rng.standard_normal((n, 1))
+
+    def sums() -> None:
+        Learned.nothing(n, None, X.dtype, 1, True).add(graph, load([X]), loss)
+
     with threadpool_limits(limits=1):
-        whole = seconds(lambda: part_statistics(load, plan, False, [block], graphs[0]), 3)
-        one = seconds(lambda: product(0, local, V), 5)
-    return whole / len(block), one / len(block)
+        return seconds(sums, 3) / m, seconds(lambda: system.G(V), 5) / m
 
 
 def timed(run: Callable[[], Any]) -> float:

@@ -42,7 +42,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def terminal(monkeypatch):
-    stream = Terminal("2 alphas, leave-query-out")
+    stream = Terminal("2 alphas, 8 folds")
     # Not sys.stderr itself, which pytest sets again before each test.
     monkeypatch.setattr(_calls, "sys", types.SimpleNamespace(**{**vars(sys), "stderr": stream}))
     monkeypatch.setattr(_calls, "PATIENCE", 0.0)
@@ -66,7 +66,7 @@ def test_a_terminal_sees_what_is_done_and_keeps_nothing(terminal):
     before = threading.active_count()
     searching(terminal).fit(X, y, qid=qid)
     assert terminal.seen.is_set()
-    assert "RankRLSCV 0 s: 2 alphas, leave-query-out" in terminal.getvalue()
+    assert "RankRLSCV 0 s: 2 alphas, 8 folds" in terminal.getvalue()
     lines = terminal.getvalue().split("\n")
     assert len(lines) == 1  # rewritten, and blank at the end
     assert lines[0].rstrip("\r").rpartition("\r")[2].strip() == ""
@@ -136,7 +136,7 @@ def test_a_listener_hears_of_all_steps():
         RankRLSCV([0.1, 1.0], cv=4).fit(X, y, qid=qid)
         ConditionalRankRLSCV([0.1, 1.0], random_state=0).fit(X[:9], rng.random((9, 9)))
     texts = [message for message, *_ in heard]
-    assert "2 alphas, leave-query-out" in texts
+    assert "2 alphas, 8 folds" in texts
     assert "2 alphas, 4 folds" in texts
     assert any("solver primal" in text for text in texts)
     assert any("alpha" in text and "score" in text for text in texts)

@@ -13,8 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
@@ -625,16 +624,14 @@ def _dates(X: Any) -> list[tuple[str, str]]:
 
 
 def _dates_of_columns(columns: Any) -> list[tuple[str, str]]:
-    """Number and type of the columns of objects that have a date."""
+    """Number and type of the columns of objects that have a date, or a period of pandas."""
     found = []
     for j, column in enumerate(columns):
-        kinds = (type(v).__name__ for v in column if isinstance(v, _DATES) or _is_period(v))
-        found += [(f"number {j}", kind) for kind in [next(kinds, None)] if kind is not None]
+        names = (
+            type(v).__name__ for v in column if isinstance(v, _DATES) or "Period" in str(type(v))
+        )
+        found += [(f"number {j}", name) for name in [next(names, None)] if name is not None]
     return found
-
-
-def _is_period(value: Any) -> bool:
-    return type(value).__name__ == "Period"
 
 
 @contextmanager
@@ -667,9 +664,11 @@ def clear_errors(
                 "single row"
             ) from None
         if "contains NaN" in str(error):
+            array = isinstance(X, np.ndarray) and X.dtype.kind == "f"
+            overflow = array and bool(np.isnan(X).all(axis=0).any())  # a column of NaN only
             raise ValueError(
                 f"Input {name} contains NaN{_first_nan(X)}: fill in missing values first, {filled}"
-                + _OVERFLOW * _has_empty_column(X)
+                + _OVERFLOW * overflow
             ) from None
         columns = getattr(X, "columns", None)
         if columns is None or "could not convert string" not in str(error):
@@ -721,11 +720,6 @@ def _first_nan(X: Any) -> str:
     names = getattr(X, "columns", None)
     label = column if names is None else repr(names[column])
     return f" (first at row {row}, column {label}; {len(places):,} in all)"
-
-
-def _has_empty_column(X: Any) -> bool:
-    """Whether an array has a column of NaN only, as the overflow of a scaler leaves it."""
-    return isinstance(X, np.ndarray) and X.dtype.kind == "f" and bool(np.isnan(X).all(axis=0).any())
 
 
 def _holds_numbers(column: Any) -> bool:
@@ -902,15 +896,8 @@ _MAX_ZEROS = 0.9
 _SCALE_CELLS, _SCALE_ROWS = 1 << 17, 256
 
 
-@dataclass(frozen=True)
-class Scales:
-    """Two columns whose scales differ most: their numbers, and their scales.
-
-    Attributes
-    ----------
-    small, large : int
-    low, high : float
-    """
+class Scales(NamedTuple):
+    """Two columns whose scales differ most: their numbers, and their scales."""
 
     small: int
     large: int

@@ -138,7 +138,9 @@ def _as_array(name: str, values: Any) -> NDArray[Any]:
         raise ValueError(f"{name} cannot be read as an array: {error}") from error
 
 
-def refuse_lazy(X: Any, name: str = "X", instead: str = "use rankrls.dask.RankRLS") -> None:
+def refuse_lazy(
+    X: Any, name: str = "X", instead: str = "use rankrls.dask.RankRLS or rankrls.dask.RankRLSCV"
+) -> None:
     """Raise if X is a Dask collection or a lazy frame of polars, which are not in memory."""
     if type(X).__module__.startswith("polars") and type(X).__name__ == "LazyFrame":
         raise ValueError(

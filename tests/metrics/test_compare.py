@@ -185,6 +185,8 @@ def test_intervals_of_means():
     assert np.isnan(mean_interval([np.nan])).all()
     assert np.isnan(mean_interval([2.0], bounds=None)).all()
     assert mean_interval([3.0, 3.0], bounds=None) == (3.0, 3.0)
+    with pytest.raises(ValueError, match="a value is 3; pass bounds=None"):
+        mean_interval([3.0, 0.5])
 
 
 @pytest.mark.parametrize(("n", "share"), [(1, 0.9), (10, 0.2), (50, 0.05), (1000, 0.002)])

@@ -24,7 +24,7 @@ from rankrls.cli._output import Work, facts, number, queries, require_stdout, ta
 from rankrls.cli._refusals import refuse_columns
 from rankrls.datasets import load_qrels, load_run
 from rankrls.metrics import evaluate_run, mean_interval, pairwise_error
-from rankrls.metrics.metric_names import LIST_METRICS, NamedMetric, parse_metrics
+from rankrls.metrics.metric_names import LIST_METRICS, NamedMetric, parse_metric, parse_metrics
 
 __all__ = ["evaluate", "labels_and_scores"]
 
@@ -248,7 +248,9 @@ class _Measures:
         means = {name: _mean(values) for name, values in self.lists.items()}
         intervals = {}
         for name, values in {"pairwise_error": self.errors, **self.lists}.items():
-            intervals[f"{name}_low"], intervals[f"{name}_high"] = mean_interval(values)
+            bounds = parse_metric(name).bounds
+            low_high = mean_interval(values, bounds=bounds)
+            intervals[f"{name}_low"], intervals[f"{name}_high"] = low_high
         return {
             "pairwise_error": error,
             "pairwise_accuracy": 1 - error,
@@ -383,7 +385,8 @@ class _RunMeasures:
                             f"{queries(about['n_queries_in_run'])} of those judged"
                             + f", {number(other)} others are left out" * (other > 0)),
                     *((shown_metric(m), number(means[m.text])
-                       + _between(*mean_interval(self.values[m.text])) + self._left_out(m))
+                       + _between(*mean_interval(self.values[m.text], bounds=m.bounds))
+                       + self._left_out(m))
                       for m in self.asked),
                 ]
             )  # fmt: skip

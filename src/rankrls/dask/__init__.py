@@ -10,8 +10,6 @@ try:
 except ImportError as error:
     raise ImportError(f"rankrls.dask needs Dask ({error}): pip install 'rankrls[dask]'") from error
 
-from rankrls.dask._dask_cv import RankRLSCV
-from rankrls.dask._estimator import RankRLS
-from rankrls.dask._pipelines import fit
+from rankrls.dask._dask_rankers import RankRLS, RankRLSCV, fit
 
 __all__ = ["RankRLS", "RankRLSCV", "fit"]

@@ -9,12 +9,12 @@ from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
 
-import dask
 import dask.array as da
 import numpy as np
 from dask.highlevelgraph import HighLevelGraph
 from numpy.typing import NDArray
 
+import dask
 from rankrls._frames import is_id_name, refuse_dates
 from rankrls._validation import check_scores, check_weights, encode_qid, show
 from rankrls.dask._tasks import Tasks, give

@@ -6,87 +6,80 @@ and are converted to that of all rows afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 from typing import Any
 
 from sklearn.base import clone
 
-from rankrls.core.preferences.statistics import Statistics
-from rankrls.dask._partitions import Partitions
 from rankrls.dask._tasks import Tasks
-from rankrls.dask._work import Loader
+from rankrls.dask._whole_queries import DistributedRows, Loader
+from rankrls.estimators.incremental import Learned
 from rankrls.estimators.scalers import merged, rescaling, scaled
 
 __all__ = ["Scaling"]
 
 
 class Scaling:
-    """A scaler of all partitions.
+    """A scaler of all rows.
 
     Parameters
     ----------
     scaler : StandardScaler, MinMaxScaler or MaxAbsScaler
         It is not changed.
-    X : Partitions
-    loaders : mapping of int to Loader
-        Those of the partitions with rows.
+    rows : DistributedRows
+        Their X becomes that in the scale of the first partition.
 
     Attributes
     ----------
-    X : Partitions
-        The features in the scale of the first partition.
     scaler : the scaler of all rows, after `fit`
     """
 
-    def __init__(self, scaler: Any, X: Partitions, loaders: Mapping[int, Loader]) -> None:
-        self.scaler = scaler
-        self._loaders, self._raw = loaders, X
-        tasks = Tasks(X.graph)
-        i, load = next(iter(loaders.items()))
-        self._first = tasks.add("scaler", partial(_fitted, scaler, load), X.blocks[i])
+    def __init__(self, scaler: Any, rows: DistributedRows) -> None:
+        self.scaler, self._rows, self._raw = scaler, rows, rows.X
+        tasks = Tasks(rows.X.graph)
+        i = rows.used[0]
+        fit = partial(_fitted, scaler, rows.loaders[i])
+        self._first = tasks.add("scaler", fit, rows.X.blocks[i])
         both = {
-            i: tasks.add("scaled", partial(_fitted_and_scaled, load), X.blocks[i], self._first)
-            for i, load in loaders.items()
+            i: tasks.add("both", partial(_both, rows.loaders[i]), rows.X.blocks[i], self._first)
+            for i in rows.used
         }
         self._parts = [tasks.add("scaler", itemgetter(0), key) for key in both.values()]
         blocks = {i: tasks.add("scaled", itemgetter(1), key) for i, key in both.items()}
-        self.X = _replaced(X, tasks, blocks)
+        self._replace(tasks, blocks)
 
-    def add(self, tasks: Tasks) -> list[Any]:
+    def keys(self, tasks: Tasks) -> list[Any]:
         """Add the tasks that fit the scaler; returns the keys of what `fit` takes."""
         return [self._first, tasks.tree("scaler", merged, self._parts)]
 
-    def fit(self, first: Any, scaler: Any, sums: Iterable[Statistics]) -> None:
-        """Store the scaler of all rows, and convert sums over features to its scale."""
-        self.scaler = scaler
-        change = rescaling(first, scaler)
+    def fit(self, scalers: list[Any], sums: list[Learned]) -> None:
+        """Store the scaler of all rows, and convert the sums and the rows to its scale."""
+        first, self.scaler = scalers
+        change = rescaling(first, self.scaler)
         for part in sums:
             part.rescale(*change)
-
-    def transformed(self) -> Partitions:
-        """The features in the scale of all rows."""
         tasks = Tasks(self._raw.graph)
-        scaler = tasks.give("scaler", self.scaler)
+        key = tasks.give("scaler", self.scaler)
         blocks = {
-            i: tasks.add("scaled", partial(_scaled, load), self._raw.blocks[i], scaler)
-            for i, load in self._loaders.items()
+            i: tasks.add(
+                "scaled", partial(_scaled, self._rows.loaders[i]), self._raw.blocks[i], key
+            )
+            for i in self._rows.used
         }
-        return _replaced(self._raw, tasks, blocks)
+        self._replace(tasks, blocks)
 
-
-def _replaced(X: Partitions, tasks: Tasks, blocks: Mapping[int, Any]) -> Partitions:
-    """Partitions of which some are other blocks; those without rows stay."""
-    keys = [[blocks[i]] if i in blocks else X.blocks[i] for i in range(len(X))]
-    return Partitions(tasks.graph, keys, X.lengths)
+    def _replace(self, tasks: Tasks, blocks: dict[int, Any]) -> None:
+        keys = [[blocks[i]] if i in blocks else old for i, old in enumerate(self._raw.blocks)]
+        self._rows.X = replace(self._raw, graph=tasks.graph, blocks=keys)
 
 
 def _fitted(scaler: Any, load: Loader, blocks: list[Any]) -> Any:
     return clone(scaler).fit(load(blocks))
 
 
-def _fitted_and_scaled(load: Loader, blocks: list[Any], first: Any) -> tuple[Any, Any]:
+def _both(load: Loader, blocks: list[Any], first: Any) -> tuple[Any, Any]:
     X = load(blocks)
     return clone(first).fit(X), scaled(first, X)
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import dask
 from dask.optimization import cull
 from dask.threaded import get
+
+import dask
 
 __all__ = ["FAN_IN", "Tasks", "give"]
 

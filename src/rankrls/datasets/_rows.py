@@ -135,7 +135,7 @@ def iterate(reader: RowReader, rows: float, *, by_query: bool) -> Iterator[Bunch
 
     Without ``by_query``, queries may be cut, and come in any order.
     """
-    queries = _SeenQueries()
+    queries = _EndedQueries()
     instead = "fewer rows" if rows < np.inf else "iter_ranking"
     waiting: list[FileRows] = []
     starts: list[Array] = []  # the waiting rows that begin a query
@@ -213,7 +213,7 @@ def _place_of_kept(kept: Array, place: Callable[[int], str], row: int) -> str:
     return place(int(kept[row]))
 
 
-class _SeenQueries:
+class _EndedQueries:
     """Which queries have been read."""
 
     def __init__(self) -> None:

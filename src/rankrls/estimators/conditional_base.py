@@ -80,6 +80,7 @@ OFFSETS = {
     "columns": FreeOffsets(columns=True),
     "both": FreeOffsets(rows=True, columns=True),
 }
+FLOATS = (np.float64, np.float32)
 #: Fitted attributes that exist for some models only.
 OPTIONAL = (
     *("dual_coef_", "_left_factor", "_right_factor"),
@@ -307,9 +308,14 @@ class ConditionalRanker(BaseEstimator):
         return relation._replace(rows=rows.given(labels, self._free), columns=columns)
 
     def _check_X(self, X: Any, *, reset: bool) -> Any:
-        dtype = (np.float64, np.float32)
+        if _is_plain(X):  # scikit-learn's checks, which pass, take longer than a small fit
+            if reset:
+                self.__dict__.pop("feature_names_in_", None)
+                self.n_features_in_ = X.shape[1]
+            if X.shape[1] == self.n_features_in_ and not hasattr(self, "feature_names_in_"):
+                return X
         with clear_errors(X):
-            return validate_data(self, X, accept_sparse="csr", dtype=dtype, reset=reset)
+            return validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=reset)
 
     def _check_Z(self, Z: Any, *, reset: bool = False) -> Any:
         """Check features of column objects; their names must match those of ``fit``."""
@@ -319,10 +325,11 @@ class ConditionalRanker(BaseEstimator):
             check_feature_names(names, getattr(self, attribute, None), "Z")
         elif names is not None:
             self.object_feature_names_in_ = names
-        dtype = (np.float64, np.float32)
+        if _is_plain(Z):
+            return Z
         try:
             with clear_errors(Z, "Z"):
-                return check_array(Z, accept_sparse="csr", dtype=dtype, input_name="Z")
+                return check_array(Z, accept_sparse="csr", dtype=FLOATS, input_name="Z")
         except ValueError as error:
             if not reset or "NaN" not in str(error):
                 raise
@@ -359,7 +366,7 @@ class ConditionalRanker(BaseEstimator):
             if objects.names is not None and names is not None:
                 X = columns_in_order(X, np.concatenate([objects.names, np.asarray(names)]), name)
             with clear_errors(X, name):
-                values = check_array(X, dtype=(np.float64, np.float32), input_name=name)
+                values = check_array(X, dtype=FLOATS, input_name=name)
             check_gram(among := values[:, n:])
             X, names = values[:, :n], names if names_anything(names) else None
         else:
@@ -1035,6 +1042,14 @@ class ConditionalRanker(BaseEstimator):
 def _accuracy(y: Array, predictions: Array, rows: Array) -> float:
     """Compute the pairwise accuracy within rows, for early stopping."""
     return 1.0 - float(pairwise_error(y, predictions, qid=rows))
+
+
+def _is_plain(X: Any) -> bool:
+    """Whether X is a matrix of finite floating-point numbers, which needs no further check."""
+    if type(X) is not np.ndarray or X.ndim != 2 or not X.size or X.dtype not in FLOATS:
+        return False
+    with np.errstate(all="ignore"):
+        return bool(np.isfinite(X.sum()))  # False if the sum overflows, too
 
 
 def _profiled(kernel: Kernel | KernelSum) -> bool:

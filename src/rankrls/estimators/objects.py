@@ -208,9 +208,12 @@ class Objects:
         """
         X, n = self.features, len(self)
 
-        def gram() -> Array:
+        def require() -> None:
             advice = "use fewer objects: all n × n kernel values are needed"
             _resources.require(f"the kernel matrix of {n:,} objects", n, n, copies=3, advice=advice)
+
+        def gram() -> Array:
+            require()
             return self.gram()
 
         if isinstance(self.kernel, KernelSum):
@@ -220,11 +223,14 @@ class Objects:
             return Side(K, parts=lambda: list(self.parts(self.new(self.X))))
         if not self.kernel.linear:
             return Side(gram())
-        if not sparse.issparse(X):  # the kernel matrix is rarely needed if there are few features
-            return Side(gram if 8 * X.shape[1] <= n else gram(), X)
-        # A dense copy is no larger than the kernel matrix, and its columns keep their digits.
-        K = gram()
-        return Side(K, X.toarray(), multiplies=False) if X.shape[1] <= n else Side(K)
+        if sparse.issparse(X):
+            # A dense copy is no larger than the kernel matrix, and its columns keep their digits.
+            require()
+            few = X.shape[1] <= n
+            return Side(gram, X.toarray(), multiplies=False) if few else Side(gram())
+        if 8 * X.shape[1] > n:  # otherwise the kernel matrix is rarely needed
+            require()
+        return Side(gram, X)
 
     # ------------------------------------------------------------------ new objects
 

@@ -640,17 +640,8 @@ class RidgeRanker(BaseRanker):
         callback: Any = None,
     ) -> tuple[Any, History]:
         """The model for all ``alphas``, or with held-out rows for the best of them."""
-        if callback is not None and not callable(callback):
-            raise ValueError(f"callback must be a function of one argument; got {show(callback)}")
-        max_iter = DEFAULT_MAX_ITER if self.max_iter is None else self.max_iter
         progress = Progress(type(self).__name__, self.verbose)
-        options = IterationOptions(
-            check_positive("tol", self.tol),
-            check_integer("max_iter", max_iter, least=1),
-            check_integer("n_iter_no_change", self.n_iter_no_change, least=1),
-            callback,
-            progress,
-        )
+        options = self._iteration(progress, callback)
         progress(f"solver {problem.space.solver}, {problem.n_pairs:,} pairs")
         model: Any
         if problem.space.solver == "cg":
@@ -659,6 +650,19 @@ class RidgeRanker(BaseRanker):
             model, history = problem.solve(alphas), History(n_iter=1)
         progress("solved")
         return model, history
+
+    def _iteration(self, progress: Progress, callback: Any) -> IterationOptions:
+        """The checked parameters of solver="cg"."""
+        if callback is not None and not callable(callback):
+            raise ValueError(f"callback must be a function of one argument; got {show(callback)}")
+        max_iter = DEFAULT_MAX_ITER if self.max_iter is None else self.max_iter
+        return IterationOptions(
+            check_positive("tol", self.tol),
+            check_integer("max_iter", max_iter, least=1),
+            check_integer("n_iter_no_change", self.n_iter_no_change, least=1),
+            callback,
+            progress,
+        )
 
     def _store(self, problem: RidgeProblem, model: Any, history: History) -> None:
         """Store a fitted model and what is known of its data."""

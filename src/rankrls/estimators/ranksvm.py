@@ -13,12 +13,12 @@ from rankrls._validation import check_integer, check_option, check_positive
 from rankrls.core.hinge.problem import (
     HINGE_SOLVERS,
     HingeFit,
-    HingeModel,
     HingeOptions,
     HingeProblem,
 )
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.query_weights import check_query_weighting
+from rankrls.core.ridge.models import FittedFunction
 from rankrls.core.spaces.spaces import Kernel
 from rankrls.estimators.ranker import (
     BaseRanker,
@@ -181,7 +181,7 @@ class RankSVM(BaseRanker):
         self.verbose = verbose
         self.n_jobs = n_jobs
 
-    _model: HingeModel
+    _model: FittedFunction
 
     @takes_queries
     def fit(

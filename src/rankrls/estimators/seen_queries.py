@@ -85,7 +85,8 @@ class Projection:
     def of(self, X: Any, y: Array, codes: Array, weight: Array | None, n_queries: int) -> Array:
         """Numbers of queries; y of shape (m, k), query ``codes`` of shape (m,)."""
         rows = np.asarray(X @ self.v.astype(X.dtype), dtype=np.float64)
-        rows = (1 + y @ self.u) * (1 + self.shift + rows)
+        rows += 1 + self.shift
+        rows *= 1 + y @ self.u
         return np.bincount(codes, rows if weight is None else rows * weight, n_queries)
 
     def size(self, X: Any, y: Array, *queries: Any) -> Array:

@@ -50,6 +50,7 @@ from rankrls.estimators.seen_queries import Projection, SeenQueries, query_keys,
 __all__ = [
     "Batch",
     "BatchSteps",
+    "as_slice",
     "check_folds",
     "choose_by_folds",
     "fit_stream",
@@ -157,7 +158,7 @@ class BatchSteps:
 # -- whole queries ----------------------------------------------------------------------------
 
 
-class Rows(NamedTuple):
+class QueryRows(NamedTuple):
     """Rows of whole queries: X, y of shape (m, k), number of the query in the stream, weight."""
 
     X: Any
@@ -165,22 +166,22 @@ class Rows(NamedTuple):
     query: Array
     weight: Array | None
 
-    def take(self, rows: Any) -> Rows:
+    def take(self, rows: Any) -> QueryRows:
         """Select rows by number, in new arrays, or by a slice."""
         weight = None if self.weight is None else self.weight[rows]
-        return Rows(self.X[rows], self.y[rows], self.query[rows], weight)
+        return QueryRows(self.X[rows], self.y[rows], self.query[rows], weight)
 
-    def copy(self) -> Rows:
+    def copy(self) -> QueryRows:
         """Rows in new arrays: a reader may fill the same ones for every batch."""
         weight = None if self.weight is None else self.weight.copy()
-        return Rows(self.X.copy(), self.y.copy(), self.query.copy(), weight)
+        return QueryRows(self.X.copy(), self.y.copy(), self.query.copy(), weight)
 
     def graph(self) -> PreferenceGraph:
         """Preferences of the rows."""
         return PreferenceGraph.from_scores(self.y, qid=self.query, sample_weight=self.weight)
 
 
-def joined(pieces: Sequence[Rows]) -> Rows:
+def joined(pieces: Sequence[QueryRows]) -> QueryRows:
     """Concatenate rows."""
     if len(pieces) == 1:
         return pieces[0]
@@ -190,7 +191,13 @@ def joined(pieces: Sequence[Rows]) -> Rows:
     if any(piece.weight is not None for piece in pieces):
         filled = [np.ones(len(p.y)) if p.weight is None else p.weight for p in pieces]
         weight = np.concatenate(filled)
-    return Rows(X, y, query, weight)
+    return QueryRows(X, y, query, weight)
+
+
+def as_slice(rows: Array) -> Any:
+    """A slice, which avoids a copy, if these row numbers are consecutive."""
+    together = len(rows) and rows[-1] - rows[0] + 1 == len(rows)
+    return slice(int(rows[0]), int(rows[-1]) + 1) if together else rows
 
 
 def stacked(parts: Sequence[Any]) -> Any:
@@ -211,31 +218,30 @@ class WholeQueries:
     def __init__(self, seen: SeenQueries, known: dict[str, int] | None = None) -> None:
         self.numbers: dict[str, int] = {}
         self._seen, self._known = seen, known
-        self._open: list[Rows] = []  # pieces of a query that may go on
+        self._open: list[QueryRows] = []  # pieces of a query that may go on
         self._key = ""
 
-    def add(self, X: Any, y: Array, qid: Any, weight: Array | None) -> Iterator[Rows]:
+    def add(self, X: Any, y: Array, qid: Any, weight: Array | None) -> Iterator[QueryRows]:
         """Add a batch, y of shape (m, n_outputs), and return the complete queries."""
         queries = encode_qid(qid, len(y))
         codes, keys = queries.codes, query_keys(queries.labels)
         self._seen.check_new(keys, COMES_BACK)
         last = int(codes[-1])
         goes_on = keys.index(self._key) if self._open and self._key in keys else -1
-        rows = Rows(X, y, self._number(codes, keys)[codes], weight)
+        rows = QueryRows(X, y, self._number(codes, keys)[codes], weight)
         if goes_on >= 0:
             self._open.append(rows.take(np.flatnonzero(codes == goes_on)))
         if goes_on != last:
             yield from self.end()
             self._open, self._key = [rows.take(np.flatnonzero(codes == last))], keys[last]
-        inside: Any = np.flatnonzero((codes != goes_on) & (codes != last))
+        inside = np.flatnonzero((codes != goes_on) & (codes != last))
         if len(inside):
-            if inside[-1] - inside[0] + 1 == len(inside):  # a slice avoids a copy
-                inside = slice(int(inside[0]), int(inside[-1]) + 1)
+            inside = as_slice(inside)
             ended = rows.take(inside)
             self._record(keys, ended, codes[inside])
             yield ended
 
-    def end(self) -> Iterator[Rows]:
+    def end(self) -> Iterator[QueryRows]:
         """Complete the last query and return it."""
         if self._open:
             whole = joined(self._open)
@@ -243,7 +249,7 @@ class WholeQueries:
             self._open = []
             yield whole
 
-    def _record(self, keys: list[str], rows: Rows, codes: Array) -> None:
+    def _record(self, keys: list[str], rows: QueryRows, codes: Array) -> None:
         X = rows.X if self._known is None else None  # a later pass needs no checksums
         self._seen.add_rows(keys, X, rows.y, codes, rows.weight)
 
@@ -299,7 +305,7 @@ class StreamSums:
         self.folds = [Learned.nothing(n, basis, X.dtype, self._k, flat) for _ in range(n_folds)]
         self._loss, self._start = loss, time.perf_counter()
         self._n_rows = self._n_batches = self._n_waiting = 0
-        self._waiting: list[Rows] = []
+        self._waiting: list[QueryRows] = []
         self._since = self._number = 1  # batches of the rows that wait
         self.queries: WholeQueries | None = None
         if batch.qid is not None:
@@ -311,8 +317,6 @@ class StreamSums:
             raise ValueError("it has no qid: folds are of whole queries, so that qid is needed")
         require_addition(loss, "batches")
         self._ranking = RankingStatistics()
-        self._low: Any = np.inf
-        self._high: Any = -np.inf
 
     def add(self, X: Any, batch: Batch) -> str:
         """Add a batch with checked rows X; returns a line about the progress."""
@@ -328,9 +332,6 @@ class StreamSums:
         if self.queries is None:
             part = RankingStatistics.of(first.features(X), y, weight)
             self._ranking = self._ranking.merge(part)
-            used = y if weight is None else y[weight > 0]
-            self._low = np.minimum(self._low, used.min(axis=0, initial=np.inf))
-            self._high = np.maximum(self._high, used.max(axis=0, initial=-np.inf))
         else:
             self._add_queries(self.queries.add(X, y, batch.qid, weight))
         self._n_rows += len(y)
@@ -343,7 +344,7 @@ class StreamSums:
         first = self.folds[0]
         if self.queries is None:
             first.seen.rankings.append((self._n_rows, 0))
-            first.preferences = first.preferences + (self._low < self._high)
+            first.preferences = first.preferences + self._ranking.n_preferences
             if self._ranking.total is not None:
                 first.total = [self._ranking.statistics(self._loss.query_weighting)]
         else:
@@ -366,7 +367,7 @@ class StreamSums:
         n_pairs = sum(fold.n_pairs for fold in self.folds)
         return f"{self._n_rows:,} rows, {n_pairs:,} pairs: solving"
 
-    def _add_queries(self, ended: Iterable[Rows]) -> None:
+    def _add_queries(self, ended: Iterable[QueryRows]) -> None:
         """Add whole queries, those of folds once there are many."""
         for rows in ended:
             if len(self.folds) == 1:

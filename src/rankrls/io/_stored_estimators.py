@@ -308,7 +308,7 @@ RANKERS = (
         "rankrls.estimators",
         fields={
             **COMMON_FIELDS,
-            "_model": instance("HingeModel"),
+            "_model": instance("FittedFunction"),
             "objective_": either(NUMBER, array("f", "k", nan=True)),
             "gap_": either(NUMBER, array("f", "k", nan=True)),
         },

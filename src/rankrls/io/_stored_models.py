@@ -296,26 +296,6 @@ def _check_solvers(model: Any) -> None:
         require(size == n, "a solver of another size than its model")
 
 
-def _check_hinge(model: Any) -> None:
-    require((model.coef is not None) == model.kernel.linear, "weights of a kernel that has none")
-    if model.dual_coef is None:
-        require(model.coef is not None, "a model without coefficients")
-        require(model.kept is None and model.basis is None, "rows without coefficients")
-        return
-    require(model.kept is not None, "coefficients of unknown rows")
-    require(within(model.kept, model.dual_coef.shape[1]), "a model of rows that do not exist")
-    hidden = model.kernel.linear or model.kernel.precomputed
-    require((model.rows is None) == hidden, "the rows of a model belong to its kernel")
-    if model.basis is None:
-        return
-    size = len(model.basis.indices)
-    require(size == model.dual_coef.shape[1], "coefficients of another basis")
-    require(model.kernel == model.basis.kernel, "a model with two kernels")
-    if model.rows is not None:
-        good = model.rows.shape[1] == model.basis.rows.shape[1]
-        require(good, "a basis of other features than its model")
-
-
 MODELS = (
     Record(
         "FittedFunction",
@@ -335,19 +315,5 @@ MODELS = (
             "dropped": FLAG,
         },
         check=_check_function,
-    ),
-    Record(
-        "HingeModel",
-        "rankrls.core.hinge.problem",
-        {
-            "alphas": array("f", "a", empty=False),
-            "coef": maybe(array("f", "a n k", empty=False)),
-            "dual_coef": maybe(array("f", "a r k", empty=False)),
-            "kernel": instance("Kernel"),
-            "rows": maybe(rows("q n")),
-            "kept": maybe(array("i", "q")),
-            "basis": maybe(instance("Basis")),
-        },
-        check=_check_hinge,
     ),
 )

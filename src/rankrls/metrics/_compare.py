@@ -344,6 +344,9 @@ def mean_interval(
     if n == 0 or (n == 1 and bounds is None):
         return np.nan, np.nan
     mean, (low, high) = float(known.mean()), bounds or (-np.inf, np.inf)
+    outside = known[(known < low - 1e-9) | (known > high + 1e-9)]
+    if len(outside):
+        raise ValueError(f"bounds={bounds}, but a value is {outside[0]:g}; pass bounds=None")
     if np.ptp(known) > _ROUNDING * np.abs(known).max():
         below = above = float(stdtrit(n - 1, 0.5 + level / 2) * known.std(ddof=1) / np.sqrt(n))
     else:

@@ -58,12 +58,15 @@ class Metric:
         Names in other libraries, in lower case, for advice.
     error : bool
         Whether lower is better.
+    bounds : tuple of float or None
+        Smallest and largest value; None if there are none.
     """
 
     function: Callable[..., Any]
     short: str | None = None
     elsewhere: tuple[str, ...] = ()
     error: bool = False
+    bounds: tuple[float, float] | None = (0.0, 1.0)
 
     @cached_property
     def takes(self) -> frozenset[str]:
@@ -136,6 +139,11 @@ class NamedMetric:
     def function(self) -> Callable[..., Any]:
         """The function of the metric."""
         return METRICS[self.name].function
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """Smallest and largest value, for `mean_interval`; None if there are none."""
+        return METRICS[self.name].bounds
 
     @property
     def options(self) -> dict[str, Any]:
@@ -222,7 +230,7 @@ def metric_hint(
     names |= {row.short: row.short if short else meant for meant, row in rows.items() if row.short}
     names |= {meant: meant for meant in rows}
     close = (
-        name if name in names else next(iter(difflib.get_close_matches(name, names, 1, 0.7)), None)
+        name if name in names else next(iter(difflib.get_close_matches(name, names, 1, 0.65)), None)
     )
     if close is None:
         return None

@@ -29,7 +29,7 @@ from rankrls.core.hinge.function_spaces import (
 from rankrls.core.hinge.losses import HingeLoss, hinge_losses
 from rankrls.core.hinge.minimize import HingeSolution, minimize_hinge
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.spaces.path_model import PathModel
+from rankrls.core.ridge.models import FittedFunction
 from rankrls.core.spaces.products import FAR, Offsets, Products, subtract
 from rankrls.core.spaces.spaces import (
     Basis,
@@ -40,7 +40,7 @@ from rankrls.core.spaces.spaces import (
     choose_solver,
 )
 
-__all__ = ["HINGE_SOLVERS", "HingeFit", "HingeModel", "HingeOptions", "HingeProblem"]
+__all__ = ["HINGE_SOLVERS", "HingeFit", "HingeOptions", "HingeProblem"]
 
 Array = NDArray[Any]
 EPS = float(np.finfo(np.float64).eps)
@@ -75,23 +75,19 @@ class HingeOptions:
     max_iter: int
 
 
-class HingeModel(PathModel):
-    """A function that minimises a hinge loss; it has no posterior."""
-
-
 @dataclass(frozen=True)
 class HingeFit:
     """A fitted model and information about the solution.
 
     Attributes
     ----------
-    model : HingeModel
+    model : FittedFunction
     solver : str
     n_pairs : int
     objective, gap, n_iter : ndarray of shape (n_alphas, n_outputs)
     """
 
-    model: HingeModel
+    model: FittedFunction
     solver: str
     n_pairs: int
     objective: Array
@@ -196,7 +192,8 @@ class HingeProblem:
             rows = _without_offsets(self.X)
             return FeatureSpace(stack.enter_context(Products.of(rows, self.threads))), None
         if not self.kernel.linear:
-            K = DualSpace(self.kernel, self._rows()).gram
+            dual = DualSpace(self.kernel, self._rows())
+            self.rows, self.shift, K = dual.rows, dual.shift, dual.gram
             space = KernelSpace.of(K[:, self.used] if self.kernel.precomputed else K, FAR[8])
         else:
             rows = self.rows = _without_offsets(self._rows())
@@ -255,8 +252,8 @@ class HingeProblem:
         """The largest relative duality gap without a warning."""
         return max(self.options.tol, ROUNDING[self.X.dtype])
 
-    def _model(self, alphas: Array, paths: list[list[HingeSolution]]) -> HingeModel:
-        """Build the model from the solutions of every output and alpha."""
+    def _model(self, alphas: Array, paths: list[list[HingeSolution]]) -> FittedFunction:
+        """Build the function from the solutions of every output and alpha."""
         X, kernel, basis = self.X, self.kernel, self.basis
 
         def gather(values: Callable[[HingeSolution], Any]) -> Array:
@@ -264,25 +261,24 @@ class HingeProblem:
             return np.stack([[values(s) for s in path] for path in paths], axis=-1)
 
         if self.solver == "primal":
-            coef = gather(lambda s: s.weights)
-            return HingeModel(alphas, coef.astype(X.dtype), None, kernel)
+            return FittedFunction(alphas, coef=gather(lambda s: s.weights).astype(X.dtype))
         a = gather(lambda s: s.row_coefficients)
+        length, kept = X.shape[0], self.used
         if basis is not None:
-            length, kept, rows = len(basis.indices), basis.map.kept, basis.rows
-        else:
-            length, kept = X.shape[0], self.used
-            rows = None if kernel.precomputed else X[self.used]
+            length, kept = len(basis.indices), basis.map.kept
         dual_coef = np.zeros((len(alphas), length, a.shape[-1]))
         dual_coef[:, kept] = a
-        if not kernel.linear:
-            return HingeModel(alphas, None, dual_coef, kernel, rows, kept, basis)
-        if basis is not None:
-            coef = np.stack([basis.rows.T @ part for part in a])
-        else:
+        model = FittedFunction(alphas, kernel, dual_coef=dual_coef, kept=kept, basis=basis)
+        if kernel.linear and basis is not None:
+            model.coef = np.stack([basis.rows.T @ part for part in a]).astype(X.dtype)
+        elif kernel.linear:
             # The coefficients of all rows sum to zero: centred rows give the same weights.
             rows = self.rows
             coef = gather(lambda s: rows.T @ s.row_coefficients if s.weights is None else s.weights)
-        return HingeModel(alphas, coef.astype(X.dtype), dual_coef, kernel, None, kept, basis)
+            model.coef = coef.astype(X.dtype)
+        elif basis is None:
+            model.rows, model.shift = self.rows, self.shift
+        return model
 
     def _check_gap(self, gap: Array, rounding: Array, n_iter: Array) -> None:
         tol = self.options.tol

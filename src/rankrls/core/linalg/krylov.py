@@ -8,8 +8,7 @@ of the iterates (such as predictions) follows from its image of r_j by the same 
 
 - `converge` solves to a tolerance, with a diagonal preconditioner if columns have very different
   scales, and assesses the solutions by their true residuals;
-- `stop_early` finds the (alpha, iteration) with the best score on held-out rows;
-- `solve_preconditioned` solves one system with any preconditioner.
+- `stop_early` finds the (alpha, iteration) with the best score on held-out rows.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigvalsh_tridiagonal
+from scipy.sparse.linalg import LinearOperator
 from sklearn.exceptions import ConvergenceWarning
 
 from rankrls import _resources
@@ -30,17 +30,13 @@ from rankrls._calls import Progress, warn
 __all__ = [
     "COLUMNS",
     "DEFAULT_MAX_ITER",
-    "DirectionSum",
     "Equations",
-    "HeldOutImage",
     "History",
     "Iteration",
     "IterationOptions",
     "MultiShiftCG",
     "ShiftedSum",
-    "Solution",
     "converge",
-    "solve_preconditioned",
     "stop_early",
 ]
 
@@ -203,7 +199,7 @@ class MultiShiftCG:
         ‖residual‖/‖c‖ by the recurrence; true residuals must be computed by the caller.
     frozen : ndarray of shape (n_alphas, k), bool
         Iterates that no longer change.
-    iterates : ShiftedSum or DirectionSum
+    iterates : ShiftedSum
         The solutions so far.
 
     Notes
@@ -261,29 +257,17 @@ class MultiShiftCG:
         self.n_iter = 0
         self.work = np.empty_like(self.P)
         self.observers: list[tuple[Callable[[Array], Array], ShiftedSum]] = []
-        self.followers: list[tuple[Callable[[], Array], DirectionSum]] = []
-        self.iterates: ShiftedSum | DirectionSum
+        self.iterates: ShiftedSum | _DirectionSum
         if len(alphas) > 1:
             self.iterates = self.observe(lambda R: R, block=BLOCK)
         else:
-            self.iterates = DirectionSum(self.P.shape, self.P.dtype)
+            self.iterates = _DirectionSum(self.P.shape, self.P.dtype)
 
     def observe(self, image: Callable[[Array], Array], block: int = 1) -> ShiftedSum:
         """Follow a linear function of the iterates, given for columns: (n, k') to (d, k')."""
         assert self.n_iter == 0
         follower = ShiftedSum(image(self.P), len(self.delta), block)
         self.observers.append((image, follower))
-        return follower
-
-    def follow(self, latest: Callable[[], Array], n_rows: int) -> DirectionSum:
-        """Follow a linear function computed with the products, shape (n_rows, k'), for one alpha.
-
-        ``latest`` returns its values for the columns of the last product.
-        """
-        assert self.n_iter == 0
-        assert len(self.delta) == 1
-        follower = DirectionSum((n_rows, self.P.shape[1]), np.float64)
-        self.followers.append((latest, follower))
         return follower
 
     @property
@@ -328,10 +312,8 @@ class MultiShiftCG:
         moving = ~self.frozen[:, on]
         zeta = np.where(moving, self.zeta[:, on] * rho, self.zeta[:, on])
         steps = np.where(moving, a * rho, 0.0)
-        if isinstance(self.iterates, DirectionSum):
-            self.iterates.add(columns, np.multiply(P, steps[0], out=work))
-        for latest, along in self.followers:
-            along.add(columns, steps[0] * latest())
+        if isinstance(self.iterates, _DirectionSum):
+            self.iterates.x[:, columns] += np.multiply(P, steps[0], out=work)
         P *= b
         P += Z
         if not whole:
@@ -444,15 +426,11 @@ class _Sizes:
         return factor * self.unit[:, on] * np.sqrt(np.maximum(self.xx[:, on], 0.0))
 
 
-class DirectionSum:
+class _DirectionSum:
     """x ← x + a p for one alpha, with p the directions themselves; x of shape (d, k)."""
 
     def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
         self.x = np.zeros(shape, dtype=dtype)
-
-    def add(self, columns: Any, step: Array) -> None:
-        """x ← x + step for some columns."""
-        self.x[:, columns] += step
 
     def all(self) -> Array:
         """X, shape (1, d, k)."""
@@ -530,97 +508,6 @@ class ShiftedSum:
         return x.T
 
 
-# -- one system with a preconditioner -----------------------------------------------------------
-
-
-class Solution(NamedTuple):
-    """Result of `solve_preconditioned`.
-
-    Attributes
-    ----------
-    x : ndarray of shape (n,)
-    n_iter : int
-    residual : float
-        ‖b − Ax‖/‖b‖, or the same ratio in the norm of the preconditioner if that is larger. With a
-        good preconditioner, this is approximately the relative error of x.
-    accepted : bool
-        Whether the residual is below the tolerance.
-    stopped : bool
-        Whether the callback requested a stop.
-    """
-
-    x: Array
-    n_iter: int
-    residual: float
-    accepted: bool
-    stopped: bool
-
-
-def solve_preconditioned(
-    product: Callable[[Array], Array],
-    precondition: Callable[[Array], Array],
-    b: Array,
-    options: IterationOptions,
-    start: Array | None = None,
-    magnitude: Callable[[Array], float] | None = None,
-) -> Solution:
-    """Solve A x = b for symmetric positive definite A and preconditioner.
-
-    Parameters
-    ----------
-    product : function of an array (n,)
-        Computes A v.
-    precondition : function of an array (n,)
-        Computes an approximation of A⁻¹ v.
-    b : ndarray of shape (n,)
-    options : IterationOptions
-        Its callback may stop the iteration.
-    start : ndarray of shape (n,), optional
-        Initial value, such as the solution of similar equations.
-    magnitude : function of an array (n,), optional
-        Norm to which the rounding errors of ``product`` are relative.
-    """
-    x = np.zeros_like(b) if start is None else start.copy()
-    sizes = float(np.linalg.norm(b)), float(np.sqrt(max(float(b @ precondition(b)), 0.0)))
-    if not np.isfinite(sizes).all():
-        raise _overflow_error()
-    if sizes[0] == 0.0:
-        return Solution(np.zeros_like(b), 0, 0.0, True, False)
-
-    def relative(norm: float, square: float) -> float:
-        """The larger of the two relative norms of a residual."""
-        second = np.sqrt(max(square, 0.0)) / sizes[1] if sizes[1] > 0 else 0.0
-        return float(max(norm / sizes[0], second))
-
-    n_iter, stopped, residual = 0, False, np.inf
-    for _ in range(1 + MAX_RESTARTS):
-        r = b - product(x)
-        before, residual = residual, relative(float(np.linalg.norm(r)), float(r @ precondition(r)))
-        done = residual <= options.tol or n_iter >= options.max_iter or stopped
-        if done or residual > 0.5 * before:
-            break
-        run = MultiShiftCG(
-            lambda P: product(P[:, 0])[:, None],
-            r[:, None],
-            np.zeros(1),
-            tol=0.0,
-            bounded=False,
-            precondition=lambda R, _: precondition(R[:, 0])[:, None],
-        )
-        scale = float(run.scale[0])
-        while n_iter < options.max_iter and not stopped and run.step():
-            n_iter += 1
-            current = relative(scale * float(run.norm[0]), scale**2 * float(run.square[0]))
-            stopped = options.report(n_iter, current)
-            if current <= 0.3 * options.tol:  # the true residual may be larger
-                break
-        x += run.solution(0)[:, 0]
-    limit = float(options.tol)
-    if magnitude is not None:
-        limit = max(limit, ROUNDING * EPS * magnitude(x) / sizes[0])
-    return Solution(x, n_iter, residual, residual <= limit, stopped)
-
-
 # -- to a tolerance -----------------------------------------------------------------------------
 
 
@@ -629,7 +516,6 @@ def converge(
     alphas: Array,
     options: IterationOptions,
     *,
-    shifts: Array | None = None,
     quiet: bool = False,
 ) -> tuple[list[Array], History]:
     """Solve each system, shape (n_alphas, n, k), with relative errors of about tol.
@@ -643,9 +529,6 @@ def converge(
     systems : sequence of Equations
     alphas : ndarray of shape (n_alphas,)
     options : IterationOptions
-    shifts : ndarray of shape (n_alphas,), optional
-        Values added to the diagonal of G; alphas by default. Equations that are scaled for one
-        alpha include a part of it in G.
     quiet : bool
         Whether to suppress warnings. ``History.accepted`` has the same information.
     """
@@ -658,7 +541,7 @@ def converge(
             "a grid of alphas by conjugate gradients", *size, copies=3, advice=advice
         )
         W = np.empty(size)
-        for which, run, kept in _runs(system, alphas if shifts is None else shifts, options):
+        for which, run, kept in _runs(system, alphas, options):
             W[which], accepted[j, which] = run.solutions[kept], run.accepted[kept]
             residual[j, which], error[j, which] = run.residual[kept], run.error[kept]
             n_iter, stopped = max(n_iter, run.n_iter), stopped or run.stopped
@@ -985,28 +868,11 @@ def _overflow_error() -> ValueError:
 ENTRIES_PER_ROW = 50
 
 
-class HeldOutImage(Protocol):
-    """Predictions of held-out rows, updated along with the iterates of a run.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        Number of held-out rows, and other dimensions.
-    """
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Number of held-out rows, and other dimensions."""
-
-    def follow(self, run: MultiShiftCG) -> ShiftedSum | DirectionSum:
-        """Track predictions for the iterates of a run that has not started."""
-
-
 def stop_early(
     systems: Sequence[Equations],
     alphas: Array,
     options: IterationOptions,
-    held_out: HeldOutImage,
+    held_out: LinearOperator,
     score: Callable[[Array], float],
     n_outputs: int,
 ) -> tuple[list[Array], History]:
@@ -1021,8 +887,8 @@ def stop_early(
     systems : sequence of Equations, together covering all outputs
     alphas : ndarray of shape (n_alphas,), >= 0
     options : IterationOptions
-    held_out : HeldOutImage
-        Predictions of the held-out rows as a linear function of the iterates.
+    held_out : LinearOperator of shape (m', n)
+        The held-out rows.
     score : function of predictions of shape (m', n_outputs)
     n_outputs : int
 
@@ -1037,11 +903,14 @@ def stop_early(
         MultiShiftCG(s.G, s.C, alphas[order], tol=options.tol, eps=float(np.finfo(s.dtype).eps))
         for s in systems
     ]
-    views = [held_out.follow(run) for run in runs]
+    views = [run.observe(held_out.matmat) for run in runs]
     predictions = np.empty((held_out.shape[0], n_outputs))
     record = _ScoreTable(len(alphas))
     kept = [np.zeros((1, *system.C.shape)) for system in systems]
-    every = _interval(systems[0].n_entries, held_out.shape[0], len(alphas))
+    # Held-out rows are scored so rarely that this costs less than the products.
+    every, entries = 1, len(alphas) * held_out.shape[0] * ENTRIES_PER_ROW
+    if len(alphas) > 1:
+        every = int(np.clip(entries / max(systems[0].n_entries, 1), 1, 5))
     n_iter, stopped = 0, False
     converged = np.zeros(len(alphas), dtype=bool)
     while n_iter < options.max_iter and record.followed.any() and not stopped:
@@ -1093,7 +962,7 @@ def _check_recurrence(
     C = np.tile(system.C, len(which))
     R = C - system.G(W) - np.repeat(alphas[which], system.C.shape[1]) * W
     eps = float(np.finfo(system.dtype).eps)
-    size = np.maximum(_norms(C), np.finfo(float).tiny)
+    size = np.maximum(_norms(C), TINY)
     rounding = np.minimum(ROUNDING * eps * _norms(system.magnitude(W)) / size, eps ** (2 / 3))
     excess = _norms(R) / size - np.maximum(options.tol, rounding)
     at = int(np.argmax(excess))
@@ -1148,10 +1017,3 @@ class _ScoreTable:
             best_iteration=self.best_iteration,
             best=int(order[self.best]),
         )
-
-
-def _interval(n_entries: int, n_held_out: int, n_alphas: int) -> int:
-    """Interval between evaluations of held-out rows, so that these cost less than products."""
-    if n_alphas == 1:
-        return 1
-    return int(np.clip(n_alphas * n_held_out * ENTRIES_PER_ROW / max(n_entries, 1), 1, 5))

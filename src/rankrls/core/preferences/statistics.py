@@ -19,9 +19,18 @@ from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.laplacian import Objective, ScatterLaplacian
 from rankrls.core.preferences.query_weights import Groups, query_factor
 
-__all__ = ["RankingStatistics", "Statistics", "add_batch", "batch_statistics", "merged_means"]
+__all__ = [
+    "UNDERFLOW",
+    "RankingStatistics",
+    "Statistics",
+    "add_batch",
+    "batch_statistics",
+    "merged_means",
+]
 
 Array = NDArray[Any]
+
+UNDERFLOW = "the weights are so small that their products underflow; scale them up"
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -224,9 +233,7 @@ def batch_statistics(graph: PreferenceGraph, Phi: Any, loss: Loss) -> list[Stati
         if objective.n_pairs == 0:
             continue
         if not objective.laplacian.row_weight().any():
-            raise ValueError(
-                "the weights are so small that their products underflow; scale them up"
-            )
+            raise ValueError(UNDERFLOW)
         part = Statistics.of(objective, Phi)
         part.require_finite()
         parts.append(part)
@@ -285,6 +292,7 @@ class RankingStatistics:
         self.n_weighted = 0
         self.edge_weight = 0.0  # Σ_{i<j} ω_i ω_j, as a sum of positive terms
         self.log_weight = 0.0
+        self.low, self.high = np.array(np.inf), np.array(-np.inf)  # scores of each output
 
     @classmethod
     @np.errstate(over="ignore", invalid="ignore")
@@ -303,6 +311,7 @@ class RankingStatistics:
             part.score_mean, part.n_weighted = groups.mean(s)[0], m
             part.edge_weight = float(groups.weight[1:] @ np.cumsum(groups.weight)[:-1])
             part.log_weight = float(np.log(groups.weight).sum())
+            part.low, part.high = s.min(axis=0), s.max(axis=0)
         return part
 
     @np.errstate(over="ignore", invalid="ignore")
@@ -321,21 +330,36 @@ class RankingStatistics:
         self.n_weighted += other.n_weighted
         self.edge_weight += other.edge_weight + mass * rest
         self.log_weight += other.log_weight
+        self.low, self.high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
         return self
+
+    @property
+    def n_preferences(self) -> Array:
+        """1 for each output that prefers some row to another, shape (k,), int."""
+        return (self.low < self.high).astype(np.int64)
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of edges."""
+        return self.n_weighted * (self.n_weighted - 1) // 2
+
+    def kappa(self, query_weighting: Any) -> float:
+        """κ = c N, the factor of the scatter."""
+        assert self.total is not None
+        c = float(query_factor(query_weighting, self.total.mass, self.edge_weight))
+        if not c * self.total.mass > 0:
+            raise ValueError(UNDERFLOW)
+        return c * self.total.mass
 
     def statistics(self, query_weighting: Any) -> Statistics:
         """Statistics of the whole ranking, which share the arrays."""
         assert self.total is not None
-        n, N = self.n_weighted, self.total.mass
-        n_pairs = n * (n - 1) // 2
-        if n_pairs == 0:
+        if self.n_pairs == 0:
             return Statistics.empty(self.total.outputs, len(self.total.gram))
-        c = float(query_factor(query_weighting, N, self.edge_weight))
+        kappa = self.kappa(query_weighting)
         sums = (self.total.gram, self.total.cross, self.total.energy)
         for array in (*sums, self.total.largest, self.total.largest_energy):
-            array *= c * N
-        return replace(
-            self.total,
-            n_pairs=n_pairs,
-            log_weight=n_pairs * float(np.log(c)) + (n - 1) * self.log_weight,
-        )
+            array *= kappa
+        log_c = float(np.log(kappa / self.total.mass))
+        log_weight = self.n_pairs * log_c + (self.n_weighted - 1) * self.log_weight
+        return replace(self.total, n_pairs=self.n_pairs, log_weight=log_weight)

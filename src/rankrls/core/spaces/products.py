@@ -224,10 +224,6 @@ class Products(LinearOperator):
             return _float64(self.X.T @ _as(U, self.X.dtype))
         return self._stack(U) if self.by_columns else self._gather(U)
 
-    def follow(self, run: Any) -> Any:
-        """Track X W for the iterates W of a run of conjugate gradients (`HeldOutImage`)."""
-        return run.observe(self.matmat)
-
     def column_squares(self, weight: Array) -> Array:
         """Σ_i weight_i (x_ij − x̄_j)² for every column, x̄ the weighted mean, shape (n,)."""
         total = float(weight.sum())

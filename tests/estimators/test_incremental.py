@@ -1,7 +1,8 @@
-"""partial_fit and forget equal a fit from scratch; what fails leaves everything as it was."""
+"""partial_fit and forget equal a fit from scratch; what fails or was altered changes nothing."""
 
 import itertools
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -10,10 +11,16 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 import cases
-from rankrls import PreferenceGraph, RankRLS, RankRLSCV
+from rankrls import PreferenceGraph, RankRLS, RankRLSCV, streaming
+from rankrls.core.linalg.factorizations import EigenFactorization, NotPositiveError
+from rankrls.estimators.incremental import Learned
+from rankrls.estimators.seen_queries import SeenQueries, query_keys
+from rankrls.exceptions import FeatureScaleWarning
+from rankrls.io import load_model, save_model
 
 LOSSES = [
     {"cost": cost, "ties": ties, "query_weighting": weighting}
@@ -350,16 +357,6 @@ def test_basis_is_drawn_from_the_first_call(method):
     same(incremental, reference, X)
 
 
-def test_linear_nystroem_and_default_basis():
-    X, y, qid, _ = data(9)
-    first, *others = batches_of(qid)
-    incremental = RankRLS(solver="nystroem").partial_fit(X[first], y[first], qid=qid[first])
-    for rows in others:
-        incremental.partial_fit(X[rows], y[rows], qid=qid[rows])
-    assert len(incremental.basis_indices_) == len(first)
-    close(incremental.coef_, RankRLS(solver="primal").fit(X, y, qid=qid).coef_)  # spans everything
-
-
 # ---------------------------------------------------------------- without a pair
 
 
@@ -385,25 +382,6 @@ def test_no_pair_yet():
     assert incremental.n_queries_ == 0
     with pytest.raises(ValueError, match="query 'tied' was never added"):
         incremental.forget(X[1:4], [1.0, 1.0, 1.0], qid=["tied"] * 3)
-
-
-def test_tied_rows_count_when_ties_are_kept():
-    X, y, _, _ = data(11)
-    ranker = RankRLS(solver="primal")
-    incremental = clone(ranker).partial_fit(X[:6], np.full(6, 0.1), qid=["tied"] * 6)
-    assert incremental.n_pairs_ == 15
-    with pytest.raises(NotFittedError):  # nothing prefers anything, whatever is kept
-        incremental.predict(X)
-    incremental.partial_fit(X[6:12], y[6:12], qid=["real"] * 6)
-    s = np.concatenate([np.full(6, 0.1), y[6:12]])
-    reference = clone(ranker).fit(X[:12], s, qid=["tied"] * 6 + ["real"] * 6)
-    same(incremental, reference, X)
-
-
-def test_forget_before_anything():
-    X, y, qid, _ = data(12)
-    with pytest.raises(NotFittedError):
-        RankRLS().forget(X, y, qid=qid)
 
 
 # ---------------------------------------------------------------- refused
@@ -582,12 +560,6 @@ def test_auto_that_chose_dual():
     assert RankRLS().partial_fit(X, y, qid=qid).solver_ == "primal"
 
 
-def test_basis_with_primal_is_refused():
-    X, y, qid, _ = data(19)
-    with pytest.raises(ValueError, match="basis belongs to solver='nystroem'"):
-        RankRLS(solver="primal", basis=3).partial_fit(X, y, qid=qid)
-
-
 def test_too_many_features_are_refused_before_anything_is_allocated():
     X = sparse.csr_array((np.ones(3), ([0, 1, 2], [1, 10**6, 3])), shape=(3, 10**7))
     with pytest.raises(MemoryError, match=r"10,000,000 × 10,000,000"):
@@ -607,33 +579,12 @@ def test_fit_begins_anew():
     same(ranker, RankRLS(solver="primal").fit(X, y, qid=qid), X)
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_pickled_models_go_on(model):
-    X, y, qid, _ = data(21)
-    first, *others = batches_of(qid)
-    ranker = RankRLS(**MODELS[model]).fit(X[first], y[first], qid=qid[first])
-    for rows in others:
-        ranker = pickle.loads(pickle.dumps(ranker))
-        ranker.partial_fit(X[rows], y[rows], qid=qid[rows])
-    order = np.concatenate([first, *others])
-    same(ranker, RankRLS(**MODELS[model]).fit(X[order], y[order], qid=qid[order]), X)
-
-
 def test_score_needs_qid_if_any_call_had_it():
     X, y, qid, _ = data(22)
     ranker = RankRLS().partial_fit(X[:12], y[:12]).partial_fit(X[12:], y[12:], qid=qid[12:])
     with pytest.raises(ValueError, match="score needs qid"):
         ranker.score(X, y)
     assert 0 <= ranker.score(X, y, qid=qid) <= 1
-
-
-def test_clone_and_search_are_unaffected():
-    X, y, _, _ = data(23)
-    ranker = RankRLS().partial_fit(X, y)
-    assert not hasattr(clone(ranker), "_model")
-    search = GridSearchCV(ranker, {"alpha": [0.1, 1.0]}, cv=3).fit(X, y)
-    assert search.best_estimator_.n_queries_ == 1
-    assert not hasattr(RankRLSCV(kernel="rbf"), "partial_fit")
 
 
 def test_metadata_routing_knows_partial_fit():
@@ -651,3 +602,259 @@ def test_plain_fit_holds_one_matrix():
     assert len(squares) == 1
     X_c = X - X.mean(axis=0)
     np.testing.assert_allclose(solver.statistics().gram, 80 * X_c.T @ X_c, rtol=1e-12)
+
+
+# ---------------------------------------------------------------- altered rows, ids, weights
+
+OTHER = "was added with other features, scores or weights"
+
+
+def scaled_data(seed=0, n_queries=12, n_docs=8):
+    """Features with offsets and of unlike scales, tied and duplicate rows; queries mixed."""
+    rng = np.random.default_rng(seed)
+    scales = np.array([1e-9, 1.0, 1e3, 1e9])
+    X = rng.normal([0, 0, 5, 0], size=(n_queries * n_docs, 4)) * scales
+    X[5] = X[3]
+    qid = rng.permutation(np.repeat(np.arange(n_queries), n_docs))
+    y = rng.integers(0, 3, len(X)).astype(float)
+    return X, y, qid, rng.uniform(0.5, 2.0, len(X))
+
+
+def changed(X, row, column):
+    """The same rows with one cell that differs by a thousandth of the size of its column."""
+    other = X.copy()
+    other[row, column] += 1e-3 * np.abs(X[:, column]).max()
+    return other
+
+
+def fitted_by(how, X, y, qid, weight):
+    if how == "fit":
+        return RankRLS().fit(X, y, qid=qid, sample_weight=weight)
+    if how == "cv":
+        return RankRLSCV(cv=3).fit(X, y, qid=qid, sample_weight=weight)
+    order = np.argsort(qid, kind="stable")
+    parts = np.array_split(order, 7)  # cut inside queries
+    names = ("data", "target", "qid", "sample_weight")
+    batches = [
+        dict(zip(names, (X[part], y[part], qid[part], weight[part]), strict=True)) for part in parts
+    ]
+    if how == "cv stream":
+        return RankRLSCV(cv=3, scoring="pairwise_r2").fit_stream(batches)
+    return RankRLS().fit_stream(batches)
+
+
+@pytest.mark.parametrize("how", ["fit", "cv", "stream", "cv stream"])
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
+def test_other_values_cannot_be_forgotten(how, stored, tmp_path):
+    X, y, qid, weight = scaled_data()
+    model = fitted_by(how, X, y, qid, weight)
+    if stored:
+        save_model(model, tmp_path / "model")
+        model = load_model(tmp_path / "model")
+    for query in (0, 11):
+        rows = np.flatnonzero(qid == query)[::-1]
+        ids = {"qid": qid[rows].astype(str), "sample_weight": weight[rows]}
+        for column in range(4):
+            with pytest.raises(ValueError, match=f"query {query} {OTHER}"):
+                model.forget(changed(X[rows], 2, column), y[rows], **ids)
+        with pytest.raises(ValueError, match=f"query {query} {OTHER}"):
+            model.forget(X[rows], np.roll(y[rows] + 1e-3 * np.arange(8), 1), **ids)
+        with pytest.raises(ValueError, match=f"query {query} {OTHER}"):
+            model.forget(X[rows], y[rows], qid=ids["qid"])
+        model.forget(X[rows], y[rows], **ids)
+    assert model.n_queries_ == 10
+
+
+@pytest.mark.parametrize("scaler", [StandardScaler, MinMaxScaler, MaxAbsScaler])
+@pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
+def test_checksums_follow_the_scaler(scaler):
+    """The units of the features change whenever rows come or go."""
+    X, y, qid, _ = scaled_data(1)
+    X = X / [1e-9, 1.0, 1e3, 1e9] + [0, 1e4, 0, -3]  # an offset beside small deviations
+    X[0], X[1] = X.max(axis=0) + 1, X.min(axis=0) - 1  # extremes cannot be forgotten
+    qid[:2] = 0
+    first, later, last = qid < 6, (qid >= 6) & (qid < 11), qid == 11
+    model = make_pipeline(scaler(), RankRLS())
+    streaming.fit_stream(model, [(X[first], y[first], qid[first])])
+    streaming.partial_fit(model, X[later], y[later], qid=qid[later])
+    streaming.partial_fit(model, X[last], y[last], qid=qid[last])
+    for query in (3, 8, 11):
+        rows = qid == query
+        with pytest.raises(ValueError, match=f"query {query} {OTHER}"):
+            streaming.forget(model, changed(X[rows], 1, 2), y[rows], qid=qid[rows])
+        streaming.forget(model, X[rows], y[rows], qid=qid[rows])
+
+
+@pytest.mark.parametrize("dense", [True, False])
+def test_float32_and_sparse_rows(dense):
+    X, y, qid, _ = scaled_data(2)
+    X = np.where(np.abs(X) > np.abs(X).mean(axis=0), X / [1e-9, 1.0, 1e3, 1e9], 0.0)
+    rows = X.astype(np.float32) if dense else sparse.csr_array(X.astype(np.float32))
+    model = RankRLS().fit(rows, y, qid=qid)
+    one = np.flatnonzero(qid == 4)
+    with pytest.raises(ValueError, match=f"query 4 {OTHER}"):
+        model.forget(X[one] + 1e-2, y[one], qid=qid[one])
+    model.forget(X[one], y[one], qid=qid[one])  # before they were rounded
+    assert model.n_queries_ == 11
+
+
+def test_unknown_checksums_are_not_compared():
+    """Those of Dask."""
+    X, y, qid, _ = scaled_data(3)
+    X /= [1e-9, 1.0, 1e3, 1e9]
+    model = RankRLS().fit(X, y, qid=qid)
+    model._seen = SeenQueries()
+    model._seen.add(np.arange(12), np.full(12, 8))
+    one = qid == 4
+    model.partial_fit(X[one], y[one], qid=["new"] * 8)
+    model.forget(X[one], y[one], qid=["new"] * 8)
+    model.forget(X[one] * 1.0001, y[one], qid=qid[one])
+
+
+@pytest.mark.parametrize("how", ["fit", "stream", "cv stream"])
+def test_weights_are_remembered(how, tmp_path):
+    X, y, qid, weight = scaled_data(6)
+    X /= [1e-9, 1.0, 1e3, 1e9]
+    model = fitted_by(how, X, y, qid, weight)
+    save_model(model, tmp_path / "model")
+    model = load_model(tmp_path / "model")
+    with pytest.warns(UserWarning, match=r"these rows have none: .* Pass sample_weight"):
+        model.partial_fit(X[:8], y[:8], qid=[50] * 8)
+    model.partial_fit(X[:8], y[:8], qid=[51] * 8, sample_weight=np.ones(8))
+
+
+def test_ids_of_files():
+    texts = ["2", "02", "-3", "-0", "x", "٣", "9" * 25, ""]
+    assert query_keys(np.array(texts)) == query_keys(texts) == texts
+    assert query_keys([2, 2.0, np.int8(2), True, np.float32(-3)]) == ["2", "2", "2", "1", "-3"]
+    others = query_keys([2.5, "2.5", ("2", 3), "2, 3", None, np.datetime64("2020-01-01")])
+    assert len(set(others)) == 6
+    assert query_keys([np.float64(2.5), (np.int64(2), 3.0)]) == [others[0], others[2]]
+
+
+def test_ids_of_batches_that_are_integers_or_text():
+    X, y, qid, _ = scaled_data(7)
+    X /= [1e-9, 1.0, 1e3, 1e9]
+    order = np.argsort(qid, kind="stable")
+    X, y, qid = X[order], y[order], qid[order]
+    as_text = qid.astype(str).astype(object)
+    batches = [(X[:12], y[:12], qid[:12]), (X[12:], y[12:], as_text[12:])]  # cut inside a query
+    model = RankRLS().fit_stream(batches)
+    assert model.n_queries_ == 12
+    np.testing.assert_allclose(model.coef_, RankRLS().fit(X, y, qid=qid).coef_, rtol=1e-9)
+    with pytest.raises(ValueError, match="query 0 comes back"):
+        RankRLS().fit_stream([(X[:40], y[:40], qid[:40]), (X[:8], y[:8], as_text[:8])])
+
+
+# ---------------------------------------------------------------- rounding errors of what went
+
+NOISE = 1e-6
+
+
+@pytest.fixture
+def rough(monkeypatch):
+    """Differences of sums with rounding errors that are larger than any machine's."""
+    add = Learned.add
+
+    def roughly(self, graph, X, loss, sign=1):
+        add(self, graph, X, loss, sign)
+        for part in self.total if sign < 0 else ():
+            part.gram.flat[:: len(part.gram) + 1] -= NOISE
+
+    monkeypatch.setattr(Learned, "add", roughly)
+
+
+NYSTROEM = {"kernel": "rbf", "gamma": 0.01, "basis": 40, "solver": "nystroem"}
+
+
+@pytest.mark.parametrize("options", [NYSTROEM, {}], ids=["nystroem", "primal"])
+def test_the_error_is_about_rounding(rough, options):
+    rng = np.random.default_rng(0)
+    X, y, qid = rng.standard_normal((200, 3)), rng.standard_normal(200), np.repeat(range(20), 10)
+    if not options:
+        X = np.column_stack([X, X[:, 0]])  # a direction in which nothing covers the noise
+    held = (X[qid == 3], y[qid == 3])
+    ranker = RankRLS(1e-13, random_state=0, **options).fit(X, y, qid=qid)
+    before = ranker.predict(X)
+    message = r"^what was forgotten has left rounding errors of the size of \S+e-0[67] .*=1e-13 "
+    with pytest.raises(ValueError, match=message) as caught:
+        ranker.forget(*held, qid=np.full(10, 3))
+    assert "the model was left as it was before this call" in str(caught.value)
+    assert "positive semi-definite" not in str(caught.value)  # the kernel is
+    np.testing.assert_array_equal(ranker.predict(X), before)
+    assert ranker.n_queries_ == 20
+
+    assert isinstance(caught.value.__cause__, NotPositiveError)
+    needed = caught.value.__cause__.needed
+    assert needed == pytest.approx(NOISE, rel=0.1)
+    enough = RankRLS(10 * needed, random_state=0, **options).fit(X, y, qid=qid)
+    assert enough.forget(*held, qid=np.full(10, 3)).n_queries_ == 19
+
+
+@pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("columns", [slice(0, 1), slice(None)])
+@pytest.mark.parametrize("scale", [1e0, 1e2, 1e7, 1e8, 1e9])
+def test_a_query_of_large_values_is_forgotten_to_eight_digits_or_not(
+    scale, columns, stored, tmp_path
+):
+    rng = np.random.default_rng(0)
+    X, y, qid = rng.standard_normal((200, 5)), rng.standard_normal(200), np.repeat(range(20), 10)
+    large, labels = rng.standard_normal((10, 5)), rng.standard_normal(10)
+    large[:, columns] *= scale
+    ranker = RankRLS().fit(X, y, qid=qid)
+    before = ranker.coef_.copy()
+    ranker.partial_fit(large, labels, qid=[99] * 10)
+    if stored:  # what was once added is part of the file
+        save_model(ranker, tmp_path / "model.rankrls")
+        ranker = load_model(tmp_path / "model.rankrls")
+    if scale > 1e6:
+        with pytest.raises(ValueError, match=r"Fit a new one to the rows that stay"):
+            ranker.forget(large, labels, qid=[99] * 10)
+        assert ranker.n_queries_ == 21
+    else:
+        ranker.forget(large, labels, qid=[99] * 10)
+        error = np.abs(ranker.coef_ - before).max() / np.abs(before).max()
+        assert error < (1e-12 if scale == 1 else 1e-10)
+
+
+def test_many_operations_do_not_drift():
+    rng = np.random.default_rng(0)
+    scales, known, ranker = np.geomspace(1e-5, 1e5, 5), {}, RankRLS()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FeatureScaleWarning)
+        for number in range(400):
+            if len(known) < 5 or rng.random() < 0.55:
+                batch = (rng.standard_normal((8, 5)) * scales, rng.standard_normal(8))
+                known[number] = batch
+                ranker.partial_fit(*batch, qid=[number] * 8)
+            else:
+                gone = int(rng.choice(list(known)))
+                ranker.forget(*known.pop(gone), qid=[gone] * 8)
+        X, y = (np.concatenate(part) for part in zip(*known.values(), strict=True))
+        fresh = RankRLS().fit(X, y, qid=np.repeat(list(known), 8))
+    np.testing.assert_allclose(ranker.coef_, fresh.coef_, rtol=1e-8)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e4, 1e9, 1e12, 1e30])
+def test_large_labels_leave_no_rounding_errors(scale):
+    rng = np.random.default_rng(0)
+    X, y, qid = rng.normal(size=(200, 4)), rng.integers(0, 3, 200), np.repeat(np.arange(20), 10)
+    more, labels, one = rng.normal(size=(10, 4)), scale * np.arange(10.0), np.full(10, 99)
+    ranker = RankRLS().fit(X, y, qid=qid)
+    expected = ranker.coef_
+    ranker.partial_fit(more, labels, qid=one)
+    if scale < 1e6:
+        ranker.forget(more, labels, qid=one)
+        np.testing.assert_allclose(ranker.coef_, expected, rtol=1e-9)
+    else:
+        with pytest.raises(ValueError, match="what was forgotten has left rounding errors"):
+            ranker.forget(more, labels, qid=one)
+
+
+def test_a_kernel_that_is_not_positive_is_still_told():
+    with pytest.raises(NotPositiveError, match="not positive semi-definite") as caught:
+        EigenFactorization(np.diag([2.0, -0.5]), smallest_alpha=0.1)
+    assert caught.value.needed == pytest.approx(0.5)
+    assert isinstance(caught.value, ValueError)

@@ -1,0 +1,459 @@
+"""``rankrls.dask.RankRLS`` and ``RankRLSCV``, whose training rows stay on the workers."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import dask.array as da
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+import dask
+from rankrls import estimators
+from rankrls._calls import unchanged_on_error
+from rankrls.core.preferences.graph import PreferenceGraph
+from rankrls.dask import _partitions
+from rankrls.dask._fit import check_columns, distribute, fit_cv, fit_ranker
+from rankrls.dask._whole_queries import DistributedRows, Loader
+from rankrls.estimators.incremental import IncrementalRanker
+from rankrls.estimators.scalers import SCALERS, taken_apart
+from rankrls.metrics import pairwise_accuracy
+
+__all__ = ["RankRLS", "RankRLSCV", "fit"]
+
+Array = NDArray[Any]
+
+
+def fit(estimator: Any, X: Any, y: Any, *, qid: Any = None, sample_weight: Any = None) -> Any:
+    """Fit a ranker, or a pipeline of scaler and ranker, to rows on the workers of a cluster.
+
+    The scaler is fitted in the same pass over X as the sums of the ranker, which are converted to
+    its scale afterwards. `sklearn.pipeline.Pipeline` itself would gather X to scale it.
+
+    Parameters
+    ----------
+    estimator : rankrls.RankRLS, rankrls.RankRLSCV, or Pipeline that ends in one of them
+        The ranker may be preceded by one StandardScaler, MinMaxScaler or MaxAbsScaler, which is
+        fitted to all rows, without weights. It then needs the linear kernel and solver "primal".
+    X, y, qid, sample_weight
+        As for ``rankrls.dask.RankRLS``.
+
+    Returns
+    -------
+    estimator
+        The fitted estimator, which does not need Dask: it predicts rows in memory, and can be
+        saved, exported and updated by `rankrls.streaming.partial_fit`. It equals ``fit`` to all
+        rows, for `RankRLSCV` with the same folds and alphas (see ``rankrls.dask.RankRLSCV``; the
+        default grid may be extended to other ends, as that of `RankRLSCV.fit_stream`). With
+        `RankRLSCV`, the scaler is also fitted to held-out rows (their features, not their labels).
+        If the call fails, the estimator does not change.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import rankrls.dask
+    >>> from rankrls import RankRLSCV
+    >>> from rankrls.datasets import make_ranking
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> X, y, qid = make_ranking(n_queries=50, random_state=0, return_X_y_qid=True)
+    >>> rows = da.from_array(X, chunks=(100, -1))
+    >>> pipeline = make_pipeline(StandardScaler(), RankRLSCV(cv=5, random_state=0))
+    >>> model = rankrls.dask.fit(pipeline, rows, y, qid=qid)
+    >>> model.predict(X[:2]).shape
+    (2,)
+    >>> scores = rows.map_blocks(model.predict, drop_axis=1, meta=y[:0])  # on the workers
+    >>> scores.compute().shape == y.shape
+    True
+    """
+    ranker, steps = taken_apart(estimator)
+    if isinstance(ranker, DaskRanker):
+        raise ValueError(
+            f"the fitted estimator is in memory: use rankrls.{type(ranker).__name__} instead of "
+            f"rankrls.dask.{type(ranker).__name__}"
+        )
+    if steps and not (len(steps) == 1 and isinstance(steps[0], SCALERS)):
+        other = next(step for step in steps if not isinstance(step, SCALERS))
+        raise ValueError(
+            f"{type(other).__name__} before the ranker: rankrls.dask.fit takes one StandardScaler, "
+            "MinMaxScaler or MaxAbsScaler; transform the partitions before, as by X.fillna(0)"
+        )
+    scaler = steps[0] if steps else None
+    with unchanged_on_error(ranker):
+        new = clone(ranker)
+        work = fit_cv if isinstance(ranker, estimators.RankRLSCV) else fit_ranker
+        fitted = work(new, X, y, qid, sample_weight, scaler=scaler)
+        if fitted is not None:
+            like = _partitions.like(X)
+            validate_data(fitted, like, skip_check_array=True)
+            new.__dict__.pop("feature_names_in_", None)
+            validate_data(new, fitted.transform(like), skip_check_array=True)
+            scaler.__dict__ = fitted.__dict__
+        ranker.__dict__ = new.__dict__
+    return estimator
+
+
+def _refuse(**given: Any) -> None:
+    """Raise an error if pairs are given."""
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(
+                f"{name}: given pairs may join rows of different partitions, which "
+                "rankrls.dask does not bring together: give scores y and a qid, or fit "
+                "rankrls.RankRLS on the rows that have pairs"
+            )
+
+
+class DaskRanker(IncrementalRanker):
+    """Base class of estimators whose training rows stay on the workers."""
+
+    def _why_not_incremental(self) -> str:
+        return (
+            f"rankrls.dask.{type(self).__name__} is fitted to all partitions at once; call "
+            "to_local() on the fitted model and go on with that, or use "
+            f"rankrls.{type(self).__name__}"
+        )
+
+    def to_local(self) -> Any:
+        """Convert to an estimator of `rankrls` that does not need Dask.
+
+        The returned estimator supports ``partial_fit`` and ``forget`` with rows in memory, unless
+        it was fitted with solver "cg".
+
+        Returns
+        -------
+        rankrls.RankRLS or rankrls.RankRLSCV
+        """
+        check_is_fitted(self)
+        local = getattr(estimators, type(self).__name__)(**self.get_params(deep=False))
+        fitted = {name: value for name, value in vars(self).items() if name not in vars(local)}
+        local.__dict__.update(fitted)
+        return local
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Predict scores; higher is preferred.
+
+        Parameters
+        ----------
+        X : dask array or data frame, or array-like, of shape (n, n_features)
+        return_std : bool, default=False
+            Whether to also return the posterior standard deviation of the scores.
+
+        Returns
+        -------
+        dask array of shape (n,) or (n, n_outputs), or a pair of them
+            Lazy, with the partitions of X. If X is local, the result is computed immediately.
+        """
+        if not _partitions.is_lazy(X):
+            return super().predict(X, return_std)
+        check_is_fitted(self)
+        check_columns(self, X)
+        scores = self._predict_lazily(X)
+        return (scores, self._predict_lazily(X, deviation=True)) if return_std else scores
+
+    def _predict_lazily(self, X: Any, *, deviation: bool = False) -> da.Array:
+        n, model = int(self.n_features_in_), self._model
+        rows, dtype = _partitions.features(X)
+        if _partitions.is_frame(X):
+            X = _partitions.as_array(rows, n, dtype, lambda i: Loader(i, dtype, n))
+        if X.numblocks[1] > 1:
+            X = X.rechunk({1: -1})
+        coefficients = model.coef if model.coef is not None else model.dual_coef
+        result = np.dtype(np.float64) if deviation else np.result_type(dtype, coefficients.dtype)
+        values = X.map_blocks(
+            _predict_block,
+            model=dask.delayed(model, traverse=False),
+            shape=(dtype, n),
+            deviation=deviation,
+            dtype=result,
+            chunks=(X.chunks[0], (model.n_outputs,)),
+            meta=np.empty((0, 0), dtype=result),
+        )
+        return values[:, 0] if self._flat else values
+
+    def score(
+        self, X: Any, y: Any = None, qid: Any = None, sample_weight: Any = None, **judgements: Any
+    ) -> float:
+        """Return the pairwise accuracy, averaged over the queries that have a pair.
+
+        Parameters
+        ----------
+        X, y, qid, sample_weight
+            As for ``fit``; all must be local if X is. qid is required if ``fit`` was given qid.
+        **judgements
+            pairs, magnitude and pair_weight; only if X is local.
+
+        Returns
+        -------
+        float
+        """
+        if not _partitions.is_lazy(X):
+            return super().score(X, y, qid, sample_weight, **judgements)
+        if judgements:
+            raise ValueError(
+                f"{', '.join(judgements)}: given pairs name rows of a local X; pass X.compute()"
+            )
+        check_is_fitted(self)
+        if self._with_qid and qid is None:
+            raise ValueError(
+                "the model was fitted with qid, so score needs qid too: without it rows of "
+                "different queries would be compared"
+            )
+        check_columns(self, X)
+        rows, _ = distribute(self, X, y, qid, sample_weight, together=True)
+        n_outputs = self._model.n_outputs
+        if rows.n_outputs != n_outputs:
+            raise ValueError(f"the model has {n_outputs} output(s), y has {rows.n_outputs}")
+        return _accuracy(self._model, rows)
+
+    def _check_new(self, X: Any) -> Any:
+        if _partitions.is_lazy(X):
+            raise ValueError(
+                "this method wants rows in memory, not a Dask collection: pass X.compute(), or map "
+                "the method of to_local() over the blocks"
+            )
+        return super()._check_new(X)
+
+    def _prepare(self, X: Any, preferences: Any) -> NoReturn:
+        raise ValueError(
+            f"rankrls.dask.{type(self).__name__} has fit only: take to_local(), or "
+            f"rankrls.{type(self).__name__}, for the rest"
+        )
+
+
+def _predict_block(
+    block: Any, model: Any, shape: tuple[Any, int], deviation: bool, block_id: Any = (0,)
+) -> Array:
+    X = Loader(block_id[0], *shape)([block])
+    if X.shape[0] == 0:
+        return np.empty((0, model.n_outputs), dtype=shape[0])
+    return np.sqrt(model.variance(X)) if deviation else model.predict(X)
+
+
+def _accuracy(model: Any, rows: DistributedRows) -> float:
+    """Accuracy averaged over the queries with a pair; predictions move, and not features."""
+    tasks = rows.tasks()
+    key = tasks.give("model", model)
+    stay, together = rows.parts(
+        tasks, _part_accuracy, key, before=_predicted, width=model.n_outputs
+    )
+    totals = np.sum(tasks.compute(stay + together, large=True), axis=0)
+    rows.require(totals[1] > 0, "evaluate")
+    return float(np.mean(totals[0] / totals[1]))
+
+
+def _predicted(X: Any, model: Any) -> Array:
+    return model.predict(X)
+
+
+def _part_accuracy(predictions: Array, graph: PreferenceGraph, query: Array, model: Any) -> Array:
+    """Sum and number of the accuracies of queries for each output, shape (2, k)."""
+    totals = np.zeros((2, predictions.shape[1]))
+    assert graph.scores is not None
+    for j in np.flatnonzero(graph.scored_outputs()):
+        by_query = np.asarray(
+            pairwise_accuracy(
+                graph.scores[:, j],
+                predictions[:, j],
+                qid=query,
+                sample_weight=graph.sample_weight,
+                average=None,
+            )
+        )
+        counted = by_query[np.isfinite(by_query)]
+        totals[:, j] = counted.sum(), len(counted)
+    return totals
+
+
+class RankRLS(DaskRanker, estimators.RankRLS):
+    """RankRLS on Dask arrays and data frames, without gathering the rows.
+
+    Parameters and fitted attributes are the same as those of `rankrls.RankRLS`, and ``coef_`` is
+    equal up to rounding for any partitioning: rows can be in any order, and a query can span any
+    number of partitions. The estimator uses the current ``distributed.Client`` if there is one, and
+    Dask's threads otherwise. If a worker fails, Dask reruns its tasks on other workers.
+
+    Parameters
+    ----------
+    solver : {"auto", "primal", "nystroem", "cg"}, default="auto"
+        "primal" takes one pass over X and uses n_features × n_features statistics. "nystroem" takes
+        one pass, gathers the ``basis`` rows, and uses statistics of the size of the basis. "cg"
+        takes one pass per iteration and uses vectors of n_features. "auto" selects "nystroem" if
+        ``basis`` is given or the kernel is not linear; otherwise "primal" up to 4096 features and
+        "cg" above. "dual" needs an n_rows × n_rows matrix and is not supported.
+    alpha, kernel, cost, ties, query_weighting, basis, random_state, …
+        See `rankrls.RankRLS`. ``kernel="precomputed"`` is not supported.
+
+    Notes
+    -----
+    Communication for P partitions, n features and k outputs (see also docs/mathematics.md, §9):
+
+    - y, qid: the query ids of each partition, to the client;
+    - the rows of queries that lie in several partitions, once, to one worker for each query. If
+      rows are sorted by query, these are a few rows of each partition. If they are in random order,
+      they are almost all rows: sort or shuffle such data by qid first;
+    - "primal": 8 n² bytes from every partition to another worker in a tree of fan-in 8; the client
+      receives one such matrix. "nystroem": the same with the size of the basis instead of n;
+    - "cg": 8 n k bytes to and from every partition, in every iteration.
+
+    Without qid all rows are one ranking. Its partitions can be added up with cost="magnitude" and
+    ties="keep" only.
+
+    y, qid and weights (about 24 bytes per row) stay on the workers during ``fit``.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from rankrls.datasets import make_ranking
+    >>> from rankrls.dask import RankRLS
+    >>> X, y, qid = make_ranking(n_queries=50, random_state=0, return_X_y_qid=True)
+    >>> X = da.from_array(X, chunks=(100, -1))
+    >>> ranker = RankRLS().fit(X, y, qid=qid)
+    >>> scores = ranker.predict(X)          # lazy
+    >>> bool(ranker.score(X, y, qid) > 0.9)
+    True
+    >>> ranker.to_local().predict(X[:2].compute()).shape
+    (2,)
+    """
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        qid: Any = None,
+        pairs: Any = None,
+        magnitude: Any = None,
+        pair_weight: Any = None,
+        pair_features: Any = None,
+        sample_weight: Any = None,
+        eval_set: Any = None,
+        callback: Any = None,
+        persist: bool = True,
+    ) -> RankRLS:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : dask array or data frame of shape (n_rows, n_features)
+            Dense or sparse (SciPy CSR) blocks, float32 or float64. Chunk sizes can be unknown.
+        y : dask array, series or frame, or array-like, of shape (n_rows,) or (n_rows, n_outputs)
+            Scores; higher is preferred. Dask collections with partitions other than those of X are
+            repartitioned, which takes one more pass over X if partition lengths are unknown. Local
+            arrays are partitioned like X.
+        qid : the same, of shape (n_rows,), optional
+            Query of every row. If None, all rows form one ranking.
+        sample_weight : the same, of shape (n_rows,), optional
+            Row weights. The weight of a pair is the product of the weights of its rows.
+        eval_set : tuple (X_val, y_val) or (X_val, y_val, qid_val), optional
+            Validation data in memory, used for early stopping. They are not split off from X.
+        callback : function, optional
+            As for `rankrls.RankRLS`.
+        persist : bool, default=True
+            Whether X is kept in the workers' memory during the iterations of "cg" (Dask spills
+            to disk if memory is short). If False, X is computed again in every iteration.
+        pairs, magnitude, pair_weight, pair_features
+            Not supported, because a pair can join rows on different workers.
+
+        Returns
+        -------
+        RankRLS
+            The fitted estimator.
+        """
+        _refuse(
+            pairs=pairs,
+            magnitude=magnitude,
+            pair_weight=pair_weight,
+            pair_features=pair_features,
+        )
+        options = {"eval_set": eval_set, "callback": callback, "persist": persist}
+        with unchanged_on_error(self):
+            fit_ranker(self, X, y, qid, sample_weight, **options)
+        return self
+
+
+class RankRLSCV(DaskRanker, estimators.RankRLSCV):
+    """RankRLS on Dask with alpha chosen by cross-validation over queries.
+
+    Every held-out prediction equals that of a model refitted without its fold. The workers sum
+    n_features × n_features statistics for each fold, and the models for all alphas are computed
+    from them.
+
+    Parameters
+    ----------
+    alphas, cost, ties, query_weighting, random_state, verbose, …
+        See `rankrls.RankRLSCV`. The kernel is linear and the solver is "primal".
+    cv : int or "auto", default="auto"
+        Number of folds of whole queries; "auto" means 5. The folds are the same as those of
+        `rankrls.RankRLSCV` with the same ``cv`` (a number) and ``random_state``.
+    scoring : str, default="pairwise_accuracy"
+        "pairwise_r2" is computed from the statistics, so that X is read once. Other metrics
+        ("pairwise_accuracy", "ndcg@10", …) are computed on the workers from held-out predictions.
+        This takes a second pass over X, and a third one if the default grid is extended.
+        "concordance_index" and functions are not supported.
+
+    Notes
+    -----
+    Communication is that of ``rankrls.dask.RankRLS`` with solver "primal", with one matrix per
+    fold.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from rankrls.datasets import make_ranking
+    >>> from rankrls.dask import RankRLSCV
+    >>> X, y, qid = make_ranking(n_queries=50, random_state=0, return_X_y_qid=True)
+    >>> X = da.from_array(X, chunks=(100, -1))
+    >>> ranker = RankRLSCV(cv=5, scoring="pairwise_r2", random_state=0).fit(X, y, qid=qid)
+    >>> bool(ranker.best_score_ > 0.3)
+    True
+    >>> type(ranker.to_local())
+    <class 'rankrls.estimators.cv.RankRLSCV'>
+    """
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        qid: Any = None,
+        pairs: Any = None,
+        magnitude: Any = None,
+        pair_weight: Any = None,
+        pair_features: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+        eval_set: Any = None,
+        callback: Any = None,
+    ) -> RankRLSCV:
+        """Choose alpha by cross-validation over queries and fit on all rows.
+
+        Parameters
+        ----------
+        X, y, qid, sample_weight
+            As for ``rankrls.dask.RankRLS``; qid is required.
+        pairs, magnitude, pair_weight, pair_features, groups, eval_set, callback
+            Not supported.
+
+        Returns
+        -------
+        RankRLSCV
+            The fitted estimator.
+        """
+        _refuse(
+            pairs=pairs,
+            magnitude=magnitude,
+            pair_weight=pair_weight,
+            pair_features=pair_features,
+            groups=groups,
+        )
+        if eval_set is not None or callback is not None or self.early_stopping:
+            raise ValueError(
+                "eval_set, callback and early_stopping: rankrls.dask.RankRLSCV holds out folds of "
+                "whole queries; leave these away, or use rankrls.dask.RankRLS with early_stopping"
+            )
+        with unchanged_on_error(self):
+            fit_cv(self, X, y, qid, sample_weight)
+        return self
