@@ -376,8 +376,8 @@ def sampled_products(left: Array, right: Array, rows: Array, cols: Array, out: A
     """
     starts = np.flatnonzero(np.concatenate([[True], rows[1:] != rows[:-1]])[: len(rows)])
     if len(rows) >= RUN * len(starts):
-        for start, stop in zip(starts, np.append(starts[1:], len(rows)), strict=True):
-            out[start:stop] = right[cols[start:stop]] @ left[rows[start]]
+        for first, stop in zip(starts, np.append(starts[1:], len(rows)), strict=True):
+            out[first:stop] = right[cols[first:stop]] @ left[rows[first]]
         return
     for start in range(0, len(rows), CHUNK):
         part = slice(start, start + CHUNK)
