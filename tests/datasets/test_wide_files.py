@@ -168,7 +168,7 @@ def test_the_command_line_counts_what_it_makes(tmp_path, monkeypatch, capsys, co
     monkeypatch.setattr(_resources, "budget", lambda: copies * 8 * 2_000_000 - 1)
     tracemalloc.start()
     try:
-        assert main(command.split()) == 1
+        assert main(command.split()) == 2
         assert tracemalloc.get_traced_memory()[1] < 2_000_000 * 8
     finally:
         tracemalloc.stop()

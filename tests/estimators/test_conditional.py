@@ -17,10 +17,16 @@ import relation_cases as cases
 from rankrls import ConditionalRankRLS, regularization_path
 from rankrls.core.relations import problem as _problem
 from rankrls.core.relations.incomplete import HeldOutCells
-from rankrls.metrics import conditional_scores, pairwise_accuracy
+from rankrls.metrics import conditional_scores, ndcg, pairwise_accuracy
 
 LOSSES = ("ranking", "regression")
 RELATIONS = {None: 0, "symmetric": 1, "reciprocal": -1}
+
+
+RNG = np.random.default_rng(0)
+X, Z, Y = RNG.standard_normal((7, 3)), RNG.standard_normal((6, 2)), RNG.standard_normal((7, 6))
+NEW_X, NEW_Z = RNG.standard_normal((4, 3)), RNG.standard_normal((5, 2))
+GAPS = np.where(RNG.random((7, 6)) < 0.3, np.nan, RNG.integers(0, 3, (7, 6)))
 
 
 def close(a, b, tolerance=1e-8):
@@ -215,13 +221,9 @@ def test_order_of_objects_and_edges_does_not_matter(relation):
 
 
 def test_kernels():
-    rng = np.random.default_rng(0)
-    X, Z = rng.standard_normal((7, 3)), rng.standard_normal((6, 2))
-    Y = rng.standard_normal((7, 6))
-    new_X, new_Z = rng.standard_normal((4, 3)), rng.standard_normal((5, 2))
     K, G = rbf_kernel(X, gamma=0.3), polynomial_kernel(Z, degree=2, gamma=0.7, coef0=2.0)
-    new_K = rbf_kernel(new_X, X, gamma=0.3)
-    new_G = polynomial_kernel(new_Z, Z, degree=2, gamma=0.7, coef0=2.0)
+    new_K = rbf_kernel(NEW_X, X, gamma=0.3)
+    new_G = polynomial_kernel(NEW_Z, Z, degree=2, gamma=0.7, coef0=2.0)
     reference = ConditionalRankRLS(0.2, kernel="precomputed").fit(K, Y, G).predict(new_K, new_G)
     by_name = ConditionalRankRLS(
         0.2,
@@ -230,26 +232,29 @@ def test_kernels():
         object_kernel="polynomial",
         object_kernel_params={"gamma": 0.7, "degree": 2, "coef0": 2.0},
     ).fit(X, Y, Z)
-    close(by_name.predict(new_X, new_Z), reference, 1e-12)
+    close(by_name.predict(NEW_X, NEW_Z), reference, 1e-12)
     by_function = ConditionalRankRLS(
         0.2,
         kernel=lambda a, b, scale: float(np.exp(-scale * ((a - b) ** 2).sum())),
         kernel_params={"scale": 0.3},
         object_kernel=lambda a, b: float((0.7 * (a @ b) + 2.0) ** 2),
     ).fit(X, Y, Z)
-    close(by_function.predict(new_X, new_Z), reference, 1e-10)
+    close(by_function.predict(NEW_X, NEW_Z), reference, 1e-10)
     # Shared parameters, one kind of objects with two kernels.
-    square = rng.standard_normal((7, 7))
-    both = ConditionalRankRLS(kernel="rbf", object_kernel="laplacian", gamma=0.5).fit(X, square)
-    assert both.predict(new_X).shape == (4, 4)
+    both = ConditionalRankRLS(kernel="rbf", object_kernel="laplacian", gamma=0.5).fit(X, X @ X.T)
+    assert both.predict(NEW_X).shape == (4, 4)
     with pytest.raises(AttributeError, match="linear kernels only"):
         _ = both.coef_
 
 
+def test_arguments_are_not_changed():
+    K, labels = X @ X.T, X @ X.T + 1.0
+    before = K.copy(), labels.copy()
+    ConditionalRankRLS(kernel="precomputed", relation="symmetric").fit(K, labels).predict(K)
+    assert np.array_equal((K, labels), before)
+
+
 def test_coef():
-    rng = np.random.default_rng(0)
-    X, Z = rng.standard_normal((7, 3)), rng.standard_normal((6, 2))
-    Y = rng.standard_normal((7, 6))
     model = ConditionalRankRLS().fit(X, Y, Z)
     assert model.coef_.shape == (3, 2)
     close(X @ model.coef_ @ Z.T, model.predict(X, Z), 1e-12)
@@ -272,9 +277,7 @@ def test_predict_edges():
 
 
 def test_inputs_of_all_kinds():
-    rng = np.random.default_rng(0)
-    X, Z = rng.standard_normal((7, 3)), rng.standard_normal((6, 2))
-    Y = np.where(rng.random((7, 6)) < 0.3, np.nan, rng.integers(0, 3, (7, 6)))
+    Y = GAPS
     reference = ConditionalRankRLS().fit(X, Y, Z).predict(X, Z)
     known = ~np.isnan(Y)
     rows, cols = np.nonzero(known)
@@ -302,23 +305,9 @@ def test_inputs_of_all_kinds():
     assert np.allclose(half.predict(X, Z), reference, atol=1e-4)
 
 
-def test_labels_are_not_changed():
-    rng = np.random.default_rng(0)
-    X, Y = rng.standard_normal((6, 3)), rng.standard_normal((6, 6))
-    K = X @ X.T
-    before = X.copy(), Y.copy(), K.copy()
-    ConditionalRankRLS(kernel="precomputed").fit(K, Y).predict(K)
-    ConditionalRankRLS(relation="symmetric", loss="ranking").fit(X, Y + Y.T)
-    for array, old in zip((X, Y, K), before, strict=True):
-        assert np.array_equal(array, old)
-
-
 def test_score_is_the_mean_over_conditioning_objects():
-    rng = np.random.default_rng(0)
-    X, Z = rng.standard_normal((7, 3)), rng.standard_normal((6, 2))
-    Y = np.where(rng.random((7, 6)) < 0.4, np.nan, rng.integers(0, 3, (7, 6)))
-    Y[2] = np.nan
-    Y[3] = 1.0
+    Y = GAPS.copy()
+    Y[2], Y[3] = np.nan, 1.0
     for condition_on in ("rows", "columns"):
         model = ConditionalRankRLS(condition_on=condition_on).fit(X, Y, Z)
         F = model.predict(X, Z)
@@ -343,19 +332,15 @@ def test_score_is_the_mean_over_conditioning_objects():
 
 
 def test_scores_in_pieces(monkeypatch):
-    from rankrls.metrics import _conditional_scores, ndcg
-
-    rng = np.random.default_rng(0)
-    Y = np.where(rng.random((9, 7)) < 0.3, np.nan, rng.integers(0, 3, (9, 7)))
-    F = rng.standard_normal((9, 7))
-    known = ~np.isnan(Y)
-    whole = conditional_scores(Y, F, metric=ndcg, k=3)
-    monkeypatch.setattr(_conditional_scores, "WORK", 10)
-    assert np.array_equal(conditional_scores(Y, F, metric=ndcg, k=3), whole, equal_nan=True)
-    coo = sparse.coo_array((Y[known], np.nonzero(known)), shape=Y.shape)
-    assert np.array_equal(conditional_scores(coo, F, metric=ndcg, k=3), whole, equal_nan=True)
-    by_columns = conditional_scores(coo.T, F.T, metric=ndcg, k=3, condition_on="columns")
-    assert np.array_equal(by_columns, whole, equal_nan=True)
+    F, known = RNG.standard_normal(GAPS.shape), ~np.isnan(GAPS)
+    coo = sparse.coo_array((GAPS[known], np.nonzero(known)), shape=GAPS.shape)
+    whole = conditional_scores(GAPS, F, metric=ndcg, k=3)
+    monkeypatch.setattr("rankrls.metrics._conditional_scores.WORK", 10)
+    for labels in (GAPS, coo):
+        found = conditional_scores(labels, F, metric=ndcg, k=3)
+        assert np.array_equal(found, whole, equal_nan=True)
+        found = conditional_scores(labels.T, F.T, metric=ndcg, k=3, condition_on="columns")
+        assert np.array_equal(found, whole, equal_nan=True)
 
 
 def test_path():

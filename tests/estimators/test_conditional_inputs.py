@@ -1,8 +1,6 @@
 """Conditional rankers: bad input, scikit-learn's checks and searches, generated data, plots."""
 
-import builtins
 import re
-import sys
 import warnings
 
 import numpy as np
@@ -10,7 +8,6 @@ import pandas as pd
 import pytest
 import sklearn
 from scipy import sparse
-from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -335,13 +332,6 @@ def test_scikit_learn_checks(estimator):
     assert sum(r["status"] == "passed" for r in results) >= AT_LEAST
 
 
-def test_tags():
-    tags = ConditionalRankRLS(kernel="precomputed").__sklearn_tags__()
-    assert tags.estimator_type == "ranker"
-    assert tags.input_tags.pairwise
-    assert tags.target_tags.two_d_labels
-
-
 def test_search_over_parameters():
     """Rows of Y are samples; Z goes along, by routing."""
     with sklearn.config_context(enable_metadata_routing=True):
@@ -447,97 +437,3 @@ def test_rankings_of_new_players_are_learned():
     for options in ({}, {"relation": "reciprocal"}, {"loss": "regression"}):
         ranker = ConditionalRankRLS(2.0**-30, **options).fit(train.data, train.target)
         assert ranker.score(test.data, test.relation) > 0.95
-
-
-# ---------------------------------------------------------------------- plots
-
-
-@pytest.fixture
-def plotting():
-    matplotlib = pytest.importorskip("matplotlib")
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    from rankrls import plotting
-
-    yield plotting
-    pyplot.close("all")
-
-
-@pytest.mark.parametrize("condition_on", ["rows", "columns"])
-def test_heat_maps(plotting, condition_on):
-    model = ConditionalRankRLS(condition_on=condition_on).fit(X, GAPS, Z)
-    display = plotting.ConditionalRankingDisplay.from_estimator(model, X, GAPS, Z)
-    scores, truth = (image.get_array() for image in display.images_)
-    axis = 1 if condition_on == "rows" else 0
-    assert scores.shape == truth.shape == (P, G)
-    # Ranks from 0 to 1 in every list; the best of a list is its 1.
-    assert np.allclose(scores.max(axis=axis), 1)
-    assert np.array_equal(scores.argmax(axis=axis), model.predict(X, Z).argmax(axis=axis))
-    assert np.array_equal(np.ma.getmaskarray(truth), np.isnan(GAPS))
-    assert display.axes_[0].get_title() == "ConditionalRankRLS"
-    assert "conditioning" in (
-        display.axes_[0].get_ylabel() if axis else display.axes_[0].get_xlabel()
-    )
-
-
-def test_heat_maps_of_given_scores(plotting):
-    from matplotlib import pyplot
-
-    order = np.argsort(X[:, 0])
-    _, axes = pyplot.subplots(1, 2)
-    edges = sparse.coo_array(
-        (np.array([1.0, 3.0, 5.0]), (np.array([0, 0, 1]), np.array([2, 2, 1]))), shape=(P, G)
-    )
-    display = plotting.ConditionalRankingDisplay.from_predictions(
-        edges, Y, name="mine", axes=axes, scaling="none", row_order=order, colorbar=False
-    )
-    assert np.array_equal(display.images_[0].get_array(), Y[order])
-    assert display.axes_[0] is axes[0]
-    assert display.axes_[0].get_title() == "mine"
-    assert display.Y_true[0, 2] == 2.0  # the mean of two labels
-    centred = display.plot(scaling="center").images_[0].get_array()
-    assert np.allclose(centred.mean(axis=1), 0)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"scaling": "log"}, "scaling must be one of"),
-        ({"row_order": [0, 12]}, "row_order must be row or column numbers from 0 to 11"),
-        ({"column_order": [0.5]}, "column_order must be"),
-        ({"axes": [None]}, "axes must be two"),
-        ({"condition_on": "x"}, "condition_on must be one of"),
-    ],
-)
-def test_bad_plots(plotting, options, message):
-    with pytest.raises(ValueError, match=message):
-        plotting.ConditionalRankingDisplay.from_predictions(Y, Y, **options)
-    with pytest.raises(ValueError, match="Y_true has shape"):
-        plotting.ConditionalRankingDisplay.from_predictions(Y, SQUARE)
-
-
-def test_plots_without_matplotlib(monkeypatch):
-    from rankrls.plotting import ConditionalRankingDisplay
-
-    original = builtins.__import__
-
-    def no_matplotlib(name, *args, **kwargs):
-        if name.startswith("matplotlib"):
-            raise ImportError(name)
-        return original(name, *args, **kwargs)
-
-    for name in [name for name in sys.modules if name.startswith("matplotlib")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setattr(builtins, "__import__", no_matplotlib)
-    with pytest.raises(ImportError, match=r"pip install 'rankrls\[plot\]'"):
-        ConditionalRankingDisplay.from_predictions(Y, Y)
-
-
-def test_names_are_exported():
-    import rankrls
-
-    for name in ("ConditionalRankRLS", "ConditionalRankRLSCV"):
-        assert name in rankrls.__all__
-        assert getattr(rankrls, name) is globals()[name]
-    assert clone(rankrls.ConditionalRankRLSCV()).get_params()["cv"] == "auto"

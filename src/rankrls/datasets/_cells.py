@@ -139,14 +139,9 @@ def integers_of(words: Any) -> dict[Any, int | None]:
 
 
 class QueryIds:
-    """Query ids as the user gets them: integers if all those of the first batch are, else text.
+    """Query ids as the user gets them.
 
-    Parameters
-    ----------
-    file : str
-        For errors.
-    spelled : bool
-        Whether ids of text files are to be taken as integers where they are written as such.
+    If they are ``spelled`` in a text file: integers if all those of the first batch are, else text.
     """
 
     def __init__(self, file: str, spelled: bool) -> None:

@@ -81,15 +81,7 @@ def readable(place: str | Callable[[], str], kind: str) -> Iterator[None]:
 
 
 class Source:
-    """One open file: its schema, and its rows from the first to the last.
-
-    Parameters
-    ----------
-    file : str
-    kind : str
-        "CSV", "Parquet" or "Arrow".
-    schema : pyarrow.Schema
-    """
+    """One open file of the kind "CSV", "Parquet" or "Arrow", with a pyarrow.Schema."""
 
     def __init__(self, file: str, kind: str, schema: Any) -> None:
         self.file, self.kind, self.schema = file, kind, schema
@@ -105,27 +97,17 @@ class Source:
 
 
 class TableReader(RowReader):
-    """Rows of files with named columns.
+    """Rows of files with named columns: the first of the sources is open, others may open one."""
 
-    Parameters
-    ----------
-    sources : list of callables
-        Each opens one file.
-    columns : Columns
-        Of the first file, ``first``.
-    """
-
-    def __init__(
-        self, sources: list[Callable[[], Source]], first: Source, columns: Columns
-    ) -> None:
-        self._sources, self._first, self.columns = sources, first, columns
+    def __init__(self, sources: Sequence[Any], columns: Columns) -> None:
+        self._sources, self.columns, first = sources, columns, sources[0]
         self.file, self.unlabelled = first.file, columns.unlabelled
         self._ids = QueryIds(first.file, spelled=first.kind == "CSV")
 
     def chunks(self, rows: float) -> Iterator[FileRows]:
         """All rows of all files."""
-        for number, opened in enumerate(self._sources):
-            source = opened() if number else self._first
+        for one in self._sources:
+            source = one if isinstance(one, Source) else one()
             self.columns.check(source)
             yield from source.rows(self.columns, rows)
 
@@ -425,10 +407,12 @@ class Columns:
                     f"{place(there[at])}: column {_named(name)} has {lengths[at]} numbers in this "
                     f"row, {wanted}"
                 )
-        where = partial(_place_of_list, place, there, width)
-        numbers = self._numbers(
-            column.flatten(), name, where, self.keep_missing, self.dtype, REMEDY
-        )
+
+        def where(at: int) -> str:
+            return place(there[at // width])
+
+        flat, nullable = column.flatten(), self.keep_missing
+        numbers = self._numbers(flat, name, where, nullable, self.dtype, REMEDY)
         data = np.full((len(batch), width), np.nan, dtype=self.dtype)
         data[there] = numbers.reshape(len(there), width)
         return data
@@ -507,10 +491,6 @@ class Columns:
                 row = int(np.argmax(codes == number))
                 raise ValueError(f"{place(row)}: column {self.qid!r} has a NUL character")
         return as_objects(words)[codes]
-
-
-def _place_of_list(place: Place, there: Array, width: int, at: int) -> str:
-    return place(there[at // width])
 
 
 def check_names(given: Any, what: str = "features") -> list[str]:

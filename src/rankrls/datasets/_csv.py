@@ -244,15 +244,7 @@ class _Block:
 
 
 class CsvSource(Source):
-    """One CSV file: the names of its columns, and its records from the first to the last.
-
-    Parameters
-    ----------
-    path : str, path-like or binary file
-    header : bool
-    delimiter : str or None
-        None: the one of comma, tab, semicolon and bar that the first line has most of.
-    """
+    """One CSV file: the names of its columns, and its records from the first to the last."""
 
     def __init__(self, path: PathOrFile, header: bool, delimiter: str | None) -> None:
         arrow = pyarrow()
@@ -296,13 +288,11 @@ class CsvSource(Source):
         check_option("unlabelled", how["unlabelled"], ("error", "drop"))
         auto = isinstance(text, str)
         columns = Columns(self, text=[] if auto else text, **how)
-        rest = list(others)
+        rest = [opened() for opened in others] if auto else others
         if auto:  # what is text in one row is so in all
-            rest = [opened() for opened in rest]
             words = set().union(*(source._find_text(columns) for source in (self, *rest)))
             columns.text = [name for name in columns.features if name in words]
-            rest = [partial(_same, source) for source in rest]
-        return TableReader([partial(_same, self), *rest], self, columns)
+        return TableReader([self, *rest], columns)
 
     def rows(self, columns: Columns, most: float) -> Iterator[FileRows]:
         """All rows, a block at a time."""
@@ -539,10 +529,9 @@ class CsvSource(Source):
             require_loadable(partial(block.place, 0), n_bytes, "iter_ranking")
             left = [name for name in columns.features if name not in found]
             if self._read(block, left, set(left), NULLS) is None:
-                words = {
-                    name: _distinct(cells) for name, cells in self._strings(block, left).items()
-                }
-                found |= {name for name in left if any(map(is_word, words[name]))}
+                for name, cells in self._strings(block, left).items():
+                    if any(map(is_word, cells.unique().to_pylist())):
+                        found.add(name)
         self._blocks = kept
         return found
 
@@ -594,14 +583,6 @@ def _stripped(cells: Any) -> Any:
     compute = pyarrow().compute
     words = compute.utf8_trim_whitespace(cells)
     return compute.if_else(compute.equal(words, ""), pyarrow().scalar(None, words.type), words)
-
-
-def _distinct(cells: Any) -> list[str]:
-    return cells.dictionary_encode().dictionary.to_pylist()
-
-
-def _same(source: CsvSource) -> CsvSource:
-    return source
 
 
 def _lines(data: bytes) -> Iterator[str]:

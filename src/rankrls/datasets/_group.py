@@ -58,15 +58,7 @@ def load_group(path: PathOrFile) -> Array:
 
 
 class GroupFile:
-    """Sizes of the queries of a LETOR file whose lines have no query ids, used up row by row.
-
-    Parameters
-    ----------
-    path : str, path-like or binary file
-        The file of rows.
-    file : str, path-like or binary file
-        The file of sizes.
-    """
+    """Sizes of the queries of a LETOR file whose lines have no query ids, used up row by row."""
 
     def __init__(self, path: PathOrFile, file: PathOrFile) -> None:
         self.rows_name, self.name = name_of(path), name_of(file)

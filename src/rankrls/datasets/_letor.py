@@ -326,17 +326,9 @@ def _notes(comments: Sequence[str], n_rows: int) -> list[str]:
 
 
 class LetorReader(RowReader):
-    """Rows of LETOR files.
+    """Rows of LETOR files, with the arguments of `load_letor` and ``group`` of `load_ranking`.
 
-    Parameters
-    ----------
-    paths : list of str, path-like or binary file
-    n_features, dtype, sparse, zero_based, beyond, missing
-        As in `load_letor`.
-    group : str, path-like, "auto" or None
-        Sizes of the queries of rows without query ids, as in `load_ranking`.
-    qid : bool
-        False: query ids are ignored.
+    Without ``qid``, query ids are ignored.
     """
 
     nothing = "the file is empty, or has only comments"

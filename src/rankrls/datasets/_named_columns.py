@@ -44,15 +44,7 @@ class NamedCells:
 
 
 class NamedTable(ABC):
-    """What all tables have.
-
-    Parameters
-    ----------
-    file : str
-        How errors call it.
-    names : list of str
-        Its columns.
-    """
+    """What all tables have: how errors call them, and the names of their columns."""
 
     #: Whether all cells are text, also those that hold numbers.
     is_text = False
@@ -68,17 +60,7 @@ class NamedTable(ABC):
 def open_table(
     table: Any, format: str = "auto", delimiter: str | None = None, header: bool = True
 ) -> NamedTable:
-    """Open a data frame, a dict of columns, or a file.
-
-    Parameters
-    ----------
-    table : DataFrame of pandas or polars, pyarrow.Table, dict, str, path-like or binary file
-    format : {"auto", "csv", "parquet", "jsonl"}
-        Of a file.
-    delimiter : str, optional
-    header : bool, default=True
-        Of a CSV file.
-    """
+    """Open a data frame, a dict of columns, or a file; delimiter and header are of CSV files."""
     check_option("format", format, ("auto", *TABLE_FORMATS))
     is_path = isinstance(table, str | os.PathLike)
     if not is_path and not hasattr(table, "read"):

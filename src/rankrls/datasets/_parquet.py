@@ -138,7 +138,8 @@ def parquet_reader(files: list[str], **how: Any) -> TableReader:
     first = open_source(files[0])
     if isinstance(how.get("text"), str):  # "auto": what is text in one file is so in all
         how["text"] = [name for file in files for name in text_columns(open_source(file).schema)]
-    return TableReader([partial(open_source, file) for file in files], first, Columns(first, **how))
+    others = [partial(open_source, file) for file in files[1:]]
+    return TableReader([first, *others], Columns(first, **how))
 
 
 def find_files(path: PathOrPaths) -> list[str]:

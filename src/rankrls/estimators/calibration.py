@@ -174,7 +174,8 @@ class JudgementScoring:
         """
         if self.log_loss:
             weight = self.weight[held.rows, None]
-            squares = [float((weight * e**2).sum() / weight.sum()) for e in self._errors(held)]
+            errors = (self.z[held.rows, None] - of_alpha for of_alpha in held.values)
+            squares = [float((weight * e**2).sum() / weight.sum()) for e in errors]
             losses = [
                 self._calibration(held, a, alpha, "logit").log_loss
                 for a, alpha in enumerate(alphas)
@@ -203,12 +204,8 @@ class JudgementScoring:
         weight = self.weight[held.rows]
         used = weight > 0
         w, v = weight[used, None], held.variance[a, used]
-        e = self._errors(held)[a][used]
+        e = self.z[held.rows[used], None] - held.values[a, used]
         return (w * e**2 / (1.0 + w * v / alpha)).mean(axis=0)
-
-    def _errors(self, held: HeldOut) -> Array:
-        """Targets minus held-out differences, shape (n_alphas, total, n_outputs)."""
-        return self.z[held.rows, None] - held.values
 
     def _calibration(self, held: HeldOut, a: int, alpha: float, link: str) -> Calibration:
         weight, magnitude = (

@@ -20,7 +20,7 @@ from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.iterative import HeldOutRows
 from rankrls.core.ridge.models import predict_path
 from rankrls.core.ridge.problem import RidgeProblem
-from rankrls.core.ridge.residuals import Folds, query_folds, split_folds
+from rankrls.core.ridge.residuals import Folds, HeldOut, query_folds, split_folds
 from rankrls.core.spaces.spaces import Kernel
 from rankrls.estimators.calibration import JudgementScoring, by_judgement
 from rankrls.estimators.choosing import (
@@ -39,7 +39,7 @@ from rankrls.estimators.incremental import IncrementalMethod, IncrementalRanker
 from rankrls.estimators.ranker import Preferences
 from rankrls.estimators.stream import fit_stream_cv
 
-__all__ = ["RankRLSCV", "chosen_alpha"]
+__all__ = ["RankRLSCV"]
 
 Array = NDArray[Any]
 
@@ -55,7 +55,7 @@ OPTIONAL = ("calibration_", "cv_predictions_", "gamma_", "noise_variance_")
 
 
 @dataclass
-class Search:
+class AlphaSearch:
     """The scores of a grid of alphas for one kernel, and the model if there is one already."""
 
     kernel: Kernel
@@ -63,6 +63,7 @@ class Search:
     best: int
     results: dict[str, Array]
     predictions: dict[float, Array] = field(default_factory=dict)
+    held: tuple[HeldOut, Array] | None = None
     model: Any = None
     history: History | None = None
 
@@ -326,11 +327,13 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             return kernels[0]
         return super()._check_kernel(gamma if kernels is None else self.gamma_)
 
-    def _best_search(self, search: Callable[[Kernel], Search], kernels: list[Kernel]) -> Search:
+    def _best_search(
+        self, search: Callable[[Kernel], AlphaSearch], kernels: list[Kernel]
+    ) -> AlphaSearch:
         """Search alpha for every kernel; keep the best kernel, and store what was chosen."""
         progress = Progress(type(self).__name__, self.verbose)
         tables: list[dict[str, Array]] = []
-        best: Search | None = None
+        best: AlphaSearch | None = None
         for kernel in kernels:
             found = search(kernel)
             progress(f"alpha {found.alpha:g}, score {found.score:.4f}")
@@ -417,14 +420,14 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
 
     def _search_by_cross_validation(
         self, X: Any, y: Any, graph: PreferenceGraph, grid: Array | None
-    ) -> Callable[[Kernel], Search]:
+    ) -> Callable[[Kernel], AlphaSearch]:
         """Choose alpha by held-out predictions of rows."""
         scoring = Scoring(self.scoring, self._loss)
         scoring.require_scores()
         progress = Progress(type(self).__name__, self.verbose)
         folds: list[Array] | None = None
 
-        def search(kernel: Kernel) -> Search:
+        def search(kernel: Kernel) -> AlphaSearch:
             nonlocal folds
             problem = self._problem(kernel, X, graph)
             kept: dict[float, Array] = {}
@@ -451,7 +454,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
                 }
 
             best, results = search_alphas(grid, evaluate, problem.size)
-            return Search(kernel, problem, best, results, kept)
+            return AlphaSearch(kernel, problem, best, results, kept)
 
         return search
 
@@ -466,17 +469,25 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
 
     def _search_by_judgements(
         self, X: Any, graph: PreferenceGraph, grid: Array | None, folds: Folds
-    ) -> Callable[[Kernel], Search]:
+    ) -> Callable[[Kernel], AlphaSearch]:
         """Choose alpha by held-out given pairs."""
         scoring = JudgementScoring(self.scoring, graph, self._loss)
         progress = Progress(type(self).__name__, self.verbose)
 
-        def search(kernel: Kernel) -> Search:
+        # Of single judgements variances cost next to nothing, and `_store_noise` needs them.
+        single = bool((folds.sizes == 1).all()) and self.kernel != "precomputed"
+        variances = scoring.log_loss or single
+
+        def search(kernel: Kernel) -> AlphaSearch:
             problem = self._problem(kernel, X, graph)
             kept: dict[float, Array] = {}
+            last: tuple[HeldOut, Array] | None = None
 
             def score(alphas: Array) -> dict[str, Array]:
-                held = problem.leave_judgements_out(folds, alphas, variances=scoring.log_loss)
+                nonlocal last
+                last = None
+                held = problem.leave_judgements_out(folds, alphas, variances=variances)
+                last = held, alphas
                 if self.store_cv_predictions:
                     values = by_judgement(held.values, folds, graph.pairs)
                     kept.update(zip(alphas.tolist(), values, strict=True))
@@ -487,19 +498,23 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
                 return _in_parts(score, alphas, len(folds.members) * graph.n_outputs)
 
             best, results = search_alphas(grid, evaluate, problem.size)
-            return Search(kernel, problem, best, results, kept)
+            return AlphaSearch(kernel, problem, best, results, kept, last if variances else None)
 
         return search
 
-    def _store_noise(self, found: Search, folds: Folds) -> None:
+    def _store_noise(self, found: AlphaSearch, folds: Folds) -> None:
         """Calibrate probabilities and estimate the noise on held-out pairs of the best alpha."""
         graph, alpha = found.problem.graph, found.alpha
         scoring = JudgementScoring(self.scoring, graph, self._loss)
-        held = found.problem.leave_judgements_out(folds, np.array([alpha]), variances=True)
-        noise = scoring.noise_variance(held, 0, alpha)
+        held, alphas = found.held or (None, np.empty(0))
+        if held is None or alpha not in alphas:
+            alphas = np.array([alpha])
+            held = found.problem.leave_judgements_out(folds, alphas, variances=True)
+        number = int(np.flatnonzero(alphas == alpha)[0])
+        noise = scoring.noise_variance(held, number, alpha)
         self.noise_variance_ = float(noise[0]) if graph.flat else noise
         if graph.n_outputs == 1:
-            self.calibration_ = scoring.calibrate(held, 0, alpha)
+            self.calibration_ = scoring.calibrate(held, number, alpha)
 
     def _judgement_folds(self, graph: PreferenceGraph, groups: Any) -> Folds:
         """The given pairs that are held out together."""
@@ -550,7 +565,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
 
     def _search_by_validation(
         self, X: Any, graph: PreferenceGraph, grid: Array | None, eval_set: Any, callback: Any
-    ) -> Callable[[Kernel], Search]:
+    ) -> Callable[[Kernel], AlphaSearch]:
         """Choose alpha, and with early stopping the iteration, by held-out rows."""
         scoring = Scoring(self.scoring, self._loss)
         scoring.require_scores()
@@ -561,7 +576,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         split = split_for_validation(self, X, graph, eval_set)
         score = partial(scoring.of_rows, split.held)
 
-        def stop_early(kernel: Kernel) -> Search:
+        def stop_early(kernel: Kernel) -> AlphaSearch:
             alphas = np.array(DEFAULT_ALPHAS) if grid is None else grid
             problem = self._problem(kernel, X, split.graph)
             held_out = HeldOutRows(split.X, score, split.rows)
@@ -570,9 +585,9 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             scores = 1 - np.nanmin(history.errors, axis=0)
             results = {"alpha": alphas, "mean_score": scores, "iteration": iteration}
             assert history.best is not None
-            return Search(kernel, problem, history.best, results, model=model, history=history)
+            return AlphaSearch(kernel, problem, history.best, results, model=model, history=history)
 
-        def search(kernel: Kernel) -> Search:
+        def search(kernel: Kernel) -> AlphaSearch:
             problem = self._problem(kernel, X, graph)
             rows = np.arange(X.shape[0]) if split.rows is None else split.rows
             trained = problem.on_rows(split.graph, rows)
@@ -586,7 +601,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
                     "iteration": np.full(len(alphas), history.n_iter),
                 }
 
-            found = Search(kernel, problem, *search_alphas(grid, evaluate, problem.size))
+            found = AlphaSearch(kernel, problem, *search_alphas(grid, evaluate, problem.size))
             if problem.space.solver == "cg" and eval_set is not None:
                 model, number = solved[found.alpha]
                 found.model = model.select(number)
@@ -653,12 +668,3 @@ def _in_parts(
     size = max(1, _resources.budget() // (4 * 8 * max(n_values, 1)))
     parts = [score(alphas[first : first + size]) for first in range(0, len(alphas), size)]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
-def chosen_alpha(best: int, results: dict[str, Array]) -> dict[str, Any]:
-    """The attributes that tell which alpha was chosen."""
-    return {
-        "alpha_": float(results["alpha"][best]),
-        "best_score_": float(results["mean_score"][best]),
-        "cv_results_": results,
-    }

@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
-from sklearn.base import clone, is_classifier
+from sklearn.base import is_classifier
 from sklearn.model_selection import LeaveOneOut, check_cv
-from sklearn.utils import check_random_state, get_tags, indexable
+from sklearn.utils import check_random_state, indexable
 from sklearn.utils.parallel import Parallel, delayed
 
 from rankrls._validation import check_option, check_scores, encode_qid
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.metrics import concordance_index
+from rankrls.model_selection._cross_validation import refit
 from rankrls.model_selection._splitters import LeavePairOut
 
 __all__ = [
@@ -343,35 +343,23 @@ def _held_out_scores(
     X = np.asarray(X) if isinstance(X, list) else X
     if residual:
         check_scores(y)
-    parallel = Parallel(n_jobs=n_jobs)
-    return parallel(
-        delayed(_fit_and_score)(clone(estimator), X, y, train, test, residual, fold)
-        for fold, (train, test) in enumerate(splits)
+
+    def fit_and_score(train: Array, test: Array, fold: int) -> tuple[Array, Array]:
+        if (y[train] == y[train][:1]).all():
+            raise ValueError(
+                f"the training rows of fold {fold} are all of one class; use stratified folds (an "
+                "int cv), or more of them"
+            )
+        both = np.append(test, train) if residual else test
+        scores = _scores(*refit(estimator, X, y, train, both))
+        n = len(test)
+        if residual:  # the mean training residual becomes zero
+            return test, scores[:n] - scores[n:].mean() + y[train].astype(float).mean()
+        return test, scores
+
+    return Parallel(n_jobs=n_jobs)(
+        delayed(fit_and_score)(train, test, fold) for fold, (train, test) in enumerate(splits)
     )
-
-
-def _fit_and_score(
-    model: Any, X: Any, y: Array, train: Array, test: Array, residual: bool, fold: int
-) -> tuple[Array, Array]:
-    if (y[train] == y[train][:1]).all():
-        raise ValueError(
-            f"the training rows of fold {fold} are all of one class; use stratified folds (an int "
-            "cv), or more of them"
-        )
-    pairwise = get_tags(model).input_tags.pairwise
-    X_train, X_test = (_take(X, rows, train if pairwise else None) for rows in (train, test))
-    model.fit(X_train, y[train])
-    scores = _scores(model, X_test)
-    if residual:
-        scores = scores - _scores(model, X_train).mean() + y[train].astype(float).mean()
-    return test, scores
-
-
-def _take(X: Any, rows: Array, columns: Array | None) -> Any:
-    if columns is not None:
-        X = X if sparse.issparse(X) else np.asarray(X)
-        return X[rows][:, columns]
-    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
 def _scores(model: Any, X: Any) -> Array:

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn import config_context, model_selection
 from sklearn.base import clone
+from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import get_routing_for_object
 
 from rankrls._calls import takes_queries
@@ -19,7 +21,7 @@ from rankrls.metrics import make_ranking_scorer, pairwise_accuracy
 from rankrls.model_selection._splitters import QueryKFold
 from rankrls.rankings import predicts_by_query
 
-__all__ = ["cross_val_predict", "cross_val_score", "cross_validate"]
+__all__ = ["cross_val_predict", "cross_val_score", "cross_validate", "refit", "take"]
 
 Array = NDArray[Any]
 
@@ -156,19 +158,29 @@ def _predict_by_query(estimator: Any, X: Any, y: Any, cv: Any, params: dict[str,
     """Cross-validated predictions with qid, which scikit-learn does not pass to ``predict``."""
     parts, rows = [], []
     for train, test in cv:
-        of_rows = {name: _rows(values, train) for name, values in params.items()}
-        fitted = clone(estimator).fit(_rows(X, train), _rows(y, train), **of_rows)
-        parts.append(fitted.predict(_rows(X, test), qid=_rows(params["qid"], test)))
+        fitted, new = refit(estimator, X, y, train, test, params)
+        parts.append(fitted.predict(new, qid=take(params["qid"], test)))
         rows.append(test)
-    scores = np.concatenate(parts)
     order = np.concatenate(rows)
     if not np.array_equal(np.sort(order), np.arange(len(order))):
         raise ValueError("cross_val_predict only works for partitions")
-    return scores[np.argsort(order)]
+    return np.concatenate(parts)[np.argsort(order)]
 
 
-def _rows(data: Any, rows: Array) -> Any:
+def refit(
+    estimator: Any, X: Any, y: Any, train: Array, test: Array, params: dict[str, Any] | None = None
+) -> tuple[Any, Any]:
+    """A clone fitted to the rows ``train``, and the rows ``test`` for it."""
+    columns = train if get_tags(estimator).input_tags.pairwise else None
+    by_row = {name: take(values, train) for name, values in (params or {}).items()}
+    fitted = clone(estimator).fit(take(X, train, columns), take(y, train), **by_row)
+    return fitted, take(X, test, columns)
+
+
+def take(data: Any, rows: Array, columns: Array | None = None) -> Any:
     """Select rows of a frame, an array, a sparse matrix, a preference graph or a list."""
+    if columns is not None:
+        return (data if sparse.issparse(data) else np.asarray(data))[rows][:, columns]
     if hasattr(data, "iloc"):
         return data.iloc[rows]
     return [data[i] for i in rows.tolist()] if isinstance(data, list | tuple) else data[rows]

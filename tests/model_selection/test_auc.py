@@ -36,7 +36,7 @@ from rankrls.model_selection._auc import (
     pooled_auc,
 )
 
-EXAMPLE = Path(__file__).parents[1] / "examples" / "cross_validation_bias.py"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "cross_validation_bias.py"
 ALL = [pooled_auc, averaged_auc, leave_one_out_auc, balanced_leave_one_out_auc, leave_pair_out_auc]
 POOLED = [pooled_auc, leave_one_out_auc, balanced_leave_one_out_auc]
 each = pytest.mark.parametrize("estimate", ALL)
