@@ -1,4 +1,4 @@
-"""Memory and threads that a call may use."""
+"""Memory, threads and optional packages that a call may use."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ __all__ = [
     "in_order",
     "in_threads",
     "n_threads",
+    "pyplot",
     "require",
     "require_features",
 ]
@@ -304,3 +305,17 @@ def _blas() -> ThreadpoolController:
     import scipy.linalg  # noqa: F401
 
     return ThreadpoolController().select(user_api="blas")
+
+
+# -- packages ---------------------------------------------------------------------------------
+
+
+def pyplot() -> Any:
+    """Return matplotlib.pyplot, or raise an error that says how to install it."""
+    try:
+        import matplotlib.pyplot
+    except ImportError as error:
+        raise ImportError(
+            "plotting needs matplotlib: pip install 'rankrls[plot]' (or pip install matplotlib)"
+        ) from error
+    return matplotlib.pyplot

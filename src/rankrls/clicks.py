@@ -221,7 +221,7 @@ class Examination:
 
     def plot(self, *, ax: Any = None) -> Any:
         """Draw the examination by position with 95 % intervals; returns the axes."""
-        from rankrls.plotting._display import pyplot
+        from rankrls._resources import pyplot
 
         if ax is None:
             _, ax = pyplot().subplots(layout="constrained")

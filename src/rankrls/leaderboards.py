@@ -649,7 +649,7 @@ class Leaderboard:
 
     def plot(self, *, ax: Any = None, scale: str = "log-odds") -> Any:
         """Draw ratings with intervals, and the set of ranks of every item; returns the axes."""
-        from rankrls.plotting._display import pyplot
+        from rankrls._resources import pyplot
 
         table = self.table(scale)
         n = len(self.items_)

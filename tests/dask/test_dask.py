@@ -188,6 +188,19 @@ def test_offset_features_lose_no_digits():
     same(precise(RankRLS(solver="cg")).fit(shifted, y, qid=qid).coef_, expected, 1e-8)
 
 
+@pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
+def test_an_offset_beside_a_column_of_large_scale():
+    """Each column is compared with its own spread."""
+    X, y, _, _ = problem(5)
+    X[:, 1] *= 1e6
+    qid = np.arange(M) // 20
+    expected = rankrls.RankRLS(solver="primal").fit(X, y, qid=qid).coef_
+    X[:, 0] += 1e8
+    ranker = RankRLS(solver="cg", tol=1e-12, max_iter=2000)
+    ranker.fit(da.from_array(X, chunks=(60, -1)), y, qid=qid)
+    np.testing.assert_allclose(ranker.coef_, expected, rtol=1e-6)
+
+
 def test_partitions_that_are_empty_or_have_one_row():
     X, y, qid, _ = problem(6, m=40)
     chunked = da.from_array(X, chunks=((0, 1, 20, 0, 18, 1, 0), -1))

@@ -86,6 +86,8 @@ def test_paths_counted_by_hand():
     X = features.fit_transform([(A, ["a", "b", "c"])])
     assert as_dict(features, X[[0]]) == {("a", "b"): 0.5, ("a", "c"): 0.5, ("b", "c"): 0.5}
     assert features.get_feature_names_out().tolist() == ["a → b", "a → c", "b → c"]
+    words = np.array(["one", "two", "three"])  # each of which is one label, too
+    assert LabelledGraph(A, words).labels == (("one",), ("two",), ("three",))
 
 
 def test_several_labels_of_a_node_and_nodes_of_a_label():

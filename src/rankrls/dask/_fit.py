@@ -24,7 +24,7 @@ from rankrls._validation import check_option
 from rankrls.core.linalg.krylov import converge, stop_early
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.laplacian import Objective, ScatterLaplacian
+from rankrls.core.preferences.laplacian import CentredLaplacian, Objective
 from rankrls.core.preferences.query_weights import Groups
 from rankrls.core.preferences.statistics import UNDERFLOW, RankingStatistics, add_batch
 from rankrls.core.ridge.iterative import LinearSystem, join_outputs
@@ -518,7 +518,7 @@ def _part_system(
 
 def _scatter(y: Array, weight: Array | None, kappa: float) -> Objective:
     groups = Groups(np.zeros(len(y), dtype=np.int64), weight, 1)
-    laplacian = ScatterLaplacian(groups, np.array([kappa]), y)
+    laplacian = CentredLaplacian(groups, np.array([kappa]), y)
     return Objective(laplacian, np.arange(y.shape[1]), 0, 0.0)
 
 

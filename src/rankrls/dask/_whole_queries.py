@@ -154,8 +154,10 @@ class DistributedRows:
         queries = encode_qid(labels, sum(sizes))
         codes, rows = queries.codes, np.concatenate(counts)
         self.labels, self.n_queries = queries.labels, len(queries.labels)
-        if qid is not None and qid.labels is not None:
-            self.labels = [qid.labels[int(number)] for number in queries.labels]
+        if qid is not None and isinstance(qid.labels, np.ndarray):
+            self.labels = qid.labels[queries.labels]
+        elif qid is not None and qid.labels is not None:
+            self.labels = [qid.labels[number] for number in queries.labels]
         self.sizes = np.bincount(codes, rows).astype(np.int64)
         self.codes = np.split(codes, np.cumsum(sizes)[:-1])
         # Most rows of a query stay in place; of equal numbers, each partition is chosen in turn.

@@ -39,7 +39,7 @@ from rankrls.estimators.incremental import IncrementalMethod, IncrementalRanker
 from rankrls.estimators.ranker import Preferences
 from rankrls.estimators.stream import fit_stream_cv
 
-__all__ = ["RankRLSCV", "chosen_alpha"]
+__all__ = ["RankRLSCV"]
 
 Array = NDArray[Any]
 
@@ -55,7 +55,7 @@ OPTIONAL = ("calibration_", "cv_predictions_", "gamma_", "noise_variance_")
 
 
 @dataclass
-class Search:
+class AlphaSearch:
     """The scores of a grid of alphas for one kernel, and the model if there is one already."""
 
     kernel: Kernel
@@ -327,11 +327,13 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             return kernels[0]
         return super()._check_kernel(gamma if kernels is None else self.gamma_)
 
-    def _best_search(self, search: Callable[[Kernel], Search], kernels: list[Kernel]) -> Search:
+    def _best_search(
+        self, search: Callable[[Kernel], AlphaSearch], kernels: list[Kernel]
+    ) -> AlphaSearch:
         """Search alpha for every kernel; keep the best kernel, and store what was chosen."""
         progress = Progress(type(self).__name__, self.verbose)
         tables: list[dict[str, Array]] = []
-        best: Search | None = None
+        best: AlphaSearch | None = None
         for kernel in kernels:
             found = search(kernel)
             progress(f"alpha {found.alpha:g}, score {found.score:.4f}")
@@ -418,14 +420,14 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
 
     def _search_by_cross_validation(
         self, X: Any, y: Any, graph: PreferenceGraph, grid: Array | None
-    ) -> Callable[[Kernel], Search]:
+    ) -> Callable[[Kernel], AlphaSearch]:
         """Choose alpha by held-out predictions of rows."""
         scoring = Scoring(self.scoring, self._loss)
         scoring.require_scores()
         progress = Progress(type(self).__name__, self.verbose)
         folds: list[Array] | None = None
 
-        def search(kernel: Kernel) -> Search:
+        def search(kernel: Kernel) -> AlphaSearch:
             nonlocal folds
             problem = self._problem(kernel, X, graph)
             kept: dict[float, Array] = {}
@@ -452,7 +454,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
                 }
 
             best, results = search_alphas(grid, evaluate, problem.size)
-            return Search(kernel, problem, best, results, kept)
+            return AlphaSearch(kernel, problem, best, results, kept)
 
         return search
 
@@ -467,7 +469,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
 
     def _search_by_judgements(
         self, X: Any, graph: PreferenceGraph, grid: Array | None, folds: Folds
-    ) -> Callable[[Kernel], Search]:
+    ) -> Callable[[Kernel], AlphaSearch]:
         """Choose alpha by held-out given pairs."""
         scoring = JudgementScoring(self.scoring, graph, self._loss)
         progress = Progress(type(self).__name__, self.verbose)
@@ -476,7 +478,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         single = bool((folds.sizes == 1).all()) and self.kernel != "precomputed"
         variances = scoring.log_loss or single
 
-        def search(kernel: Kernel) -> Search:
+        def search(kernel: Kernel) -> AlphaSearch:
             problem = self._problem(kernel, X, graph)
             kept: dict[float, Array] = {}
             last: tuple[HeldOut, Array] | None = None
@@ -496,11 +498,11 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
                 return _in_parts(score, alphas, len(folds.members) * graph.n_outputs)
 
             best, results = search_alphas(grid, evaluate, problem.size)
-            return Search(kernel, problem, best, results, kept, last if variances else None)
+            return AlphaSearch(kernel, problem, best, results, kept, last if variances else None)
 
         return search
 
-    def _store_noise(self, found: Search, folds: Folds) -> None:
+    def _store_noise(self, found: AlphaSearch, folds: Folds) -> None:
         """Calibrate probabilities and estimate the noise on held-out pairs of the best alpha."""
         graph, alpha = found.problem.graph, found.alpha
         scoring = JudgementScoring(self.scoring, graph, self._loss)
@@ -563,7 +565,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
 
     def _search_by_validation(
         self, X: Any, graph: PreferenceGraph, grid: Array | None, eval_set: Any, callback: Any
-    ) -> Callable[[Kernel], Search]:
+    ) -> Callable[[Kernel], AlphaSearch]:
         """Choose alpha, and with early stopping the iteration, by held-out rows."""
         scoring = Scoring(self.scoring, self._loss)
         scoring.require_scores()
@@ -574,7 +576,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         split = split_for_validation(self, X, graph, eval_set)
         score = partial(scoring.of_rows, split.held)
 
-        def stop_early(kernel: Kernel) -> Search:
+        def stop_early(kernel: Kernel) -> AlphaSearch:
             alphas = np.array(DEFAULT_ALPHAS) if grid is None else grid
             problem = self._problem(kernel, X, split.graph)
             held_out = HeldOutRows(split.X, score, split.rows)
@@ -583,9 +585,9 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             scores = 1 - np.nanmin(history.errors, axis=0)
             results = {"alpha": alphas, "mean_score": scores, "iteration": iteration}
             assert history.best is not None
-            return Search(kernel, problem, history.best, results, model=model, history=history)
+            return AlphaSearch(kernel, problem, history.best, results, model=model, history=history)
 
-        def search(kernel: Kernel) -> Search:
+        def search(kernel: Kernel) -> AlphaSearch:
             problem = self._problem(kernel, X, graph)
             rows = np.arange(X.shape[0]) if split.rows is None else split.rows
             trained = problem.on_rows(split.graph, rows)
@@ -599,7 +601,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
                     "iteration": np.full(len(alphas), history.n_iter),
                 }
 
-            found = Search(kernel, problem, *search_alphas(grid, evaluate, problem.size))
+            found = AlphaSearch(kernel, problem, *search_alphas(grid, evaluate, problem.size))
             if problem.space.solver == "cg" and eval_set is not None:
                 model, number = solved[found.alpha]
                 found.model = model.select(number)
@@ -666,12 +668,3 @@ def _in_parts(
     size = max(1, _resources.budget() // (4 * 8 * max(n_values, 1)))
     parts = [score(alphas[first : first + size]) for first in range(0, len(alphas), size)]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
-def chosen_alpha(best: int, results: dict[str, Array]) -> dict[str, Any]:
-    """The attributes that tell which alpha was chosen."""
-    return {
-        "alpha_": float(results["alpha"][best]),
-        "best_score_": float(results["mean_score"][best]),
-        "cv_results_": results,
-    }

@@ -152,11 +152,7 @@ def _expansion(ranker: Any) -> tuple[Kernel, Array, Array]:
             f"kernel={kernel.name} is not exported: ONNX models are made of products and "
             f"elementwise functions, so the kernel must be one of {', '.join(map(repr, KERNELS))}"
         )
-    rows, A = model.rows, model.dual_coef[0][model.kept]
-    shift = getattr(model, "shift", 0.0)
-    if model.basis is not None:
-        rows, shift = model.basis.rows, model.basis.shift
-        A = model.dual_coef[0][model.basis.map.kept]
+    (rows, shift), A = model.expansion, model.dual_coef[0][model.kept]
     rows = np.asarray(rows.toarray() if sparse.issparse(rows) else rows, dtype=np.float64)
     return kernel, rows + shift, np.asarray(A, dtype=np.float64)
 

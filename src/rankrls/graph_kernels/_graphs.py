@@ -136,7 +136,8 @@ def _check_labels(labels: Any, n_nodes: int) -> tuple[tuple[str, ...], ...]:
         )
     out = []
     for node, given in enumerate(labels):
-        found = tuple(given) if isinstance(given, Iterable) and type(given) is not str else (given,)
+        one = isinstance(given, str) or not isinstance(given, Iterable)
+        found = (given,) if one else tuple(given)
         for label in found:
             if not isinstance(label, str):
                 raise ValueError(f"labels of node {node} must be strings; got {show(label)}")

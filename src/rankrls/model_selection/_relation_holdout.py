@@ -30,27 +30,27 @@ MAX_ENTRIES = 2000
 
 
 class _Fold(NamedTuple):
-    """Labels left out of one model: rows, columns, both, or pairs (row, column)."""
+    """Labels left out of one model: of rows, of columns, of both, or of ``pairs`` (row, column)."""
 
     rows: Any
     cols: Any
+    pairs: bool = False
 
     @property
     def T(self) -> _Fold:
-        return _Fold(self.cols, self.rows)
+        return _Fold(self.cols, self.rows, self.pairs)
 
-    def at(self, leave_out: str) -> Any:
-        """Return the pairs to predict, as an index of a (p, g) matrix."""
-        if leave_out == "rows":
-            return self.rows, slice(None)
-        if leave_out == "columns":
-            return slice(None), self.cols
-        return (self.rows, self.cols) if leave_out == "entries" else np.ix_(self.rows, self.cols)
+    @property
+    def at(self) -> Any:
+        """The pairs to predict, as an index of a (p, g) matrix."""
+        if self.rows is None or self.cols is None:
+            return tuple(slice(None) if part is None else part for part in self[:2])
+        return self[:2] if self.pairs else np.ix_(self.rows, self.cols)
 
-    def mask(self, leave_out: str, shape: tuple[int, int]) -> Array:
-        """Return a mask of the left-out labels, shape (p, g)."""
+    def mask(self, shape: tuple[int, int]) -> Array:
+        """A mask of the left-out labels, shape (p, g)."""
         out = np.zeros(shape, dtype=bool)
-        if leave_out == "entries":
+        if self.pairs:
             out[self.rows, self.cols] = True
             return out
         if self.rows is not None:
@@ -166,7 +166,7 @@ def relation_holdout_predict(
             predictions = _by_closed_forms(ranker, problem, holdout, leave_out, made, grid)
     else:
         made = _units(problem.observations, leave_out) if given is None else given
-        predictions = _refits(ranker, problem, leave_out, made, grid)
+        predictions = _refits(ranker, problem, made, grid)
     predictions = ranker._oriented(predictions)
     return predictions if alphas is not None else predictions[0]
 
@@ -176,41 +176,33 @@ def _read_folds(
 ) -> list[_Fold]:
     """Check the folds given by the user; rows and columns are those of Y."""
     p, g = observations.shape
-    made = []
     if hasattr(folds, "split"):
         parts = _split(folds, leave_out, observations, X, Z)
     elif isinstance(folds, Iterable) and not isinstance(folds, str | bytes):
         parts = list(folds)
     else:
         raise ValueError(f"folds must be a list or a splitter; got {show(folds)}")
+    if not parts:
+        raise ValueError("folds is empty: give at least one fold")
+    made, times = [], np.zeros((p, g), dtype=np.int64)
+    check = check_numbers if leave_out == "entries" else check_rows
     for number, part in enumerate(parts):
         name = f"fold {number}"
         if leave_out in ("rows", "columns"):
-            chosen = check_rows(f"{leave_out} of {name}", part, p if leave_out == "rows" else g)
-            made.append(_Fold(chosen, None) if leave_out == "rows" else _Fold(None, chosen))
-            continue
-        if not isinstance(part, tuple | list) or len(part) != 2:
+            part = (part, None) if leave_out == "rows" else (None, part)
+        elif not isinstance(part, tuple | list) or len(part) != 2:
             raise ValueError(f"{name} must be (rows, columns); got {show(part)}")
-        if leave_out == "both":
-            made.append(
-                _Fold(
-                    check_rows(f"rows of {name}", part[0], p),
-                    check_rows(f"columns of {name}", part[1], g),
-                )
-            )
-            continue
-        rows, cols = (
-            check_numbers(f"{what} of {name}", values, n)
+        ends: list[Any] = [
+            None if values is None else check(f"{what} of {name}", values, n)
             for what, values, n in zip(("rows", "columns"), part, (p, g), strict=True)
-        )
-        if len(rows) != len(cols):
-            raise ValueError(f"{name} has {len(rows)} rows and {len(cols)} columns of pairs")
-        made.append(_Fold(rows, cols))
-    if not made:
-        raise ValueError("folds is empty: give at least one fold")
-    times = np.zeros((p, g), dtype=np.int64)
-    for fold in made:
-        np.add.at(times, fold.at(leave_out), 1)
+        ]
+        fold = _Fold(ends[0], ends[1], leave_out == "entries")
+        if fold.pairs and len(fold.rows) != len(fold.cols):
+            raise ValueError(
+                f"{name} has {len(fold.rows)} rows and {len(fold.cols)} columns of pairs"
+            )
+        made.append(fold)
+        np.add.at(times, fold.at, 1)
     if times.max() > 1:
         i, j = np.argwhere(times > 1)[0]
         raise ValueError(f"pair ({i}, {j}) is in two folds, or twice in one: each has one place")
@@ -258,7 +250,7 @@ def _by_closed_forms(
         cells = [_with_mirror(fold) if problem.sign else fold for fold in folds]
         small = [len(fold.rows) <= MAX_ENTRIES or problem.two_step for fold in cells]
         chosen = [k for k, fits in enumerate(small) if fits]
-        values, unsafe = holdout.cell_folds([cells[k][:] for k in chosen], alphas)
+        values, unsafe = holdout.cell_folds([cells[k][:2] for k in chosen], alphas)
         again = [fold for fold, fits in zip(folds, small, strict=True) if not fits]
         for number, k in enumerate(chosen):
             if unsafe[:, number].any():
@@ -267,7 +259,7 @@ def _by_closed_forms(
                 n = len(folds[k].rows)
                 held[:, folds[k].rows, folds[k].cols] = values[number][:, :n]
         if again:
-            refitted = _refits(ranker, problem, leave_out, again, alphas)
+            refitted = _refits(ranker, problem, again, alphas)
             for fold in again:
                 held[:, fold.rows, fold.cols] = refitted[:, fold.rows, fold.cols]
         return held
@@ -290,15 +282,11 @@ def _with_mirror(fold: _Fold) -> _Fold:
     seen = set(zip(fold.rows.tolist(), fold.cols.tolist(), strict=True))
     more = [(j, i) for i, j in seen if (j, i) not in seen]
     rows, cols = (np.array([pair[k] for pair in more], dtype=np.int64) for k in (0, 1))
-    return _Fold(np.concatenate([fold.rows, rows]), np.concatenate([fold.cols, cols]))
+    return _Fold(np.concatenate([fold.rows, rows]), np.concatenate([fold.cols, cols]), True)
 
 
 def _refits(
-    ranker: ConditionalRankRLS,
-    problem: RelationProblem,
-    leave_out: str,
-    folds: list[_Fold],
-    alphas: Array,
+    ranker: ConditionalRankRLS, problem: RelationProblem, folds: list[_Fold], alphas: Array
 ) -> Array:
     """Predict by explicit refits, one for each fold."""
     observations = problem.observations
@@ -308,11 +296,11 @@ def _refits(
     held = np.full((len(alphas), p, g), np.nan)
     every = np.arange(p).repeat(g), np.tile(np.arange(g), p)
     for number, fold in enumerate(folds):
-        out = fold.mask(leave_out, (p, g))
+        out = fold.mask((p, g))
         left_out = out | out.T if problem.paired else out  # mirror images too
         part = problem.select(~left_out[rows, cols])
         rest = part.observations
-        here = fold.at(leave_out)
+        here = fold.at
         if rest.n_edges == 0:
             for F in held:
                 F[here] = 0.0
@@ -321,7 +309,7 @@ def _refits(
         values = model.predict(part.sides, *every).reshape(-1, p, g)
         for a, F in enumerate(values):
             if problem.ranking:
-                F += _offsets(F, rest, fold, leave_out)[:, None]
+                F += _offsets(F, rest, fold)[:, None]
             held[a][here] = F[here]
         progress.bar(number + 1, len(folds), "refits")
     return held
@@ -329,19 +317,17 @@ def _refits(
 
 def _units(observations: Observations, leave_out: str) -> list[_Fold]:
     """Return folds of single rows, columns, observed pairs, or rows and columns."""
-    p, g = observations.shape
-    rows, cols = (list(np.arange(n)[:, None]) for n in (p, g))
-    if leave_out == "rows":
-        return [_Fold(row, None) for row in rows]
-    if leave_out == "columns":
-        return [_Fold(None, col) for col in cols]
-    if leave_out == "both":
-        return [_Fold(row, col) for row in rows for col in cols]
-    cells = observations.cells
-    return [_Fold(*pair) for pair in zip(cells.rows[:, None], cells.cols[:, None], strict=True)]
+    if leave_out == "entries":
+        cells = observations.cells
+        ends = zip(cells.rows[:, None], cells.cols[:, None], strict=True)
+        return [_Fold(row, col, True) for row, col in ends]
+    rows, cols = ([*np.arange(n)[:, None]] for n in observations.shape)
+    rows = [None] if leave_out == "columns" else rows
+    cols = [None] if leave_out == "rows" else cols
+    return [_Fold(row, col) for row in rows for col in cols]
 
 
-def _offsets(F: Array, rest: Observations, fold: _Fold, leave_out: str) -> Array:
+def _offsets(F: Array, rest: Observations, fold: _Fold) -> Array:
     """Compute offsets of all rows.
 
     The offset of a row is its mean residual. If no labels are left, it is minus the mean
@@ -350,7 +336,7 @@ def _offsets(F: Array, rest: Observations, fold: _Fold, leave_out: str) -> Array
     rows, cols, y = rest.lists
     counts = np.bincount(rows, minlength=len(F))
     sums = np.bincount(rows, weights=y - F[rows, cols], minlength=len(F))
-    out = (fold if leave_out == "entries" else _Fold(None, fold.cols)).mask(leave_out, F.shape)
+    out = (fold if fold.pairs else _Fold(None, fold.cols)).mask(F.shape)
     others = (~out).sum(axis=1)
     alone = -np.where(out, 0.0, F).sum(axis=1) / np.maximum(others, 1)
     return np.where(counts > 0, sums / np.maximum(counts, 1), alone)

@@ -6,6 +6,7 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
+from rankrls._resources import pyplot
 from rankrls.estimators import RankRLS, RankRLSCV
 
 __all__ = ["BLACK", "BLUE", "GREY", "ORANGE", "Display", "as_rankrls", "line_styles", "pyplot"]
@@ -19,17 +20,6 @@ GREY = "#999999"
 
 _COLORS = (BLUE, ORANGE, GREEN, PURPLE, BLACK, SKY)
 _DASHES = ("-", "--", "-.", ":")
-
-
-def pyplot() -> Any:
-    """Return matplotlib.pyplot, or raise an error that says how to install it."""
-    try:
-        import matplotlib.pyplot
-    except ImportError as error:
-        raise ImportError(
-            "plotting needs matplotlib: pip install 'rankrls[plot]' (or pip install matplotlib)"
-        ) from error
-    return matplotlib.pyplot
 
 
 def line_styles(n: int) -> list[dict[str, Any]]:

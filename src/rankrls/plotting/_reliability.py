@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from scipy.special import ndtr, xlog1py, xlogy
-from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from rankrls._calls import takes_queries
@@ -297,8 +297,9 @@ def _held_out(estimator: Any, X: Any, pairs: Any, judged: dict[str, Any]) -> Arr
 def _predicted(estimator: Any, X: Any, pairs: Any, pair_features: Any) -> Array:
     rows = check_pairs(pairs, X.shape[0] if hasattr(X, "shape") else len(X))
     noisy = None if hasattr(estimator, "calibration_") else True
-    X = np.asarray(X) if isinstance(X, list) else X
-    X_a, X_b = (_safe_indexing(X, side) for side in rows.T)
+    table = X.iloc if hasattr(X, "iloc") else X.tocsr() if sparse.issparse(X) else X
+    table = np.asarray(table) if isinstance(table, list) else table
+    X_a, X_b = table[rows[:, 0]], table[rows[:, 1]]
     return estimator.preference_proba(X_a, X_b, pair_features=pair_features, noisy=noisy)
 
 

@@ -114,14 +114,6 @@ class FunctionSpace(ABC):
         """⟨u, v⟩."""
 
     @abstractmethod
-    def coefficients(self, w: Array) -> Array:
-        """The coefficients of w, which are stored and for which `newton` solves."""
-
-    @abstractmethod
-    def from_coefficients(self, coefficients: Array) -> Array:
-        """The vector with these coefficients."""
-
-    @abstractmethod
     def row_coefficients(self, w: Array) -> Array | None:
         """Kernel coefficients of rows or basis vectors, shape (m,) or (q,), if w has them."""
 
@@ -131,6 +123,14 @@ class FunctionSpace(ABC):
 
         L is the Laplacian of ``pairs`` with the weights ``theta``. None if it cannot be solved.
         """
+
+    def coefficients(self, w: Array) -> Array:
+        """The coefficients of w, which are stored and for which `newton` solves."""
+        return w
+
+    def from_coefficients(self, coefficients: Array) -> Array:
+        """The vector with these coefficients."""
+        return coefficients.astype(np.float64)
 
     def adjoint(self, delta: Array) -> Array:
         """The function Σ_i δ_i k(x_i, ·), so that ⟨w, adjoint(δ)⟩ = fᵀδ."""
@@ -195,14 +195,6 @@ class FeatureSpace(FunctionSpace):
     def inner(self, u: Array, v: Array) -> float:
         """See `FunctionSpace`."""
         return float(u @ v)
-
-    def coefficients(self, w: Array) -> Array:
-        """See `FunctionSpace`."""
-        return w
-
-    def from_coefficients(self, coefficients: Array) -> Array:
-        """See `FunctionSpace`."""
-        return coefficients.astype(np.float64)
 
     def row_coefficients(self, w: Array) -> Array | None:
         """See `FunctionSpace`."""

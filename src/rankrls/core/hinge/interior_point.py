@@ -13,7 +13,7 @@ products are μ, towards μ = 0 (Mehrotra's predictor and corrector). Its linear
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,18 +35,8 @@ INITIAL_MU = 0.1
 STEP_FRACTION = 0.995
 
 
-@dataclass(frozen=True)
-class InteriorPointResult:
-    """Result of the interior-point method.
-
-    Attributes
-    ----------
-    w : ndarray
-        Vector of the space.
-    beta : ndarray of shape (l,)
-        Dual variables, 0 <= β <= c.
-    n_iter : int
-    """
+class InteriorPointResult(NamedTuple):
+    """A vector w of the space, and dual variables 0 <= β <= c of shape (l,)."""
 
     w: Array
     beta: Array
@@ -80,18 +70,8 @@ def solve_pairs(
 ) -> InteriorPointResult:
     """Minimise over the given pairs, with the others fixed, starting from the function w.
 
-    Parameters
-    ----------
-    space : FunctionSpace
-    alpha : float
-    pairs : PairHinge
-    rest : ndarray of shape (m,)
-        δ₀ of all other pairs.
-    w : ndarray
-    target : float
-        Duality gap at which to stop.
-    limit : int
-        Maximum number of iterations.
+    ``rest`` is δ₀ of all other pairs, shape (m,), ``target`` the duality gap at which to stop, and
+    ``limit`` the maximum number of iterations.
     """
     method = _InteriorPoint(space, alpha, pairs, rest)
     iterate = method.start(w)

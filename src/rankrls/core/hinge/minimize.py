@@ -145,19 +145,9 @@ def minimize_hinge(
 ) -> HingeSolution:
     """Minimise to a relative duality gap of ``tol``, or for ``max_iter`` iterations.
 
-    Parameters
-    ----------
-    loss : HingeLoss
-    space : FunctionSpace
-    alpha : float
-    squared : bool, default=False
-        Minimise Σ c max(0, z)² + alpha ‖w‖² instead, which is smooth.
-    tol : float
-    max_iter : int
-    start : ndarray, optional
-        Coefficients to start from, such as those for another alpha.
-    thorough : bool, default=True
-        Whether to continue to ``max_iter`` iterations if the faster phases did not close the gap.
+    ``squared``: minimise Σ c max(0, z)² + alpha ‖w‖² instead, which is smooth. ``start``:
+    coefficients to start from, such as those for another alpha. ``thorough``: continue to
+    ``max_iter`` iterations if the faster phases did not close the gap.
     """
     minimizer = HingeMinimizer(loss, space, alpha, squared, tol, max_iter)
     w = space.zero() if start is None else space.from_coefficients(start)
@@ -174,17 +164,7 @@ def minimize_hinge(
 
 
 class HingeMinimizer:
-    """The best function and the best lower bound so far, and the phases that improve them.
-
-    Parameters
-    ----------
-    loss : HingeLoss
-    space : FunctionSpace
-    alpha : float
-    squared : bool
-    tol : float
-    max_iter : int
-    """
+    """The best function and the best lower bound so far, and the phases that improve them."""
 
     def __init__(
         self,

@@ -33,7 +33,7 @@ __all__ = [
 
 Array = NDArray[Any]
 
-EPS = float(np.finfo(np.float64).eps)
+EPS, TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)
 
 #: Up to this size an eigendecomposition is cheap enough to require full accuracy.
 CHEAP_SIZE = 1000
@@ -335,6 +335,17 @@ class EigenFactorization(Factorization):
         """Whether `solve` excludes each eigenvector, shape (q,), bool."""
         return self.null if alpha <= self.floor else np.zeros_like(self.null)
 
+    def error(self, B: Array, alpha: float) -> float:
+        """Approximate error of S (S + alpha I)⁻¹B relative to B, due to the rounding of S.
+
+        It is ‖E (S + alpha I)⁻¹B‖/‖B‖ for an error E of S of size eps ‖S‖. Eigenvalues at rounding
+        level are uncertain if the spectrum has no gap, or if alpha is far below that level.
+        """
+        rounding = EPS * float(np.abs(self.values).max(initial=0.0))
+        used = ~self.null | np.isfinite(self.floor) | (alpha < rounding / GAP)
+        scaled = (self.vectors.T @ B)[used] / (self.values[used, None] + alpha)
+        return rounding * float(np.linalg.norm(scaled)) / max(float(np.linalg.norm(B)), TINY)
+
     def solve_path(self, B: Array, alphas: Array) -> Array:
         """V (σ + alpha)⁻¹ VᵀB for all alphas at once."""
         coordinates = self.vectors.T @ B
@@ -428,7 +439,9 @@ def factorize(
     alpha = float(alphas.min())
     graded = scaled and is_graded(S.diagonal(), alpha)
     if (for_path or len(alphas) > 1) and not graded:
-        return EigenFactorization(S, alpha, null=null, noise=noise)
+        found = EigenFactorization(S, alpha, null=null, noise=noise)
+        found.loss = 0.0 if in_range else found.error(B, alpha)
+        return found
     made, positive = CholeskyFactorization.attempt(S, alpha)
     if positive and graded:
         made.loss = float(np.finfo(made.C.dtype).eps) * made.condition(alpha)
@@ -439,7 +452,7 @@ def factorize(
     S = made.matrix().astype(np.float64, copy=False)
     del made
     found = EigenFactorization(S, alpha, null=null, noise=noise, source=source)
-    found.loss = 1.0 if graded else 0.0
+    found.loss = float(graded) if in_range else found.error(B, alpha)
     return found
 
 

@@ -229,7 +229,16 @@ class CellKernel:
         if not self.sampled:
             return pairwise.table(*self.sides, self.scatter(v))[self.to]
         A = pairwise.symmetrised(self.cells.table(v), self.loss.sign)
-        return pairwise.at(*self.sides, A, *self.to)
+        if not pairwise.plain:
+            return pairwise.at(*self.sides, A, *self.to)
+        out = np.empty(len(self.to[0]))
+        sampled_products(self.sides[0].K, np.ascontiguousarray((A @ self._turned).T), *self.to, out)
+        return out
+
+    @cached_property
+    def _turned(self) -> Array:
+        """Gᵀ in the memory order of products with sparse matrices."""
+        return np.ascontiguousarray(self.sides[1].K.T)
 
     def row_sizes(self) -> Array:
         """Approximate the norms of the rows, shape (q',)."""
@@ -380,7 +389,8 @@ class SpectralEquations:
             rate = change / before if np.isfinite(before) else MAX_RATE
             rate = min(max(np.sqrt(run.square[0] / square), rate), MAX_RATE)
             error = max(change * rate / (1.0 - rate), float(distance))
-            factor = error / max(float(distance), EPS**2)
+            if np.isfinite(before):
+                factor = error / max(float(distance), EPS**2)
             if error <= options.tol or (rough and factor > ILL_CONDITIONED):
                 break
             old, square = new, run.square[0]

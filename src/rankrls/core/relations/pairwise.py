@@ -47,6 +47,9 @@ KERNEL, SQUARE, IDENTITY, ONES = "kernel", "square", "identity", "ones"
 #: Numbers in a work space.
 WORK = 2**20
 
+#: Mean number of pairs of a row above which they are multiplied together.
+RUN = 4
+
 #: Number of pairs multiplied at a time, so that two blocks of rows stay in cache.
 CHUNK = 256
 
@@ -367,7 +370,15 @@ class PairwiseKernel:
 
 
 def sampled_products(left: Array, right: Array, rows: Array, cols: Array, out: Array) -> None:
-    """Write entries (rows, cols) of left rightᵀ into out (n,), for left (p, k), right (g, k)."""
+    """Write entries (rows, cols) of left rightᵀ into out (n,), for left (p, k), right (g, k).
+
+    Long runs of equal rows are products of a matrix and a vector.
+    """
+    starts = np.flatnonzero(np.concatenate([[True], rows[1:] != rows[:-1]])[: len(rows)])
+    if len(rows) >= RUN * len(starts):
+        for first, stop in zip(starts, np.append(starts[1:], len(rows)), strict=True):
+            out[first:stop] = right[cols[first:stop]] @ left[rows[first]]
+        return
     for start in range(0, len(rows), CHUNK):
         part = slice(start, start + CHUNK)
         np.vecdot(left[rows[part]], right[cols[part]], out=out[part])

@@ -28,7 +28,7 @@ from scipy.stats import f as f_distribution
 from rankrls import _resources
 from rankrls.core.preferences.laplacian import SumLaplacian
 from rankrls.core.ridge.problem import RidgeProblem, certain, rotated
-from rankrls.core.ridge.residuals import SINGULAR, Folds, HeldOut, Residuals, split_folds
+from rankrls.core.ridge.residuals import Folds, HeldOut, Residuals, split_folds
 from rankrls.core.spaces.spaces import DualSpace, NystroemSpace
 
 __all__ = [
@@ -200,7 +200,7 @@ def row_influence(problem: RidgeProblem, alpha: float, new: NewRows | None = Non
     for rows in _blocks(every, len(terms.b)):
         residuals, J[rows] = terms.residuals(rows, alpha)
         rho[rows] = residuals[:, 0]
-    within, least = free < 1 - 1e-9, 0.0 if terms.exact else SINGULAR
+    within, least = free < 1 - 1e-9, 0.0 if terms.exact else terms.least(alpha)
     e = np.divide(rho, J, out=np.full(m, np.nan), where=within & (least < J))
     degree = problem.objectives[0].laplacian.degree()
     kappa = np.divide(degree, 1.0 - free, out=np.zeros(m), where=within)

@@ -259,6 +259,7 @@ class DualSolver(_Solver):
         rounding = squares <= 64 * float(np.finfo(X.dtype).eps) ** 2 * whole
         X_F[:, rounding & np.isfinite(squares)] = 0.0
         solver = cls(objective, X_F @ X_F.T, factor, row_means, alphas, for_path=for_path)
+        solver.factorization.loss = 0.0  # its rank is that of the features
         if is_graded(squares, float(alphas.min())):  # small columns are lost beside large ones
             smallest = float(squares[squares > 0].min()) + float(alphas.min())
             solver.factorization.loss = float(np.finfo(X.dtype).eps) * squares.max() / smallest
@@ -449,7 +450,7 @@ class FittedFunction:
         assert self.dual_coef is not None
         a = _of_alpha(self.dual_coef, index)[self.kept]
         rows, shift = self.expansion
-        if rows is None:
+        if rows is None or X.shape[0] == 1:
             return linear_product(self._kernel_values(X), a)
         return self.kernel.product(subtract(X, shift), rows, a)
 

@@ -93,7 +93,6 @@ class PairHoldOut:
     every_pair_counts: Callable[[], bool]
     refit: Callable[..., Array]
     first_equal: Callable[[], Array]
-    _tell: Callable[[float, float], None]
     _ranking: RankingSpectrum | None = None
 
     def leave_pairs_out(self, pairs: Array, alphas: Array) -> Iterator[tuple[Array, int]]:
@@ -177,7 +176,7 @@ class PairHoldOut:
             self._ranking = RankingSpectrum.of_features(s, X)
             return self._ranking
         made = factorize(X.T @ X, alphas[:1], X.T @ s, in_range=True, scaled=True)
-        self._tell(made.loss, float(alphas.min()))
+        self.decompose(alphas[:1])  # which warns of lost digits
         self._ranking = RankingSpectrum(s, whitened=lambda nu: made.whiten(X.T, nu).T)
         return self._ranking
 

@@ -67,6 +67,9 @@ EPS = float(np.finfo(np.float64).eps)
 #: large constant part, where the estimate is very conservative.
 LOST_IN_KERNEL = 1e-4
 
+#: More features than any weights determine.
+UNKNOWN = 2**62
+
 #: With a larger error, products of the features are used instead of products of their rows.
 MAX_LOSS = 1e-9
 
@@ -186,7 +189,7 @@ class RidgeProblem(PairHoldOut):
             solvers = [PrimalSolver(part, alphas) for part in statistics]
             model = FittedFunction.linear(solvers, alphas, dtype, self.pair_scale)
         if tell:
-            self._tell(model.lost, float(alphas.min()))
+            self._tell(model.solvers, float(alphas.min()))
         return model
 
     def _solve_nystroem(self, space: NystroemSpace, alphas: Array) -> FittedFunction:
@@ -323,14 +326,16 @@ class RidgeProblem(PairHoldOut):
 
     # -- lost digits
 
-    def _tell(self, loss: float, alpha: float) -> None:
-        """Warn once of lost digits; ``loss`` is the estimated relative error of the solutions."""
+    def _tell(self, solvers: Sequence[Any], alpha: float) -> None:
+        """Warn once of lost digits, if the estimated relative error of solutions is large."""
         space = self.space
         kernel = isinstance(space, NystroemSpace) or not space.kernel.linear
         if self._told:
             return
-        n = None if kernel else space.X.shape[1]
-        light = max(o.laplacian.lost_digits(n) for o in self.objectives)
+        loss = max(solver.factorization.loss for solver in solvers)
+        light = max(o.laplacian.lost_digits(None) for o in self.objectives)
+        if any(o.laplacian.lost_digits(UNKNOWN) for o in self.objectives) and not kernel:
+            light = EPS * max(solver.factorization.condition(alpha) for solver in solvers)
         if light > LOST_DIGITS:
             self._told = True
             warn(
@@ -342,9 +347,10 @@ class RidgeProblem(PairHoldOut):
         elif kernel and (loss := max(loss, self._lost_in_basis(alpha))) > LOST_IN_KERNEL:
             self._told = True
             warn(
-                f"kernel {space.kernel.name} has a constant part that is large compared with "
-                "the differences between rows; coefficients are accurate to about "
-                f"{min(loss, 1.0):.0e} (relative). Centre and scale the features, or increase alpha"
+                f"values of kernel {space.kernel.name} are too large for float64 compared with "
+                f"the differences between rows or with alpha={alpha:g}; coefficients are accurate "
+                f"to about {min(loss, 1.0):.0e} (relative). Centre and scale the features, or "
+                "increase alpha"
             )
         elif not kernel and loss > LOST_DIGITS:
             self._told = True
@@ -430,7 +436,7 @@ class RidgeProblem(PairHoldOut):
                 self._solvers = [
                     PrimalSolver(part, alphas, for_path=True, scaled=scaled) for part in statistics
                 ]
-            self._tell(max(s.factorization.loss for s in self._solvers), self._least)
+            self._tell(self._solvers, self._least)
         return self._solvers
 
     def _features(self) -> Any:

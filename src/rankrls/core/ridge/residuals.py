@@ -49,8 +49,9 @@ __all__ = [
 
 Array = NDArray[Any]
 
-#: A fold is refitted if the smallest eigenvalue of J_UU is below this.
-SINGULAR = 1e-7
+#: A fold is refitted if the smallest eigenvalue of J_UU is below the first number, or up to the
+#: second one if its relative error may exceed the third.
+SINGULAR, MOST_SINGULAR, MAX_ERROR = 1e-7, 1e-2, 1e-4
 
 #: Eigenvalues of C below this count as zero.
 CUT = 1e-10
@@ -321,6 +322,13 @@ class Residuals:
         W = self.made.whiten(np.eye(len(self.b)), alpha)
         return np.eye(len(self.b)) - alpha * (W @ W.T)
 
+    def least(self, alpha: float) -> float:
+        """Smallest eigenvalue of J_UU that is reliable: its error is eps times the condition."""
+        if self.exact:
+            return SINGULAR
+        error = float(np.finfo(np.float64).eps) * self.made.condition(alpha)
+        return float(np.clip(error / MAX_ERROR, SINGULAR, max(SINGULAR, MOST_SINGULAR)))
+
     def _offsets(self, U: Array) -> Any:
         """N_U N_Uᵀ of the offsets that lie only partly in the terms, shape (B, u, u), or 0."""
         if self.free is None:
@@ -452,7 +460,7 @@ class Residuals:
             rho, bad = rest + _of_alphas(Psi, shrinkage, self.b), ~(J > 0)
         else:
             J, rho = 1.0 - offsets[:, None] - H, t[:, None] - fitted
-            bad = J < SINGULAR
+            bad = [self.least(float(alpha)) for alpha in alphas] > J
         J = np.where(bad, 1.0, J)
         e = rho / J[..., None]  # (B, n_alphas, k)
         cross = np.stack([(P[:, j] * Psi) @ w for j in range(P.shape[1])], axis=1)
@@ -487,7 +495,7 @@ class Residuals:
                 smallest = np.linalg.eigvalsh(J[risky])[:, 0]
                 if not self.exact:
                     smallest = smallest * np.square(scale[risky]).min(axis=(1, 2))
-                bad[a, risky] = smallest < SINGULAR
+                bad[a, risky] = smallest < self.least(alpha)
                 risky = bad[a].copy()
             J[bad[a]] = np.eye(u)
             right = [rho, H_E, H_P] if variances else [rho, H_E]
@@ -525,12 +533,12 @@ class Residuals:
         elif isinstance(self.made, EigenFactorization):
             live = ~self.made.dropped(float(alphas.min()))
         scale, spectral = scale[live], len(self.sigma) > 0
+        least = np.array([self.least(float(alpha)) for alpha in alphas])
         S = np.diag(self.sigma[live]) if spectral else self.made.matrix()
         P, E, b = P[..., live] * scale, E[..., live] * scale, self.b[live] * scale[:, None]
         Psi, t = self.vectors(U)[..., live] * scale, self.t[U]
         found = np.empty((len(alphas), *P.shape[:2], b.shape[1]))
         spread, bad = np.empty(found.shape[:3]), np.zeros((len(alphas), len(U)), dtype=bool)
-        by_alpha = not spectral or len(alphas) == 1
         for i, terms in enumerate(U):
             S_rest, c = S - Psi[i].T @ Psi[i], b - Psi[i].T @ t[i]
             if self.free is not None:
@@ -544,19 +552,9 @@ class Residuals:
                 S_rest, before, c = Q.T @ S_rest @ Q, Q.T @ S @ Q, Q.T @ c
                 rows = rows @ Q
             S_rest = (S_rest + S_rest.T) / 2
-            made: Any = None
-            for a, alpha in enumerate(alphas):
-                if by_alpha:
-                    made, bad[a, i] = CholeskyFactorization.attempt(S_rest.copy(), float(alpha))
-                    bad[a, i] = not bad[a, i]
-                elif made is None:
-                    made = _Spectrum(S_rest, before)
-                if not bad[a, i]:
-                    bad[a, i] = _inverse_trace(made, before, float(alpha)) > 1 / SINGULAR
-                if not bad[a, i]:
-                    found[a, i] = rows @ made.solve(c, float(alpha))
-                    if variances:
-                        spread[a, i] = alpha * made.quadratic(rows.T, float(alpha))
+            solve = _solve_by_alpha if not spectral or len(alphas) == 1 else _solve_path
+            found[:, i], squares, limit = solve(S_rest, before, c, rows, alphas, variances)
+            spread[:, i], bad[:, i] = alphas[:, None] * squares, ~(limit * least < 1)
         return found, spread, bad
 
     def without_two(self, e: Array, alpha: float) -> Iterator[tuple[Array, Array, Array]]:
@@ -588,31 +586,41 @@ class Residuals:
             yield others, residuals, unsafe
 
 
-class _Spectrum:
-    """Eigendecomposition of a small symmetric matrix S', which may be indefinite by rounding."""
+def _solve_path(
+    S: Array, before: Array, c: Array, rows: Array, alphas: Array, variances: bool
+) -> tuple[Array, Array, Array]:
+    """Solve a downdated system for several alphas by its eigenvectors.
 
-    def __init__(self, S: Array, before: Array) -> None:
-        with few_threads(len(S)):
-            self.values, self.vectors = eigh(S, driver="evd", check_finite=False)
-        self.before = np.einsum("ij,ij->j", self.vectors, before @ self.vectors)
+    Returns rows (S + alpha I)⁻¹c, (n_alphas, r, k), the diagonal of rows (S + alpha I)⁻¹ rowsᵀ,
+    (n_alphas, r), if ``variances``, and an upper bound of 1/λ_min(J_UU), (n_alphas,):
+    trace((before + alpha I)(S + alpha I)⁻¹) less all but one, as no eigenvalue of J exceeds 1.
+    """
+    with few_threads(len(S)):
+        values, V = eigh(S, driver="evd", check_finite=False)
+    left, rotated = values[:, None] + alphas, rows @ V
+    w = 1.0 / np.where(left > 0, left, np.inf)
+    ratios = (np.einsum("ij,ij->j", V, before @ V)[:, None] + alphas) * w
+    limit = np.where((left > 0).all(axis=0), ratios.sum(axis=0) - len(S) + 1, np.inf)
+    found = np.moveaxis(_of_alphas(rotated, w, V.T @ c), 1, 0)
+    squares = (np.square(rotated) @ w).T if variances else np.zeros(found.shape[:2])
+    return found, squares, limit
 
-    def solve(self, B: Array, alpha: float) -> Array:
-        """(S' + alpha I)⁻¹B."""
-        return self.vectors @ ((self.vectors.T @ B) / (self.values[:, None] + alpha))
 
-    def quadratic(self, B: Array, alpha: float) -> Array:
-        """The diagonal of Bᵀ(S' + alpha I)⁻¹B."""
-        return (1.0 / (self.values + alpha)) @ np.square(self.vectors.T @ B)
-
-
-def _inverse_trace(made: Any, before: Array, alpha: float) -> float:
-    """Upper bound of 1/λ_min(J_UU): trace((S + alpha I)(S' + alpha I)⁻¹) less all but one."""
-    n = len(before)
-    if isinstance(made, _Spectrum):
-        left = made.values + alpha
-        ratios = (made.before + alpha) / left
-        return float(ratios.sum()) - n + 1 if (left > 0).all() else np.inf
-    return float(np.trace(made.solve(before + alpha * np.eye(n), alpha))) - n + 1
+def _solve_by_alpha(
+    S: Array, before: Array, c: Array, rows: Array, alphas: Array, variances: bool
+) -> tuple[Array, Array, Array]:
+    """Solve a downdated system by a Cholesky factorisation for each alpha; as `_solve_path`."""
+    found = np.zeros((len(alphas), len(rows), c.shape[1]))
+    squares, limit = np.zeros(found.shape[:2]), np.full(len(alphas), np.inf)
+    for a, alpha in enumerate(map(float, alphas)):
+        made, positive = CholeskyFactorization.attempt(S.copy(), alpha)
+        if positive:
+            found[a] = rows @ made.solve(c, alpha)
+            ratios = np.trace(made.solve(before + alpha * np.eye(len(S)), alpha))
+            limit[a] = ratios - len(S) + 1
+            if variances:
+                squares[a] = made.quadratic(rows.T, alpha)
+    return found, squares, limit
 
 
 def _partly(N: Any) -> tuple[Any, Array]:
@@ -645,8 +653,9 @@ def _as_slice(places: Array) -> Any:
 
 def _of_alphas(rows: Array, weight: Array, b: Array) -> Array:
     """Rows diag(weight) b for each column of the weight: (len(rows), n_alphas, k)."""
-    joined = (weight[:, :, None] * b[:, None]).reshape(len(b), -1)
-    return (rows @ joined).reshape(len(rows), weight.shape[1], -1)
+    n_alphas, k = weight.shape[1], b.shape[1]
+    joined = (weight[:, :, None] * b[:, None]).reshape(len(b), n_alphas * k)
+    return (rows @ joined).reshape(len(rows), n_alphas, k)
 
 
 # -- basis vectors that are left out ------------------------------------------------------------

@@ -69,7 +69,7 @@ def _refits(options, X, pairs, magnitude, weight, folds, alpha):
     return found
 
 
-@pytest.mark.filterwarnings("ignore:the features have|kernel .* has a constant part")
+@pytest.mark.filterwarnings("ignore:the features have|values of kernel")
 @pytest.mark.parametrize("space", SPACES)
 @pytest.mark.parametrize("kind", ["cycles", "tree", "components", "few"])
 @pytest.mark.parametrize("by", ["judgement", "item", "group", "fold"])
