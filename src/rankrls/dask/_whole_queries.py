@@ -154,8 +154,10 @@ class DistributedRows:
         queries = encode_qid(labels, sum(sizes))
         codes, rows = queries.codes, np.concatenate(counts)
         self.labels, self.n_queries = queries.labels, len(queries.labels)
-        if qid is not None and qid.labels is not None:
-            self.labels = [qid.labels[int(number)] for number in queries.labels]
+        if qid is not None and isinstance(qid.labels, np.ndarray):
+            self.labels = qid.labels[queries.labels]
+        elif qid is not None and qid.labels is not None:
+            self.labels = [qid.labels[number] for number in queries.labels]
         self.sizes = np.bincount(codes, rows).astype(np.int64)
         self.codes = np.split(codes, np.cumsum(sizes)[:-1])
         # Most rows of a query stay in place; of equal numbers, each partition is chosen in turn.
@@ -203,7 +205,7 @@ class DistributedRows:
         before : function, optional
             Z is ``before(X, *extras)``, computed before rows are moved; otherwise it is X.
         width : int, optional
-            Number of columns of Z; that of X by default.
+            Number of columns of Z; that of X by default. With 0, X is not read.
         """
         group = self._group
         self._check_moves(self.n_features if width is None else width)
@@ -214,7 +216,7 @@ class DistributedRows:
             work = tasks.add(
                 "rows",
                 partial(_split, self.loaders[i], codes, moves, before, after),
-                self.X.blocks[i],
+                None if width == 0 else self.X.blocks[i],
                 self.keys[i],
                 *extras,
             )
@@ -320,7 +322,7 @@ def _split(
     moves: Array,
     before: Callable[..., Any] | None,
     after: Callable[..., Any],
-    blocks: list[Any],
+    blocks: list[Any] | None,
     graph: PreferenceGraph,
     *extras: Any,
 ) -> tuple[Any, dict[int, Piece]]:
@@ -329,7 +331,8 @@ def _split(
     ``number`` and ``moves``, of shape (n_queries,), give for every query of the partition its
     number among all queries, and the group to which it moves, or −1.
     """
-    Z = load(blocks) if before is None else before(load(blocks), *extras)
+    Z = np.empty((graph.n_rows, 0)) if blocks is None else load(blocks)
+    Z = Z if before is None else before(Z, *extras)
     codes, y, weight = graph.query_codes, graph.scores, graph.sample_weight
     assert codes is not None
     assert y is not None

@@ -284,7 +284,7 @@ def store_learned(ranker: Any, learned: Learned, kernel: Kernel) -> None:
     new._seen = learned.seen
     new._preferences = learned.preferences
     new._learned_with = ranker._terms(kernel)
-    new._with_qid = bool(learned.seen.queries)
+    new._with_qid = learned.seen.n_queries > len(learned.seen.rankings)
     new.solver_ = "primal" if learned.basis is None else "nystroem"
     new.n_pairs_ = learned.n_pairs
     new.n_queries_ = learned.seen.n_queries

@@ -30,6 +30,8 @@ def query_keys(labels: Any) -> list[str]:
     The hash values of text are not predictable, so that no file can make lookups slow.
     """
     values = labels.tolist() if isinstance(labels, np.ndarray) else labels
+    if isinstance(labels, np.ndarray) and labels.dtype.kind in "iu":
+        return list(map(str, values))
     return [value if type(value) is str else _key(value) for value in values]
 
 
@@ -139,15 +141,17 @@ class SeenQueries:
         """Number of rows and checksum (NaN if unknown) of each query, by key."""
         for labels, counts, sums in self._unread:  # lazily, so that ``fit`` does not build the dict
             sums = np.full(len(counts), np.nan) if sums is None else sums
-            known = zip(query_keys(labels), counts.tolist(), sums.tolist(), strict=True)
-            self._queries.update((key, (count, c)) for key, count, c in known if count)
+            known = zip(counts.tolist(), sums.tolist(), strict=True)
+            entries = zip(query_keys(labels), known, strict=True)
+            self._queries.update(entries if counts.all() else (e for e in entries if e[1][0]))
         self._unread = []
         return self._queries
 
     @property
     def n_queries(self) -> int:
         """Number of labelled queries and of rankings without a label."""
-        return len(self.queries) + len(self.rankings)
+        unread = sum(int(np.count_nonzero(counts)) for _, counts, _ in self._unread)
+        return len(self._queries) + unread + len(self.rankings)
 
     def add(self, labels: Any, counts: Array, checksums: Array | None = None) -> None:
         """Record queries with their numbers of rows (0: none), and their checksums if known."""

@@ -6,7 +6,7 @@ magnitude s_i − s_j to every pair of a query, weighted by c ω_i ω_j with c t
 A `Laplacian` provides products with L, the normal equations of explicit features, and an exact
 factor L = F Fᵀ to the solvers. Four kinds are sufficient for all costs:
 
-- `ScatterLaplacian`: all rows of a group against each other (ties kept, or no ties);
+- `CentredLaplacian`: all rows of a group against each other (ties kept, or no ties);
 - `PooledLaplacian`: rows of equal score pooled, and a Laplacian over the pools (ties dropped);
 - `EdgeLaplacian`: an explicit list of edges (given pairs, or pairs of levels);
 - `SumLaplacian`: scores and pairs together.
@@ -47,6 +47,7 @@ from rankrls.core.preferences.query_weights import (
 )
 
 __all__ = [
+    "CentredLaplacian",
     "Covariates",
     "EdgeLaplacian",
     "Factor",
@@ -57,7 +58,6 @@ __all__ = [
     "PooledFactor",
     "PooledLaplacian",
     "ScatterFactor",
-    "ScatterLaplacian",
     "StackedFactor",
     "SumLaplacian",
     "add",
@@ -156,7 +156,7 @@ class Laplacian(ABC):
         return connected_components(adjacency, directed=False)[1][: self.n_rows]
 
 
-class ScatterLaplacian(Laplacian):
+class CentredLaplacian(Laplacian):
     """Σ_a κ_a Σ_{i∈a} ω_i (f_i − f̄_a)², which compares all rows of each group.
 
     For equal magnitudes w_ij = c ω_i ω_j the pairs of a group add up to c N times its scatter,
@@ -549,9 +549,7 @@ class ScatterFactor(Factor):
         self.t = self._rmatmat(s)
 
     def _rmatmat(self, V: Array) -> Array:
-        out = self.groups.deviations(V)
-        out *= self.root.astype(out.dtype, copy=False)
-        return out
+        return self.root * self.groups.deviations(V)
 
     def _matmat(self, B: Array) -> Array:
         U = self.groups.isometry
@@ -607,10 +605,9 @@ class PooledFactor(Factor):
         self.t = self.embedding @ between.t
 
     def _rmatmat(self, V: Array) -> Array:
-        means = self.groups.mean(V).astype(V.dtype, copy=False)
-        deviations = (V - means[self.groups.codes]) * self.within.root.astype(V.dtype, copy=False)
-        embedding = self.embedding.astype(V.dtype, copy=False)
-        return deviations + embedding @ self.between.rmatmat(means)
+        means = self.groups.mean(V)
+        deviations = (V - means[self.groups.codes]) * self.within.root
+        return deviations + self.embedding @ self.between.rmatmat(means)
 
     def _matmat(self, B: Array) -> Array:
         pooled = self.between.matmat(self.embedding.T @ B)
@@ -657,7 +654,7 @@ class IncidenceFactor(Factor):
         return self.incidence @ B
 
     def _rmatmat(self, V: Array) -> Array:
-        return self.incidence.T.astype(V.dtype) @ V
+        return self.incidence.T @ V
 
 
 class GroundedFactor(Factor):
@@ -707,9 +704,7 @@ class GroundedFactor(Factor):
 
     def _rmatmat(self, V: Array) -> Array:
         differences = V[self.free] - V[self.grounded[self.free]]
-        trmm = blas.strmm if differences.dtype == np.float32 else blas.dtrmm
-        R = self.R.astype(differences.dtype, copy=False)
-        return np.ascontiguousarray(trmm(1.0, R, differences, lower=1, trans_a=1))
+        return np.ascontiguousarray(blas.dtrmm(1.0, self.R, differences, lower=1, trans_a=1))
 
 
 def _dense(V: Any) -> Array:
@@ -802,7 +797,7 @@ def from_scores(
     cost, how = loss.of_pair, loss.query_weighting
     if loss.keeps_ties:
         weights = QueryWeights.of_rows(how, query, n_queries, weight, None)
-        system = ScatterLaplacian(Groups(query, weight, n_queries), weights.kappa, s)
+        system = CentredLaplacian(Groups(query, weight, n_queries), weights.kappa, s)
         return [Objective(system, np.arange(s.shape[1]), weights.n_pairs, weights.log_weight)]
     objectives = []
     for levels, outputs in shared_levels(s, query, loss):
@@ -842,10 +837,10 @@ def _between_levels(
     if g == len(s):
         weight = rows.weight if rows.weighted else None
         single = Groups(levels.query[levels.codes], weight, len(kappa))
-        system = ScatterLaplacian(single, kappa, target[levels.codes])
+        system = CentredLaplacian(single, kappa, target[levels.codes])
     else:
         pooled = Groups(levels.query, weights.Omega, len(kappa))
-        between = ScatterLaplacian(pooled, kappa, target)
+        between = CentredLaplacian(pooled, kappa, target)
         system = PooledLaplacian(rows, weights.level_kappa, between)
     if energy is not None:
         system.energy = np.repeat(energy, k)

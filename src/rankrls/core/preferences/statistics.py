@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.laplacian import Objective, ScatterLaplacian
+from rankrls.core.preferences.laplacian import CentredLaplacian, Objective
 from rankrls.core.preferences.query_weights import Groups, query_factor
 
 __all__ = [
@@ -305,7 +305,7 @@ class RankingStatistics:
         m, k = s.shape
         if m:
             groups = Groups(np.zeros(m, dtype=np.int64), weight, 1)
-            scatter = ScatterLaplacian(groups, np.ones(1), s)
+            scatter = CentredLaplacian(groups, np.ones(1), s)
             part.total = Statistics.of(Objective(scatter, np.arange(k), 0, 0.0), Phi)
             part.total.require_finite()
             part.score_mean, part.n_weighted = groups.mean(s)[0], m
