@@ -450,7 +450,7 @@ class FittedFunction:
         assert self.dual_coef is not None
         a = _of_alpha(self.dual_coef, index)[self.kept]
         rows, shift = self.expansion
-        if rows is None:
+        if rows is None or X.shape[0] == 1:
             return linear_product(self._kernel_values(X), a)
         return self.kernel.product(subtract(X, shift), rows, a)
 
