@@ -847,17 +847,21 @@ def test_columns_like_ids_and_unequal_scales_are_told():
 
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
 @pytest.mark.parametrize("weighted", [False, True])
-def test_scales_are_those_of_the_local_warning(weighted, weighting):
+@pytest.mark.parametrize("with_qid", [False, True])
+def test_scales_are_those_of_the_local_warning(with_qid, weighted, weighting):
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.normal(size=(2000, 2)) * [1e-4, 1e4], np.full(2000, 0.1)])
     y, qid = rng.normal(size=2000), rng.integers(0, 50, 2000)
-    X[:, 2] += 1e6 * qid / 3  # varies between queries only
+    X[:, 2] += 1e6 * qid / 3 * with_qid  # varies between queries only
+    qid = qid if with_qid else None
     weight = 100 * rng.exponential(size=2000) if weighted else None
     told = []
-    for ranker, rows in ((rankrls.RankRLS, X), (RankRLS, da.from_array(X, chunks=(300, -1)))):
+    reader = Reader(X, 300)
+    for ranker, rows in ((rankrls.RankRLS, X), (RankRLS, reader.X)):
         with pytest.warns(FeatureScaleWarning) as caught:
             ranker(query_weighting=weighting).fit(rows, y, qid=qid, sample_weight=weight)
         told.append(str(caught[0].message))
+    assert (reader.counts == 1).all()
     for text in told:
         assert "range from 1e-04 (column 0) to 1e+04 (column 1)" in text
     assert "rankrls.dask.fit(make_pipeline(StandardScaler(), rankrls.RankRLS()), X, y" in told[1]

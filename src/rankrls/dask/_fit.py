@@ -294,10 +294,16 @@ def _warn_about_scales(ranker: Any, rows: DistributedRows) -> None:
     scale = np.sqrt(solver.largest)
     if most_unequal(scale) is None:
         return
-    tasks = rows.tasks()
-    stay, together = rows.parts(tasks, partial(_trace, ranker._loss), before=_no_columns, width=0)
-    scale /= np.sqrt(sum(tasks.compute(stay + together)))
-    scale[scale <= 16 * solver.rounding * np.abs(solver.mean)] = 0.0  # constant in each query
+    if rows.with_qid:
+        tasks = Tasks(rows.graph)
+        stay, together = rows.parts(tasks, partial(_trace, ranker._loss), width=0)
+        trace = sum(tasks.compute(stay + together))
+    else:
+        ranking = _moments_of_scores(rows)
+        kappa, N = ranking.kappa(ranker._loss.query_weighting), ranking.total.mass
+        trace = 2 * kappa / N * ranking.edge_weight
+    scale /= np.sqrt(trace)
+    scale[scale <= 64 * solver.rounding * np.abs(solver.mean)] = 0.0  # constant in each query
     scales = most_unequal(scale)
     if scales is not None:
         kind = type(ranker).__name__
@@ -307,10 +313,6 @@ def _warn_about_scales(ranker: Any, rows: DistributedRows) -> None:
         )
         names = getattr(ranker, "feature_names_in_", None)
         warn(scale_text(scales, names, remedy), FeatureScaleWarning)
-
-
-def _no_columns(X: Any) -> Array:
-    return np.empty((X.shape[0], 0))
 
 
 def _trace(loss: Loss, Z: Array, graph: PreferenceGraph, query: Array) -> float:
@@ -420,9 +422,7 @@ def _fit_cg(
     tasks = rows.tasks()
     ranking = kappa = None
     if not rows.with_qid:
-        counts = Tasks(rows.graph)
-        parts = [counts.add("moments", _score_moments, rows.keys[i]) for i in rows.used]
-        (ranking,) = counts.compute([counts.tree("sum", _add_rankings, parts)])
+        ranking = _moments_of_scores(rows)
         rows.require(ranking.n_preferences > 0)
         kappa = ranking.kappa(ranker._loss.query_weighting)
     extras = (tasks.give("kappa", kappa),)
@@ -526,6 +526,13 @@ def _system(X: Any, objectives: list[Objective], preferences: Array) -> _System:
     product = Products(X, offsets=Offsets.of(X))
     systems = [LinearSystem(product, objective) for objective in objectives]
     return _System(systems, [objective.n_pairs for objective in objectives], preferences)
+
+
+def _moments_of_scores(rows: DistributedRows) -> Any:
+    """Return the moments of the scores of one ranking, without reading X."""
+    tasks = Tasks(rows.graph)
+    parts = [tasks.add("moments", _score_moments, rows.keys[i]) for i in rows.used]
+    return tasks.compute([tasks.tree("sum", _add_rankings, parts)])[0]
 
 
 def _score_moments(graph: PreferenceGraph) -> RankingStatistics:

@@ -205,7 +205,7 @@ class DistributedRows:
         before : function, optional
             Z is ``before(X, *extras)``, computed before rows are moved; otherwise it is X.
         width : int, optional
-            Number of columns of Z; that of X by default.
+            Number of columns of Z; that of X by default. With 0, X is not read.
         """
         group = self._group
         self._check_moves(self.n_features if width is None else width)
@@ -216,7 +216,7 @@ class DistributedRows:
             work = tasks.add(
                 "rows",
                 partial(_split, self.loaders[i], codes, moves, before, after),
-                self.X.blocks[i],
+                None if width == 0 else self.X.blocks[i],
                 self.keys[i],
                 *extras,
             )
@@ -322,7 +322,7 @@ def _split(
     moves: Array,
     before: Callable[..., Any] | None,
     after: Callable[..., Any],
-    blocks: list[Any],
+    blocks: list[Any] | None,
     graph: PreferenceGraph,
     *extras: Any,
 ) -> tuple[Any, dict[int, Piece]]:
@@ -331,7 +331,8 @@ def _split(
     ``number`` and ``moves``, of shape (n_queries,), give for every query of the partition its
     number among all queries, and the group to which it moves, or −1.
     """
-    Z = load(blocks) if before is None else before(load(blocks), *extras)
+    Z = np.empty((graph.n_rows, 0)) if blocks is None else load(blocks)
+    Z = Z if before is None else before(Z, *extras)
     codes, y, weight = graph.query_codes, graph.scores, graph.sample_weight
     assert codes is not None
     assert y is not None
