@@ -1,6 +1,5 @@
 """Saved and loaded: the same estimator, to the last bit, and never half a file."""
 
-import dataclasses
 import io
 import json
 import os
@@ -33,7 +32,7 @@ from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.statistics import Statistics
 from rankrls.estimators.seen_queries import SeenQueries
-from rankrls.io import _archive, _migrations, _model_files, describe_model, load_model, save_model
+from rankrls.io import _archive, _model_files, describe_model, load_model, save_model
 from rankrls.io._kinds import INTEGER, LISTING, array, instance, listing
 from rankrls.io._records import Record
 from rankrls.io._registry import RECORDS
@@ -775,30 +774,6 @@ def test_newer_formats_are_refused(path, monkeypatch):
         load_model(path)
     with pytest.raises(ValueError, match="newer"):
         describe_model(path)
-
-
-def test_older_formats_are_migrated(path, monkeypatch):
-    """As if format 2 called n_pairs_ of RankRLS n_edges_."""
-    pipeline = make_pipeline(StandardScaler(), RankRLS()).fit(X, y)
-    save_model(pipeline, path)
-
-    def rename(manifest):
-        for found in _migrations.objects(manifest["model"], "RankRLS"):
-            found["fields"]["n_edges_"] = found["fields"].pop("n_pairs_")
-        return manifest
-
-    record = RECORDS["RankRLS"]
-    fields = {
-        {"n_pairs_": "n_edges_"}.get(name, name): kind for name, kind in record.fields.items()
-    }
-    monkeypatch.setitem(RECORDS, "RankRLS", dataclasses.replace(record, fields=fields))
-    monkeypatch.setattr(_model_files, "FORMAT", 2)
-    monkeypatch.setattr(_migrations, "FORMAT", 2)
-    monkeypatch.setitem(_migrations.MIGRATIONS, 1, rename)
-    assert load_model(path)[-1].n_edges_ == pipeline[-1].n_pairs_
-    about = describe_model(path)
-    assert about["format_version"] == 2
-    assert about["steps"]["rankrls"]["summary"]["n_edges_"] == pipeline[-1].n_pairs_
 
 
 def test_parameters_that_a_file_lacks_get_their_default(path):

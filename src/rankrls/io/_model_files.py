@@ -22,12 +22,14 @@ from rankrls._validation import show
 from rankrls.io._archive import ArchiveReader, write_archive
 from rankrls.io._describe import describe
 from rankrls.io._kinds import require
-from rankrls.io._migrations import FORMAT, migrate
 from rankrls.io._records import SKOPS, EstimatorRecord
 from rankrls.io._registry import record_of, what_can_be_saved
 from rankrls.io._values import Decoder, Encoder
 
 __all__ = ["describe_model", "load_model", "save_model"]
+
+#: Version of the file format. A file of another version is refused.
+FORMAT = 1
 
 Path = str | os.PathLike[str]
 
@@ -186,7 +188,6 @@ def _reader(path: Path) -> Iterator[ArchiveReader]:
     with open(name, "rb") as file:
         try:
             reader = ArchiveReader(file, _check_manifest)
-            reader.manifest = migrate(reader.manifest)
             yield reader
         except MemoryError:
             raise

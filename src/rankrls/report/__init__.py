@@ -8,7 +8,7 @@ from rankrls.report._board import write_leaderboard
 from rankrls.report._errors import Interval, UnitErrors
 from rankrls.report._findings import Finding
 from rankrls.report._heldout import AlphaPath
-from rankrls.report._labels import LabelsToCheck, QueryToCheck, RowToCheck
+from rankrls.report._labels_to_check import LabelsToCheck, QueryToCheck, RowToCheck
 from rankrls.report._write_report import Report, write_report
 
 __all__ = [

@@ -21,7 +21,7 @@ from rankrls.report._features import (
 )
 from rankrls.report._findings import Finding, check_data, check_model, check_test
 from rankrls.report._heldout import CrossValidated, FitPlan, fit, hold_out, predict
-from rankrls.report._labels import LabelsToCheck, labels_to_check
+from rankrls.report._labels_to_check import LabelsToCheck, labels_to_check
 from rankrls.report._worst import WorstQuery, WorstRow, worst_queries, worst_rows
 
 __all__ = ["Analysis", "Baseline", "analyse"]

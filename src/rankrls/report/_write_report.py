@@ -21,7 +21,7 @@ from rankrls.report._data import Steps, check_rankings, check_test, encoder_of
 from rankrls.report._errors import Interval, UnitErrors
 from rankrls.report._findings import Finding
 from rankrls.report._heldout import AlphaPath, make_plan
-from rankrls.report._labels import LabelsToCheck
+from rankrls.report._labels_to_check import LabelsToCheck
 from rankrls.report._page import render
 
 __all__ = ["Report", "write_report"]
