@@ -493,3 +493,14 @@ def test_on_the_command_line(flat, data, capsys):
     assert "error: bare.txt: row 0 has no docid" in capsys.readouterr().err
     assert main(shlex.split("cv 'S?.txt' --alphas 1,10")) == 0
     assert "in 20 queries" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["letor", "csv"])
+def test_query_ids_are_integers_if_those_of_the_first_batch_are(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr("rankrls.datasets._source._BLOCK_BYTES", 30)
+    path = write(kind, tmp_path / "rows", np.ones((9, 1)), np.ones(9), [*range(8), "x"])
+    assert load_ranking(path).qid.tolist() == [*"01234567", "x"]
+    with pytest.raises(ValueError, match=rf"rows:{9 + (kind == 'csv')}: query id 'x' is no 64-bit"):
+        list(iter_ranking(path, rows=2))
+    write(kind, path, np.ones((3, 1)), np.ones(3), ["x", "x", "7"])
+    assert [batch.qid.tolist() for batch in iter_ranking(path, rows=2)] == [["x", "x"], ["7"]]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import product
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,6 +147,20 @@ class QueryIds:
     def __init__(self, file: str, spelled: bool) -> None:
         self._file, self._integers = file, None if spelled else False
 
+    def check(self, labels: Array | None, place: Callable[[int], str]) -> None:
+        """Raise for rows that follow the first batch, naming the first that is no integer."""
+        if self._integers and labels is not None and labels.dtype == object:
+            wrong = [word for word, number in integers_of(labels).items() if number is None]
+            if wrong:
+                self._refuse(wrong[0], place(int(np.argmax(labels == wrong[0]))))
+
+    def _refuse(self, word: str, place: str) -> NoReturn:
+        raise ValueError(
+            f"{place}: query id {shown(word)} is no 64-bit integer, written as those of the first "
+            "batch; read all rows at once (load_ranking; --in-memory), which looks at all ids "
+            "before it decides"
+        )
+
     def array(self, labels: Array | None) -> Array | None:
         """The ids of a batch; ``labels`` are objects, or integers already."""
         if labels is None or labels.dtype != object:
@@ -161,10 +175,6 @@ class QueryIds:
             self._integers = bad is None
             return self.array(labels)
         if bad is not None:
-            raise ValueError(
-                f"{self._file}: query id {shown(bad)} is no 64-bit integer, written as those of "
-                "the first batch; read all rows at once (load_ranking; --in-memory), which looks "
-                "at all ids before it decides"
-            )
+            self._refuse(bad, self._file)
         found = np.array([numbers[word] for word in words], dtype=np.int64)
         return np.repeat(found, np.diff(starts, append=len(labels)))

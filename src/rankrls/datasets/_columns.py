@@ -102,7 +102,7 @@ class TableReader(RowReader):
     def __init__(self, sources: Sequence[Any], columns: Columns) -> None:
         self._sources, self.columns, first = sources, columns, sources[0]
         self.file, self.unlabelled = first.file, columns.unlabelled
-        self._ids = QueryIds(first.file, spelled=first.kind == "CSV")
+        self.ids = QueryIds(first.file, spelled=first.kind == "CSV")
 
     def chunks(self, rows: float) -> Iterator[FileRows]:
         """All rows of all files."""
@@ -123,7 +123,7 @@ class TableReader(RowReader):
         return Bunch(
             data=data,
             target=rows.target,
-            qid=self._ids.array(rows.qid),
+            qid=self.ids.array(rows.qid),
             sample_weight=rows.sample_weight,
             feature_names=names,
         )

@@ -364,7 +364,7 @@ class LetorReader(RowReader):
         self.group, self.with_qid = group, qid
         self.group_file: str | None = None
         self._words: dict[bytes | None, str | None] = {}  # every query id once
-        self._ids = QueryIds(self.file, spelled=True)
+        self.ids = QueryIds(self.file, spelled=True)
         self._last: tuple[int, str] = (-1, "")  # the last column, and its place
         self._warned = False
 
@@ -608,7 +608,7 @@ class LetorReader(RowReader):
         bunch = Bunch(
             data=self._matrix(_resized(rows.data, width)),
             target=rows.target,
-            qid=self._ids.array(rows.qid),
+            qid=self.ids.array(rows.qid),
             comments=[] if rows.comments is None else rows.comments.tolist(),
         )
         bunch.update(sample_weight=None, feature_names=None, target_name=None, qid_name=None)

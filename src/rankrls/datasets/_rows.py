@@ -16,7 +16,7 @@ from sklearn.utils import Bunch
 
 from rankrls._calls import warn
 from rankrls._validation import check_option
-from rankrls.datasets._cells import shown
+from rankrls.datasets._cells import QueryIds, shown
 from rankrls.datasets._source import require_loadable
 
 __all__ = ["FileRows", "RowReader", "check_dtype", "iterate", "joined", "load"]
@@ -96,11 +96,13 @@ class RowReader(ABC):
     ----------
     file : str
         How errors call it.
+    ids : QueryIds
     unlabelled : {"error", "drop"}
         How to handle rows without a label, whose target is NaN if they are to be dropped.
     """
 
     file: str
+    ids: QueryIds
     unlabelled: str = "error"
     nothing = "there are no rows"
 
@@ -141,6 +143,7 @@ def iterate(reader: RowReader, rows: float, *, by_query: bool) -> Iterator[Bunch
     starts: list[Array] = []  # the waiting rows that begin a query
     n = n_bytes = 0
     for chunk in _labelled(reader, reader.chunks(rows)):
+        reader.ids.check(chunk.qid, chunk.place)
         whole_queries = by_query and chunk.qid is not None
         if whole_queries:
             starts.append(queries.starts(chunk) + n)

@@ -264,7 +264,7 @@ class _TrecTable:
     def __init__(self, path: PathOrFile, names: tuple[str, ...]) -> None:
         self.name, self._names = name_of(path), names
         self._vocabularies = Vocabulary(), Vocabulary()
-        parts: dict[str, list[Any]] = {name: [] for name in ("query", "id", "line", *names[3:])}
+        parts: dict[str, list[Any]] = {name: [] for name in ("query", "id", "line", *names[3:5])}
         n_bytes = 0
         for first, block in text_blocks(path):
             lines: list[int] = []
@@ -279,7 +279,7 @@ class _TrecTable:
             columns = {name: flat[place :: len(names)] for place, name in enumerate(names)}
             for name, vocabulary in zip(("query", "id"), self._vocabularies, strict=True):
                 parts[name].append(vocabulary.encode(columns[name]))
-            for name in set(names).intersection(("rank", "score", "grade")):
+            for name in names[3:5]:
                 parts[name].append(self._read(lines, name, columns[name]))
             parts["line"].append(lines)
             if lines:
@@ -290,7 +290,7 @@ class _TrecTable:
         self.query, self.id, self.line = (
             np.concatenate(parts[name]).astype(np.int64) for name in ("query", "id", "line")
         )
-        self.numbers = {name: np.concatenate(parts[name]) for name in names[3:5] if parts[name]}
+        self.numbers = {name: np.concatenate(parts[name]) for name in names[3:5]}
         self._refuse_repeated()
 
     def words(self) -> tuple[Array, Array]:

@@ -89,14 +89,16 @@ class ConditionalRankRLS(ConditionalRanker):
         labels is observed, and all equally often. "primal" factorises a system over all products
         of a feature of X and one of Z (linear kernels, dense features), or over all objects
         (pairwise "additive" and "ranking"). "dual" factorises a system over the observed pairs.
-        "cg" solves this system by conjugate gradients without forming it. "auto": "closed" if Y is
-        complete and it applies; else "primal" if there are fewer products of features than
-        observed pairs and they are cheap enough; else "dual" up to 2000 observed pairs; else "cg".
+        "cg" uses conjugate gradients in the eigenvectors of both kernels, preconditioned by the
+        system of a complete Y, or over the observed pairs if these are few. "auto": "closed" if Y
+        is complete and it applies; else "primal" if there are fewer products of features than
+        observed pairs and they are cheap enough; else "dual" up to 2000 observed pairs; else "cg",
+        and "dual" up to 6000 observed pairs if that does not converge.
     max_iter : int, default=200
         Maximum number of iterations of "cg".
     tol : float, default=1e-6
-        Relative accuracy of "cg". Iteration stops when the true residual shows that the error of
-        the solution is about this small. Otherwise a `ConvergenceWarning` is issued.
+        Relative accuracy of the scores of "cg". Iteration stops when their error is estimated to be
+        this small, confirmed by the true residual. Otherwise a `ConvergenceWarning` is issued.
     early_stopping : bool, default=False
         Regularise by early stopping. The pairwise error of held-out edges is computed after each
         iteration of "cg". Training stops when it has not improved for ``n_iter_no_change``

@@ -173,8 +173,7 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
         if sparse.issparse(X):
             raise ValueError(
                 "GreedyRankRLS does not take sparse data, because it needs dense n_rows × "
-                "n_features "
-                "matrices. Pass X.toarray() if that fits into memory, or select "
+                "n_features matrices. Pass X.toarray() if that fits into memory, or select "
                 "features by a cheaper criterion first"
             )
         preferences = Preferences(y, qid, sample_weight=sample_weight)
@@ -198,7 +197,10 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
         self.cv_ = "leave-query-out" if graph.has_qid else "leave-one-out"
         self.scores_ = errors
         self.n_refits_ = path.n_refits
-        self._store(path.selected, X.shape[1])
+        self.selected_features_ = path.selected
+        self.ranking_ = np.full(X.shape[1], n_select + 1)
+        self.ranking_[path.selected] = np.arange(1, n_select + 1)
+        self.support_ = self.ranking_ <= n_select
         ranker = RankRLS(alpha, **vars(loss))
         kernel = ranker._check_options()
         ranker._fit_prepared(kernel, X[:, path.selected], graph, np.array([alpha]))
@@ -225,12 +227,6 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
                 "with ties='keep', or one selector for each output"
             )
         return objectives[0]
-
-    def _store(self, selected: Array, n_features: int) -> None:
-        self.selected_features_ = selected
-        self.ranking_ = np.full(n_features, len(selected) + 1)
-        self.ranking_[selected] = np.arange(1, len(selected) + 1)
-        self.support_ = self.ranking_ <= len(selected)
 
     def _get_support_mask(self) -> Array:
         check_is_fitted(self)

@@ -333,8 +333,10 @@ class RidgeProblem(PairHoldOut):
         if self._told:
             return
         loss = max(solver.factorization.loss for solver in solvers)
-        light = max(o.laplacian.lost_digits(None) for o in self.objectives)
-        if any(o.laplacian.lost_digits(UNKNOWN) for o in self.objectives) and not kernel:
+        n = None if kernel else space.X.shape[1]
+        light = max(o.laplacian.lost_digits(n) for o in self.objectives)
+        primal = not kernel and isinstance(solvers[0], PrimalSolver)
+        if primal and any(o.laplacian.lost_digits(UNKNOWN) for o in self.objectives):
             light = EPS * max(solver.factorization.condition(alpha) for solver in solvers)
         if light > LOST_DIGITS:
             self._told = True
