@@ -20,7 +20,6 @@ from rankrls import (
     RankRLSCV,
     RankSVM,
 )
-from rankrls._calls import unchanged_on_error
 from rankrls.graph_kernels import AllPathsGraphFeatures
 from rankrls.preprocessing import QueryScaler
 
@@ -206,17 +205,3 @@ def test_threads_add_and_forget_one_after_the_other(options):
     for other in (pickle.loads(pickle.dumps(model)), copy.copy(model), copy.deepcopy(model)):
         other.partial_fit(*batches[40][:2], qid=batches[40][2])
         assert (other.n_queries_, model.n_queries_) == (31, 30)
-
-
-def test_changes_of_other_objects_are_undone_in_the_same_call():
-    estimator, undone = RankRLS(), []
-
-    def fail():
-        with unchanged_on_error(estimator) as undo:
-            estimator.alpha = 2.0
-            undo.append(lambda: undone.append(estimator.alpha))
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        fail()
-    assert undone == [1.0]

@@ -151,21 +151,17 @@ if hasattr(os, "register_at_fork"):  # threads that hold locks do not exist in a
 
 
 @contextmanager
-def unchanged_on_error(estimator: Any) -> Iterator[list[Callable[[], None]]]:
+def unchanged_on_error(estimator: Any) -> Iterator[None]:
     """Restore all attributes of an estimator after an error; none may be changed in place.
 
-    Yields a list. Functions that are appended to it are called after an error, to undo changes of
-    other objects. The estimator is locked for other threads.
+    The estimator is locked for other threads.
     """
-    undo: list[Callable[[], None]] = []
     with _locks.setdefault(estimator, threading.RLock()), whole_call():
         before = dict(estimator.__dict__)
         try:
-            yield undo
+            yield
         except BaseException:
             object.__setattr__(estimator, "__dict__", before)
-            for function in undo:
-                function()
             raise
 
 
