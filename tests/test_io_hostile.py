@@ -697,7 +697,7 @@ BOMBS = {
         lambda m, add: model_of(m)["fields"].update(coef=add(np.zeros((1, 0, 2000)))),
         "coef of FittedFunction must be .*not empty",
     ),
-    "labels in many sets": (sets, "would take"),
+    "labels in many sets": (sets, "would take|joined before"),
     "one triangle by many": (triangles, "would take"),
     "one array by many": (solvers, "would take"),
     "nested pipelines": (nested_pipelines, "nested more than 8 deep: put the steps into one"),

@@ -11,7 +11,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from rankrls._validation import check_finite_array, check_option, show
 from rankrls.core.relations.incomplete import SAMPLED_COST
-from rankrls.core.relations.pairwise import sampled_products
+from rankrls.core.relations.pairwise_kernels import sampled_products
 
 __all__ = ["KroneckerOperator"]
 

@@ -10,7 +10,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import KFold
 
 from rankrls import ConditionalRankRLS, ConditionalRankRLSCV
-from rankrls.core.relations import cv as _cross_validation
+from rankrls.core.relations import folds as _cross_validation
 from rankrls.core.relations.labels import Observations
 from rankrls.estimators.relation_folds import pair_folds
 from rankrls.metrics import conditional_scores

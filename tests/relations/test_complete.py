@@ -11,7 +11,7 @@ from rankrls.core.relations.complete import closed_form as closed_form_of_sides
 from rankrls.core.relations.holdout import CompleteHoldout
 from rankrls.core.relations.incomplete import CellLoss
 from rankrls.core.relations.labels import FreeOffsets, Observations
-from rankrls.core.relations.pairwise import RelationLoss
+from rankrls.core.relations.pairwise_kernels import RelationLoss
 from rankrls.core.relations.sides import Side, centred
 from rankrls.estimators.relation_folds import draw_folds, object_folds, pair_folds
 

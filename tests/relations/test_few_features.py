@@ -10,7 +10,7 @@ from rankrls import ConditionalRankRLS, regularization_path
 from rankrls.core.linalg.krylov import IterationOptions
 from rankrls.core.relations.incomplete import SpectralEquations
 from rankrls.core.relations.labels import FreeOffsets, Observations
-from rankrls.core.relations.pairwise import RelationLoss
+from rankrls.core.relations.pairwise_kernels import RelationLoss
 from rankrls.core.relations.problem import RelationProblem
 from rankrls.core.relations.sides import Side
 from rankrls.io import load_model, save_model

@@ -7,7 +7,7 @@ from rankrls import ConditionalRankRLS, ConditionalRankRLSCV
 from rankrls.core.relations.complete import closed_form
 from rankrls.core.relations.holdout import holdout_error, holdout_errors
 from rankrls.core.relations.labels import NO_OFFSETS, FreeOffsets
-from rankrls.core.relations.pairwise import RelationLoss
+from rankrls.core.relations.pairwise_kernels import RelationLoss
 from rankrls.core.relations.sides import Side
 from rankrls.estimators.relation_search import descend_weights
 

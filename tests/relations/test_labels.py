@@ -17,7 +17,7 @@ from rankrls.core.relations.labels import (
     TableOffsets,
     free_offsets,
 )
-from rankrls.core.relations.pairwise import RelationLoss
+from rankrls.core.relations.pairwise_kernels import RelationLoss
 from rankrls.core.relations.problem import RelationProblem
 from rankrls.core.relations.sides import Side
 from rankrls.io import load_model, save_model

@@ -14,7 +14,7 @@ import relation_cases as cases
 from rankrls import ConditionalRankRLS, ConditionalRankRLSCV, regularization_path
 from rankrls.core.relations.incomplete import CellKernel
 from rankrls.core.relations.labels import Observations
-from rankrls.core.relations.pairwise import PAIRWISE, RelationLoss, SideValues
+from rankrls.core.relations.pairwise_kernels import PAIRWISE, RelationLoss, SideValues
 from rankrls.io import load_model, save_model
 from rankrls.metrics import conditional_scores
 from rankrls.model_selection import relation_holdout_predict

@@ -34,7 +34,7 @@ from rankrls._validation import check_integer, check_positive, show
 from rankrls.core.linalg.krylov import IterationOptions
 from rankrls.core.relations.incomplete import HeldOutCells
 from rankrls.core.relations.labels import FittedOffsets, FreeOffsets, Observations, free_offsets
-from rankrls.core.relations.pairwise import (
+from rankrls.core.relations.pairwise_kernels import (
     PAIRWISE,
     PairwiseKernel,
     RelationLoss,

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from rankrls._calls import Progress, all_or_nothing, warn
 from rankrls._validation import check_integer
 from rankrls.core.linalg.krylov import IterationOptions
-from rankrls.core.relations.cv import (
+from rankrls.core.relations.folds import (
     RelationFolds,
     alpha_chunks,
     complete_labels,

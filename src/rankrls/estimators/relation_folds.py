@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankrls._validation import check_integer, check_option, show
-from rankrls.core.relations.cv import BlockFold, RelationFolds
+from rankrls.core.relations.folds import BlockFold, RelationFolds
 from rankrls.core.relations.labels import Cells, Observations
 from rankrls.estimators.choosing import is_fold_count, is_splits, random_folds, read_splits
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankrls._validation import show
+from rankrls.io._hashes import check_hashes
 from rankrls.io._kinds import (
     COUNT,
     FLAG,
@@ -27,7 +28,6 @@ from rankrls.io._kinds import (
     require,
     within,
 )
-from rankrls.io._labels import check_hashes
 from rankrls.io._stored_steps import step
 
 __all__ = ["ENCODERS"]

@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from rankrls._calls import Progress, tells
 from rankrls._validation import check_option, show
-from rankrls.core.relations.cv import complete_holdout, complete_labels
+from rankrls.core.relations.folds import complete_holdout, complete_labels
 from rankrls.core.relations.holdout import CompleteHoldout, without
 from rankrls.core.relations.labels import Observations
 from rankrls.core.relations.problem import RelationProblem

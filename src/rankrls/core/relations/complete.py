@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.linalg.blas import dsyr2
 
-from rankrls.core.relations.pairwise import KRONECKER, PairwiseKernel, RelationLoss
+from rankrls.core.relations.pairwise_kernels import KRONECKER, PairwiseKernel, RelationLoss
 from rankrls.core.relations.sides import Side, Spectrum, decompose
 
 __all__ = [

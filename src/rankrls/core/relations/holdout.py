@@ -35,7 +35,7 @@ from scipy import sparse
 
 from rankrls.core.relations.complete import CompleteSpectrum, closed_form, damped, row_centred
 from rankrls.core.relations.labels import Observations, TableOffsets
-from rankrls.core.relations.pairwise import RelationLoss, SideValues
+from rankrls.core.relations.pairwise_kernels import RelationLoss, SideValues
 from rankrls.core.relations.sides import Side, Spectrum
 
 __all__ = [

@@ -39,7 +39,7 @@ from rankrls.core.linalg.krylov import (
     converge,
 )
 from rankrls.core.relations.labels import Cells, FreeOffsets, Observations, TableOffsets
-from rankrls.core.relations.pairwise import RelationLoss, SideValues, sampled_products
+from rankrls.core.relations.pairwise_kernels import RelationLoss, SideValues, sampled_products
 from rankrls.core.relations.sides import Side, Spectrum
 
 __all__ = [

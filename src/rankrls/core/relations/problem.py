@@ -33,7 +33,7 @@ from rankrls.core.relations.labels import (
     Observations,
     TableOffsets,
 )
-from rankrls.core.relations.pairwise import (
+from rankrls.core.relations.pairwise_kernels import (
     KRONECKER,
     PairwiseKernel,
     RelationLoss,

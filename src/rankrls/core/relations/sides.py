@@ -23,7 +23,7 @@ from scipy.linalg import eigh
 
 from rankrls.core.linalg.feature_svd import column_norms, feature_svd
 from rankrls.core.relations.labels import FreeOffsets, Observations, TableOffsets
-from rankrls.core.relations.pairwise import SideValues
+from rankrls.core.relations.pairwise_kernels import SideValues
 from rankrls.core.spaces.spaces import Kernel
 
 __all__ = [

@@ -101,7 +101,7 @@ class NewRows:
 
 
 @dataclass(frozen=True)
-class _Groups:
+class _LeftOut:
     """Groups of terms with their held-out residuals.
 
     Attributes
@@ -151,7 +151,7 @@ def judgement_influence(
         energy += float(np.square(factor.t).sum())
     scale = mine.sums(np.square(root))
     return _influence(
-        _Groups(terms, alpha, mine, e, mine.sizes, scale, n_terms, energy), problem, new
+        _LeftOut(terms, alpha, mine, e, mine.sizes, scale, n_terms, energy), problem, new
     )
 
 
@@ -179,7 +179,7 @@ def query_influence(
     size = np.rint(mine.sums(1.0 - free)).astype(np.int64)
     scale = np.bincount(number, problem.objectives[0].laplacian.degree(), minlength=n)
     n_terms, energy = round(len(free) - free.sum()), float(np.square(factor.t).sum())
-    return _influence(_Groups(terms, alpha, mine, e, size, scale, n_terms, energy), problem, new)
+    return _influence(_LeftOut(terms, alpha, mine, e, size, scale, n_terms, energy), problem, new)
 
 
 def row_influence(problem: RidgeProblem, alpha: float, new: NewRows | None = None) -> Influence:
@@ -206,7 +206,7 @@ def row_influence(problem: RidgeProblem, alpha: float, new: NewRows | None = Non
     kappa = np.divide(degree, 1.0 - free, out=np.zeros(m), where=within)
     size, n_terms = (kappa > 0).astype(np.int64), round(len(free) - free.sum())
     energy = float(np.square(factor.t).sum())
-    found = _influence(_Groups(terms, alpha, every, e, size, kappa, n_terms, energy), problem, new)
+    found = _influence(_LeftOut(terms, alpha, every, e, size, kappa, n_terms, energy), problem, new)
     return replace(found, agreement=None, weight=np.where(kappa > 0, kappa, np.nan))
 
 
@@ -331,7 +331,7 @@ def _blocks(folds: Folds, q: int) -> Iterator[Array]:
 
 
 @np.errstate(divide="ignore", invalid="ignore")
-def _influence(groups: _Groups, problem: RidgeProblem, new: NewRows | None) -> Influence:
+def _influence(groups: _LeftOut, problem: RidgeProblem, new: NewRows | None) -> Influence:
     terms, folds, alpha = groups.terms, groups.folds, groups.alpha
     b, n, products = terms.target(alpha)[:, 0], len(folds), terms.products(alpha)
     _, w = terms.metric(np.zeros((1, len(b))), alpha)
