@@ -356,7 +356,7 @@ def _tell(task: _Task, fitted: Any, path: str, seconds: float, as_json: bool) ->
         ("rows", _rows(about)),
         ("features", number(about["n_features"])
          + ("" if about["scale"] == "none" else f", scaled: {about['scale']}")),
-        ("pairs", number(about["n_pairs"]) + (" including ties" if tied else "")),
+        ("pairs", number(about["n_pairs"]) + (", including ties" if tied else "")),
         ("model", f"{about['model']}, alpha {alpha:g}"
                   + " (not cross-validated)" * (task.alpha is None and about["streamed"])
                   + f", solver {ranker.solver_}" + ", read batch by batch" * about["streamed"]),
