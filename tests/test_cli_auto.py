@@ -110,7 +110,7 @@ def test_fit_writes_the_ranker_of_the_raw_table(run):
 @pytest.mark.filterwarnings("ignore::rankrls.exceptions.IdColumnWarning")
 def test_options_of_the_ranker(run):
     words = "fit train.csv --auto --effort quick -m other --json --scoring average_precision"
-    found = json.loads(run(words + " --seed 5").out)
+    found = json.loads(run(words + " --random-state 5").out)
     ranker = by_hand(scoring="average_precision", random_state=5)
     assert found["best_score"] == ranker.best_score_
     assert found["scoring"] == "average_precision"
@@ -268,7 +268,7 @@ def test_what_is_refused(run, words, message):
 def test_predict_needs_queries_and_columns(run):
     frame = pd.read_csv("test.csv")
     frame.drop(columns="query").to_csv("lost.csv", index=False)
-    assert "or use --one-ranking if all rows are one" in run("predict lost.csv -m model", 2).err
+    assert "no column 'query' for --qid-column" in run("predict lost.csv -m model", 2).err
     frame.drop(columns="brand").to_csv("less.csv", index=False)
     assert "no column 'brand'" in run("predict less.csv -m model", 2).err
     frame["price"] = "cheap"

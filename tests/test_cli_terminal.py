@@ -167,7 +167,7 @@ def test_the_report_tells_what_it_does(tmp_path):
     X, y, qid = make_ranking(n_queries=8, n_features=3, random_state=0, return_X_y_qid=True)
     told = []
     write_report(tmp_path / "page.html", X, y, qid, alphas=[1.0, 2.0], progress=told.append)
-    assert "Predicting held-out rows, 2 alphas" in told
+    assert "Choosing alpha by held-out predictions" in told
     assert "Fitting to all rows" in told
     refitted = []
     ranker = RankRLS(1.0, solver="cg")

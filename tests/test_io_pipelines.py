@@ -52,6 +52,7 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:Found unknown categories",
     "ignore:Skipping features without any observed values",
     "ignore:the best alpha",
+    "ignore:the features have scales that are too different",
 )
 
 rng = np.random.default_rng(0)

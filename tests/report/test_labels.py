@@ -278,17 +278,6 @@ def test_too_little_memory(ranking, monkeypatch):
     assert "Too little memory" in section(render(result, title=None, limit=10), "labels")
 
 
-def test_scales_without_diagnostics(ranking):
-    _, y, qid = ranking
-    some = np.isin(qid, [0, 1, 2, 3])
-    rng = np.random.default_rng(0)
-    wide = rng.normal(size=(some.sum(), 60)) * 10.0 ** np.linspace(-9, 9, 60)
-    found = analysed(wide, y[some], qid[some], alphas=[1.0]).to_check
-    assert "The scales of the features are too different" in found.no_p_values
-    assert found.no_p_values == found.no_rows
-    assert found.n_queries > 0
-
-
 def test_labels_that_are_predicted_exactly():
     X = np.arange(24.0).reshape(12, 2) ** 2
     y = X @ [1.0, 2.0]

@@ -265,7 +265,7 @@ def dump_letor(
     1 qid:3 1:0.5 2:1 # a
     0 qid:3 1:0 2:2
     """
-    with clear_errors(X):
+    with clear_errors(X), np.errstate(invalid="ignore"):  # sums of huge numbers
         X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
     y = check_finite_array("y", y, ndim=(1,))
     check_length("y", y, X.shape[0])

@@ -331,8 +331,8 @@ class EdgeLaplacian(Laplacian):
     def lost_digits(self, n_features: int | None) -> float:
         """Rounding error of the heaviest edge relative to the light edges.
 
-        They do not matter if the other edges are enough to determine all features, or (for a
-        kernel) connect the same rows.
+        They do not matter if the other edges are enough to determine all features, or connect the
+        same rows.
         """
         light, m = self._light, self.n_rows
         if not light.any():
@@ -341,7 +341,7 @@ class EdgeLaplacian(Laplacian):
         kept.eliminate_zeros()
         if n_features is not None and np.count_nonzero(~light) >= n_features:
             return 0.0
-        if n_features is None and connected_components(kept)[0] == self._components.n_groups:
+        if connected_components(kept)[0] == self._components.n_groups:
             return 0.0
         weight = self.weight[light]
         share = min(m if n_features is None else n_features, len(weight)) / float(weight.sum())
