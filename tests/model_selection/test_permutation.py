@@ -528,3 +528,21 @@ def test_auto_is_the_grid_of_the_search(with_qid):
     assert result.score == pytest.approx(chosen.best_score_)
     short = permutation_test(RankRLS(), X, y, alphas=2.0 ** np.arange(-15, 5), **options)
     assert short.score < result.score
+
+
+def test_the_interval_of_an_auc():
+    above, covered = 0, 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(24, 40)), np.tile([0.0, 1.0], 12)
+        score = leave_pair_out_score(RankRLS(10.0), X, y, confidence=0.9)
+        assert score == leave_pair_out_score(RankRLS(10.0), X, y)
+        assert 0 <= score.low < score < score.high <= 1
+        above += score.low > 0.5
+        covered += score.low <= 0.5 <= score.high
+    assert above <= 7  # 3 are expected
+    assert covered >= 48
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        leave_pair_out_score(RankRLS(), X, y, confidence=95)
+    with pytest.raises(ValueError, match="one output"):
+        leave_pair_out_score(RankRLS(), X, np.column_stack([y, -y]), confidence=0.9)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from rankrls.metrics import mean_interval as interval_of_mean
 from rankrls.metrics import ndcg, pairwise_error
 from rankrls.report._data import Rankings, pairs_by_query
 
@@ -18,9 +19,6 @@ __all__ = ["Interval", "UnitErrors", "query_errors", "row_errors", "row_errors_o
 Array = NDArray[Any]
 
 LEVEL = 0.95
-N_BOOTSTRAP = 2000
-#: With more queries than this, Student's interval is used, which is then nearly the same.
-MAX_BOOTSTRAP = 5000
 #: Fewer queries than this have no interval.
 MIN_UNITS = 5
 #: Maximum number of rows with which a row of one ranking is compared.
@@ -37,7 +35,7 @@ class Interval:
     value, low, high : float
     level : float
     method : str
-        "bootstrap", "student", "jackknife" or "none".
+        "student", "bound", "jackknife", "permutation" or "none".
     n : int
         Number of queries or rows.
     """
@@ -117,25 +115,14 @@ def query_errors(data: Rankings, scores: Array) -> UnitErrors:
 
 
 def mean_interval(values: Array) -> Interval:
-    """Mean over queries, with a percentile bootstrap interval, or Student's interval if many."""
+    """Mean over queries, with Student's interval, or a bound where no error was seen."""
     values = values[np.isfinite(values)]
     n = len(values)
     mean = float(values.mean()) if n else np.nan
     if n < MIN_UNITS:
         return Interval(mean, np.nan, np.nan, LEVEL, "none", n)
-    if n > MAX_BOOTSTRAP:
-        half = float(stdtrit(n - 1, 0.5 + LEVEL / 2) * values.std(ddof=1) / np.sqrt(n))
-        return Interval(mean, mean - half, mean + half, LEVEL, "student", n)
-    rng = np.random.default_rng(0)
-    step = max(1, (1 << 21) // n)
-    means = np.concatenate(
-        [
-            values[rng.integers(n, size=(min(step, N_BOOTSTRAP - i), n))].mean(axis=1)
-            for i in range(0, N_BOOTSTRAP, step)
-        ]
-    )
-    low, high = np.quantile(means, [0.5 - LEVEL / 2, 0.5 + LEVEL / 2])
-    return Interval(mean, float(low), float(high), LEVEL, "bootstrap", n)
+    low, high = interval_of_mean(values, confidence_level=LEVEL)
+    return Interval(mean, low, high, LEVEL, "bound" if np.ptp(values) == 0 else "student", n)
 
 
 def row_errors_of_pairs(y: Array, pairs: Array, scores: Array) -> UnitErrors:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,12 @@ from rankrls.metrics import pairwise_error
 from rankrls.model_selection import (
     holdout_predict,
     leave_pair_out_predict,
+    leave_pair_out_score,
     leave_query_out_predict,
 )
 from rankrls.report._data import Rankings
 from rankrls.report._errors import (
+    LEVEL,
     Interval,
     UnitErrors,
     mean_interval,
@@ -43,6 +45,8 @@ MAX_SPARSE = 5000
 #: Maximum number of rows for leave-pair-out in one ranking; above, folds are used (as in
 #: RankRLSCV).
 MAX_PAIR_ROWS = 1000
+#: Maximum number of rows for which the choice of alpha is repeated for permuted labels.
+MAX_SEARCHED = 200
 #: Number of folds if models have to be refitted.
 N_REFITS = 5
 
@@ -239,6 +243,7 @@ def hold_out(plan: FitPlan, data: Rankings) -> CrossValidated:
             pass
         else:
             errors = row_errors_of_pairs(data.y, pairs, held)
+            errors = replace(errors, mean=_pair_interval(plan, data, model, path, errors.mean))
             return CrossValidated(
                 "leave-pair-out", None, errors, None, path, errors.mean, corrected
             )
@@ -246,6 +251,20 @@ def hold_out(plan: FitPlan, data: Rankings) -> CrossValidated:
     parts = holdout_predict(model, data.X, data.y, folds, **data.fit_options())
     errors, scores = _of_rows(data, folds, parts)
     return CrossValidated("folds", len(folds), errors, scores, path, errors.mean, corrected)
+
+
+def _pair_interval(
+    plan: FitPlan, data: Rankings, model: Any, path: AlphaPath, mean: Interval
+) -> Interval:
+    """Interval of a leave-pair-out error that also holds on noise, where labels can be permuted."""
+    few = data.n_rows <= MAX_SEARCHED and plan.fixed is None and len(path.alphas) > 1
+    try:
+        score: Any = leave_pair_out_score(
+            model, data.X, data.y, confidence=LEVEL, alphas=path.alphas if few else None
+        )
+    except ValueError:  # a cost whose labels cannot be permuted
+        return mean
+    return Interval(1 - float(score), 1 - score.high, 1 - score.low, LEVEL, "permutation", mean.n)
 
 
 def _searched(plan: FitPlan, data: Rankings, search: RankRLSCV) -> AlphaPath:

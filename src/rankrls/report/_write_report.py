@@ -165,7 +165,7 @@ def write_report(
     Without test data, each query is predicted by the model trained on all other queries, at the
     alpha that is best for these, so that the choice of alpha does not bias the estimate. (The
     held-out errors of the other queries come from models trained on the query, a dependence that
-    only nested cross-validation would remove.) The confidence interval is a bootstrap over queries;
+    only nested cross-validation would remove.) The confidence interval is Student's over queries;
     it does not include the variation due to the training set.
 
     Examples
