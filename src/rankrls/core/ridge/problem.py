@@ -290,6 +290,7 @@ class RidgeProblem(PairHoldOut):
     ) -> tuple[FittedFunction, History]:
         """Solve by conjugate gradients; with held-out rows, return the best (alpha, iteration)."""
         X = self.space.X
+        self._tell_light(max(o.laplacian.lost_digits(UNKNOWN) for o in self.objectives))
         return fit_iterative(
             self.objectives, X, alphas, options=options, threads=threads, held_out=held_out
         )
@@ -338,15 +339,10 @@ class RidgeProblem(PairHoldOut):
         primal = not kernel and isinstance(solvers[0], PrimalSolver)
         if primal and any(o.laplacian.lost_digits(UNKNOWN) for o in self.objectives):
             light = EPS * max(solver.factorization.condition(alpha) for solver in solvers)
-        if light > LOST_DIGITS:
-            self._told = True
-            warn(
-                "the weights of the preferences differ by so many orders of magnitude that light "
-                f"ones keep a relative precision of about {min(light, 1.0):.0e}: use weights (or "
-                "for cost='relative' scores and magnitudes) of a smaller range, or leave the light "
-                "ones out"
-            )
-        elif kernel and (loss := max(loss, self._lost_in_basis(alpha))) > LOST_IN_KERNEL:
+        self._tell_light(light)
+        if self._told:
+            return
+        if kernel and (loss := max(loss, self._lost_in_basis(alpha))) > LOST_IN_KERNEL:
             self._told = True
             warn(
                 f"values of kernel {space.kernel.name} are too large for float64 compared with "
@@ -359,6 +355,17 @@ class RidgeProblem(PairHoldOut):
             X = space.X
             squares = (X.multiply(X) if sparse.issparse(X) else X * X).mean(axis=0)
             warn_lost_digits(loss, np.sqrt(np.asarray(squares).ravel()), self.names)
+
+    def _tell_light(self, light: float) -> None:
+        """Warn of preferences that lose their digits beside heavier ones."""
+        if light > LOST_DIGITS and not self._told:
+            self._told = True
+            warn(
+                "the weights of the preferences differ by so many orders of magnitude that light "
+                f"ones keep a relative precision of about {min(light, 1.0):.0e}: use weights (or "
+                "for cost='relative' scores and magnitudes) of a smaller range, or leave the light "
+                "ones out"
+            )
 
     def _lost_in_basis(self, alpha: float) -> float:
         """Approximate relative error due to a constant part of the kernel of a basis."""
