@@ -55,7 +55,10 @@ def page(template: str, *, title: str | None, default: str, **values: Any) -> st
     except ImportError as error:
         raise ImportError("pages need jinja2: pip install 'rankrls[report]'") from error
     environment = jinja2.Environment(
-        autoescape=True, finalize=_clean, undefined=jinja2.StrictUndefined
+        autoescape=True,
+        finalize=_clean,
+        loader=jinja2.FunctionLoader(_asset),
+        undefined=jinja2.StrictUndefined,
     )
     environment.filters |= {"number": number, "percent": percent, "fixed": fixed}
     environment.filters |= {"probability": probability, "markup": Markup}
@@ -63,7 +66,7 @@ def page(template: str, *, title: str | None, default: str, **values: Any) -> st
         Markup("<bdi>") + escape(_clean(_cut(text) or "(no name)")) + Markup("</bdi>")
     )
     results = Markup(_json(values.pop("results")))
-    return environment.from_string(_asset(template)).render(
+    return environment.get_template(template).render(
         title=_cut(title or "") or default,
         version=__version__,
         today=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
