@@ -261,7 +261,7 @@ def test_prints(browser, pages, tmp_path):
     pdf = browser.pdf()
     assert pdf.startswith(b"%PDF")
     n_pages = pdf.count(b"/Type /Page\n") or pdf.count(b"/Type/Page/") or pdf.count(b"/Type /Page")
-    assert 2 <= n_pages <= 14
+    assert 2 <= n_pages <= 16
     browser.command("Emulation.setEmulatedMedia", media="print", features=[])
     assert not browser.driver.find_element(By.TAG_NAME, "nav").is_displayed()
     assert browser.js(CONTRAST)["bad"] == []
