@@ -339,8 +339,7 @@ class RidgeProblem(PairHoldOut):
         primal = not kernel and isinstance(solvers[0], PrimalSolver)
         if primal and any(o.laplacian.lost_digits(UNKNOWN) for o in self.objectives):
             light = EPS * max(solver.factorization.condition(alpha) for solver in solvers)
-        self._tell_light(light)
-        if self._told:
+        if self._tell_light(light):
             return
         if kernel and (loss := max(loss, self._lost_in_basis(alpha))) > LOST_IN_KERNEL:
             self._told = True
@@ -356,8 +355,8 @@ class RidgeProblem(PairHoldOut):
             squares = (X.multiply(X) if sparse.issparse(X) else X * X).mean(axis=0)
             warn_lost_digits(loss, np.sqrt(np.asarray(squares).ravel()), self.names)
 
-    def _tell_light(self, light: float) -> None:
-        """Warn of preferences that lose their digits beside heavier ones."""
+    def _tell_light(self, light: float) -> bool:
+        """Warn once of preferences that lose their digits beside heavier ones."""
         if light > LOST_DIGITS and not self._told:
             self._told = True
             warn(
@@ -366,6 +365,7 @@ class RidgeProblem(PairHoldOut):
                 "for cost='relative' scores and magnitudes) of a smaller range, or leave the light "
                 "ones out"
             )
+        return self._told
 
     def _lost_in_basis(self, alpha: float) -> float:
         """Approximate relative error due to a constant part of the kernel of a basis."""
