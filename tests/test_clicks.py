@@ -177,6 +177,9 @@ def test_bad_logs():
         estimate_examination(log | {"clicks": -log["clicks"]})
     with pytest.raises(ValueError, match="positions must be numbers"):
         estimate_examination(log | {"position": np.full(len(log["item"]), "top")})
+    missing = np.where(np.arange(len(log["item"])) == 5, np.nan, log["position"])
+    with pytest.raises(ValueError, match="some are missing"):
+        estimate_examination(log | {"position": missing})
     with pytest.raises(ValueError, match="examination must"):
         click_labels(log, examination=[[1.0]])
     with pytest.raises(ValueError, match="must be a data frame"):

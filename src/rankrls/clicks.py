@@ -155,6 +155,8 @@ def _count(log: Any, names: dict[str, str], impressions: str | None) -> _Counts:
         position = pc.cast(total[keys[2]], pa.float64()).to_numpy()
     except pa.ArrowInvalid as error:
         raise ValueError(f"column {keys[2]!r}: positions must be numbers, 1 the first") from error
+    if not np.isfinite(position).all():
+        raise ValueError(f"column {keys[2]!r}: positions must be numbers, and some are missing")
     C, shown = total["clicks"].to_numpy(), total["impressions"].to_numpy()
     if not (np.isfinite(C).all() and np.isfinite(shown).all()) or C.min() < 0 or shown.min() < 0:
         raise ValueError("clicks and impressions must be numbers >= 0")
