@@ -200,7 +200,7 @@ class HingeProblem:
         w = np.stack([[s.w for s in path] for path in paths], axis=-1)
         if self.solver == "primal":
             return FittedFunction(alphas, coef=w.astype(X.dtype))
-        a: Array = np.moveaxis([[s.row_coefficients for s in path] for path in paths], 0, -1)
+        a = np.stack([np.array([s.row_coefficients for s in path]) for path in paths], axis=-1)
         length, kept = X.shape[0], self.used
         if basis is not None:
             length, kept = len(basis.indices), basis.map.kept
