@@ -23,7 +23,7 @@ from rankrls._frames import (
     clear_errors,
     column_names,
     columns_in_order,
-    note_kernel_numbers,
+    names_anything,
     square_in_order,
     warn_about_columns,
 )
@@ -357,7 +357,9 @@ class BaseRanker(QueryRequests, BaseEstimator):
                 check_basis_names(X, self.basis)
             else:
                 square_in_order(X, refuse=True)
-            note_kernel_numbers(self, "_kernel_numbers", X)
+            names = column_names(X)
+            if names_anything(names) and getattr(names.dtype, "kind", "") in "iu":
+                self._kernel_numbers = names.to_numpy(dtype=np.int64)
         asked: Any = self
         if self._names_beside and not hasattr(X, "columns"):
             # Arrays of a stream have no names, and scikit-learn would warn about every one.
