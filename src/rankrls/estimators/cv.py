@@ -610,9 +610,6 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
 
         return stop_early if self.early_stopping else search
 
-    def _curve(self, errors: Array) -> Array:
-        return errors
-
     def _folds(self, X: Any, y: Any, problem: RidgeProblem, scoring: Scoring) -> list[Array]:
         """The rows that are held out together; none for leave-pair-out."""
         graph, cv = problem.graph, self.cv

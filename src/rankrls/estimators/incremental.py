@@ -231,9 +231,8 @@ def update(ranker: Any, sign: int, X: Any, preferences: Preferences) -> None:
         X = ranker._check_rows(X, reset=first)
         graph = preferences.graph(X.shape[0])
         if learned is None:
-            if not kernel.precomputed:
-                codes = graph.query_codes if graph.has_qid else None
-                ranker._warn_about_columns(kernel, X, codes)
+            codes = graph.query_codes if graph.has_qid else None
+            ranker._warn_about_columns(kernel, X, codes)
             basis = first_basis(ranker, kernel, X)
             require_memory(X.shape[1], basis)
             learned = Learned.nothing(X.shape[1], basis, X.dtype, graph.n_outputs, graph.flat)

@@ -435,9 +435,8 @@ def _sum_stream(
             if sums is None:
                 basis = first_basis(ranker, kernel, X, basis_rows)
                 sums = StreamSums(X, batch, basis, ranker._loss, n_folds)
-                if not kernel.precomputed:
-                    codes = encode_qid(batch.qid, X.shape[0]).codes
-                    ranker._warn_about_columns(kernel, X, codes)
+                codes = encode_qid(batch.qid, X.shape[0]).codes
+                ranker._warn_about_columns(kernel, X, codes)
             progress(sums.add(X, batch))
     if sums is None:
         raise ValueError("there is no batch with rows to learn from")
