@@ -118,7 +118,7 @@ class Preferences:
             qid = self.qid
             if isinstance(qid, list | tuple | np.ndarray) and len(qid) != n_rows:
                 sizes = all(map(is_integer, qid)) and sum(qid) == n_rows
-                hint = " (pass sizes of consecutive queries as group)" * sizes
+                hint = " (pass sizes of consecutive queries as group)" * bool(sizes)
                 check_length("qid", qid, n_rows, f"rows of X{hint}")
             weight = self.sample_weight
             parts.append(PreferenceGraph.from_scores(scores, qid=qid, sample_weight=weight))
