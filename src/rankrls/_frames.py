@@ -547,8 +547,8 @@ def _dates(X: Any) -> list[tuple[str, str]]:
     if isinstance(X, np.ndarray):
         if X.dtype.kind in "mM":
             return [("all columns", str(X.dtype))]
-        columns = X.T if X.dtype.kind == "O" and X.ndim == 2 else []
-        return [(f"number {j}", kind) for j, v in enumerate(columns) if (kind := _date_type(v))]
+        columns: Any = X.T if X.dtype.kind == "O" and X.ndim == 2 else []
+        return [(f"number {j}", date) for j, v in enumerate(columns) if (date := _date_type(v))]
     if all(getattr(kind, "kind", "other") in "fiub" for kind in set(getattr(X, "dtypes", "?"))):
         return []  # numbers only, which is quickly seen
     frame = nw.from_native(X, pass_through=True)
@@ -556,10 +556,10 @@ def _dates(X: Any) -> list[tuple[str, str]]:
         return []
     found = []
     for j, (label, kind) in enumerate(frame.collect_schema().items()):
-        date = str(kind) if kind.is_temporal() else None
+        date_type = str(kind) if kind.is_temporal() else None
         if kind in (nw.Object, nw.Unknown) and hasattr(X, "iloc"):  # dates as objects, periods
-            date = _date_type(X.iloc[:, j])
-        found += [(repr(label), date)] if date else []
+            date_type = _date_type(X.iloc[:, j])
+        found += [(repr(label), date_type)] if date_type else []
     return found
 
 

@@ -210,7 +210,8 @@ class QueryRequests:
         """Clone; warn inside a tool of scikit-learn that has ``groups`` but passes no qid."""
         for frame in library_frames():
             known = frame.f_locals
-            params = known.get("params") if isinstance(known.get("params"), dict) else {}
+            params: Any = known.get("params")
+            params = params if isinstance(params, dict) else {}
             groups = params.get("groups") if known.get("groups") is None else known["groups"]
             if groups is None or not frame.f_globals["__name__"].startswith("sklearn."):
                 continue
@@ -283,8 +284,10 @@ class BaseRanker(QueryRequests, BaseEstimator):
     def _check_options(self) -> Kernel:
         """Check the parameters that do not depend on the data, and make the kernel."""
 
-    #: Whether sparse X in CSC format may stay so.
-    _keeps_columns: bool
+    @property
+    def _keeps_columns(self) -> bool:
+        """Whether sparse X in CSC format may stay so."""
+        return isinstance(self.kernel, str) and self.kernel == "linear"
 
     def _check_kernel(self, gamma: Any = None) -> Kernel:
         return Kernel.from_options(

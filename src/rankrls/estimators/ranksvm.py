@@ -269,7 +269,3 @@ class RankSVM(BaseRanker):
         check_option("solver", self.solver, HINGE_SOLVERS)
         self._options()
         return self._check_kernel()
-
-    @property
-    def _keeps_columns(self) -> bool:
-        return isinstance(self.kernel, str) and self.kernel == "linear"

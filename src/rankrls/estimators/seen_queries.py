@@ -199,7 +199,9 @@ class SeenQueries:
                     "none can be forgotten; give the rows (and pairs) of one earlier call, or qid"
                 )
             return
-        keys, codes = query_keys(graph.query_labels), graph.query_codes
+        keys, codes, y = query_keys(graph.query_labels), graph.query_codes, graph.scores
+        assert codes is not None
+        assert y is not None
         for key, n_rows in zip(keys, np.bincount(codes).tolist(), strict=True):
             if key not in self.queries:
                 raise ValueError(f"{show_query(key)} was never added, so it cannot be forgotten")
@@ -210,7 +212,7 @@ class SeenQueries:
                 )
         self._check_joined(set(keys), graph.n_given_pairs)
         if self.projection is not None:
-            rows = (X, graph.scores, codes, graph.sample_weight, len(keys))
+            rows = (X, y, codes, graph.sample_weight, len(keys))
             known = np.array([self.queries[key][1] for key in keys])
             error = np.abs(self.projection.of(*rows) - known)
             tolerance = max(TOLERANCE, ROUNDINGS * rounding)

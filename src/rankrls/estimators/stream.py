@@ -446,16 +446,16 @@ def fit_stream_cv(
                 with named_batch(batch.number):
                     batch = steps.transform(batch)
                     X = _check_rows(ranker, batch, reset=False)
-                    y, _ = check_targets(batch, X.shape[0], W[0].shape[2])
-                    for rows in again.add(X, y, batch.qid, None):
+                    y, weight = check_targets(batch, X.shape[0], W[0].shape[2])
+                    for rows in again.add(X, y, batch.qid, weight):
                         score_queries(scores, first.features(rows.X), rows.graph(), rows.query, W)
             for rows in again.end():
                 score_queries(scores, first.features(rows.X), rows.graph(), rows.query, W)
-            rows, now = (
+            before, now = (
                 [(key, n) for key, (n, _) in one.queries.items()] for one in (first.seen, seen)
             )
-            if rows != now:
-                (m, q), (n, p) = ((sum(n for _, n in one), len(one)) for one in (rows, now))
+            if before != now:
+                (m, q), (n, p) = ((sum(n for _, n in one), len(one)) for one in (before, now))
                 raise ValueError(
                     f"the batches had {m:,} rows of {q:,} queries, and now {n:,} of {p:,}, or in "
                     "another order; batches that are read again must have the same rows"
