@@ -1,4 +1,10 @@
-"""Records of `AutoRanker` and of its transformers."""
+"""Records of `AutoRanker` and of its transformers.
+
+A new fitted attribute is a line of ``fields``. A new class of members is a `Record` with its
+arrays, its name in ``estimators_``, and a check of the arrays that compiled code takes as indices.
+Whether the parts fit together is not checked one by one: a file is refused unless two rows can be
+predicted.
+"""
 
 from __future__ import annotations
 
@@ -10,146 +16,91 @@ from rankrls.io._kinds import (
     COUNT,
     FLAG,
     INTEGER,
-    LISTING,
     NAMES,
     NUMBER,
-    SIZE,
     TEXT,
-    Kind,
     array,
-    either,
     instance,
     listing,
     mapping,
     maybe,
     optional,
     require,
+    results,
     within,
 )
-from rankrls.io._records import EstimatorRecord, Record, call
-from rankrls.io._stored_estimators import DROPPED, OUTPUT, SEEN, SOURCE, VERBOSE, check_seen
+from rankrls.io._records import SEEN, Record
+from rankrls.io._stored_rankers import FIXED, OUTPUT, SOURCE
 
-__all__ = ["AUTO", "RANDOM_TREES"]
-
-
-def _alone(kind: Kind) -> Kind:
-    """Return a kind of arrays whose axis names are independent of other fields."""
-    return Kind(lambda value, axes: kind.accepts(value, {}), kind.text)
-
-
-#: One number for every column of a block.
-BLOCK_NUMBERS = mapping(_alone(array("f", "c")))
-BLOCK_WIDTHS = mapping(_alone(array("f", "c", nan=True)))
-
-
-#: Lists and tuples of strings, as users pass them.
-_TEXTS = Kind(
-    lambda value, axes: (
-        isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)
-    ),
-    "a list or tuple of text",
-)
-
-
-def _check_encoder(encoder: Any) -> None:
-    check_seen(encoder)
-    n = encoder.n_features_in_
-    require(within(encoder.sources_, n), f"columns that are made of others than {n}")
-    require(bool(np.isin(encoder._kinds, (0, 1, 2)).all()), "columns of an unknown kind")
-    texts = [isinstance(level, str) for level in encoder._levels]
-    require(len(texts) == len(encoder.sources_) and all(texts), "levels of other columns")
-    require(all(isinstance(j, int) and 0 <= j < n for j in encoder.dropped_), "unknown columns")
+__all__ = ["RECORDS"]
 
 
 def _check_features(features: Any) -> None:
-    check_seen(features)
     features._check_options()
-    n = features.n_features_in_
-    require(len(features._sizes) == n, f"sizes of other than {n} features")
-    require(bool((features._sizes > 0).all()), "features of size 0")
-    quantiles = getattr(features, "_quantiles", None)
-    if quantiles is not None:
-        require(quantiles.shape[1:] == (n,) and len(quantiles) > 1, "quantiles of other features")
-    require(set(features._centres) == set(features._widths), "columns without a scale")
-    for block, centre in features._centres.items():
-        width = features._widths[block]
-        good = len(centre) == len(width) == features._width(block)
-        require(good and bool((width > 0).all()), f"block {block!r} of other columns")
-    needed = {"hats", "quantile", "uniform"} & set(features.blocks)
-    require(not needed or quantiles is not None, "quantiles are missing")
-    if "partitions" in features.blocks:
-        require(hasattr(features, "_trees"), "random trees are missing")
-        n_split = n * (1 + features._with_qid)
+    if hasattr(features, "_trees"):
+        n_split = features.n_features_in_ * (1 + features._with_qid)
         require(within(features._trees.features, n_split), "trees of other features")
 
 
 def _check_trees(trees: Any) -> None:
     width = trees.features.shape[1]
     require(2 <= width <= 2**12 and width & (width - 1) == 0, "trees that are not complete")
-    require(not np.isnan(trees.thresholds).any(), "trees with a threshold that is no number")
 
 
-def _check_auto(ranker: Any) -> None:
-    check_seen(ranker)
-    n = len(ranker._views)
-    good = len(ranker.estimators_) == len(ranker._factors) == n and n >= 1
-    require(good, "members without a view, or views without a member")
-    table, features = ranker._table, ranker._features
-    require(table.n_features_in_ == ranker.n_features_in_, "a table of other columns")
-    require(len(table.sources_) == features.n_features_in_, "views of another table")
-    require(features._with_qid == ranker._with_qid, "views of other queries")
-    for blocks, member in zip(ranker._views, ranker.estimators_, strict=True):
-        known = isinstance(blocks, list) and all(block in features.blocks for block in blocks)
-        require(known and bool(blocks), "a member of an unknown view")
-        width = sum(features._width(block) for block in blocks)
-        require(member.n_features_in_ == width, "a member of another view")
-        require(member._flat, "a member with several outputs")
-    lengths = {len(values) for values in ranker.members_.values()}
-    require(len(lengths) == 1, "a table of members with columns of different lengths")
+def _probe_blocks(transformer: Any) -> int:
+    options = {"qid": np.zeros(2)} if transformer._with_qid else {}
+    return transformer.transform(np.zeros((2, transformer.n_features_in_)), **options).shape[1]
 
 
-AUTO = (
-    EstimatorRecord(
+def _probe_auto(ranker: Any) -> None:
+    qid = np.zeros(2) if ranker._with_qid else None
+    ranker.predict(np.zeros((2, ranker.n_features_in_)), qid=qid)
+
+
+RECORDS = (
+    Record(
+        "QueryScaler",
+        "rankrls.preprocessing",
+        {**SEEN, **OUTPUT, "_with_qid": optional(maybe(FLAG))},
+        params={},
+        probe=_probe_blocks,
+    ),
+    Record(
         "TableEncoder",
         "rankrls.preprocessing",
-        fields={
+        {
             **SEEN,
             **OUTPUT,
-            "sources_": array("i", "c", empty=False),
-            "dropped_": LISTING,
-            "_kinds": array("i", "c"),
+            "sources_": array("i", "c", empty=False, below="n"),
+            "dropped_": listing(INTEGER, empty=True),
+            "_kinds": array("i", "c", below=3),
             "_fills": array("f", "c"),
-            "_levels": LISTING,
+            "_levels": listing(TEXT),
         },
-        check=_check_encoder,
-        params={"max_levels": SIZE, "drop_ids": FLAG},
+        params={},
     ),
-    EstimatorRecord(
+    Record(
         "RankingFeatures",
         "rankrls.preprocessing",
-        fields={
+        {
             **SEEN,
             **OUTPUT,
             "_with_qid": FLAG,
             "_sizes": array("f", "n"),
-            "_centres": BLOCK_NUMBERS,
-            "_widths": BLOCK_WIDTHS,
+            "_centres": mapping(array("f", "c")),
+            "_widths": mapping(array("f", "c", infinite=True)),
             "_quantiles": optional(array("f", "q n")),
             "_trees": optional(instance("RandomTrees")),
         },
+        params={},
+        advice=FIXED,
         check=_check_features,
-        params={
-            "blocks": _TEXTS,
-            "n_trees": SIZE,
-            "depth": SIZE,
-            "random_state": maybe(INTEGER),
-        },
-        advice={"random_state": "it matters for fitting only: call set_params(random_state=None)"},
+        probe=_probe_blocks,
     ),
-    EstimatorRecord(
+    Record(
         "AutoRanker",
         "rankrls.estimators.auto",
-        fields={
+        {
             **SEEN,
             "_table": instance("TableEncoder"),
             "_features": instance("RankingFeatures"),
@@ -158,37 +109,23 @@ AUTO = (
             "_with_qid": FLAG,
             "_source": optional(SOURCE),
             "estimators_": listing(instance("RankRLS")),
-            "members_": mapping(either(NAMES, array("f", "candidates", nan=True))),
+            "members_": mapping(NAMES | results("candidates")),
             "best_score_": NUMBER,
             "n_compared_": COUNT,
-            "held_out_scores_": array("f", "rows", nan=True),
-            "nested_scores_": array("f", "rows", nan=True),
+            "held_out_scores_": results("rows"),
+            "nested_scores_": results("rows"),
         },
-        check=_check_auto,
-        params={
-            "scoring": TEXT,
-            "effort": TEXT,
-            "drop_ids": FLAG,
-            "random_state": maybe(INTEGER),
-            "n_jobs": maybe(INTEGER),
-            "verbose": VERBOSE,
-        },
-        dropped=DROPPED,
-        advice={
-            "scoring": "a function cannot be stored as data: call set_params(scoring='ndcg@10') "
-            "before saving",
-            "random_state": "it matters for fitting only: call set_params(random_state=None)",
-        },
+        params={},
+        advice=FIXED | {"scoring": FIXED["scoring"].replace("pairwise_accuracy", "ndcg@10")},
+        probe=_probe_auto,
     ),
-)
-
-RANDOM_TREES = Record(
-    "RandomTrees",
-    "rankrls.preprocessing._random_trees",
-    {
-        "features": array("i", "trees nodes", empty=False),
-        "thresholds": array("f", "trees nodes", nan=True),
-    },
-    unpack=call,
-    check=_check_trees,
+    Record(
+        "RandomTrees",
+        "rankrls.preprocessing._random_trees",
+        {
+            "features": array("i", "trees nodes", empty=False),
+            "thresholds": array("f", "trees nodes", infinite=True),
+        },
+        check=_check_trees,
+    ),
 )
