@@ -4,8 +4,8 @@
     python benchmarks/relation_extraction.py --corpus aimed
     python benchmarks/relation_extraction.py --corpus aimed --variants
 
-It reads {AImed,LLL}-learning-format.xml.gz from ``--data``, by default ../shared/data/ppi_corpora
-seen from the project, and stops where that is absent (docs/data.md says where it can be got).
+It reads {AImed,LLL}-learning-format.xml.gz from ``--data``, by default ppi_corpora in the folder
+RANKRLS_DATA, and stops where that is absent (docs/data.md says where it can be got).
 
 Task: every pair of proteins named in a sentence; those that the sentence states to interact should
 come first, in one ranking of all pairs. Documents are assigned at random to ten folds; AUC and F
@@ -45,11 +45,11 @@ import numpy as np
 from scipy import sparse as sp
 from scipy.linalg import lapack
 from sklearn.metrics import precision_recall_curve, roc_auc_score
+from timing import DATA
 
 from rankrls import RankRLS, RankRLSCV
 from rankrls.graph_kernels import AllPathsGraphFeatures, iter_interaction_corpus
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "ppi_corpora"
 FILES = {"lll": "LLL-learning-format.xml.gz", "aimed": "AImed-learning-format.xml.gz"}
 PUBLISHED = {"lll": (83.4, 76.8), "aimed": (84.8, 56.4)}
 ALPHAS = 2.0 ** np.arange(-6, 7)
@@ -58,7 +58,7 @@ ALPHAS = 2.0 ** np.arange(-6, 7)
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--corpus", choices=FILES, default="lll")
-    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--data", type=Path, default=DATA / "ppi_corpora")
     parser.add_argument("--methods", nargs="+", default=["cg", "nystroem", "dual"])
     parser.add_argument("--basis", type=int, default=4000, help="most basis vectors")
     parser.add_argument("--seed", type=int, default=0, help="of folds and basis vectors")
