@@ -40,16 +40,20 @@ def make_shop(n_queries: int = 150, n_products: int = 40, *, seed: int = 0) -> d
     brand = fixed.choice(n_brands, size=n_catalogue, p=popular / popular.sum())
     attributes = fixed.integers(n_attributes, size=(n_catalogue, 3))
     brand_worth, category_price = fixed.normal(size=n_brands), fixed.normal(3, 1, n_categories)
-    price = np.exp(category_price[category] + 0.4 * brand_worth[brand] + 0.6 * fixed.normal(size=n_catalogue))
+    price = np.exp(
+        category_price[category] + 0.4 * brand_worth[brand] + 0.6 * fixed.normal(size=n_catalogue)
+    )
     reviews = fixed.poisson(np.exp(fixed.normal(2, 1.5, size=n_catalogue)))
     rating = np.clip(3.8 + 0.4 * brand_worth[brand] + 0.5 * fixed.normal(size=n_catalogue), 1, 5)
     age = fixed.exponential(300, size=n_catalogue)
     title = [
-        " ".join([brand_words[brand[i]], *attribute_words[attributes[i]], category_words[category[i]]])
+        " ".join(
+            [brand_words[brand[i]], *attribute_words[attributes[i]], category_words[category[i]]]
+        )
         for i in range(n_catalogue)
     ]
     rows, queries, texts = [], [], []
-    for query in range(n_queries):
+    for _ in range(n_queries):
         wanted, attribute = rng.integers(n_categories), rng.integers(n_attributes)
         chance = 0.03 + 1.0 * (category == wanted) + 0.5 * (attributes == attribute).any(axis=1)
         rows.append(rng.choice(n_catalogue, n_products, replace=False, p=chance / chance.sum()))
@@ -103,7 +107,9 @@ def make_passages(n_queries: int = 150, n_passages: int = 30, *, seed: int = 0) 
     qid = np.repeat(np.arange(n_queries), n_passages)
     of_query = rng.dirichlet(np.full(n_topics, 0.1), size=n_queries)
     closeness = rng.beta(1.2, 2.0, size=n)[:, None]
-    of_passage = closeness * of_query[qid] + (1 - closeness) * rng.dirichlet(np.full(n_topics, 0.1), size=n)
+    of_passage = closeness * of_query[qid] + (1 - closeness) * rng.dirichlet(
+        np.full(n_topics, 0.1), size=n
+    )
 
     def text(mixture: np.ndarray, length: int, share: float) -> np.ndarray:
         chance = share * (mixture @ topics) + (1 - share) * common
@@ -120,7 +126,9 @@ def make_passages(n_queries: int = 150, n_passages: int = 30, *, seed: int = 0) 
     for i, (query, passage) in enumerate(zip(qid, passage_words, strict=True)):
         asked = np.unique(query_words[query])
         count = (passage[:, None] == asked).sum(axis=0)
-        bm25[i] = (idf[asked] * count * 2.2 / (count + 1.2 * (0.25 + 0.75 * len(passage) / 57))).sum()
+        bm25[i] = (
+            idf[asked] * count * 2.2 / (count + 1.2 * (0.25 + 0.75 * len(passage) / 57))
+        ).sum()
     noise = 0.15
     q_vector = of_query @ embed + noise * rng.normal(size=(n_queries, n_vector))
     d_vector = of_passage @ embed + noise * rng.normal(size=(n, n_vector))

@@ -10,7 +10,7 @@ so candidates are compared, chosen and averaged without further fits.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -58,7 +58,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class View:
-    """Transformations of `RankingFeatures` and a kernel; gamma is ``factor`` / mean squared norm."""
+    """Blocks of `RankingFeatures` and a kernel; gamma is ``factor`` / mean squared norm."""
 
     blocks: tuple[str, ...]
     kernel: str
@@ -328,7 +328,7 @@ class AutoRanker(QueryRequests, BaseEstimator):
             order, codes, columns = canonical_order(table, y, queries)
             self._columns = columns[self._table.blocks_[columns] == "number"]
             self._projections = {
-                name: Projection.learn(table[:, self._table.blocks_ == name])
+                name: BlockScale.learn(table[:, self._table.blocks_ == name])
                 for name in BLOCKS
                 if (self._table.blocks_ == name).any()
             }
@@ -378,10 +378,14 @@ class AutoRanker(QueryRequests, BaseEstimator):
             return judge.candidate(member, alphas, scores, loss)
 
         weights: dict[str, float] = {}
-        members = [LinearMember.draw(view, some, self._features, effort.n_basis, rng) for view in views]
+        members = [
+            LinearMember.draw(view, some, self._features, effort.n_basis, rng) for view in views
+        ]
         if some.blocks:
             progress("choosing weights of categories, texts and vectors")
-            weights = self._weights(members[min(1, len(members) - 1)], lambda m: candidate(m, losses[0]))
+            weights = self._weights(
+                members[min(1, len(members) - 1)], lambda m: candidate(m, losses[0])
+            )
         for number, member in enumerate(members):
             progress.bar(number, len(members), f"{member.name}, {member.kernel}")
             tried = [candidate(member, losses[0])]
@@ -392,7 +396,9 @@ class AutoRanker(QueryRequests, BaseEstimator):
             candidates += tried
         if not sparse.issparse(some.numbers):
             for column in best_columns(some, self._features, column_block):
-                scores = self._features._view([column_block], some.numbers, some.queries, some.cache)
+                scores = self._features._view(
+                    [column_block], some.numbers, some.queries, some.cache
+                )
                 both = scores[:, column] * np.array([[1.0], [-1.0]])
                 name = str(self._table.get_feature_names_out()[self._columns[column]])
                 member = ColumnMember(name, column, column_block)
@@ -417,7 +423,7 @@ class AutoRanker(QueryRequests, BaseEstimator):
         progress("done")
 
     def _weights(self, member: LinearMember, candidate: Any) -> dict[str, float]:
-        """Choose the weights of blocks one after the other, by held-out scores; 0 is the default."""
+        """Choose the weights of blocks one after the other, by held-out scores."""
         weights: dict[str, float] = dict.fromkeys(self._projections, 0.0)
         best = candidate(member).best
         for name in weights:
@@ -543,7 +549,8 @@ def canonical_order(
         Number of the query of each row, in the order of queries.
     columns : ndarray of shape (n_columns,), int
     """
-    largest = abs(table).max(axis=0)
+    table = abs(table)  # the signs of components of texts are arbitrary
+    largest = table.max(axis=0)
     sizes = np.asarray(largest.todense() if sparse.issparse(largest) else largest).ravel()
     sizes = np.where(sizes > 0, sizes, 1.0)
     squared = table.multiply(table) if sparse.issparse(table) else table**2
@@ -561,14 +568,14 @@ def canonical_order(
 
 
 @dataclass(frozen=True)
-class Projection:
+class BlockScale:
     """Rows of a block less their mean, projected to axes and scaled to a mean squared norm of 1."""
 
     mean: Array
     axes: Array
 
     @classmethod
-    def learn(cls, rows: Array) -> Projection:
+    def learn(cls, rows: Array) -> BlockScale:
         mean = rows.mean(axis=0)
         n = len(mean)
         variances, axes = rows.var(axis=0), np.eye(n)
@@ -720,6 +727,11 @@ class LinearMember:
         return " + ".join(self.views)
 
     @property
+    def key(self) -> tuple[str, str, float]:
+        """What members of the same view have in common."""
+        return self.name, self.kernel, self.gamma
+
+    @property
     def used_blocks(self) -> str:
         used = [f"{weight:g} {name}" for name, weight in self.weights.items() if weight]
         return " + ".join(used) or "none"
@@ -770,7 +782,9 @@ class LinearMember:
         alphas = ALPHAS * _mean_squared_norm(phi) * (1 / 64 if loss[1] == BY_QUERY else 1.0)
         return alphas, problem.leave_out(folds, alphas).by_row(rows.n_rows)[..., 0]
 
-    def fitted(self, one: Choice, data: Rows, features: RankingFeatures, some: Rows) -> LinearMember:
+    def fitted(
+        self, one: Choice, data: Rows, features: RankingFeatures, some: Rows
+    ) -> LinearMember:
         """Fit to all rows, batch by batch if candidates were compared on a sample."""
         loss = one.candidate.loss
         ranker = self.ranker(float(one.candidate.alphas[one.alpha]), loss)
@@ -803,7 +817,9 @@ class ColumnMember:
 
     kernel = used_blocks = "none"
 
-    def fitted(self, one: Choice, data: Rows, features: RankingFeatures, some: Rows) -> ColumnMember:
+    def fitted(
+        self, one: Choice, data: Rows, features: RankingFeatures, some: Rows
+    ) -> ColumnMember:
         return replace(self, factor=one.factor * (-1.0 if one.alpha else 1.0))
 
     def predict(self, rows: Rows, features: RankingFeatures) -> Array:
@@ -976,12 +992,12 @@ def choose(
         Best first. Factors give the scores of all members the same spread within lists.
     """
     rows = np.isin(judge.lists, some)
-    best: dict[str, tuple[float, Candidate, int]] = {}
+    best: dict[Any, tuple[float, Candidate, int]] = {}
     for candidate in candidates:
         values = np.nanmean(candidate.criterion[:, some], axis=1)
         alpha = len(values) - 1 - int(np.argmax(values[::-1]))  # the largest of equally good ones
         single = isinstance(candidate.member, ColumnMember)
-        view = "column" if single else f"{candidate.member.name}, {id(candidate.member.basis)}"
+        view = "column" if single else candidate.member.key
         if view not in best or values[alpha] > best[view][0]:
             best[view] = (float(values[alpha]), candidate, alpha)
     column = best.pop("column", None)

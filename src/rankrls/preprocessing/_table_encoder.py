@@ -113,8 +113,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
            [5., 0., 1., 0.]])
     """
 
-    sources_: Array
-    #: Kind, column of X, column of the query (-1 if none) and number of output columns of each part.
+    #: Kind, column of X, column of the query (or -1) and number of output columns of each part.
     _parts: Array
     #: What a missing value is replaced by, for each output column.
     _fills: Array
@@ -177,8 +176,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if not len(parts):
             raise ValueError("no column of X is a usable feature: all are constant or ids")
         self._parts, self._fills = parts, np.concatenate(fills)
-        self.sources_ = np.repeat(parts[:, 1], parts[:, 3])
-        self.blocks_ = np.repeat(BLOCK[parts[:, 0]], parts[:, 3])
         used = np.concatenate([parts[:, 1], parts[:, 2]])
         self.dropped_ = np.setdiff1d(np.arange(self.n_features_in_), used).tolist()
         return self
@@ -214,8 +211,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             n_rows = len(values)
             if source in used:
                 cells[source] = self._cells(source, values)
-        encoded, counts = np.empty((n_rows, len(self.sources_))), dict[int, Any]()
-        ends = np.cumsum(self._parts[:, 3])
+        ends, counts = np.cumsum(self._parts[:, 3]), dict[int, Any]()
+        encoded = np.empty((n_rows, ends[-1]))
         for part, end in zip(self._parts.tolist(), ends.tolist(), strict=True):
             fill = self._fills[end - part[3] : end]
             encoded[:, end - part[3] : end] = self._encode(part, fill, cells, counts)
@@ -242,17 +239,26 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         names: list[str] = []
         for kind, source, query, width in self._parts.tolist():
             name, both = str(known[source]), f"{known[query]} ~ {known[source]}"
-            names += {
-                NUMBER: lambda: [name],
-                MISSING: lambda: [f"{name} missing"],
-                CATEGORY: lambda: [f"{name}={level}" for level in self._shown_levels(source, width)],
-                TEXT: lambda: [f"{name} text {k}" for k in range(width)],
-                VECTOR: lambda: [f"{name}[{k}]" for k in range(width)],
-                MATCH: lambda: [f"{both} {match}" for match in MATCHES],
-                COSINE: lambda: [f"{both} cosine"],
-                PRODUCT: lambda: [f"{both}[{k}]" for k in range(width)],
-            }[kind]()
+            if kind == CATEGORY:
+                names += [f"{name}={v}" for v in [*self._levels[str(source)], OTHER][:width]]
+            elif kind == MATCH:
+                names += [f"{both} {match}" for match in MATCHES]
+            elif kind in (NUMBER, MISSING, COSINE):
+                names.append({NUMBER: name, MISSING: f"{name} missing"}.get(kind, f"{both} cosine"))
+            else:
+                form = {TEXT: f"{name} text", VECTOR: name, PRODUCT: both}[kind]
+                names += [f"{form}[{k}]" for k in range(width)]
         return np.array(names, dtype=object)
+
+    @property
+    def sources_(self) -> Array:
+        """Column of X from which each output column is computed."""
+        return np.repeat(self._parts[:, 1], self._parts[:, 3])
+
+    @property
+    def blocks_(self) -> Array:
+        """Block of each output column."""
+        return np.repeat(BLOCK[self._parts[:, 0]], self._parts[:, 3])
 
     @property
     def columns_(self) -> dict[str, Array]:
@@ -391,16 +397,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             model = None
             if kind == TEXT or asked:
                 model = TextModel.learn(counts[source], components=kind == TEXT)
-            for query in asked if model else ():
+            for query in asked:
+                assert model is not None
                 if model.matches(counts[query], counts[source]).any():
                     self._texts[str(source)] = model
                     self.query_columns_ = sorted({*self.query_columns_, query})
                     yield (MATCH, source, query, len(MATCHES)), np.zeros(len(MATCHES))
-            if kind == TEXT and model.axes.size and not self._only_asks(source, queries, texts):
+            only_asks = source in queries and any(other not in queries for other in texts)
+            if model is not None and kind == TEXT and model.axes.size and not only_asks:
                 self._texts[str(source)] = model
                 width = model.axes.shape[1]
                 yield (TEXT, source, -1, width), np.zeros(width)
-            elif kind == CATEGORY and not self._only_asks(source, queries, texts):
+            elif kind == CATEGORY and not only_asks:
                 self._levels[str(source)], width = self._frequent(cells[source])
                 yield (CATEGORY, source, -1, width), np.zeros(width)
         for source, values in vectors.items():
@@ -410,8 +418,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 yield (VECTOR, source, -1, width), np.nanmean(values, axis=0)
                 for query in asked:
                     self.query_columns_ = sorted({*self.query_columns_, query})
-                    yield (COSINE, source, query, 1), np.zeros(1)
                     yield (PRODUCT, source, query, width), np.zeros(width)
+                    yield (COSINE, source, query, 1), np.zeros(1)
 
     def _kinds(self, texts: dict[int, Array]) -> dict[int, int]:
         """Return TEXT or CATEGORY for each column of text that is not constant or an id."""
@@ -469,10 +477,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 constant.append(source)
         return constant
 
-    def _only_asks(self, source: int, queries: list[int], texts: dict[int, int]) -> bool:
-        """Whether a column of queries has texts to be compared with, and is used for that alone."""
-        return source in queries and any(other not in queries for other in texts)
-
     def _frequent(self, text: Array) -> tuple[list[str], int]:
         """Return the most frequent levels, and the number of columns with that of the others."""
         levels, counts = np.unique(text[text != ""], return_counts=True)
@@ -497,19 +501,22 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     ) -> Array:
         """Encode the columns of a part, shape (n_rows, width); ``counts`` keeps counted words."""
         kind, source, query, width = part
-        values = cells[source]
         was = "text" if kind in OF_TEXT else "numeric" if kind in (NUMBER, MISSING) else "vectors"
-        now = "vectors" if values.ndim == 2 else "text" if values.dtype == object else "numeric"
-        if now != was and was == "text" and now == "numeric":
-            values = cells[source] = _as_text(values)  # levels such as 1, 2 and 3
-        elif now != was or (was == "vectors" and kind == VECTOR and values.shape[1] != width):
-            told = {"text": "contains text", "numeric": "is numeric", "vectors": "holds lists"}
-            raise ValueError(
-                f"{self._told([source])} of X was {was} in fit and {told[now]} now"
-                if now != was
-                else f"{self._told([source])} of X had vectors of {width} numbers in fit, and of "
-                f"{values.shape[1]} now"
-            )
+        for column in (source, query) if query >= 0 else (source,):
+            now = _kind_of(cells[column])
+            if was == "text" and now == "numeric":
+                cells[column] = _as_text(cells[column])  # levels such as 1, 2 and 3
+            elif now != was:
+                told = {"text": "contains text", "numeric": "is numeric", "vectors": "holds lists"}
+                raise ValueError(
+                    f"{self._told([column])} of X was {was} in fit and {told[now]} now"
+                )
+            elif now == "vectors" and kind != COSINE and cells[column].shape[1] != width:
+                raise ValueError(
+                    f"{self._told([column])} of X had vectors of {width} numbers in fit, and has "
+                    f"vectors of {cells[column].shape[1]} now"
+                )
+        values = cells[source]
         if kind == NUMBER:
             return np.where(np.isnan(values), fill[0], values)[:, None]
         if kind == MISSING:
@@ -524,8 +531,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if kind in (TEXT, MATCH):
             for column in (source, query):
                 if column >= 0 and column not in counts:
-                    text = cells[column]
-                    counts[column] = count_words(text if text.dtype == object else _as_text(text))
+                    counts[column] = count_words(cells[column])
             model = self._texts[str(source)]
             if kind == TEXT:
                 return model.components(counts[source])
@@ -537,8 +543,28 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         size = lengths[0] * lengths[1]
         return (products.sum(axis=1) / np.where(size > 0, size, 1.0))[:, None]
 
-    def _shown_levels(self, source: int, width: int) -> list[str]:
-        return [*self._levels[str(source)], OTHER][:width]
+    def _is_consistent(self) -> bool:
+        """Whether parts, levels and models fit together, for models read from files."""
+        n, (kinds, sources, queries, widths) = self.n_features_in_, self._parts.T
+        good = (
+            ((kinds >= 0) & (kinds < len(BLOCK)) & (sources >= 0) & (sources < n)).all()
+            and ((queries >= -1) & (queries < n) & ((queries >= 0) == (kinds >= MATCH))).all()
+            and ((widths > 0) & (widths <= len(self._fills))).all()
+            and widths.sum() == len(self._fills)
+            and (widths[np.isin(kinds, (NUMBER, MISSING, COSINE))] == 1).all()
+            and all(
+                isinstance(j, int) and 0 <= j < n for j in [*self.dropped_, *self.query_columns_]
+            )
+        )
+        for kind, source, _, width in self._parts.tolist() if good else ():
+            if kind == CATEGORY:
+                levels = self._levels.get(str(source), [])
+                good &= width - len(levels) in (0, 1) and all(isinstance(v, str) for v in levels)
+            elif kind in (TEXT, MATCH):
+                model = self._texts.get(str(source))
+                wanted = model.axes.shape[1] if model and kind == TEXT else len(MATCHES)
+                good &= model is not None and width == wanted
+        return bool(good)
 
     def _told(self, columns: list[int]) -> str:
         """Format columns of X by their names or indices."""
@@ -589,12 +615,16 @@ def _as_numbers(values: Any) -> Array | None:
         if array.dtype.kind in "USc":
             return None
         if array.dtype == object:
-            if any(isinstance(value, str | bytes | _COMPLEX) for value in array):
+            if any(isinstance(value, (str, bytes, *_COMPLEX)) for value in array):
                 return None
             array = np.array([np.nan if _is_missing(value) else value for value in array])
-        return array.astype(np.float64) if array.ndim == 1 or values.ndim == 2 else None
+        return array.astype(np.float64) if array.ndim == 1 else None
     except (TypeError, ValueError):
         return None
+
+
+def _kind_of(cells: Array) -> str:
+    return "vectors" if cells.ndim == 2 else "text" if cells.dtype == object else "numeric"
 
 
 def _is_missing(value: Any) -> bool:

@@ -80,8 +80,14 @@ class TextModel:
         some = model.weighted(counts)[:, frequent]
         k = min(N_COMPONENTS, len(frequent), n_rows - 1)
         # Drawn for the columns, not the rows: components do not depend on the order of rows.
-        axes = randomized_svd(some, k, n_iter=4, random_state=0, transpose=False)[2].T
-        return cls(words, idf, model.unseen, frequent, np.ascontiguousarray(axes))
+        _, sizes, axes = randomized_svd(some, k, n_iter=4, random_state=0, transpose=False)
+        axes = np.ascontiguousarray(axes[sizes > 1e-6 * sizes[0]].T)
+        return cls(words, idf, model.unseen, frequent, axes)
+
+    def is_consistent(self) -> bool:
+        """Whether the words are in range, for models read from files."""
+        words = np.concatenate([self.words, self.frequent])
+        return bool(((words >= 0) & (words < N_HASHED)).all())
 
     def _idf(self) -> Array:
         every = np.full(N_HASHED, self.unseen)
