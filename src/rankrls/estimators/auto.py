@@ -401,8 +401,8 @@ class AutoRanker(QueryRequests, BaseEstimator):
                 )
                 both = scores[:, column] * np.array([[1.0], [-1.0]])
                 name = str(self._table.get_feature_names_out()[self._columns[column]])
-                member = ColumnMember(name, column, column_block)
-                candidates.append(judge.candidate(member, np.zeros(2), both, ("none", "none")))
+                alone = ColumnMember(name, column, column_block)
+                candidates.append(judge.candidate(alone, np.zeros(2), both, ("none", "none")))
         if not any(np.isfinite(one.metric).any() for one in candidates):
             raise ValueError(f"scoring={self.scoring!r} is not defined for any query of y")
         every = np.arange(judge.n_lists)

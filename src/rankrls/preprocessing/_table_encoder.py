@@ -117,6 +117,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     _parts: Array
     #: What a missing value is replaced by, for each output column.
     _fills: Array
+    query_columns_: list[int]
     #: Levels of each category, by the number of its column.
     _levels: dict[str, list[str]]
     #: Models of columns of text, by their numbers.
