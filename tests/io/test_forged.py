@@ -396,9 +396,7 @@ CHANGES = {
     "coefficients of other objects": lambda m: m["fields"].update(
         _columns=m["fields"]["_rows"], _two_domains=True
     ),
-    "X has 3 features, but": lambda m: m["fields"].update(
-        n_features_in_=4
-    ),
+    "X has 3 features, but": lambda m: m["fields"].update(n_features_in_=4),
     "two kinds of objects, and one of them is missing": lambda m: m["fields"].update(
         _columns=None, _two_domains=True
     ),

@@ -115,7 +115,10 @@ def _is_data(value: Any) -> bool:
 
 
 ANY = _kind(lambda value: True, "anything")
-DATA = _kind(_is_data, "numbers, text, arrays, or lists and dicts of these")
+DATA = _kind(
+    _is_data,
+    "data: numbers, text, arrays, or lists and dicts of these (a function cannot be stored)",
+)
 NUMBER = _kind(_is_number, "a number")
 FINITE = _kind(lambda v: _is_number(v) and math.isfinite(v), "a finite number")
 POSITIVE = _kind(lambda v: _is_number(v) and 0 < v < math.inf, "a finite number > 0")

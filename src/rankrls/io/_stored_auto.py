@@ -1,7 +1,7 @@
 """Records of `AutoRanker` and of its transformers.
 
 A new fitted attribute is a line of ``fields``. A new class of members is a `Record` with its
-arrays, its name in ``estimators_``, and a check of the arrays that compiled code takes as indices.
+arrays, its name in ``_members``, and a check of the arrays that compiled code takes as indices.
 Whether the parts fit together is not checked one by one: a file is refused unless two rows can be
 predicted.
 """
@@ -14,11 +14,13 @@ import numpy as np
 
 from rankrls.io._kinds import (
     COUNT,
+    FINITE,
     FLAG,
     INTEGER,
     NAMES,
     NUMBER,
     TEXT,
+    Kind,
     array,
     instance,
     listing,
@@ -27,6 +29,7 @@ from rankrls.io._kinds import (
     optional,
     require,
     results,
+    rows,
     within,
 )
 from rankrls.io._records import SEEN, Record
@@ -53,8 +56,7 @@ def _probe_blocks(transformer: Any) -> int:
 
 
 def _probe_auto(ranker: Any) -> None:
-    qid = np.zeros(2) if ranker._with_qid else None
-    ranker.predict(np.zeros((2, ranker.n_features_in_)), qid=qid)
+    ranker.predict(ranker._table._missing_rows(), qid=np.zeros(2) if ranker._with_qid else None)
 
 
 RECORDS = (
@@ -71,13 +73,16 @@ RECORDS = (
         {
             **SEEN,
             **OUTPUT,
-            "sources_": array("i", "c", empty=False, below="n"),
             "dropped_": listing(INTEGER, empty=True),
-            "_kinds": array("i", "c", below=3),
+            "query_columns_": listing(INTEGER, empty=True),
+            "_parts": array("i", "parts 4", empty=False),
             "_fills": array("f", "c"),
-            "_levels": listing(TEXT),
+            "_levels": mapping(listing(TEXT, empty=True)),
+            "_texts": mapping(instance("TextModel")),
         },
         params={},
+        check=lambda encoder: require(encoder._is_consistent(), "parts of another table"),
+        probe=lambda encoder: encoder.transform(encoder._missing_rows()).shape[1],
     ),
     Record(
         "RankingFeatures",
@@ -104,11 +109,11 @@ RECORDS = (
             **SEEN,
             "_table": instance("TableEncoder"),
             "_features": instance("RankingFeatures"),
-            "_views": listing(listing(TEXT)),
-            "_factors": array("f", "members"),
+            "_columns": array("i", "numbers", below=2**62),
+            "_projections": mapping(instance("BlockScale")),
+            "_members": listing(instance("LinearMember", "ColumnMember")),
             "_with_qid": FLAG,
             "_source": optional(SOURCE),
-            "estimators_": listing(instance("RankRLS")),
             "members_": mapping(NAMES | results("candidates")),
             "best_score_": NUMBER,
             "n_compared_": COUNT,
@@ -127,5 +132,42 @@ RECORDS = (
             "thresholds": array("f", "trees nodes", infinite=True),
         },
         check=_check_trees,
+    ),
+    Record(
+        "TextModel",
+        "rankrls.preprocessing._texts",
+        {
+            "words": array("i", "words"),
+            "idf": array("f", "words"),
+            "unseen": FINITE,
+            "frequent": array("i", "frequent"),
+            "axes": array("f", "frequent components"),
+        },
+        check=lambda model: require(model.is_consistent(), "words of another text"),
+    ),
+    Record(
+        "BlockScale",
+        "rankrls.estimators.auto",
+        {"mean": array("f", "n"), "axes": array("f", "n k")},
+    ),
+    Record(
+        "LinearMember",
+        "rankrls.estimators.auto",
+        {
+            "views": listing(TEXT),
+            "kernel": Kind(lambda v, axes: v in ("linear", "rbf", "laplacian"), "a known kernel"),
+            "gamma": FINITE,
+            "basis": maybe(rows("basis n")),
+            "mapping": maybe(array("f", "basis rank")),
+            "scale": FINITE,
+            "weights": mapping(FINITE),
+            "estimator": instance("RankRLS"),
+            "factor": FINITE,
+        },
+    ),
+    Record(
+        "ColumnMember",
+        "rankrls.estimators.auto",
+        {"name": TEXT, "column": COUNT, "block": TEXT, "factor": FINITE},
     ),
 )

@@ -137,7 +137,12 @@ def _factor(name: str, fields: dict[str, Kind]) -> Record:
     return Record(
         name,
         "rankrls.core.preferences.laplacian",
-        {"n_rows": SIZE, "owner": array("i", "p", below=2**62), "t": array("f", "p k", empty=False), **fields},
+        {
+            "n_rows": SIZE,
+            "owner": array("i", "p", below=2**62),
+            "t": array("f", "p k", empty=False),
+            **fields,
+        },
         derived=OPERATOR,
         pack=lambda factor: {"n_rows": factor.shape[0]},
         unpack=_unpack_factor,
