@@ -171,7 +171,7 @@ class Record:
         kinds = {"dtype": maybe(NUMBER_TYPE)} | dict(self.params or {})
         kinds = {name: kinds.get(name, DATA) for name in params}
         verify(self.name, params, kinds, advice=self.advice)
-        width = fields.get("n_features_in_")
+        width: Any = fields.get("n_features_in_")
         axes = {"n": width} if SIZE.accepts(width, {}) else {}
         verify(self.name, fields, self.fields, axes=axes)
         names = fields.get("feature_names_in_")

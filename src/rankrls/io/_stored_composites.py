@@ -64,7 +64,7 @@ def _width(step: Any, charge: Callable[[int, str], None]) -> int | None:
         require(len(sizes) <= 1, f"a FeatureUnion of transformers of {sorted(sizes)} features")
         return _total(parts, charge)
     if hasattr(step, "transformers_"):
-        chosen = []
+        total: int | None = 0
         for name, part, columns in step.transformers_:
             indices = _indices(step, columns)
             if isinstance(part, str) or not len(indices):
@@ -74,8 +74,8 @@ def _width(step: Any, charge: Callable[[int, str], None]) -> int | None:
             width = _total([part], charge)
             good = width is None or slices == slice(slices.start, slices.start + width)
             require(good, f"{name!r} gives {width} columns, which are not those of {slices}")
-            chosen.append(width)
-        return None if None in chosen else sum(chosen)
+            total = None if total is None or width is None else total + width
+        return total
     n = getattr(step, "n_features_in_", 0)
     wide = n > WIDE and step.__sklearn_tags__().input_tags.sparse
     if not wide:
