@@ -41,8 +41,8 @@ from rankrls.core.ridge.pairs import MAX_REFITS, NO_SHORTCUT, PairHoldOut
 from rankrls.core.ridge.residuals import (
     Folds,
     HeldOut,
-    LeavingBasis,
     Residuals,
+    basis_constraints,
     equalize,
     split_folds,
 )
@@ -597,11 +597,8 @@ class RidgeProblem(PairHoldOut):
         residuals, factor, rows = self.residuals(number, alphas, cut=cut)
         constraints, doubtful = None, np.zeros(len(folds), dtype=bool)
         if isinstance(self.space, NystroemSpace) and not self.keep_basis:
-            leaving = LeavingBasis.of(self.space)
-            constraints = []
-            for number, fold in enumerate(folds):
-                E, doubtful[number] = leaving.constraints(fold)
-                constraints.append(residuals.made.rotate(E[: 0 if doubtful[number] else None]))
+            constraints, doubtful = basis_constraints(self.space, folds)
+            constraints = [residuals.made.rotate(E) for E in constraints]
         unsafe = residuals.without(
             _coordinates(factor, folds),
             partial(_members, folds, rows),
