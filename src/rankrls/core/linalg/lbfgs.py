@@ -25,10 +25,7 @@ MAX_TRIALS = 15
 class LBFGSMemory:
     """The last steps s and changes of the gradient y, as an approximation of the inverse Hessian.
 
-    Parameters
-    ----------
-    inner : callable
-        The inner product of the space.
+    ``inner`` is the inner product of the space.
     """
 
     def __init__(self, inner: Callable[[Array, Array], float]) -> None:
@@ -85,24 +82,10 @@ def line_search(
 ) -> tuple[float, Trial]:
     """Find a step t at which a convex function of t is no larger than at 0, and nearly flat.
 
-    Parameters
-    ----------
-    probe : callable
-        The function.
-    start : Trial
-        The trial at 0. It is returned if its slope is not below 0, as at floating-point precision.
-    first : float
-        The first step to try.
-    longest : float
-        The slope is not below 0 from here on.
+    ``start`` is the trial at 0, which is returned if its slope is not below 0, as at floating-point
+    precision; ``first`` is the first step to try, and the slope is not below 0 from ``longest`` on.
+    Returns t and its trial.
 
-    Returns
-    -------
-    t : float
-    trial : Trial
-
-    Notes
-    -----
     Doubles the step until the slope changes its sign, then narrows the bracket by the secant rule,
     kept away from its ends; the slope of an end that stays twice in a row is halved (the Illinois
     rule). At a kink, where the slope jumps over zero, the best trial is returned, which may be the
