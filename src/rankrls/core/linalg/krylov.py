@@ -512,7 +512,7 @@ class _Diagonal:
         return self.top + alphas > MAX_SPREAD * (self.bottom + alphas)
 
 
-class _Solved(NamedTuple):
+class _Assessed(NamedTuple):
     """Solutions (n_alphas, n, k), and for each alpha the worst residual and error of its columns.
 
     The residual is the true ‖R‖/‖c‖, the error a bound or estimate of that of the solution.
@@ -528,7 +528,7 @@ class _Solved(NamedTuple):
 
 def _run(
     system: Equations, diagonal: _Diagonal, alphas: Array, options: IterationOptions, scaled: bool
-) -> _Solved:
+) -> _Assessed:
     """Solve one system for increasing alphas, and assess the solutions by their true residuals.
 
     If ``scaled``, the preconditioner M is used. Residuals then have the norm of M⁻¹ and solutions
@@ -609,7 +609,7 @@ def _run(
         W[:, bad] += run.solutions()[0]
         ritz = [run.smallest_ritz(j) for j in range(len(bad))]
         smallest[bad] = np.minimum(smallest[bad], ritz)
-    return _Solved(
+    return _Assessed(
         np.moveaxis(W.reshape(n, S, k), 1, 0),
         (residual / np.maximum(right, TINY)).reshape(S, k).max(axis=1),
         error.reshape(S, k).max(axis=1),
