@@ -1,7 +1,7 @@
 """Labels to check: how well `rankrls.diagnostics.audit` finds labels that were corrupted.
 
 Run as ``python benchmarks/audit.py``. It reads LETOR 3.0 OHSUMED (querylevelnorm_S*.txt.gz)
-from ``--data``, by default ../shared/data/letor_ohsumed seen from the project (docs/data.md);
+from ``--data``, by default letor_ohsumed in the folder RANKRLS_DATA (docs/data.md);
 without it, generated judgements are all there is.
 
 - Queries: the labels of 10 % of the queries are shuffled within the query.
@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
+from timing import DATA
 
 from rankrls import RankRLS
 from rankrls.datasets import load_letor
@@ -28,12 +29,12 @@ from rankrls.diagnostics import audit
 
 Array = NDArray[np.float64]
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "letor_ohsumed"
-
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, default=DATA, help="folder of OHSUMED")
+    parser.add_argument(
+        "--data", type=Path, default=DATA / "letor_ohsumed", help="folder of OHSUMED"
+    )
     parser.add_argument("--repeats", type=int, default=20)
     options = parser.parse_args()
     files = sorted(options.data.glob("querylevelnorm_S*.txt.gz"))

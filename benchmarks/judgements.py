@@ -20,7 +20,7 @@ folds of the training groups. A tie counts as half a win each way for both, in t
 magnitude 0), in choosing and in testing. Times are those of the whole choice and the last fit. The
 column "leave-group-out" is RankRLSCV with every group left out instead of five folds.
 
-Data are read from ``--data``, by default ../shared/data seen from the project (docs/data.md); data
+Data are read from ``--data``, by default the folder RANKRLS_DATA (docs/data.md); data
 sets that are absent are reported and skipped.
 """
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 from sklearn.datasets import load_svmlight_file
+from timing import DATA
 
 from rankrls.datasets import load_letor
 from rankrls.model_selection import QueryKFold
 
 __all__ = ["DATA", "SETS", "Fold", "Part", "load", "read_fold", "write_fold"]
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 N_FOLDS = 5  # of the training queries, where there is no validation set
 
 

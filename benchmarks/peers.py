@@ -5,7 +5,7 @@
     python benchmarks/peers.py --output results                   # keep scores and choices
     python benchmarks/peers.py --record benchmarks/results/peers.json   # figures for the docs
 
-Data (see peer_data.py) are read from ``--data``, by default ../shared/data seen from the project
+Data (see peer_data.py) are read from ``--data``, by default the folder RANKRLS_DATA
 (docs/data.md says what it holds); where they are absent, the script says so and stops. A peer that
 is not installed is named as such.
 

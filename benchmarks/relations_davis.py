@@ -6,7 +6,7 @@ negative eigenvalues set to zero.
 
     python benchmarks/relations_davis.py [--settings 1 2 3 4] [--without-lightgbm] [--quick]
 
-It reads ../shared/data/dti_davis seen from the project (``--data``), and stops where that is
+It reads dti_davis in the folder RANKRLS_DATA (``--data``), and stops where that is
 absent. Models and settings: relations_settings.py.
 
 Setting 1: pairs of known objects, each of the six folds of cells that come with the data (the first
@@ -34,15 +34,16 @@ from relations_settings import (
     object_splits,
     print_settings,
 )
+from timing import DATA
 
 from rankrls.metrics import conditional_scores
-
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "dti_davis"
 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, default=DATA, help="folder of the matrices")
+    parser.add_argument(
+        "--data", type=Path, default=DATA / "dti_davis", help="folder of the matrices"
+    )
     parser.add_argument("--folds", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     add_options(parser)
@@ -64,6 +65,7 @@ def metrics(expected: np.ndarray, scores: np.ndarray) -> dict[str, float]:
     seen = ~np.isnan(expected)
     return {
         "concordance": concordance(expected[seen], scores[seen]),
+        "squared error": float(np.mean((expected[seen] - scores[seen]) ** 2)),
         "for a drug": float(np.nanmean(conditional_scores(expected, scores))),
     }
 

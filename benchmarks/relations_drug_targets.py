@@ -7,7 +7,7 @@ interactions) and zeros (all other pairs) between them: nuclear receptors (NR, 5
     python benchmarks/relations_drug_targets.py [--settings 1 2 3 4] [--without-lightgbm] [--quick]
 
 It reads {nr,gpcr}_{admat_dgc,simmat_dc,simmat_dg}.txt.gz from ``--data``, by default
-../shared/data/dti_yamanishi seen from the project (docs/data.md), and stops where that is absent.
+dti_yamanishi in the folder RANKRLS_DATA (docs/data.md), and stops where that is absent.
 Models and settings: relations_settings.py.
 
 Folds: five of cells, of drugs or of targets at random in settings 1, 2 and 3; in setting 4 each of
@@ -39,15 +39,16 @@ from relations_settings import (
     print_settings,
 )
 from sklearn.metrics import average_precision_score, roc_auc_score
+from timing import DATA
 
 from rankrls.metrics import conditional_scores
-
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "dti_yamanishi"
 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, default=DATA, help="folder of the matrices")
+    parser.add_argument(
+        "--data", type=Path, default=DATA / "dti_yamanishi", help="folder of the matrices"
+    )
     parser.add_argument("--sets", nargs="+", choices=("nr", "gpcr"), default=["nr", "gpcr"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     add_options(parser)

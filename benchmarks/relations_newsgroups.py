@@ -8,7 +8,7 @@ others last. Train on the documents of one set of groups, test on those of anoth
     python benchmarks/relations_newsgroups.py --documents 150 --every-alpha
 
 It reads 20news-bydate.jsonl.gz (a line {"group": …, "id": …, "text": …} for each document) from
-``--data``, by default ../shared/data/twentynews seen from the project, and stops where that is
+``--data``, by default twentynews in the folder RANKRLS_DATA, and stops where that is
 absent (docs/data.md says where the data can be got).
 
 What the paper says and is done here: the groups; a linear kernel of word frequencies and its
@@ -47,11 +47,11 @@ from pathlib import Path
 import numpy as np
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.preprocessing import normalize
+from timing import DATA
 
 from rankrls import ConditionalRankRLS, ConditionalRankRLSCV, regularization_path
 from rankrls.metrics import conditional_scores
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "twentynews"
 #: Groups of each set, those of one half before those of the other.
 SETS = {
     1: (
@@ -76,7 +76,9 @@ VECTORIZERS = {
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, default=DATA, help="folder of 20news-bydate.jsonl.gz")
+    parser.add_argument(
+        "--data", type=Path, default=DATA / "twentynews", help="folder of 20news-bydate.jsonl.gz"
+    )
     parser.add_argument("--documents", type=int, help="at most so many of each group, at random")
     parser.add_argument(
         "--features", nargs="+", choices=VECTORIZERS, default=["frequencies", "tfidf"]

@@ -3,7 +3,7 @@
     python benchmarks/relations_ratings.py [--sets jester generated] [--users 500] [--quick]
 
 Sets: "jester", ratings of 100 jokes by ``--users`` random users of whom nothing else is known, read
-from ratings.npz in ``--data`` (by default ../shared/data/jester5k seen from the project; reported
+from ratings.npz in ``--data`` (by default jester5k in the folder RANKRLS_DATA; reported
 and skipped where that is absent). "generated", 250 users × 400 items and 10,000 ratings of 1 to 5
 in the shape of MovieLens: a few items have most of the ratings; users and items have offsets and
 six latent factors, half of whose variance can be told from five features of users and twelve
@@ -33,11 +33,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from timing import DATA
 
 from rankrls import ConditionalRankRLSCV
 from rankrls.metrics import conditional_scores
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "jester5k"
 ALPHAS = 4.0 ** np.arange(-4, 5)
 
 
@@ -55,7 +55,9 @@ Model = Callable[[np.ndarray, Ratings, np.random.Generator], tuple[np.ndarray, A
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, default=DATA, help="folder of ratings.npz")
+    parser.add_argument(
+        "--data", type=Path, default=DATA / "jester5k", help="folder of ratings.npz"
+    )
     parser.add_argument(
         "--sets", nargs="+", choices=("jester", "generated"), default=["jester", "generated"]
     )

@@ -14,11 +14,15 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-__all__ = ["Row", "compare", "markdown", "print_table", "seconds", "the_clock"]
+__all__ = ["DATA", "Row", "compare", "markdown", "print_table", "seconds", "the_clock"]
 
 Clock = Callable[[], float]
+
+#: The folder of the public data sets (docs/data.md).
+DATA = Path(os.environ.get("RANKRLS_DATA", Path(__file__).resolve().parents[1] / "data"))
 
 
 @dataclass(frozen=True)

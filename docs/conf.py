@@ -47,7 +47,7 @@ numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 
 # Examples on real data run where the data are, and are shown without results elsewhere.
-data = Path(os.environ.setdefault("RANKRLS_DATA", str(HERE.parents[1] / "shared" / "data")))
+data = Path(os.environ.setdefault("RANKRLS_DATA", str(HERE.parent / "data")))
 runs = r"plot_" if data.exists() else rf"^((?!{os.sep}real{os.sep}).)*plot_"
 
 sphinx_gallery_conf = {

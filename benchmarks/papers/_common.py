@@ -30,8 +30,8 @@ __all__ = [
 ]
 
 BENCHMARKS = Path(__file__).resolve().parents[1]
-DATA = BENCHMARKS.parents[1] / "shared" / "data"
 sys.path.insert(0, str(BENCHMARKS))  # the other benchmarks, for their data and methods
+from timing import DATA  # noqa: E402
 
 #: The regularisation parameters of P1 §5.
 GRID = 2.0 ** np.arange(-15, 16)

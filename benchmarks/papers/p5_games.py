@@ -2,7 +2,7 @@
 
     python benchmarks/papers/p5_games.py --repetitions 100
 
-The conditional rankers of examples/rock_paper_scissors.py learn each list with weight one over its
+The conditional rankers of p5_rock_paper_scissors.py learn each list with weight one over its
 length (P5's L). The paper trained general rankers instead, on products of the players' features
 (nine for an edge; for the reciprocal kernel their antisymmetric part), with pairs of edges that
 start at the same node. How RankRLS weighed lists and tied pairs there is not said: here are all

@@ -24,7 +24,7 @@ from rankrls.datasets import load_letor
 from rankrls.metrics import compare_rankers, ndcg, pairwise_error
 from rankrls.model_selection import leave_query_out_predict
 
-folder = Path(os.environ.get("RANKRLS_DATA", "../shared/data")) / "letor_ohsumed"
+folder = Path(os.environ.get("RANKRLS_DATA", "data")) / "letor_ohsumed"
 parts = [load_letor(path) for path in sorted(folder.glob("querylevelnorm_S*.txt.gz"))]
 X = np.vstack([part.data for part in parts])
 y = np.concatenate([part.target for part in parts])

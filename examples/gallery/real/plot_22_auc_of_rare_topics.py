@@ -26,7 +26,7 @@ from rankrls import RankRLS
 from rankrls.metrics import concordance_index
 from rankrls.model_selection import holdout_predict, leave_pair_out_score
 
-folder = Path(os.environ.get("RANKRLS_DATA", "../shared/data")) / "reuters21578"
+folder = Path(os.environ.get("RANKRLS_DATA", "data")) / "reuters21578"
 (path,) = folder.glob("*.jsonl.gz")
 with gzip.open(path, "rt", encoding="utf-8") as lines:
     news = [item for item in map(json.loads, lines) if item["topics"] and item["body"]]

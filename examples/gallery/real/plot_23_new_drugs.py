@@ -24,7 +24,7 @@ import numpy as np
 from rankrls import ConditionalRankRLSCV
 from rankrls.metrics import conditional_scores, precision
 
-folder = Path(os.environ.get("RANKRLS_DATA", "../shared/data")) / "dti_yamanishi"
+folder = Path(os.environ.get("RANKRLS_DATA", "data")) / "dti_yamanishi"
 
 
 def read(name):

@@ -23,7 +23,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from rankrls import RankRLS
 from rankrls.metrics import pairwise_error
 
-folder = Path(os.environ.get("RANKRLS_DATA", "../shared/data")) / "jester5k"
+folder = Path(os.environ.get("RANKRLS_DATA", "data")) / "jester5k"
 with np.load(folder / "ratings.npz") as file:
     ratings = np.full(tuple(file["shape"]), np.nan)
     ratings[file["user"], file["item"]] = file["rating"]

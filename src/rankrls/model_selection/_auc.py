@@ -256,7 +256,7 @@ def leave_pair_out_auc(estimator: Any, X: Any, y: ArrayLike, *, n_jobs: int | No
         1/(n₊ n₋) · Σ_{i positive, j negative} H(f_ij(x_i) − f_ij(x_j)),   H(0) = ½.
 
     This takes n₊ n₋ fits. It is the least biased of these estimates and has a lower variance than
-    other averages (Airola et al. 2011; ``examples/cross_validation_bias.py`` repeats their
+    other averages (Airola et al. 2011; ``benchmarks/papers/p4_auc_bias.py`` repeats their
     comparison).
 
     Examples

@@ -5,12 +5,12 @@ of them with mean +0.5 in one class and -0.5 in the other. A linear RankRLS is t
 its AUC is estimated from the same rows in several ways, and compared with its true AUC, which for a
 linear score w of normal classes is Φ(w·(μ₊ − μ₋) / √(2 wᵀw)).
 
-    python examples/cross_validation_bias.py --repetitions 10000 --output bias.png
+    python benchmarks/papers/p4_auc_bias.py --repetitions 10000
 
-The paper does not state the number of positive rows and the regularisation, which are set by
-``--positives`` and ``--alpha``. Folds are random unless the row says "stratified".
+The paper does not state the number of positive rows and the regularisation: 15 and 30
+here. Folds are random unless the row says "stratified".
 
-That command printed (27 s on two shared cores):
+That command printed (27 s):
 
     true AUC: mean 0.6510, standard deviation 0.0520
 
@@ -34,17 +34,14 @@ deviation of all estimates is far larger than their bias.
 
 from __future__ import annotations
 
-import argparse
-import sys
-import time
-
 import numpy as np
+from _common import finish, parse, table
 from scipy.special import ndtr
 
 from rankrls import RankRLS
 from rankrls.model_selection import averaged_auc, leave_one_out_auc, leave_pair_out_auc, pooled_auc
 
-N_ROWS, N_FEATURES, SHIFT = 30, 10, 0.5
+N_ROWS, N_POSITIVE, N_FEATURES, SHIFT, ALPHA = 30, 15, 10, 0.5, 30.0
 #: Name: (how the held-out predictions are combined, what is held out).
 STRATEGIES = {
     "leave-pair-out": ("averaged", "pairs"),
@@ -59,49 +56,39 @@ STRATEGIES = {
 }
 
 
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repetitions", type=int, default=1000)
-    parser.add_argument("--positives", type=int, default=15, help="of the 30 rows")
-    parser.add_argument("--alpha", type=float, default=30.0, help="of RankRLS")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--output", metavar="PNG", help="draw the biases into this file")
-    options = parser.parse_args(arguments)
-    if not 2 <= options.positives <= N_ROWS - 2:
-        parser.error("--positives must leave at least two rows in each class")
-
-    start = time.perf_counter()
-    estimates, true = simulate(options)
-    seconds = time.perf_counter() - start
-    print_table(estimates, true)
-    print(f"{options.repetitions} repetitions, {options.positives} positives of {N_ROWS}, ", end="")
-    print(f"alpha={options.alpha:g}, seed {options.seed}: {seconds:.1f} s")
-    if options.output:
-        plot(estimates, true, options.output)
+def main() -> None:
+    options = parse(__doc__, repetitions=1000, seed=0)
+    estimates, true = simulate(options.repetitions, options.seed)
+    print(f"true AUC: mean {true.mean():.4f}, standard deviation {true.std(ddof=1):.4f}\n")
+    rows = []
+    for name, values in estimates.items():
+        deviation = values - true
+        spread = deviation.std(ddof=1)
+        figures = deviation.mean(), spread / np.sqrt(len(true)), spread, values.std(ddof=1)
+        rows.append([name, *(f"{figure:.4f}" for figure in figures)])
+    table(["estimate", "bias", "± s.e.", "sd(est − true)", "sd(est)"], rows)
+    finish()
 
 
-def simulate(options: argparse.Namespace) -> tuple[dict[str, np.ndarray], np.ndarray]:
+def simulate(repetitions: int, seed: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Estimates of every strategy and the true AUC, each of shape (repetitions,)."""
-    rng = np.random.default_rng(options.seed)
-    y = np.zeros(N_ROWS)
-    y[: options.positives] = 1.0
+    rng = np.random.default_rng(seed)
+    y = (np.arange(N_ROWS) < N_POSITIVE).astype(float)
     everything = np.ones((1, N_ROWS), dtype=bool)
     estimates: dict[str, list[float]] = {name: [] for name in STRATEGIES}
     true = []
-    for repetition in range(options.repetitions):
+    for repetition in range(repetitions):
         X = rng.normal(size=(N_ROWS, N_FEATURES))
         X[:, -1] += SHIFT * (2 * y - 1)
         splits = held_out_rows(y, rng)
-        predictions = {
-            what: predict_all(X, y, train, options.alpha) for what, (train, _) in splits.items()
-        }
+        scores = {what: predict_all(X, y, train) for what, (train, _) in splits.items()}
         for name, (how, what) in STRATEGIES.items():
             combine = averaged if how == "averaged" else pooled
-            estimates[name].append(combine(y, predictions[what], splits[what][1]))
-        w = weights(X, y, everything, options.alpha)[0]
+            estimates[name].append(combine(y, scores[what], splits[what][1]))
+        w = weights(X, y, everything)[0]
         true.append(ndtr(2 * SHIFT * w[-1] / np.sqrt(2 * w @ w)))
         if repetition == 0:
-            check_against_library(X, y, splits, options.alpha, w, estimates)
+            check_against_library(X, y, splits, w, estimates)
     return {name: np.array(values) for name, values in estimates.items()}, np.array(true)
 
 
@@ -126,7 +113,7 @@ def held_out_rows(y: np.ndarray, rng: np.random.Generator) -> dict[str, tuple]:
     return splits
 
 
-def weights(X: np.ndarray, y: np.ndarray, train: np.ndarray, alpha: float) -> np.ndarray:
+def weights(X: np.ndarray, y: np.ndarray, train: np.ndarray) -> np.ndarray:
     """RankRLS for all training sets at once: (n_splits, n_features).
 
     All pairs of n rows: L = n I − 1 1ᵀ, so that XᵀLX = n (XᵀX − n x̄ x̄ᵀ) and r = L y.
@@ -138,12 +125,12 @@ def weights(X: np.ndarray, y: np.ndarray, train: np.ndarray, alpha: float) -> np
     gram = (T @ products).reshape(-1, N_FEATURES, N_FEATURES)
     G = n[:, None, None] * gram - sums[:, :, None] * sums[:, None, :]
     r = n[:, None] * (T @ (X * y[:, None])) - sums * total[:, None]
-    return np.linalg.solve(G + alpha * np.eye(N_FEATURES), r[:, :, None])[:, :, 0]
+    return np.linalg.solve(G + ALPHA * np.eye(N_FEATURES), r[:, :, None])[:, :, 0]
 
 
-def predict_all(X: np.ndarray, y: np.ndarray, train: np.ndarray, alpha: float) -> np.ndarray:
+def predict_all(X: np.ndarray, y: np.ndarray, train: np.ndarray) -> np.ndarray:
     """Scores of all rows by all models, with a zero mean training residual: (n_splits, n_rows)."""
-    scores = weights(X, y, train, alpha) @ X.T
+    scores = weights(X, y, train) @ X.T
     n = train.sum(axis=1, keepdims=True)
     return scores + ((y - scores) * train).sum(axis=1, keepdims=True) / n
 
@@ -166,10 +153,10 @@ def heaviside(difference: np.ndarray) -> np.ndarray:
     return (np.sign(difference) + 1) / 2
 
 
-def check_against_library(X, y, splits, alpha, w, estimates) -> None:
+def check_against_library(X, y, splits, w, estimates) -> None:
     """The shortcuts of this script give what the library gives by refitting."""
-    ranker = RankRLS(alpha)
-    assert np.allclose(w, RankRLS(alpha).fit(X, y).coef_)
+    ranker = RankRLS(ALPHA)
+    assert np.allclose(w, ranker.fit(X, y).coef_)
     for name, (how, what) in STRATEGIES.items():
         train, test = splits[what]
         cv = [(np.flatnonzero(a), np.flatnonzero(b)) for a, b in zip(train, test, strict=True)]
@@ -177,44 +164,6 @@ def check_against_library(X, y, splits, alpha, w, estimates) -> None:
         assert np.isclose(estimates[name][0], library), name
     assert np.isclose(estimates["leave-pair-out"][0], leave_pair_out_auc(ranker, X, y))
     assert np.isclose(estimates["leave-one-out"][0], leave_one_out_auc(ranker, X, y))
-
-
-def summarise(values: np.ndarray, true: np.ndarray) -> tuple[float, float, float, float]:
-    """Bias and its standard error, standard deviation of the deviation and of the estimate."""
-    deviation = values - true
-    error = deviation.std(ddof=1) / np.sqrt(len(true))
-    return deviation.mean(), error, deviation.std(ddof=1), values.std(ddof=1)
-
-
-def print_table(estimates: dict[str, np.ndarray], true: np.ndarray) -> None:
-    print(f"true AUC: mean {true.mean():.4f}, standard deviation {true.std(ddof=1):.4f}\n")
-    print(f"{'estimate':30}{'bias':>9}{'± s.e.':>9}{'sd(est − true)':>16}{'sd(est)':>9}")
-    for name, values in estimates.items():
-        bias, error, spread, own = summarise(values, true)
-        print(f"{name:30}{bias:+9.4f}{error:9.4f}{spread:16.4f}{own:9.4f}")
-
-
-def plot(estimates: dict[str, np.ndarray], true: np.ndarray, path: str) -> None:
-    try:
-        import matplotlib
-    except ImportError:
-        sys.exit("drawing needs matplotlib: pip install matplotlib")
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-    from matplotlib.patches import Patch
-
-    names = list(estimates)[::-1]
-    rows = np.array([summarise(estimates[name], true)[:2] for name in names])
-    colours = ["C0" if STRATEGIES[name][0] == "averaged" else "C1" for name in names]
-    figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
-    axes.barh(names, rows[:, 0], xerr=1.96 * rows[:, 1], color=colours, height=0.6)
-    axes.axvline(0.0, color="0.3", linewidth=0.8)
-    axes.set_xlabel("bias of the estimated AUC (95 % interval)")
-    handles = [Patch(color="C0", label="averaged"), Patch(color="C1", label="pooled")]
-    figure.legend(handles=handles, loc="outside upper right", ncols=2, frameon=False)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=150)
-    print(f"drawn into {path}")
 
 
 if __name__ == "__main__":
