@@ -6,7 +6,6 @@ import pytest
 from rankrls import AutoRanker, RankRLSCV
 from rankrls.cli import main
 from rankrls.cli._doubts import Chance, not_better
-from rankrls.metrics import pairwise_accuracy
 
 pytestmark = pytest.mark.filterwarnings("ignore:the best alpha")
 

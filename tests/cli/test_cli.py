@@ -17,8 +17,8 @@ from sklearn.preprocessing import StandardScaler
 import rankrls.cli._files
 from rankrls import RankRLS, RankRLSCV, RankSVM
 from rankrls.cli import main
-from rankrls.cli._training import _around
 from rankrls.cli._scoring import _lines
+from rankrls.cli._training import _around
 from rankrls.datasets import dump_letor, load_letor, make_ranking
 from rankrls.io import describe_model, load_model, save_model
 from rankrls.metrics import average_precision, ndcg, pairwise_error, reciprocal_rank

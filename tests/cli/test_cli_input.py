@@ -10,8 +10,8 @@ import warnings
 import numpy as np
 import pytest
 
-import rankrls.cli._scoring
 import rankrls.cli._output
+import rankrls.cli._scoring
 from rankrls import ConditionalRankRLS, RankRLS
 from rankrls.cli import main
 from rankrls.cli._files import Stream, names_from, write_all
@@ -66,7 +66,7 @@ FILES = {
         ("fit comments -m x", "comments: no data: the file is empty, or has only comments"),
         ("fit nan.dat -m x", "nan.dat:1: value in '1:nan' is not a finite number"),
         ("fit label.dat -m x", "label.dat:2: label 'nan' is not a number"),
-        ("fit zero.dat -m x", "ids start at 1; if those of this file start at 0, pass zero_based=True"),
+        ("fit zero.dat -m x", "if those of this file start at 0, pass zero_based=True"),
         ("fit noqid.dat -m x", "noqid.dat: the lines have no query ids"),
         ("fit noqid.dat -m x", "pass qid=None if all rows are one ranking (here: --one-ranking)"),
         ("fit half.dat -m x", "half.dat:2: no qid, but line 1 has one: give all or none"),
@@ -84,7 +84,7 @@ FILES = {
             "column 'what' for target is also one of the features",
         ),
         ("fit none.csv -m x --label whta", "no column 'whta' for target (did you mean 'what'?)"),
-        ("fit none.csv -m x --label what", "name the column of query ids in qid=, or pass qid=None"),
+        ("fit none.csv -m x --label what", "the column of query ids in qid=, or pass qid=None"),
         ("fit numbers.csv -m x", "numbers.csv:1: the first line has numbers where the names of "
                                  "the columns should be; pass header=False"),
         ("fit train.dat -m x --label y", "LETOR text, which has no columns by name: target='y'"),
@@ -104,7 +104,7 @@ FILES = {
         ("fit train.dat -m x --one-ranking --alpha auto --stream", "--one-ranking has none"),
         ("fit train.dat -m x --scoring concordance_index --stream", "all queries at once"),
         ("fit train.dat -m x --one-ranking --cost unit --stream", "--one-ranking needs all rows"),
-        ("fit table.csv -m x --format letor", "is not a number (a table? load_csv and load_ranking read CSV) (here: --format csv)"),
+        ("fit table.csv -m x --format letor", "load_ranking read CSV) (here: --format csv)"),
         ("fit table.csv -m x --format parquet", "there is iter_letor) (here: --format letor)"),
         ("fit half.csv table.csv -m x --stream", "table.csv:4: query '2' comes back after another"),
         ("fit train.dat -m x -c 3", "-c is SVMrank's C, for --loss hinge"),

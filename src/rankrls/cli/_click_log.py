@@ -39,7 +39,7 @@ def click_rows(o: Any) -> Iterator[tuple[Any, Any]]:
         log = _read(o)
     except pa.ArrowInvalid as error:
         raise ValueError(f"{o.data[0]}: {str(error).splitlines()[0]}") from error
-    columns = {
+    columns: dict[str, Any] = {
         "query": _column(log, o.qid, QUERIES, "qid"),
         "item": _column(log, o.item, ITEMS, "item"),
         "position": _column(log, o.position, (), "position"),
@@ -106,7 +106,7 @@ def _read(o: Any) -> Any:
     return pa.concat_tables(parts, promote_options="default")
 
 
-def _column(log: Any, given: str | None, known: tuple[str, ...], option: str) -> str:
+def _column(log: Any, given: str | None, known: tuple[str, ...], option: str) -> Any:
     """The column of an option, or the one with a known name."""
     names = log.column_names
     column = given or next((name for name in names if name.lower() in known), None)

@@ -122,7 +122,7 @@ class Preparation:
         self._o = o
         self.imputer: Any = None
         if o.missing in ("mean", "zero"):
-            how = {
+            how: Any = {
                 "mean": {"strategy": "mean"},
                 "zero": {"strategy": "constant", "fill_value": 0.0},
             }

@@ -305,8 +305,8 @@ def _table(path: str, kind: str, qid_column: str | None) -> tuple[Any, Any]:
     likely = (name for name in rows.column_names if name.lower() in QUERIES)
     column = qid_column or next(likely, None)
     if column not in rows.column_names:
-        names = ", ".join(map(repr, rows.column_names))
-        raise ValueError(f"{path}: name the column of query ids by --qid; it has {names}")
+        has = ", ".join(map(repr, rows.column_names))
+        raise ValueError(f"{path}: name the column of query ids by --qid; it has {has}")
 
     def parts(kept: Any) -> bytes:
         sink, chosen = pa.BufferOutputStream(), rows.filter(pa.array(kept))

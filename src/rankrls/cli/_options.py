@@ -153,7 +153,7 @@ def _of_model(o: Any) -> str | None:
 # ---------------------------------------------------------------------- the table
 
 GRID = "by default 2^-15 … 2^15, extended if the best alpha is at an end."
-NAMES = {"metavar": "A,B,…|@FILE", "multiple": True}
+NAMES: dict[str, Any] = {"metavar": "A,B,…|@FILE", "multiple": True}
 SHOWN: dict[str, Any] = {"show_default": True}
 
 #: Rows by parameter; ``command.parameter`` where commands differ.

@@ -161,9 +161,7 @@ def _told_warnings(debug: bool) -> Iterator[None]:
         if not debug:
             for category in (DeprecationWarning, FutureWarning, ResourceWarning):
                 warnings.simplefilter("ignore", category)
-        warnings.showwarning = lambda message, *_: warn(  # type: ignore[assignment]
-            one_line(str(message))
-        )
+        warnings.showwarning = lambda message, *_: warn(one_line(str(message)))
         yield
 
 

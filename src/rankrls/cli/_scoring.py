@@ -83,8 +83,8 @@ def predict(o: Any) -> None:
         text = binary.getvalue().decode("utf-8")
     elif o.format == "json":  # one object in each line
         objects = (dict(zip(columns, row, strict=True)) for row in values)
-        lines = (escaped_json(json.dumps(one, ensure_ascii=False)) for one in objects)
-        text = "".join(line + "\n" for line in lines)
+        texts = (escaped_json(json.dumps(one, ensure_ascii=False)) for one in objects)
+        text = "".join(line + "\n" for line in texts)
     else:
         buffer = io.StringIO(newline="")
         writer = csv.writer(buffer, lineterminator="\n")
@@ -100,7 +100,9 @@ def predict(o: Any) -> None:
 def _ranked(o: Any, scorer: Scorer, rows: DataFile, work: Work) -> RankTable:
     """The rows of every query by falling score, with their names."""
     rows.id_column = o.doc_id
-    scores, found, comments = [], [], []
+    scores: list[Any] = []
+    found: list[Any] = []
+    comments: list[str] = []
     for batch, score in _scored(scorer, rows, work):
         scores.append(score)
         found.append(batch.qid)

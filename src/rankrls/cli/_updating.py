@@ -199,7 +199,7 @@ class _Change:
 
     def __init__(self, scorer: Scorer, paths: Any, o: Any) -> None:
         self._scorer = scorer
-        self.loaded: list[list[Any]] | None = None
+        self.loaded: Any = None
         self.known: set[str] | None = None
         need = ("target",) if o.one_ranking else ("target", "qid")
         # One ranking is one file; queries may lie across files, which are then read as one.
