@@ -315,8 +315,8 @@ def _fitted_auto(o: Any, reader: DataFile, rows: Any, work: Work) -> AutoRanker:
         first = 0 if o.zero_based else 1
         labels = [f"feature {first + j}" if names is None else names[j] for j in dropped]
         note(
-            f"{len(dropped):,} of {X.shape[1]:,} columns left out (constant, ids, or text that is "
-            f"new in nearly every row): {listed(labels)}"
+            f"{len(dropped):,} of {X.shape[1]:,} columns left out (constant, or ids): "
+            f"{listed(labels)}"
         )
     return ranker
 
@@ -329,7 +329,7 @@ def _about_auto(ranker: AutoRanker, rows: Any) -> dict[str, Any]:
         "best_score": ranker.best_score_,
         "n_queries": 1 if rows.qid is None else len(set(rows.qid.tolist())),
         "n_compared": ranker.n_compared_,
-        "n_members": len(ranker.estimators_),
+        "n_members": int((ranker.members_["weight"] > 0).sum()),
         "members": ranker.members_,
     }
 
