@@ -148,12 +148,11 @@ def info(o: Any) -> None:
     if history:
         say("\nhistory (best_score_ is that of the first fit)")
         say("\n".join(f"  {event}" for event in history))
-    summary = about.get("summary", {})
-    members = summary.get("members_")
+    members = about.get("summary", {}).get("members_")
     if isinstance(members, dict):
         columns = {name: values for name, values in members.items() if isinstance(values, list)}
-        rows = list(zip(*columns.values(), strict=True))[: len(summary["estimators_"])]
-        say("\nmembers")
+        rows = list(zip(*columns.values(), strict=True))
+        say("\ncandidates, the best first")
         table(list(columns), [list(map(str, row)) for row in rows], left=len(columns))
 
 
