@@ -498,7 +498,7 @@ def required_features(estimator: Any) -> list[str] | None:
         parts = [columns for name, columns in places.items() if name not in dropped]
         kept = sorted({int(j) for columns in parts for j in columns})
     elif hasattr(first, "dropped_") and hasattr(first, "sources_"):
-        kept = sorted(set(first.sources_.tolist()))
+        kept = sorted(set(kept) - set(first.dropped_))
     return [str(names[j]) for j in kept]
 
 
