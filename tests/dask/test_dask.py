@@ -24,7 +24,6 @@ import rankrls
 import rankrls.dask
 from cases import COSTS, TIES, WEIGHTINGS
 from rankrls.dask import RankRLS, _fit, _tasks, _whole_queries
-from rankrls.dask._fit import distribute
 from rankrls.exceptions import FeatureScaleWarning
 from rankrls.io import load_model, save_model
 from rankrls.model_selection import cross_val_score, leave_query_out_predict
@@ -95,9 +94,10 @@ def test_equals_the_local_fit(cost, ties, weighting):
         ranker = RankRLS(**options).fit(chunked, y, **fit)
         assert ranker.solver_ == "primal"
         check_same_fit(ranker, local, X)
-        iterated = precise(RankRLS(solver="cg", **options)).fit(chunked, y, **fit)
-        check_same_fit(iterated, local, X)
-        assert 1 < iterated.n_iter_ <= 2 * N
+        if fit.get("qid") is not None:
+            iterated = precise(RankRLS(solver="cg", **options)).fit(chunked, y, **fit)
+            check_same_fit(iterated, local, X)
+            assert 1 < iterated.n_iter_ <= 2 * N
         # Statistics that only the posterior needs.
         same(ranker.log_marginal_likelihood(), local.log_marginal_likelihood())
         same(ranker.predict(X, return_std=True)[1], local.predict(X, return_std=True)[1])
@@ -206,7 +206,7 @@ def test_partitions_that_are_empty_or_have_one_row():
     chunked = da.from_array(X, chunks=((0, 1, 20, 0, 18, 1, 0), -1))
     for cost, q in [*((cost, qid) for cost in COSTS), ("magnitude", None)]:
         local = rankrls.RankRLS(cost=cost).fit(X, y, qid=q)
-        for solver in ("primal", "cg"):
+        for solver in ("primal", "cg") if q is not None else ("primal",):
             ranker = precise(RankRLS(cost=cost, solver=solver)).fit(chunked, y, qid=q)
             check_same_fit(ranker, local, X)
         same(ranker.predict(chunked).compute(), local.predict(X))
@@ -369,7 +369,7 @@ def test_data_that_are_refused():
     for solver in ("primal", "cg"):
         place = r"partition 3 of X contains NaN \(first at row 20, column 2; 1 in all\)"
         with pytest.raises(ValueError, match=place):
-            RankRLS(solver=solver).fit(da.from_array(bad, chunks=(50, -1)), y)
+            RankRLS(solver=solver).fit(da.from_array(bad, chunks=(50, -1)), y, qid=qid)
     dd = pytest.importorskip("dask.dataframe")
     named = pd.DataFrame(bad).add_prefix("größe ")
     with pytest.raises(ValueError, match="first at row 20, column 'größe 2'"):
@@ -395,7 +395,9 @@ def test_data_that_are_refused():
     with pytest.raises(ValueError, match="overflow"):
         ranker.fit(lazy * 1e200, y)
     with pytest.raises(ValueError, match="overflow"):
-        RankRLS(solver="cg").fit(lazy * 1e200, y * 1e200)
+        RankRLS(solver="cg").fit(lazy * 1e200, y * 1e200, qid=qid)
+    with pytest.raises(ValueError, match="solver='cg' needs qid"):
+        RankRLS(solver="cg").fit(lazy, y)
 
 
 def test_a_fitted_model_refuses():
@@ -448,27 +450,24 @@ def test_only_rows_of_queries_that_cross_partitions_move(monkeypatch):
     qid, moved = np.sort(qid), []
     together = _whole_queries._together
 
-    def spy(after, pieces, *extras):
-        moved.append(np.concatenate([piece[2] for piece in pieces]))
-        return together(after, pieces, *extras)
+    def spy(work, pieces, *extras):
+        if len(pieces) > 1:
+            moved.append(np.concatenate([piece[2] for piece in pieces]))
+        return together(work, pieces, *extras)
 
     monkeypatch.setattr(_whole_queries, "_together", spy)
     RankRLS().fit(da.from_array(X, chunks=(60, -1)), y, qid=qid)
-    cut = [q for q in np.unique(qid) if len(np.unique(np.flatnonzero(qid == q) // 60)) > 1]
-    assert 0 < len(cut) < 9
-    np.testing.assert_array_equal(np.sort(np.concatenate(moved)), qid[np.isin(qid, cut)])
-
-
-def test_rows_in_random_order_are_spread_evenly():
+    crossing = [q for q in np.unique(qid) if len(np.unique(np.flatnonzero(qid == q) // 60)) > 1]
+    assert 0 < len(crossing) < 9
+    np.testing.assert_array_equal(np.sort(np.concatenate(moved)), qid[np.isin(qid, crossing)])
+    # Rows in random order are spread evenly.
+    moved.clear()
     rng = np.random.default_rng(0)
     X, y, qid = rng.normal(size=(4000, 2)), rng.normal(size=4000), rng.integers(0, 1000, 4000)
     ranker = RankRLS().fit(da.from_array(X, chunks=(400, -1)), y, qid=qid)
     same(ranker.coef_, rankrls.RankRLS().fit(X, y, qid=qid).coef_)
-    lazy = da.from_array(X, chunks=(400, -1))
-    rows, _ = distribute(ranker, lazy, y, qid, None, together=False)
-    crossing = rows._group >= 0
-    sizes = np.bincount(rows._group[crossing], rows.sizes[crossing], minlength=10)
-    assert sizes.max() < 2 * sizes.mean()
+    assert len(moved) == 10
+    assert max(map(len, moved)) < 2 * np.mean(list(map(len, moved)))
 
 
 # ---------------------------------------------------------------------- what is read, what moves
@@ -532,11 +531,8 @@ def test_rows_do_not_come_to_the_client(cost, monkeypatch):
     assert statistics < 2 * 8 * n**2
     assert census < X.nbytes / 10
     received.clear()
-    ranker = RankRLS(cost=cost, solver="cg").fit(lazy, y, qid=qid)
+    RankRLS(cost=cost, solver="cg").fit(lazy, y, qid=qid)
     assert max(received[1:]) < 8 * 8 * n
-    received.clear()
-    assert ranker.score(lazy, y, qid) == pytest.approx(local.score(X, y, qid), abs=1e-3)
-    assert sum(received) < X.nbytes / 10
 
 
 # ---------------------------------------------------------------------- as a scikit-learn estimator
