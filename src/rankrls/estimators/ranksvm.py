@@ -20,11 +20,7 @@ from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.query_weights import check_query_weighting
 from rankrls.core.ridge.models import FittedFunction
 from rankrls.core.spaces.spaces import Kernel
-from rankrls.estimators.ranker import (
-    BaseRanker,
-    Preferences,
-    check_return_std,
-)
+from rankrls.estimators.ranker import BaseRanker, Preferences
 
 __all__ = ["RankSVM"]
 
@@ -274,31 +270,3 @@ class RankSVM(BaseRanker):
         check_option("solver", self.solver, HINGE_SOLVERS)
         self._options()
         return self._check_kernel()
-
-    @property
-    def _keeps_columns(self) -> bool:
-        return isinstance(self.kernel, str) and self.kernel == "linear"
-
-    def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Predict scores, higher = preferred.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n, n_features)
-            Features, or the kernel values with all training rows, (n, n_rows), if the kernel is
-            precomputed, or with the basis vectors, (n, n_basis), if ``fit`` was given these.
-        return_std : bool, default=False
-            Must be False, because the hinge loss has no posterior. Use `RankRLS` for standard
-            deviations.
-
-        Returns
-        -------
-        ndarray of shape (n,) or (n, n_outputs)
-        """
-        if check_return_std(return_std):
-            raise ValueError(
-                "return_std=True: RankSVM has no standard deviations, because the hinge loss has "
-                "no "
-                "posterior; use RankRLS"
-            )
-        return super().predict(X)
