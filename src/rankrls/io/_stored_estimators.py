@@ -298,6 +298,7 @@ RANKERS = (
             **CHOOSING,
             "gamma": maybe(either(FINITE, NUMBERS)),
             "store_cv_predictions": FLAG,
+            "link": TEXT,
         },
         dropped=DROPPED,
         advice=RANKER_ADVICE,
