@@ -106,6 +106,11 @@ def _check_auto(ranker: Any) -> None:
     for name, projection in ranker._projections.items():
         require(len(projection.mean) == np.count_nonzero(blocks == name), "blocks of another table")
     for member in ranker._members:
+        if type(member).__name__ == "TreeMember":
+            widths = (one.axes.shape[1] for one in ranker._projections.values())
+            require(member.n_features == 3 * features.n_features_in_ + sum(widths), "other trees")
+            require({"standard", "rank"} <= set(features.blocks), "trees of unknown views")
+            continue
         views = getattr(member, "views", None) or [member.block]
         require(all(view in features.blocks for view in views), "a member of an unknown view")
         if type(member).__name__ == "ColumnMember":
@@ -173,7 +178,7 @@ AUTO = (
             "_features": instance("RankingFeatures"),
             "_columns": array("i", "numbers"),
             "_projections": mapping(instance("BlockScale")),
-            "_members": listing(instance("LinearMember", "ColumnMember")),
+            "_members": listing(instance("LinearMember", "ColumnMember", "TreeMember")),
             "_with_qid": FLAG,
             "_source": optional(SOURCE),
             "members_": mapping(either(NAMES, array("f", "candidates", nan=True))),
@@ -186,6 +191,7 @@ AUTO = (
         params={
             "scoring": TEXT,
             "effort": TEXT,
+            "trees": either(FLAG, TEXT),
             "query_columns": maybe(_COLUMNS),
             "drop_ids": FLAG,
             "random_state": maybe(INTEGER),
@@ -251,6 +257,28 @@ AUTO_PARTS = (
         "ColumnMember",
         "rankrls.estimators.auto",
         {"name": TEXT, "column": COUNT, "block": TEXT, "factor": FINITE},
+        unpack=call,
+    ),
+    Record(
+        "TreeMember",
+        "rankrls.estimators.boosted_trees",
+        {"n_features": SIZE, "forest": instance("Forest"), "factor": FINITE},
+        unpack=call,
+        check=lambda trees: require(
+            trees.forest.is_consistent(trees.n_features), "trees of other features"
+        ),
+    ),
+    Record(
+        "Forest",
+        "rankrls.estimators.boosted_trees",
+        {
+            "roots": array("i", "trees", empty=False),
+            "features": array("i", "nodes", empty=False),
+            "thresholds": array("f", "nodes"),
+            "left": array("i", "nodes"),
+            "right": array("i", "nodes"),
+            "values": array("f", "nodes"),
+        },
         unpack=call,
     ),
 )
