@@ -398,11 +398,18 @@ class FittedFunction:
         pair_scale: Array | None = None,
     ) -> FittedFunction:
         """Coefficients of basis vectors, from the weights of their Nyström features."""
+        parts = cls(alphas, solvers=solvers, pair_scale=pair_scale)
+        weights = parts._gather([solver.coefficients(alphas) for solver in solvers])
+        model = cls.of_weights(basis, alphas, parts._split(weights), dtype)
+        model.solvers, model.pair_scale, model.pair_coef = solvers, pair_scale, parts.pair_coef
+        return model
+
+    @classmethod
+    def of_weights(cls, basis: Basis, alphas: Array, weights: Any, dtype: Any) -> FittedFunction:
+        """Coefficients of basis vectors, from weights (n_alphas, q, n_outputs) of features."""
         kept = basis.map.kept
-        model = cls(alphas, basis.kernel, kept=kept, basis=basis, pair_scale=pair_scale)
-        model.solvers = solvers
-        weights = model._gather([solver.coefficients(alphas) for solver in solvers])
-        a = basis.map.coefficients(model._split(weights)).astype(dtype, copy=False)
+        model = cls(alphas, basis.kernel, kept=kept, basis=basis)
+        a = basis.map.coefficients(weights).astype(dtype, copy=False)
         model.dual_coef = np.zeros((len(alphas), len(basis.indices), a.shape[-1]), dtype)
         model.dual_coef[:, kept] = a
         if basis.kernel.linear:

@@ -288,12 +288,23 @@ class RidgeProblem(PairHoldOut):
         threads: int,
         held_out: HeldOutRows | None = None,
     ) -> tuple[FittedFunction, History]:
-        """Solve by conjugate gradients; with held-out rows, return the best (alpha, iteration)."""
-        X = self.space.X
+        """Solve by conjugate gradients; with held-out rows, return the best (alpha, iteration).
+
+        For kernels the unknowns are weights of Nyström features, so iterates are those in the
+        space of functions.
+        """
+        space = self.space
+        basis = space.basis if isinstance(space, NystroemSpace) else None
+        X = space.features if isinstance(space, NystroemSpace) else space.X
+        if basis is not None and held_out is not None:
+            held_out = replace(held_out, X=basis.features(held_out.X))
         self._tell_light(max(o.laplacian.lost_digits(UNKNOWN) for o in self.objectives))
-        return fit_iterative(
+        model, history = fit_iterative(
             self.objectives, X, alphas, options=options, threads=threads, held_out=held_out
         )
+        if basis is not None:
+            model = FittedFunction.of_weights(basis, model.alphas, model.coef, X.dtype)
+        return model, history
 
     def _require_positive(self, space: NystroemSpace, alpha: float) -> None:
         """Raise an error if the kernel is indefinite and alpha is too small to compensate for it.

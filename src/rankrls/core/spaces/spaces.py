@@ -616,9 +616,13 @@ def choose_space(
         rows = choose_basis(basis, X.shape[0], random_state)
     m = X.shape[0] if used is None else used
     solver = choose_solver(solver, kernel, X, m, basis=rows, early_stopping=early_stopping)
-    if solver == "nystroem":
-        rows = choose_basis(None, X.shape[0], random_state) if rows is None else rows
-        return NystroemSpace(Basis.of(kernel, X, rows), X)
+    if solver == "nystroem" or (solver == "cg" and not kernel.linear):
+        if rows is None:
+            every = np.arange(X.shape[0])
+            rows = every if solver == "cg" else choose_basis(None, X.shape[0], random_state)
+        with_basis = NystroemSpace(Basis.of(kernel, X, rows), X)
+        with_basis.solver = solver
+        return with_basis
     if solver == "dual":
         return DualSpace(kernel, X)
     space = LinearSpace(kernel, X)
@@ -643,12 +647,12 @@ def choose_solver(
         solver = "cg" if early_stopping else _auto(kernel, X, m, X.shape[1], basis)
     if early_stopping and solver != "cg":
         raise ValueError(f"early_stopping belongs to solver='cg'; got solver={solver!r}")
-    if solver in ("primal", "cg") and not kernel.linear:
+    if solver == "primal" and not kernel.linear:
         raise ValueError(
             f"solver={solver!r} works on explicit features and needs kernel='linear'; with "
             f"kernel={kernel.name} use solver='dual' or 'nystroem'"
         )
-    if basis is not None and solver != "nystroem":
+    if basis is not None and solver != "nystroem" and (solver != "cg" or kernel.linear):
         raise ValueError(f"basis belongs to solver='nystroem'; got solver={solver!r}")
     _require_memory(solver, kernel, X, m, basis)
     return solver
@@ -678,10 +682,11 @@ def _require_memory(solver: str, kernel: Kernel, X: Any, m: int, basis: Sized | 
         n = X.shape[1]
         advice = "use solver='cg'"
         _resources.require("solver='primal'", n, n, copies=2, advice=advice)
-    elif solver == "nystroem":
-        r = min(DEFAULT_BASIS, X.shape[0]) if basis is None else len(basis)
-        advice = "use fewer basis vectors"
-        _resources.require("solver='nystroem'", X.shape[0], r, copies=2, advice=advice)
+    elif solver == "nystroem" or (solver == "cg" and not kernel.linear):
+        default = DEFAULT_BASIS if solver == "nystroem" else X.shape[0]
+        r = min(default, X.shape[0]) if basis is None else len(basis)
+        advice = "use fewer basis vectors (basis=1000, say)"
+        _resources.require(f"solver={solver!r}", X.shape[0], r, copies=2, advice=advice)
     elif solver == "dual" and not kernel.precomputed:
         advice = "use solver='nystroem' with basis=1000, say"
         if kernel.linear:

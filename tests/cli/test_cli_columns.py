@@ -129,7 +129,7 @@ def test_a_split_by_query(table, capsys, tmp_path):
     (tmp_path / "rows.txt").write_text("".join(f"1 qid:{i // 2} 1:{i}\n" for i in range(10)))
     run("split rows.txt a.txt b.txt", capsys)
     assert len((tmp_path / "b.txt").read_text().splitlines()) == 2
-    assert "--qid-column" in run("split all.csv a.csv b.csv --qid-column no", capsys, code=2).err
+    assert "--qid" in run("split all.csv a.csv b.csv --qid-column no", capsys, code=2).err
 
 
 def test_updates_at_the_same_time_all_count(table, capsys):

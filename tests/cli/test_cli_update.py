@@ -134,7 +134,7 @@ def test_one_ranking(folder, capsys):
         ("", "new.parquet --forget new.parquet", "new.parquet: query 30 was never added"),
         ("", "--forget all.parquet", "nothing would be left"),
         ("", "missing.parquet", "missing.parquet"),
-        ("", "new.parquet --missing zero", "--missing is for fit"),
+        ("", "new.parquet --missing zero", "filled in as the model has learned"),
         ("", "new.parquet --one-ranking", "--one-ranking"),
         ("", "new.parquet -o -", "not to stdout"),
         ("--kernel rbf --scale maxabs", "new.parquet", "before a kernel"),
@@ -234,7 +234,7 @@ def test_weights_of_python_are_asked_for(table, folder, capsys):
     model = RankRLS().fit(part[["a"]], part.label, qid=part.qid, sample_weight=weight)
     save_model(model, "model.rankrls")
     err = run("update model.rankrls new.parquet", capsys, 2)
-    assert "fitted with weights of rows: name their column by --weight" in err
+    assert "fitted with weights of rows: name their column by --sample-weight" in err
 
 
 @pytest.mark.parametrize("scoring", ["pairwise_r2", "ndcg@5"])

@@ -21,9 +21,9 @@ from rankrls.metrics import compare_rankers, ndcg, pairwise_error
 __all__ = ["demo"]
 
 
-def demo(output: str) -> None:
+def demo(o: Any) -> None:
     """Make data, run the commands on them, compare with plain regression, write the page."""
-    folder = Path(output)
+    folder = Path(o.output)
     folder.mkdir(parents=True, exist_ok=True)
     train, test, model, page = (
         str(folder / name) for name in ("train.dat", "test.dat", "model.rankrls", "report.html")

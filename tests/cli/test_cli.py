@@ -17,8 +17,8 @@ from sklearn.preprocessing import StandardScaler
 import rankrls.cli._files
 from rankrls import RankRLS, RankRLSCV, RankSVM
 from rankrls.cli import main
-from rankrls.cli._do_cv import _around
-from rankrls.cli._do_predict import _lines
+from rankrls.cli._scoring import _lines
+from rankrls.cli._training import _around
 from rankrls.datasets import dump_letor, load_letor, make_ranking
 from rankrls.io import describe_model, load_model, save_model
 from rankrls.metrics import average_precision, ndcg, pairwise_error, reciprocal_rank
@@ -246,7 +246,7 @@ def test_columns_weights_and_one_ranking(run, folder, data, split, tmp_path):
         assert model.feature_names_in_.tolist() == ["three", "one"]
     _, err = run(*words, code=2)
     assert "t.csv:2: column 'url' is 'http://x', not a finite number; if it is no feature" in err
-    assert "leave it out by --drop 'url', or name the features by --features" in err
+    assert "leave it out by drop='url', or name the features in features=" in err
     run("fit", "train.dat", "-m", "new", "--one-ranking", *PLAIN)
     expected = RankRLS().fit(X, y)
     np.testing.assert_allclose(load_model(folder / "new").coef_, expected.coef_)
@@ -471,9 +471,7 @@ def test_which_lines_are_printed(count):
 
 def test_the_edge_of_the_grid_is_a_warning(run):
     _, err = run("cv", "train.dat", "--alphas", "1,3,10000")
-    assert re.fullmatch(
-        r"rankrls: warning: the best alpha, .* of the grid: widen --alphas.*\n", err
-    )
+    assert re.fullmatch(r"rankrls: warning: the best alpha, .* of the grid: extend alphas.*\n", err)
 
 
 # ---------------------------------------------------------------------- export, info, report, demo

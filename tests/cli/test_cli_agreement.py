@@ -188,7 +188,7 @@ def test_streams_scale_as_all_at_once(run, scale, monkeypatch):
 
 
 def test_large_sparse_rows_choose_alpha_by_some_queries(run, monkeypatch):
-    monkeypatch.setattr("rankrls.cli._do_fit.MAX_SPARSE", 50)
+    monkeypatch.setattr("rankrls.cli._training.MAX_SPARSE", 50)
     rng = np.random.default_rng(0)
     X = sparse.random_array((200, 300), density=0.02, rng=rng, format="csr")
     dump_letor(X, np.asarray(X[:, :20].sum(axis=1)).ravel(), "sparse.dat", qid=np.arange(200) // 10)
@@ -204,7 +204,7 @@ def test_large_sparse_rows_choose_alpha_by_some_queries(run, monkeypatch):
 def test_missing_values_are_filled_in_by_the_model(run, table):
     _, err = run("fit gaps.csv -m model --drop w", code=2)
     assert "column 'd' is empty" in err
-    assert "fill it in by --missing mean (when fitting) or --missing zero" in err
+    assert "(rankrls fit --missing mean or --missing zero does both)" in err
     frame = pd.read_csv("gaps.csv")
     X, mean = frame[["a", "b", "c", "d"]], frame.d.mean()
     for missing, value in (("mean", mean), ("zero", 0.0)):
@@ -240,7 +240,7 @@ def test_missing_values_of_letor_text(run):
     ]
     Path("gaps.dat").write_text("\n".join(rows))
     _, err = run("fit gaps.dat -m model", code=2)
-    assert "gaps.dat:1: value in '2:NULL' is not a finite number; fill it in by --missing" in err
+    assert "gaps.dat:1: value in '2:NULL' is not a finite number; to keep missing values" in err
     run("fit gaps.dat -m model --missing mean")
     out, _ = run("predict gaps.dat -m model")
     assert np.isfinite(np.array(out.split(), float)).all()
@@ -259,7 +259,7 @@ def test_columns_like_ids_are_a_warning_with_the_option(run, table, command):
     ids.to_csv("train.csv", index=False)
     _, err = run(command)
     assert err.count("looks like an id") == 1
-    assert "column 'doc_id' looks like an id or a position" in err
+    assert "column 'doc_id' of X looks like an id or a position" in err
     assert "leave it out by --drop doc_id\n" in err
     _, err = run(f"{command} --drop doc_id")
     assert "looks like an id" not in err

@@ -10,8 +10,8 @@ import warnings
 import numpy as np
 import pytest
 
-import rankrls.cli._do_predict
 import rankrls.cli._output
+import rankrls.cli._scoring
 from rankrls import ConditionalRankRLS, RankRLS
 from rankrls.cli import main
 from rankrls.cli._files import Stream, names_from, write_all
@@ -56,9 +56,9 @@ FILES = {
     ("words", "message"),
     [
         ("fit", "Missing argument 'DATA...' (see rankrls fit --help)"),
-        ("fit train.dat", "Missing option '-m' / '--model' (see rankrls fit --help)"),
+        ("fit train.dat", "Missing option '--model' / '-m' (see rankrls fit --help)"),
         ("fti", "No such command 'fti'"),
-        ("fit train.dat model2 -m x", "model2: there is no such file, as each of several must be"),
+        ("fit train.dat model2 -m x", "model2: no such file (models are named by -m"),
         ("fit train.dat -m x --alhpa 1", "No such option"),
         ("fit nowhere.dat -m x", "nowhere.dat: No such file or directory"),
         ("fit . -m x", ".: no file in this directory ends in .parquet"),
@@ -66,9 +66,9 @@ FILES = {
         ("fit comments -m x", "comments: no data: the file is empty, or has only comments"),
         ("fit nan.dat -m x", "nan.dat:1: value in '1:nan' is not a finite number"),
         ("fit label.dat -m x", "label.dat:2: label 'nan' is not a number"),
-        ("fit zero.dat -m x", "ids start at 1; if those of this file start at 0, use --zero-based"),
+        ("fit zero.dat -m x", "if those of this file start at 0, pass zero_based=True"),
         ("fit noqid.dat -m x", "noqid.dat: the lines have no query ids"),
-        ("fit noqid.dat -m x", "use --one-ranking if all rows are one ranking"),
+        ("fit noqid.dat -m x", "pass qid=None if all rows are one ranking (here: --one-ranking)"),
         ("fit half.dat -m x", "half.dat:2: no qid, but line 1 has one: give all or none"),
         ("fit ties.dat -m x", "ties.dat: no query has a pair to learn from"),
         ("fit ties.dat -m x --stream", "ties.dat: no query has a pair to learn from"),
@@ -77,36 +77,35 @@ FILES = {
                                        "sort the rows by query, or read all of them at once"),
         ("fit bad.csv -m x", "bad.csv:2: column 'a' is 'x', not a finite number"),
         ("fit short.csv -m x", "short.csv:2: this line has 2 cells, and the first one has 3"),
-        ("fit two.csv -m x", "could both be the column of labels; name it by --label"),
-        ("fit none.csv -m x", "the column of labels by --label; the columns are 'who', 'what'"),
+        ("fit two.csv -m x", "could both be the column of labels; name it in target="),
+        ("fit none.csv -m x", "the column of labels in target=; the columns are 'who', 'what'"),
         (
             "fit none.csv -m x --features what --label what",
-            "column 'what' for --label is also one of the features",
+            "column 'what' for target is also one of the features",
         ),
-        ("fit none.csv -m x --label whta", "no column 'whta' for --label (did you mean 'what'?)"),
-        ("fit none.csv -m x --label what", "name the column of query ids by --qid-column, or use "
-                                           "--one-ranking"),
+        ("fit none.csv -m x --label whta", "no column 'whta' for target (did you mean 'what'?)"),
+        ("fit none.csv -m x --label what", "the column of query ids in qid=, or pass qid=None"),
         ("fit numbers.csv -m x", "numbers.csv:1: the first line has numbers where the names of "
-                                 "the columns should be; use --no-header"),
-        ("fit train.dat -m x --label y", "LETOR text, which has no columns by name: --label 'y'"),
+                                 "the columns should be; pass header=False"),
+        ("fit train.dat -m x --label y", "LETOR text, which has no columns by name: target='y'"),
         ("fit train.dat -m x --one-ranking --qid-column q", "exclude each other"),
         ("fit random.bin -m x --format csv", "random.bin:1: this is binary data"),
         ("fit model -m x", "model: this is a zip file"),
-        ("fit train.dat -m nowhere/x", "there is no such directory"),
+        ("fit train.dat -m nowhere/x", "no such directory"),
         ("fit train.dat -m .", "this is a directory, not a file"),
         ("fit train.dat -m -", "a model is written to a file"),
         ("fit train.dat -m x --alpha 0", "'0' is not a number above 0, or auto"),
         ("fit train.dat -m x --alpha nan", "'nan' is not a number above 0, or auto"),
         ("fit train.dat -m x --alpha 1 --alphas 1,2", "--alphas is what --alpha auto chooses from"),
-        ("fit train.dat -m x --kernel foo", "--kernel must be"),
-        ("fit train.dat -m x --kernel rbf --solver primal", "--solver primal works on explicit"),
+        ("fit train.dat -m x --kernel foo", "kernel must be"),
+        ("fit train.dat -m x --kernel rbf --solver primal", "solver='primal' works on explicit"),
         ("fit train.dat -m x --kernel rbf --stream", "--stream is not possible: it is for the"),
         ("fit train.dat -m x --cv leave-query-out --stream", "--cv leave-query-out needs all rows"),
         ("fit train.dat -m x --one-ranking --alpha auto --stream", "--one-ranking has none"),
         ("fit train.dat -m x --scoring concordance_index --stream", "all queries at once"),
         ("fit train.dat -m x --one-ranking --cost unit --stream", "--one-ranking needs all rows"),
-        ("fit table.csv -m x --format letor", "is not a number (a table? use --input-format csv)"),
-        ("fit table.csv -m x --format parquet", "for text, use --input-format csv or --input-for"),
+        ("fit table.csv -m x --format letor", "load_ranking read CSV) (here: --format csv)"),
+        ("fit table.csv -m x --format parquet", "there is iter_letor) (here: --format letor)"),
         ("fit half.csv table.csv -m x --stream", "table.csv:4: query '2' comes back after another"),
         ("fit train.dat -m x -c 3", "-c is SVMrank's C, for --loss hinge"),
         ("fit train.dat -m x --loss hinge -c 3 --alpha 1", "-c and --alpha exclude each other"),
@@ -117,7 +116,7 @@ FILES = {
         ("predict train.dat -m nowhere", "nowhere: No such file or directory"),
         ("predict train.dat -m train.dat", "train.dat cannot be loaded: it is not a model"),
         ("predict train.dat -m -", "the model is read from a file"),
-        ("predict train.dat -m model -o nowhere/x", "there is no such directory"),
+        ("predict train.dat -m model -o nowhere/x", "no such directory"),
         ("predict train.dat -m model -o train.dat", "train.dat is an input file"),
         ("predict train.dat -m model -o ./model", "./model is an input file"),
         ("fit train.dat -m train.dat", "train.dat is an input file"),
@@ -128,18 +127,18 @@ FILES = {
         ("evaluate train.dat --scores few.txt", "few.txt has 2 scores, and train.dat "),
         ("evaluate train.dat --scores empty", "empty: no data: there are no scores"),
         ("evaluate ties.dat -m model", "there is no preference to evaluate"),
-        ("evaluate noqid.dat -m model", "use --one-ranking"),
+        ("evaluate noqid.dat -m model", "(here: --one-ranking)"),
         ("cv train.dat --alphas 3:1", "'3:1' is not numbers above 0"),
         ("cv train.dat --alphas 1:2:1", "is not numbers above 0"),
         ("cv train.dat --alphas a,b", "'a' is not numbers above 0"),
         ("cv train.dat --cv 1", "10 queries cannot be held out in 1 folds"),
         ("cv train.dat --cv never", "cv must be one of"),
-        ("cv train.dat --scoring foo", "--scoring must be one of"),
+        ("cv train.dat --scoring foo", "scoring must be one of"),
         ("cv train.dat --plot x.bmp", "the name must end in .png, .svg or .pdf"),
         ("export -m model --to word", "'word' is not one of"),
         ("export -m model --to elasticsearch --feature-names a,b", "feature_names"),
         ("report train.dat -o -", "the page is written to a file"),
-        ("report train.dat -o nowhere/page.html", "there is no such directory"),
+        ("report train.dat -o nowhere/page.html", "no such directory"),
         ("info train.dat", "train.dat cannot be loaded"),
         ("completion tcsh", "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
     ],
@@ -173,7 +172,7 @@ def test_what_should_not_happen_is_one_line_too(folder, capsys, monkeypatch):
     def broken(*_, **__):
         raise TypeError("two\nlines")
 
-    monkeypatch.setattr(rankrls.cli._do_predict, "Scorer", broken)
+    monkeypatch.setattr(rankrls.cli._scoring, "Scorer", broken)
     assert main(["predict", "train.dat", "-m", "model"]) == 1
     err = capsys.readouterr().err
     assert err == "rankrls: error: unexpected TypeError: two lines (--debug tells where)\n"
@@ -188,7 +187,7 @@ def test_a_run_that_is_stopped_leaves_the_old_file(folder, capsys, monkeypatch, 
 
     (folder / "scores.txt").write_text("old")
     before = sorted(os.listdir())
-    monkeypatch.setattr(rankrls.cli._do_predict, "_lines", stop)
+    monkeypatch.setattr(rankrls.cli._scoring, "_lines", stop)
     assert main(["predict", "train.dat", "-m", "model", "-o", "scores.txt"]) == code
     assert (folder / "scores.txt").read_text() == "old"
     assert sorted(os.listdir()) == before
