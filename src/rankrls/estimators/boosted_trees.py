@@ -192,4 +192,7 @@ class TreeMember:
     def predict(self, rows: Any, features: Any) -> Array:
         """Return the scores of rows, times the factor."""
         assert self.forest is not None
-        return self.factor * self.forest.predict(self.inputs(rows, features))
+        X = self.inputs(rows, features)
+        if X.shape[1] != self.n_features:
+            raise ValueError(f"the trees have {self.n_features} features, not {X.shape[1]}")
+        return self.factor * self.forest.predict(X)
