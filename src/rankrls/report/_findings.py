@@ -187,8 +187,9 @@ def _check_queries(data: Rankings, summary: SimpleNamespace) -> Iterator[Finding
         reasons = [
             f"{plural(count, 'has', 'have')} {what}" for what, count in counts.items() if count
         ]
+        without = (data.query_name(int(q)) for q in np.flatnonzero(summary.pairs == 0))
         yield _found(
-            "queries-without-pairs", map(data.query_name, np.flatnonzero(summary.pairs == 0)), n,
+            "queries-without-pairs", without, n,
             "warning" if n >= 0.2 * total else "note",
             queries=plural(n, "query", "queries"), share=n / total, reasons=" and ".join(reasons),
         )  # fmt: skip
@@ -203,7 +204,9 @@ def _check_queries(data: Rankings, summary: SimpleNamespace) -> Iterator[Finding
     back = np.flatnonzero(np.bincount(data.codes[starts], minlength=total) > 1)
     if 0 < len(back) <= 0.5 * total:  # more than half: the rows are shuffled
         words = plural(len(back), "query id reappears", "query ids reappear")
-        yield _found("returning-query-ids", map(data.query_name, back), len(back), ids=words)
+        yield _found(
+            "returning-query-ids", (data.query_name(int(q)) for q in back), len(back), ids=words
+        )
     if summary.n_with_pairs < 30:
         words = plural(summary.n_with_pairs, "query has", "queries have")
         yield _found("few-queries", queries=words)

@@ -195,8 +195,8 @@ def hold_out(plan: FitPlan, data: Rankings) -> SimpleNamespace:
             estimate = errors.mean
             if by_query and not corrected and path.metric == "pairwise_accuracy":
                 # Each query at the alpha that is best for all others; the largest wins ties.
-                table = [pairwise_error(data.y, f, qid=data.codes, average=None) for f in held]
-                table = np.array(table)[::-1, np.isfinite(table[0])]
+                found = [pairwise_error(data.y, f, qid=data.codes, average=None) for f in held]
+                table = np.array(found)[::-1, np.isfinite(found[0])]
                 best = np.argmin(table.sum(axis=1, keepdims=True) - table, axis=0)
                 estimate = mean_interval(table[best, np.arange(table.shape[1])])
                 corrected = True

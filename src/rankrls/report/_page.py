@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from rankrls import AutoRanker, __version__
 from rankrls.report._errors import UnitErrors
 from rankrls.report._reproduce import code_lines
-from rankrls.report._svg import bar, columns_chart, histogram, path_chart
+from rankrls.report._svg import bar, columns_chart, forest_chart, histogram, path_chart
 from rankrls.report._words import fixed, number, percent, plural, probability
 
 __all__ = ["page", "render"]
@@ -80,7 +80,12 @@ def page(template: str, *, title: str | None, default: str, **values: Any) -> st
 
 
 def render(
-    a: SimpleNamespace, *, title: str | None, limit: int, load_code: str | None = None
+    a: SimpleNamespace,
+    *,
+    title: str | None,
+    limit: int,
+    load_code: str | None = None,
+    examination: Any = None,
 ) -> str:
     """Render the whole page as text; ``limit`` bounds the table of errors."""
     auto = isinstance(a.model, AutoRanker)
@@ -89,6 +94,7 @@ def render(
         "short": "Summary",
         "findings": "Findings",
         "data": "Data",
+        **({} if examination is None else {"clicks": "Clicks and positions"}),
         "members" if auto else "alpha": "Members" if auto else "Choice of alpha",
         "held-out": "Held-out error",
         "errors": f"Error by {unit}",
@@ -119,6 +125,7 @@ def render(
         facts=_facts(a),
         charts=_charts(a),
         members=_members(a.model) if auto else None,
+        clicks=None if examination is None else _clicks(examination),
         kept=kept,
         limit=limit,
         quantiles=_quantiles(a.errors),
@@ -225,6 +232,24 @@ def _charts(a: SimpleNamespace) -> dict[str, str]:
         values, name=f"Errors of {units}", about=about, percent=True, axis=f"error of a {what}"
     )
     return charts | {"sizes": charts.get("sizes", "")}
+
+
+def _clicks(ex: Any) -> dict[str, Any]:
+    """The examination of positions with its interval, and where it comes from."""
+    error = 1.96 * np.nan_to_num(ex.std)
+    low, high = ex.examination - error, ex.examination + error
+    positions = [number(position) for position in ex.positions]
+    shown = slice(40)  # positions in the chart
+    chart = forest_chart(positions[shown], ex.examination[shown], low[shown], high[shown],
+                         "examination", "Examination by position")  # fmt: skip
+    values = zip(positions, ex.examination, ex.std, low, high, ex.n_clicks, strict=True)
+    rows = [
+        [position, fixed(theta), f"{fixed(a)} to {fixed(b)}" if np.isfinite(std) else "as given",
+         f"{n:,.0f}"]
+        for position, theta, std, a, b, n in values
+    ]  # fmt: skip
+    pooled = len(np.unique(ex.group)) < len(ex.group)
+    return {"chart": chart, "rows": rows, "pooled": pooled, "additive": ex.model == "additive"}
 
 
 def _members(ranker: AutoRanker) -> dict[str, Any]:
