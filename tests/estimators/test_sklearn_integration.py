@@ -648,7 +648,7 @@ def test_fold_of_pairs_equals_explicit_edges(data):
         assert 0 < len(kept) < graph.n_given_pairs
         edges = oracles.edges_of_pairs(
             [(place[i], place[j]) for i, j in graph.pairs[kept].tolist()],
-            graph._pairs.magnitude[kept],
+            graph.magnitude[kept],
             cost="magnitude",
         )
         expected = oracles.primal_coefficients(edges, X[train], 1.0)

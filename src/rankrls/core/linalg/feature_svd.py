@@ -35,18 +35,11 @@ PLAIN_SPREAD = 100.0
 class FeatureSVD:
     """X = V diag(s) Qᵀ without its null space.
 
-    Attributes
-    ----------
-    vectors : ndarray of shape (n, r)
-        V, orthonormal columns.
-    singular : ndarray of shape (r,)
-        S, descending, > 0.
-    weights : ndarray of shape (d, r)
-        P = Q diag(1/s): the weights with X P = V that lie in the row space of X. Ridge
-        regression has the weights P diag(s²/(s² + alpha)) Vᵀy.
-    dropped : float
-        Approximate largest singular value among those masked by rounding errors; 0 if X has full
-        column rank.
+    ``vectors`` is V, of shape (n, r), with orthonormal columns, and ``singular`` s > 0, descending.
+    ``weights``, P = Q diag(1/s) of shape (d, r), are the weights with X P = V that lie in the row
+    space of X: ridge regression has the weights P diag(s²/(s² + alpha)) Vᵀy. ``dropped`` is the
+    approximate largest singular value among those masked by rounding errors; 0 for full column
+    rank.
     """
 
     vectors: Array
