@@ -45,11 +45,11 @@ def test_fit_is_that_of_click_labels(log, capsys, kind):
 
 
 def test_the_report_shows_the_examination(log, capsys, tmp_path):
-    words = "report log.csv -o page.html --clicks clicks --position position --drop name,n"
+    words = "report log.csv -o page.html --clicks clicks --position position --impressions n --drop name"
     assert main(words.split()) == 0
     page = (tmp_path / "page.html").read_text()
     assert '<h2 id="clicks-h">Clicks and positions</h2>' in page
-    theta = estimate_examination(log).examination
+    theta = estimate_examination(log, impressions="n").examination
     assert all(f"{value:.2f}</td>" in page for value in theta)
 
 

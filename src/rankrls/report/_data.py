@@ -311,9 +311,10 @@ def pairs_by_query(data: Rankings) -> Array:
 def encoder_of(*tables: Any) -> TableEncoder | None:
     """Return an encoder for raw tables, which keeps id columns; None if they are numeric."""
     for X in tables:
-        values = np.zeros(0) if sparse.issparse(X) else np.asarray(X)
-        numeric = values.dtype.kind in "biuf" and np.isfinite(values).all()
-        if isinstance(X, RawTable) or not numeric:
+        if sparse.issparse(X):
+            continue
+        values = None if isinstance(X, RawTable) else np.asarray(X)
+        if values is None or values.dtype.kind not in "biuf" or not np.isfinite(values).all():
             return TableEncoder(drop_ids=False)
     return None
 

@@ -241,7 +241,7 @@ def _clicks(ex: Any) -> dict[str, Any]:
     positions = [number(position) for position in ex.positions]
     shown = slice(40)  # positions in the chart
     chart = forest_chart(positions[shown], ex.examination[shown], low[shown], high[shown],
-                         "examination", "Examination by position")  # fmt: skip
+                         axis="examination", title="Examination by position")  # fmt: skip
     values = zip(positions, ex.examination, ex.std, low, high, ex.n_clicks, strict=True)
     rows = [
         [position, fixed(theta), f"{fixed(a)} to {fixed(b)}" if np.isfinite(std) else "as given",

@@ -117,6 +117,7 @@ def forest_chart(
     value: Array,
     low: Array,
     high: Array,
+    *,
     axis: str = "rating",
     title: str = "Ratings with intervals",
 ) -> str:
