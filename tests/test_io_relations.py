@@ -69,7 +69,7 @@ def test_round_trip(name, path):
     assert loaded.get_params().keys() == ranker.get_params().keys()
     np.testing.assert_array_equal(loaded.predict(*new), ranker.predict(*new))
     np.testing.assert_array_equal(loaded.dual_coef_, ranker.dual_coef_)
-    few_features = hasattr(ranker, "_left_factor")  # whose labels are not stored
+    few_features = hasattr(ranker, "_weights")  # whose labels are not stored
     assert vars(loaded).keys() == vars(ranker).keys() - ({"_labels"} if few_features else set())
     before = path.read_bytes()
     save_model(loaded, path)
@@ -92,7 +92,7 @@ def test_a_function_cannot_be_saved(path):
 
 
 CHANGES = {
-    "coefficients of other objects": lambda m: m["fields"].update(
+    "weights of other features": lambda m: m["fields"].update(
         _columns=m["fields"]["_rows"], _two_domains=True
     ),
     "objects of other than 4 features": lambda m: m["fields"].update(n_features_in_=4),
@@ -103,9 +103,7 @@ CHANGES = {
     "loss must be one of": lambda m: m["params"].update(loss="hinge"),
     "condition_on must be one of": lambda m: m["params"].update(condition_on="x"),
     "alpha must be finite and > 0": lambda m: m["params"].update(alpha=-1),
-    "no coefficients": lambda m: m["fields"].pop("_left_factor"),
-    "_right_factor of ConditionalRankRLS must be": lambda m: m["fields"].update(_right_factor=1),
-    "factors of coefficients without weights": lambda m: m["fields"].pop("_weights"),
+    "coefficients of other objects": lambda m: m["fields"].pop("_weights"),
     "dual_coef_ of ConditionalRankRLS must be": lambda m: m["fields"].update(dual_coef_=1),
     "has no 'spare'": lambda m: m["fields"].update(spare=1),
 }

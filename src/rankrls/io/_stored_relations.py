@@ -185,13 +185,8 @@ FIELDS = {
     "_two_domains": FLAG,
     "object_feature_names_in_": optional(NAMES),
     "dual_coef_": optional(array("f", "p g", empty=False)),
-    "_left_factor": optional(array("f", "p s")),
-    "_right_factor": optional(array("f", "g s")),
     "_weights": optional(array("f", "a b", empty=False)),
-    "_explicit_rows": optional(FLAG),
-    "_explicit_columns": optional(FLAG),
-    "_noise": optional(FINITE),
-    "_observed": optional(array("i", "edges")),
+    "_fitted_alpha": either(NUMBER, NUMBERS),
     "_labels": optional(instance("Observations")),
     "offset_": optional(FINITE),
     "row_offsets_": optional(array("f", "p")),
@@ -208,9 +203,12 @@ def _pack_conditional(ranker: Any) -> dict[str, Any]:
     """Return the attributes; omit labels and pair coefficients if the model has few features."""
     stored = dict(vars(ranker))
     stored.pop("_posterior", None)
-    if "_left_factor" in stored:
+    if "_weights" in stored:
         stored.pop("dual_coef_", None)
-        stored.pop("_labels", None)
+        p, g = len(ranker._rows), len(ranker._ranked)
+        complete = "_labels" in stored and ranker._labels.matrix is not None
+        if complete and 2 * (p + g) * min(ranker._weights.shape) <= p * g:
+            stored.pop("_labels", None)
     return stored
 
 
@@ -227,30 +225,23 @@ def _check_conditional(ranker: Any) -> None:
     good = names is None or len(names) == second.X.shape[1]
     require(good, "names of other features of column objects")
     stored = vars(ranker)
-    whole = stored.get("dual_coef_")
-    if whole is None:
-        require("_left_factor" in stored and "_right_factor" in stored, "no coefficients")
-        require("_weights" in stored, "factors of coefficients without weights of features")
-        left, right = ranker._left_factor, ranker._right_factor
-        require(left.shape[1] == right.shape[1], "coefficients whose factors do not match")
-    shape = (len(left), len(right)) if whole is None else whole.shape
-    require(shape == (len(first), len(second)), "coefficients of other objects")
+    whole, weights = stored.get("dual_coef_"), stored.get("_weights")
+    shape = len(first), len(second)
+    if weights is None:
+        require(whole is not None and whole.shape == shape, "coefficients of other objects")
+    else:
+        sizes = first.X.shape[1], second.X.shape[1]
+        require(weights.shape == sizes, "weights of other features")
+        require(whole is None or whole.shape == shape, "coefficients of other objects")
+        linear = first.kernel.linear and second.kernel.linear and ranker._pairwise.plain
+        require(linear, "weights of features for another kernel of pairs")
     labels = stored.get("_labels")
     require(labels is None or labels.shape == shape, "labels of other objects")
-    sizes = tuple(
-        side.X.shape[1] if explicit else len(side)
-        for side, explicit in zip((first, second), ranker._explicit, strict=True)
-    )
-    require(ranker._table().shape == sizes, "weights of other features")
-    observed = getattr(ranker, "_observed", np.empty(0, dtype=np.int64))
-    require(within(observed, len(first) * len(second)), "observed pairs of other objects")
-    require(getattr(ranker, "_noise", 1.0) > 0, "a noise that is not positive")
+    require(np.min(ranker._fitted_alpha) >= 0, "an alpha that is negative")
     apart = ranker._columns is not None
     require(apart or not ranker._two_domains, "two kinds of objects, and one of them is missing")
     one_kind = ranker.relation is not None or ranker._pairwise.one_domain
     require(not (one_kind and apart), "a symmetric relation of two kinds of objects")
-    plain = ranker._pairwise.plain
-    require(plain or not any(ranker._explicit), "weights of features for another kernel of pairs")
     check_metric("kernel", kernels[0].metric, first.kernel.metric)
     check_metric("object_kernel", kernels[1].metric, second.kernel.metric)
 
