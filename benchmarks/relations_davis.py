@@ -65,6 +65,7 @@ def metrics(expected: np.ndarray, scores: np.ndarray) -> dict[str, float]:
     seen = ~np.isnan(expected)
     return {
         "concordance": concordance(expected[seen], scores[seen]),
+        "squared error": float(np.mean((expected[seen] - scores[seen]) ** 2)),
         "for a drug": float(np.nanmean(conditional_scores(expected, scores))),
     }
 

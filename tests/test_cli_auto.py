@@ -25,7 +25,7 @@ def table(first, n_queries, rng):
     n = len(qid)
     frame = pd.DataFrame({"query": [f"q {q}" for q in qid]})
     frame["product_id"] = rng.permutation(n) + 10_000
-    frame["name"] = [f"Product, no. {i}" for i in range(n)]
+    frame["name"] = [f"Product{i}" for i in range(n)]
     frame["price"] = np.exp(rng.normal(3, 1, n)).round(2)
     frame["brand"] = rng.choice(["acme", "bolt", ""], n)
     frame["size"] = rng.choice(["M", "38", "40"] if first == 0 else ["38", "40"], n)
@@ -97,7 +97,7 @@ def test_fit_writes_the_ranker_of_the_raw_table(run):
     assert "columns: labels 'grade', queries 'query'" in lines[0]
     assert f"the mean of {len(ranker.estimators_)} of" in lines[2]
     head = next(i for i, line in enumerate(lines) if line.startswith("view "))
-    assert " ".join(lines[head].split()) == "view kernel cost label compared alpha ndcg@10 weight"
+    assert " ".join(lines[head].split()) == "view kernel blocks cost compared alpha ndcg@10 weight"
     for k in range(len(ranker.estimators_)):
         assert lines[head + 1 + k].startswith(ranker.members_["view"][k])
         assert f"{ranker.members_['score'][k]:.4f}" in lines[head + 1 + k]
@@ -256,7 +256,7 @@ def test_options_that_auto_has_no_use_for(run, command, option, message):
             "predict test.csv -m model --missing zero",
             "the model takes raw tables and fills in",
         ),
-        ("fit train.csv -m x", "is 'Product, no. 0', not a finite number"),
+        ("fit train.csv -m x", "is 'Product0', not a finite number"),
     ],
 )
 def test_what_is_refused(run, words, message):

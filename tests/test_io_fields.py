@@ -89,6 +89,22 @@ def automatic():
         return ranker.fit(GAPS, y), GAPS
 
 
+def automatic_table():
+    """Numbers, categories, texts and texts of queries; members with blocks, and a column."""
+    words = ["red hat", "blue hat", "no hat", "red and blue", "green shoe", "a shoe"]
+    titles = np.array([f"{words[i % 6]} {i}" for i in range(12)], dtype=object)
+    asked = np.array([f"{words[i % 5]} please" for i in range(12)], dtype=object)
+    X = np.hstack([GAPS, COLOURS[:, :1], titles[:, None], asked[:, None]])
+    column = X.shape[1] - 1
+    small = replace(auto.EFFORTS["quick"], views=auto.VIEWS[:1])
+    with mock.patch.dict(auto.EFFORTS, quick=small):
+        ranker = AutoRanker(
+            "pairwise_accuracy", effort="quick", random_state=0, query_columns=[column]
+        ).fit(X, y)
+    ranker._members.append(auto.ColumnMember("x0", 0, "log", 0.5))
+    return ranker, X
+
+
 COLOURS = np.array([["red", 1], ["blue", 2], [np.nan, 1], ["red", None]] * 3, dtype=object)
 TEXTS = np.array(["a red hat", "the blue hat", "no hat", "red and blue"] * 3, dtype=object)
 DICTS = np.array([{"size": float(i % 5), "kind": "abc"[i % 3]} for i in range(12)], dtype=object)
@@ -140,6 +156,7 @@ def texts():
 #: Name: (fitted, rows to predict).
 MODELS = {
     "automatic": automatic,
+    "automatic_table": automatic_table,
     "linear": lambda: (RankRLS().fit(X, Y, qid=qid), X),
     "graphs of their own": lambda: (RankRLS(kernel="rbf", cost="unit").fit(X, Y, qid=qid), X),
     "wide": lambda: (RankRLS().fit(WIDE, y[:6]), WIDE),

@@ -185,9 +185,9 @@ def test_files_names_and_reports(tmp_path):
     assert_allclose(ranker.predict(new), expected, rtol=1e-12)
     with pytest.raises(ValueError, match="feature names should match"):
         ranker.predict(new.iloc[:, ::-1])
-    with pytest.raises(ValueError, match="names of the rows basis, and have them in another order"):
+    with pytest.raises(ValueError, match="the rows basis of X in another order"):
         RankRLS(**OPTIONS).fit(frame.iloc[:, ::-1], Y)
-    with pytest.raises(ValueError, match="not these"):
+    with pytest.raises(ValueError, match="different names"):
         RankRLS(**OPTIONS).fit(frame.rename(columns={"d4": "d6"}), Y)
     numbered = pd.DataFrame(K).iloc[:, BASIS]  # whose columns are numbers of rows
     ranker = RankRLS(**OPTIONS).fit(numbered, Y, qid=QID)

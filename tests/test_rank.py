@@ -302,6 +302,7 @@ def test_what_is_wrong_is_said(frame, model, bunch):
 @pytest.mark.filterwarnings("ignore::rankrls.exceptions.IdColumnWarning")
 def test_columns_that_an_encoder_has_dropped_are_not_needed(kind, tmp_path):
     table = make_product_search(n_queries=12, n_products=6, random_state=0).assign(constant=1.0)
+    table["product"] = [f"p{i}" for i in range(len(table))]
     X, y, qid = table.drop(columns=["query", "grade"]), table["grade"], table["query"]
     if kind == "AutoRanker":
         model = AutoRanker(effort="quick", random_state=0).fit(X, y, qid=qid)

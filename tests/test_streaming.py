@@ -13,7 +13,6 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 from rankrls import AutoRanker, RankRLS, RankRLSCV
-from rankrls.estimators.scalers import learn
 from rankrls.preprocessing import QueryScaler
 from rankrls.streaming import fit_stream, forget, partial_fit
 
@@ -235,52 +234,6 @@ def test_queries_are_forgotten_from_a_feature_far_from_zero(offset):
     forget(model, X[old], y[old], qid=qid[old])
     again = pipeline(StandardScaler(), RankRLS()).fit(X[~old], y[~old], rank__qid=qid[~old])
     assert_same(model, again, X, rtol=1e-8)
-
-
-@pytest.mark.parametrize("with_mean", [False, True])
-@pytest.mark.parametrize("rows", [1, 7, 9000])
-def test_scalers_learn_dense_rows_as_partial_fit_does(with_mean, rows):
-    """Columns of scales 1e-9 … 1e9 with offsets, one that is constant, and one that begins so."""
-    rng = np.random.default_rng(rows)
-    X = rng.normal(size=(20_000, 8)) * 10.0 ** np.array([-9, -3, 0, 3, 9, 0, 0, 0])
-    X += np.array([0, 1e3, 1e6, -1e6, 1e12, 0, 0, 0])
-    X[:, 5], X[:9000, 6] = 3.25, 1e6
-    X[:, 7] = np.arange(len(X)) // 5000  # another mean in every batch
-    ours, theirs = (StandardScaler(with_mean=with_mean).fit(X[:rows]) for _ in range(2))
-    for start in range(rows, len(X), 4000):
-        learn(ours, X[start : start + 4000])
-        theirs.partial_fit(X[start : start + 4000])
-    exact = StandardScaler(with_mean=with_mean).fit(X)
-    for name in ("mean_", "var_", "scale_"):
-        one, two, three = (getattr(scaler, name) for scaler in (ours, theirs, exact))
-        assert np.allclose(one, two, rtol=1e-9, atol=1e-12), name
-        assert np.allclose(one, three, rtol=1e-9, atol=1e-12), name
-    assert ours.n_samples_seen_ == len(X)
-    assert type(ours.n_samples_seen_) is type(theirs.n_samples_seen_)
-
-
-@pytest.mark.parametrize("kind", ["missing", "infinite", "sparse", "columns", "frame", "float32"])
-def test_scalers_learn_other_rows_by_partial_fit(kind):
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(40, 3))
-    ours, theirs = (StandardScaler(with_mean=kind != "sparse").fit(X[:20]) for _ in range(2))
-    more = X[20:].copy()
-    if kind == "frame":
-        more = pd.DataFrame(more)
-    elif kind in ("missing", "infinite"):
-        more[3, 1] = np.nan if kind == "missing" else np.inf
-    else:
-        change = {"sparse": sparse.csr_array, "columns": lambda X: X[:, :2], "float32": np.float32}
-        more = change[kind](more)
-    if kind in ("infinite", "columns"):
-        before = copy.deepcopy(vars(ours))
-        with pytest.raises(ValueError, match="infinity" if kind == "infinite" else "2 features"):
-            learn(ours, more)
-        assert repr(vars(ours)) == repr(before)
-        return
-    learn(ours, more)
-    theirs.partial_fit(more)
-    assert repr(vars(ours)) == repr(vars(theirs))
 
 
 @pytest.mark.parametrize(("offset", "sd"), [(1e3, 0.1), (1e3, 0.01), (2e9, 1e5)])

@@ -27,7 +27,7 @@ def table():
             "kind": pd.Categorical(["x", "y", "x", "y", "x", "x"]),
             "stock": [True, False, True, True, None, False],
             "one": 1.0,
-            "note": [f"text {i}" for i in range(6)],
+            "note": [f"text{i}" for i in range(6)],
         }
     )
 
@@ -51,9 +51,7 @@ VALUES = np.array(
 @pytest.mark.parametrize("kind", [lambda t: t, pl.from_pandas, lambda t: t.to_numpy(dtype=object)])
 def test_columns(kind, tmp_path):
     X = kind(table())
-    with pytest.warns(
-        IdColumnWarning, match="of X: text with a different value in nearly every row"
-    ):
+    with pytest.warns(IdColumnWarning, match="of X: ids, words with a different value in nearly"):
         encoder = TableEncoder().fit(X)
     names = NAMES
     if isinstance(X, np.ndarray):
@@ -86,7 +84,9 @@ def test_new_rows():
 def test_frequent_levels_only():
     values = ["a"] * 5 + ["b"] * 4 + ["c"] * 3 + ["d"] * 2
     encoder = TableEncoder(max_levels=2).fit(pd.DataFrame({"v": values}))
-    assert encoder.get_feature_names_out().tolist() == ["v=a", "v=b"]
+    assert encoder.get_feature_names_out().tolist() == ["v=a", "v=b", "v=(other)"]
+    new = pd.DataFrame({"v": ["b", "never seen", None]})
+    assert encoder.transform(new).tolist() == [[0, 1, 0], [0, 0, 1], [0, 0, 0]]
 
 
 def test_ids_are_left_out_with_a_word():
@@ -103,7 +103,7 @@ def test_ids_are_left_out_with_a_word():
 
 def test_numbers_as_text_are_told():
     frame = pd.DataFrame({"x": range(30), "price": [f"{i / 7:.4f}" for i in range(30)]})
-    with pytest.warns(IdColumnWarning, match=r"'price' of X: text.*numbers written as text"):
+    with pytest.warns(IdColumnWarning, match=r"'price' of X: ids.*numbers written as text"):
         TableEncoder(drop_ids=False).fit(frame)
 
 
@@ -123,8 +123,6 @@ def test_sparse_stays_sparse():
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
-        ([[1.0, 2.0]] * 3, "'cells' of X holds lists"),
-        ([np.ones(2)] * 3, "'cells' of X holds lists"),
         ([[1.0], [1.0, 2.0], []], "'cells' of X holds lists"),
         (np.array([1j, 2, 3]), "Complex data not supported: 'cells' of X holds complex numbers"),
         (np.array([1j, 2, 3], dtype=object), "'cells' of X holds complex numbers"),
@@ -140,6 +138,57 @@ def test_cells_that_are_neither_numbers_nor_text(cells, message, library):
     known = library.DataFrame({"price": [1.0, 2.0, 4.0], "cells": [1.0, 5.0, 4.0]})
     with pytest.raises(ValueError, match=message):
         TableEncoder(drop_ids=False).fit(known).transform(bad)
+
+
+WORDS = ["red lamp", "blue lamp", "red desk", "green chair", "blue desk", "white lamp for a desk"]
+
+
+@pytest.mark.parametrize("kind", [lambda t: t, pl.from_pandas])
+def test_texts_and_vectors_of_queries(kind, tmp_path):
+    n, qid = 36, np.repeat(np.arange(6), 6)
+    rng = np.random.default_rng(0)
+    vectors, of_query = rng.normal(size=(n, 3)), rng.normal(size=(6, 3))
+    frame = pd.DataFrame(
+        {
+            "query": [
+                ["red lamp", "desk", "Blue chair", "lamp unseen", "desk", "white"][q] for q in qid
+            ],
+            "title": [f"{WORDS[i % 6]} {i}" for i in range(n)],
+            "vector": list(vectors),
+            "asked": list(of_query[qid]),
+        }
+    )
+    frame.loc[3, "title"], frame.at[4, "vector"] = None, None
+    X = kind(frame)
+    encoder = TableEncoder().fit(X, qid=qid)
+    encoded = dict(zip(encoder.get_feature_names_out(), encoder.transform(X).T, strict=True))
+    assert encoder.query_columns_ == [0, 3]
+    assert not encoder.dropped_
+    assert sorted(set(encoder.blocks_)) == ["number", "text", "vector"]
+    overlap = encoded["query ~ title overlap"]
+    assert_allclose(overlap[:6], [1, 0.5, 0.5, 0, 0, 0.5])
+    assert encoded["query ~ title weighted overlap"][1] < 1
+    assert_allclose(np.argmax(encoded["query ~ title cosine"][:6]), 0)
+    products = vectors * of_query[qid]
+    products[4] = 0
+    assert_allclose(encoded["asked ~ vector[1]"], products[:, 1])
+    lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(of_query[qid], axis=1)
+    assert_allclose(encoded["asked ~ vector cosine"], products.sum(axis=1) / lengths)
+    # Words that are new match, too; levels of the query are not features of the rows.
+    new = frame.iloc[:2].copy()
+    new["query"], new["title"] = "novel thing", ["a novel thing", "old"]
+    found = dict(zip(encoder.get_feature_names_out(), encoder.transform(kind(new)).T, strict=True))
+    assert found["query ~ title overlap"].tolist() == [1, 0]
+    save_model(encoder, tmp_path / "encoder.rankrls")
+    loaded = load_model(tmp_path / "encoder.rankrls")
+    assert_array_equal(loaded.transform(X), encoder.transform(X))
+    with pytest.raises(ValueError, match="'vector' of X had vectors of 3 numbers in fit"):
+        encoder.transform(frame.assign(vector=list(rng.normal(size=(n, 2)))))
+    with pytest.raises(ValueError, match="'vector' of X was vectors in fit and is numeric now"):
+        encoder.transform(frame.assign(vector=1.0))
+    alone = TableEncoder().fit(X)  # without qid there are no queries
+    assert alone.query_columns_ == []
+    assert TableEncoder(query_columns=["query"]).fit(X).query_columns_ == [0]
 
 
 def test_errors():

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
+import sklearn
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -47,9 +48,7 @@ __all__ = [
     "most_unequal",
     "named_columns",
     "names_anything",
-    "note_kernel_numbers",
     "object_names",
-    "order_of",
     "refuse_dates",
     "refuse_equal_names",
     "required_features",
@@ -74,6 +73,14 @@ QUERY_NAMES = ("qid", "query_id", "queryid", "query-id", "query")
 # -- tables -----------------------------------------------------------------------------------
 
 
+def _pandas(caller: str) -> Any:
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise ImportError(f"{caller} needs pandas: pip install pandas") from error
+    return pd
+
+
 def data_frame(columns: Mapping[str, Any], caller: str = "to_frame") -> Any:
     """Make a pandas data frame of columns; the error without pandas names the ``caller``."""
     arrays = {name: np.asarray(values) for name, values in columns.items()}
@@ -94,14 +101,6 @@ def without_arrow(data: Any) -> Any:
     return data.to_pandas()
 
 
-def _pandas(caller: str) -> Any:
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise ImportError(f"{caller} needs pandas: pip install pandas") from error
-    return pd
-
-
 def with_columns(X: Any, names: Sequence[str]) -> Any:
     """Columns of a data frame of pandas or polars by name; missing values for those it lacks."""
     frame = nw.from_native(X, eager_only=True)
@@ -113,13 +112,8 @@ def with_columns(X: Any, names: Sequence[str]) -> Any:
 class RawTable:
     """Named columns of numbers and text, read from a file; needs no data frame library.
 
-    Parameters
-    ----------
-    columns : list of str
-    numbers : ndarray of shape (n_rows, n_columns)
-        NaN where a value is missing, and in columns of text.
-    text : dict of int to ndarray of shape (n_rows,)
-        Columns of text by their number: str, and None where there is none.
+    ``numbers``, (n_rows, n_columns), is NaN where a value is missing and in columns of text, which
+    are in ``text`` by their number: arrays of str, and None where there is none.
     """
 
     def __init__(self, columns: list[str], numbers: Array, text: dict[int, Array]) -> None:
@@ -212,24 +206,24 @@ def kept_names(names: Any) -> Array | None:
     return texts if whole else None
 
 
-def note_kernel_numbers(estimator: Any, attribute: str, K: Any) -> None:
-    """Store the names of a kernel matrix's columns if they are integers, or delete old ones.
-
-    Names that are text become ``feature_names_in_``.
-    """
-    estimator.__dict__.pop(attribute, None)
-    names = column_names(K)
-    if names_anything(names) and getattr(names.dtype, "kind", "") in "iu":
-        setattr(estimator, attribute, names.to_numpy(dtype=np.int64))
-
-
 def shown_names(names: Any) -> str:
     """Some names for an error message."""
     plain = [name.item() if isinstance(name, np.generic) else name for name in names[:3]]
     return ", ".join(map(repr, plain)) + ", …" * (len(names) > 3)
 
 
-def order_of(names: Any, wanted: Any, *, what: str, like: str, advice: str) -> Array | None:
+def _permutation(names: Any, wanted: Any) -> Array | None:
+    """Positions of ``wanted`` in ``names`` if one is a permutation of the other, or None."""
+    if len(names) != len(wanted) or not (names.is_unique and wanted.is_unique):
+        return None
+    try:
+        order = np.asarray(names.get_indexer(wanted))
+    except (TypeError, ValueError):  # labels that cannot be compared
+        return None
+    return order if (order >= 0).all() else None
+
+
+def _order(names: Any, wanted: Any, what: str, like: str, advice: str) -> Array | None:
     """Positions of the objects ``wanted`` in ``names``; None if the order is the same.
 
     Both are a pandas Index or None; None and default indices have no names and are not compared.
@@ -240,7 +234,7 @@ def order_of(names: Any, wanted: Any, *, what: str, like: str, advice: str) -> A
     order = _permutation(names, wanted)
     if not (names_anything(names) and names_anything(wanted)):
         if order is not None:
-            warn(_other_order(what, like, "a table with these labels in the other's order"))
+            _warn_of_order(what, like, "a table with these labels in the other's order")
         return None
     if order is not None:
         return order
@@ -264,25 +258,29 @@ def order_of(names: Any, wanted: Any, *, what: str, like: str, advice: str) -> A
     raise ValueError(f"{what} and {like} have different names: {', '.join(parts)}. {advice}")
 
 
-def _permutation(names: Any, wanted: Any) -> Array | None:
-    """Positions of ``wanted`` in ``names`` if one is a permutation of the other, or None."""
-    if len(names) != len(wanted) or not (names.is_unique and wanted.is_unique):
-        return None
-    try:
-        order = np.asarray(names.get_indexer(wanted))
-    except (TypeError, ValueError):  # labels that cannot be compared
-        return None
-    return order if (order >= 0).all() else None
-
-
-def _other_order(what: str, like: str, remedy: str) -> str:
-    """Warning text if one of two indices may consist of row numbers only."""
-    return (
+def _warn_of_order(what: str, like: str, remedy: str) -> None:
+    """Warn if the same labels are in another order, and one index may be row numbers only."""
+    warn(
         f"{what} have the same labels as {like} in another order. They are matched by "
         "position, because one of the two is a default index, which may only be row numbers. To "
         f"match them by label, pass {remedy}; to silence this warning, use "
         "reset_index(drop=True) or to_numpy()"
     )
+
+
+def _in_order(
+    data: Any, axis: int, wanted: Any, of: str, like: str, advice: str, refuse: str = ""
+) -> Any:
+    """Return a frame with its rows or columns in the order of the names ``wanted``.
+
+    With ``refuse``, the advice for names in another order, that is an error instead.
+    """
+    what = f"the {('rows', 'columns')[axis]} of {of}"
+    names = column_names(data) if axis else row_names(data)
+    order = _order(names, wanted, what, like, advice)
+    if order is not None and refuse:
+        raise ValueError(f"{what} have the names of {like} in another order: {refuse}")
+    return data if order is None else data.take(order, axis=axis)
 
 
 def square_in_order(K: Any, name: str = "X", *, refuse: bool = False) -> Any:
@@ -294,28 +292,27 @@ def square_in_order(K: Any, name: str = "X", *, refuse: bool = False) -> Any:
         "The rows and columns of a kernel matrix must be the same objects (to ignore the names, "
         f"pass {name}.to_numpy())"
     )
-    what, like = f"the columns of {name}", f"the rows of {name}"
-    order = order_of(column_names(K), row_names(K), what=what, like=like, advice=advice)
-    if order is not None and refuse:
-        raise ValueError(
-            f"{what} have the names of its rows in another order: pass {name}[{name}.index]"
-        )
-    return K if order is None else K.iloc[:, order]
+    remedy = f"pass {name}[{name}.index]" if refuse else ""
+    return _in_order(K, 1, row_names(K), name, f"the rows of {name}", advice, remedy)
 
 
 def columns_in_order(K: Any, known: Any, name: str = "X", *, refuse: bool = False) -> Any:
     """Return kernel values with columns in the order of the training objects ``known``, or None."""
-    names = column_names(K)
-    if names is None or known is None:
+    if column_names(K) is None or known is None:
         return K
-    what, like = f"the columns of {name}", "the training objects"
+    wanted = _pandas("a table with names").Index(known)
     advice = f"{name} must have one column of kernel values for each training object"
-    order = order_of(names, _pandas(what).Index(known), what=what, like=like, advice=advice)
-    if order is not None and refuse:
-        raise ValueError(
-            f"{what} have the names of {like} in another order: select them in the order of fit"
-        )
-    return K if order is None else K.iloc[:, order]
+    remedy = "select them in the order of fit" if refuse else ""
+    return _in_order(K, 1, wanted, name, "the training objects", advice, remedy)
+
+
+def check_basis_names(K: Any, basis: Any) -> None:
+    """Raise unless column j of kernel values (m, b) has the name of the row ``basis[j]``."""
+    rows, numbers = row_names(K), np.asarray([] if basis is None else basis)
+    fits = rows is not None and numbers.ndim == 1 and numbers.dtype.kind in "iu"
+    if fits and 0 <= numbers.min() <= numbers.max() < len(rows):  # otherwise an error elsewhere
+        advice = "set basis=X.index.get_indexer(X.columns), or pass X.to_numpy()"
+        _in_order(K, 1, rows[numbers], "X", "the rows basis of X", advice, advice)
 
 
 def kernels_in_order(
@@ -323,146 +320,95 @@ def kernels_in_order(
 ) -> list[Any]:
     """Values of several kernels with rows in one order, and columns in that of training objects.
 
-    The order of rows is that of the first part that names them; parts without names are taken as
-    they are. ``square``: they are kernel matrices, with the same objects as rows and columns;
-    otherwise ``known`` has the names of the training objects, or None.
+    The order of rows is that of the first part that names them. ``square``: they are kernel
+    matrices, with the same objects as rows and columns; otherwise ``known`` has the names of the
+    training objects, or None.
     """
     ordered: list[Any] = []
     wanted, like = None, ""
     for number, part in enumerate(parts):
         of = f"{name}[{number}]"
+        if square and names_anything(column_names(part)) and not names_anything(row_names(part)):
+            part = part.set_axis(part.columns)
+        part = _in_order(part, 0, wanted, of, like, "They must be of the same objects")
         part = square_in_order(part, of) if square else columns_in_order(part, known, of)
-        names = object_names(part, precomputed=square)
-        order = order_of(
-            names,
-            wanted,
-            what=f"the rows of {of}",
-            like=f"the rows of {like}",
-            advice="Kernel matrices of one list are of the same objects",
-        )
-        if order is not None:
-            part = part.iloc[order, order] if square else part.iloc[order]
         ordered.append(part)
-        if wanted is None and names_anything(names):
-            wanted, like = names, of
+        if wanted is None and names_anything(row_names(part)):
+            wanted, like = row_names(part), f"the rows of {of}"
     return ordered
 
 
-def check_basis_names(K: Any, basis: Any) -> None:
-    """Raise unless column j of kernel values (m, b) has the name of the row ``basis[j]``.
-
-    Columns without names of rows (rows with a default index) are not compared, unless they have
-    the numbers of these rows in another order.
-    """
-    rows, columns = row_names(K), column_names(K)
-    numbers = np.asarray([] if basis is None else basis)
-    if rows is None or columns is None or numbers.ndim != 1 or numbers.dtype.kind not in "iu":
-        return
-    if len(numbers) != len(columns) or numbers.min() < 0 or numbers.max() >= len(rows):
-        return  # which has an error of its own
-    wanted = rows[numbers]
-    if names_anything(columns) and not columns.equals(wanted):
-        known = _permutation(columns, wanted) is not None
-        if known or names_anything(rows):
-            kind = "in another order" if known else "not these"
-            raise ValueError(
-                f"the columns of X must have the names of the rows basis, and have them {kind}: "
-                f"{shown_names(columns)} for {shown_names(wanted)}. Set "
-                "basis=X.index.get_indexer(X.columns), or pass X.to_numpy() if the order is right"
-            )
-
-
 def labels_in_order(Y: Any, rows: Any, columns: Any, *, one_domain: bool = False) -> Any:
-    """Return a frame of labels with rows and columns in the order of their objects.
+    """Return labels with names, a frame or sparse, in the order of the names of their objects.
 
-    Parameters
-    ----------
-    Y : array-like
-        Returned unchanged if it has no names.
-    rows, columns : pandas Index or None
-        Names of the row objects and of the column objects.
-    one_domain : bool
-        Whether both are the same objects; if these have no names, the rows of Y name them.
+    ``one_domain``: both are the same objects; if these have no names, the rows of Y name them.
     """
     if hasattr(Y, "row_names") and hasattr(Y, "column_names"):
         return _edges_in_order(Y, rows, columns)
     if column_names(Y) is None:
         return Y
     if one_domain and not names_anything(rows):
-        order_of(row_names(Y), rows, what="the rows of Y", like="the rows of X", advice="")
+        _order(row_names(Y), rows, "the rows of Y", "the rows of X", "")
         rows = columns = row_names(Y)
-    for axis, (names, wanted) in enumerate(((row_names(Y), rows), (column_names(Y), columns))):
+    for axis, wanted in enumerate((rows, columns)):
         of = "X" if axis == 0 or one_domain else "Z"
-        advice = "Without Z the columns of Y are the same objects as its rows. " * (
-            one_domain and axis == 1
-        )
-        advice += (
+        advice = (
             f"Pass Y.reindex({('index', 'columns')[axis]}={of}.index), which fills in NaN for "
             "missing labels, or Y.to_numpy() if the order is right"
         )
-        what = f"the {('rows', 'columns')[axis]} of Y"
-        order = order_of(names, wanted, what=what, like=f"the rows of {of}", advice=advice)
-        if order is not None:
-            Y = Y.take(order, axis=axis)
+        if one_domain and axis == 1:
+            advice = f"Without Z the columns of Y are the same objects as its rows. {advice}"
+        Y = _in_order(Y, axis, wanted, "Y", f"the rows of {of}", advice)
     return Y
 
 
-def _edges_in_order(Y: Any, rows: Any, columns: Any) -> Any:
-    """Return sparse labels with names (of `load_relations`) in the order of the objects."""
-    coords, shape = list(Y.coords), list(Y.shape)
+def _edges_in_order(Y: Any, rows: Any, columns: Any, *, drop: bool = False) -> Any:
+    """Return sparse labels with names (of `load_relations`) in the order of the objects.
+
+    Labels of other objects are left out if ``drop``, and otherwise an error.
+    """
+    coords, shape, kept = list(Y.coords), list(Y.shape), np.ones(Y.nnz, dtype=bool)
     for axis, (names, wanted) in enumerate(((Y.row_names, rows), (Y.column_names, columns))):
         if not names_anything(wanted):
             continue
-        place = wanted.get_indexer(names)
-        unknown = names[coords[axis]][place[coords[axis]] < 0]
-        if len(unknown):
-            of = "XZ"[axis]
+        place = wanted.get_indexer(names)[coords[axis]]
+        if not drop and (place < 0).any():
+            of, unknown = "XZ"[axis], names[coords[axis]][place < 0][0]
             raise ValueError(
-                f"Y has labels of {str(unknown[0])!r}, which is not in the index of {of}: add "
+                f"Y has labels of {str(unknown)!r}, which is not in the index of {of}: add "
                 f"the object to {of}, or leave its labels out by load_relations("
                 f"{('rows', 'columns')[axis]}={of}.index, unknown='drop')"
             )
-        coords[axis], shape[axis] = place[coords[axis]], len(wanted)
-    return type(Y)((Y.data, tuple(coords)), shape=tuple(shape))
+        coords[axis], shape[axis] = place, len(wanted)
+        kept &= place >= 0
+    i, j = coords
+    return type(Y)((Y.data[kept], (i[kept], j[kept])), shape=tuple(shape))
 
 
 def labels_of(seen: Any, rows: Any, columns: Any) -> Any:
-    """Labels of the objects that are named, and no others; NaN, or none stored, for new objects.
-
-    Parameters
-    ----------
-    seen : pandas DataFrame, or sparse labels with names
-    rows, columns : pandas Index of names
-    """
+    """Labels, a frame or sparse, of the objects that are named; NaN, or none, for new objects."""
     frame = column_names(seen) is not None
     names = (row_names(seen), column_names(seen)) if frame else (seen.row_names, seen.column_names)
-    places = []
     for known, wanted, what in zip(names, (rows, columns), ("rows", "columns"), strict=True):
         if not wanted.is_unique or (frame and not known.is_unique):
             raise ValueError(f"names of {what} are there more than once, so that seen is unclear")
-        places.append(wanted.get_indexer(known))
-        if len(wanted) and not (places[-1] >= 0).any():
+        if len(wanted) and not (wanted.get_indexer(known) >= 0).any():
             warn(
                 f"none of the {what} of seen ({shown_names(known)}) is an object that is ranked "
                 f"({shown_names(wanted)}): nothing is left out"
             )
     if frame:
         return seen.reindex(index=rows, columns=columns)
-    i, j = (place[axis] for place, axis in zip(places, seen.coords, strict=True))
-    kept = (i >= 0) & (j >= 0)
-    return type(seen)((seen.data[kept], (i[kept], j[kept])), shape=(len(rows), len(columns)))
+    return _edges_in_order(seen, rows, columns, drop=True)
 
 
 def scores_in_order(Y_score: Any, Y_true: Any) -> Any:
     """Return a frame of predicted scores with rows and columns in the order of the labels."""
     if column_names(Y_score) is None:
         return Y_score
-    for axis, names in enumerate((row_names, column_names)):
-        what, like = (f"the {('rows', 'columns')[axis]} of {Y}" for Y in ("Y_score", "Y_true"))
-        advice = "Select those that are in both"
-        order = order_of(names(Y_score), names(Y_true), what=what, like=like, advice=advice)
-        if order is not None:
-            Y_score = Y_score.take(order, axis=axis)
+    for axis, wanted in enumerate((row_names(Y_true), column_names(Y_true))):
+        like = f"the {('rows', 'columns')[axis]} of Y_true"
+        Y_score = _in_order(Y_score, axis, wanted, "Y_score", like, "Select those that are in both")
     return Y_score
 
 
@@ -477,15 +423,13 @@ def check_same_rows(X: Any, of: str = "X", /, **arguments: Any) -> None:
         for name, values in {"X": X, **arguments}.items():
             refuse_lazy(values, name)
     wanted = row_names(X)
-    if wanted is None:
-        return
-    for name, values in arguments.items():
+    for name, values in {} if wanted is None else arguments.items():
         names = row_names(values)
         if names is None or names.equals(wanted) or _permutation(names, wanted) is None:
             continue
         remedy = f"{name}.loc[{of}.index]"
         if not (names_anything(names) and names_anything(wanted)):
-            warn(_other_order(f"the rows of {name}", f"the rows of {of}", remedy))
+            _warn_of_order(f"the rows of {name}", f"the rows of {of}", remedy)
             continue
         where = int(np.argmax(np.asarray(names != wanted)))
         here, there = (shown_names(index[where : where + 1]) for index in (names, wanted))
@@ -554,7 +498,7 @@ def required_features(estimator: Any) -> list[str] | None:
         parts = [columns for name, columns in places.items() if name not in dropped]
         kept = sorted({int(j) for columns in parts for j in columns})
     elif hasattr(first, "dropped_") and hasattr(first, "sources_"):
-        kept = sorted(set(first.sources_.tolist()))
+        kept = sorted(set(kept) - set(first.dropped_))
     return [str(names[j]) for j in kept]
 
 
@@ -582,13 +526,9 @@ _DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.ti
 def refuse_dates(X: Any, name: str = "X") -> None:
     """Raise if X has dates, times or durations, which would be converted to counts of a unit.
 
-    Parameters
-    ----------
-    X : data frame of pandas, polars or Dask, pyarrow table, array, or lists
-    name : str
-        What an error calls it.
+    X is a data frame of pandas, polars or Dask, a pyarrow table, an array, or lists.
     """
-    found = [] if sparse.issparse(X) else _dates(X)
+    found = _dates(X)
     if not found:
         return
     shown = ", ".join(f"{label} ({kind})" for label, kind in found[:5]) + ", …" * (len(found) > 5)
@@ -602,13 +542,13 @@ def refuse_dates(X: Any, name: str = "X") -> None:
 
 def _dates(X: Any) -> list[tuple[str, str]]:
     """Label and type of every column that holds dates, times or durations."""
-    if isinstance(X, list | tuple):
-        rows = X[:1] if len(X) and isinstance(X[0], list | tuple) else []
-        return _dates_of_columns(zip(*rows, strict=False))
+    if isinstance(X, list | tuple):  # of which the first row is looked at
+        X = np.array(X[:1] if len(X) and isinstance(X[0], list | tuple) else [], dtype=object)
     if isinstance(X, np.ndarray):
         if X.dtype.kind in "mM":
             return [("all columns", str(X.dtype))]
-        return _dates_of_columns(X.T) if X.dtype.kind == "O" and X.ndim == 2 else []
+        columns: Any = X.T if X.dtype.kind == "O" and X.ndim == 2 else []
+        return [(f"number {j}", date) for j, v in enumerate(columns) if (date := _date_type(v))]
     if all(getattr(kind, "kind", "other") in "fiub" for kind in set(getattr(X, "dtypes", "?"))):
         return []  # numbers only, which is quickly seen
     frame = nw.from_native(X, pass_through=True)
@@ -616,22 +556,17 @@ def _dates(X: Any) -> list[tuple[str, str]]:
         return []
     found = []
     for j, (label, kind) in enumerate(frame.collect_schema().items()):
-        if kind.is_temporal():
-            found.append((repr(label), str(kind)))
-        elif kind in (nw.Object, nw.Unknown) and hasattr(X, "iloc"):  # dates as objects, periods
-            found += [(repr(label), kind) for _, kind in _dates_of_columns([X.iloc[:, j]])]
+        date_type = str(kind) if kind.is_temporal() else None
+        if kind in (nw.Object, nw.Unknown) and hasattr(X, "iloc"):  # dates as objects, periods
+            date_type = _date_type(X.iloc[:, j])
+        found += [(repr(label), date_type)] if date_type else []
     return found
 
 
-def _dates_of_columns(columns: Any) -> list[tuple[str, str]]:
-    """Number and type of the columns of objects that have a date, or a period of pandas."""
-    found = []
-    for j, column in enumerate(columns):
-        names = (
-            type(v).__name__ for v in column if isinstance(v, _DATES) or "Period" in str(type(v))
-        )
-        found += [(f"number {j}", name) for name in [next(names, None)] if name is not None]
-    return found
+def _date_type(values: Any) -> str | None:
+    """The type of the first value that is a date, or a period of pandas."""
+    dates = (v for v in values if isinstance(v, _DATES) or "Period" in str(type(v)))
+    return next((type(value).__name__ for value in dates), None)
 
 
 @contextmanager
@@ -647,7 +582,13 @@ def clear_errors(
     refuse_lazy(X, name)
     refuse_equal_names(column_names(X), name)
     refuse_dates(X, name)
-    _refuse_unread_names(X, name)
+    unread = type(X).__module__.startswith("polars") and not hasattr(X, "__dataframe__")
+    if unread and tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 9):
+        raise ValueError(
+            f"{name} is a polars {type(X).__name__}, whose column names scikit-learn "
+            f"{sklearn.__version__} cannot read: install scikit-learn 1.9 or newer, or pass "
+            f"{name}.to_pandas()"
+        )
     try:
         yield
     except TypeError:
@@ -655,6 +596,7 @@ def clear_errors(
             refuse_dates(np.array(X, dtype=object), name)
         raise
     except ValueError as error:
+        columns = getattr(X, "columns", None)
         if "Reshape your data" in str(error):
             shape = np.shape(X)
             got = f"1-D data of length {shape[0]}" if len(shape) == 1 else show(X)
@@ -664,13 +606,10 @@ def clear_errors(
                 "single row"
             ) from None
         if "contains NaN" in str(error):
-            array = isinstance(X, np.ndarray) and X.dtype.kind == "f"
-            overflow = array and bool(np.isnan(X).all(axis=0).any())  # a column of NaN only
             raise ValueError(
-                f"Input {name} contains NaN{_first_nan(X)}: fill in missing values first, {filled}"
-                + _OVERFLOW * overflow
+                f"Input {name} contains NaN{_where_missing(X, columns)}: fill in missing values "
+                f"first, {filled}{_overflow(X)}"
             ) from None
-        columns = getattr(X, "columns", None)
         if columns is None or "could not convert string" not in str(error):
             raise
         text = [column for column in columns if not _holds_numbers(X[column])]
@@ -680,46 +619,26 @@ def clear_errors(
         ) from error
 
 
-def _refuse_unread_names(X: Any, name: str) -> None:
-    """Raise if scikit-learn would silently ignore the names of the columns.
-
-    Frames of polars 2 have no ``__dataframe__``, by which scikit-learn before 1.9 reads them.
-    """
-    if type(X).__module__.startswith("polars") and not hasattr(X, "__dataframe__"):
-        import sklearn
-
-        if tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 9):
-            raise ValueError(
-                f"{name} is a polars {type(X).__name__}, whose column names scikit-learn "
-                f"{sklearn.__version__} cannot read: install scikit-learn 1.9 or newer, or pass "
-                f"{name}.to_pandas()"
-            )
-
-
-_OVERFLOW = (
-    "; if the data have none, a step before, such as a scaler, has overflowed: divide large values "
-    "beforehand"
-)
-
-
-def _first_nan(X: Any) -> str:
+def _where_missing(X: Any, columns: Any) -> str:
     """Position of the first missing value of a table as text; empty if it is not found."""
-    if sparse.issparse(X):
-        X = sparse.coo_array(X)
-        missing = np.flatnonzero(np.isnan(X.data))
-        missing = missing[np.lexsort((X.col[missing], X.row[missing]))]
-        places = np.column_stack((X.row[missing], X.col[missing]))
-    else:
-        try:
-            places = np.argwhere(np.isnan(np.asarray(X, dtype=np.float64)))
-        except (TypeError, ValueError):
-            return ""
-    if not len(places) or places.shape[1] != 2:
+    try:
+        values = sparse.csr_array(X) if sparse.issparse(X) else np.asarray(X, dtype=np.float64)
+        rows, cols = np.nonzero(values != values)
+    except (TypeError, ValueError):
         return ""
-    row, column = map(int, places[0])
-    names = getattr(X, "columns", None)
-    label = column if names is None else repr(names[column])
-    return f" (first at row {row}, column {label}; {len(places):,} in all)"
+    row = int(rows.min())
+    column = int(cols[rows == row].min())
+    label = column if columns is None else repr(columns[column])
+    return f" (first at row {row}, column {label}; {len(rows):,} in all)"
+
+
+def _overflow(X: Any) -> str:
+    """A hint for arrays with a column of NaN only."""
+    array = isinstance(X, np.ndarray) and X.dtype.kind == "f"
+    return (
+        "; if the data have none, a step before, such as a scaler, has overflowed: divide large "
+        "values beforehand"
+    ) * (array and bool(np.isnan(X).all(axis=0).any()))
 
 
 def _holds_numbers(column: Any) -> bool:
@@ -747,8 +666,8 @@ _RANK_WORDS = {
     *("year", "years", "month", "week", "day", "days", "hour", "age"),
 }
 #: Minimum number of rows to recognise an id by its values, and maximum number of columns that are
-#: inspected completely.
-_ID_ROWS, _ID_COLUMNS = 50, 64
+#: inspected completely; the others are excluded by a sample of so many rows.
+_ID_ROWS, _ID_COLUMNS, _SAMPLE = 50, 64, 64
 #: Number of repeated values expected by chance above which their absence indicates an id.
 _REPEATS = 20
 
@@ -756,47 +675,35 @@ _REPEATS = 20
 def columns_like_ids(X: Any, names: Any = None, codes: Any = None) -> list[int]:
     """Numbers of the columns that look like ids, row numbers or timestamps, ascending.
 
-    Parameters
-    ----------
-    X : ndarray or sparse matrix of shape (n_rows, n_features)
-        Numbers, finite.
-    names : sequence of n_features names, optional
-    codes : int array of shape (n_rows,), optional
-        Query of every row.
-
-    Notes
-    -----
-    Two kinds of columns are suspected:
-
-    - with the name of an id (``id``, ``doc_id``, ``itemId``, ``url``, ``timestamp``, ``row``,
-      ``Unnamed: 0`` …), integers of at least 20 values, or row numbers that were scaled;
-    - integers without such a name, among two columns or more and in 50 rows or more, if no value
-      comes back although chance would have repeated at least 20 (n integers in a range of R
-      repeat about n²/2R values even if they are spread evenly, and more if they are not); or if
-      they grow, or fall, from each row to the next over several queries.
-
-    Numbers of rows within queries (1, 2, 3, 1, 2 …), counts, grades and codes of few categories
-    are therefore none.
+    A column with the name of an id is one if it has integers of at least 20 values. Another, of 50
+    rows or more and beside other columns, is one if its integers are all different although n
+    integers of this range R would repeat n²/2R ≥ 20 values by chance, or if they grow, or fall,
+    from each row to the next over several queries. ``codes`` is the query of every row.
     """
     n_rows, n_features = X.shape
     if n_rows < 2:
         return []
     named = [j for j, name in enumerate(names) if is_id_name(name)] if names is not None else []
-    found = []
-    for j, values in _whole_columns(X, named):
-        n_values = len(np.unique(values))
-        integers = bool((values == np.rint(values)).all())
-        scaled = n_values == n_rows and _are_scaled_integers(values)
-        if scaled or (integers and n_values >= min(n_rows, 20)):
-            found.append(j)
+    others: list[int] = []
     if n_rows >= _ID_ROWS and n_features > 1:
-        several = codes is not None and len(codes) > 0 and bool((codes != codes[0]).any())
-        others = [j for j in _distinct_integers(X) if j not in named]
+        others = [j for j in _different_integers(X) if j not in named]
         if names is not None:
             others = [j for j in others if _RANK_WORDS.isdisjoint(_words(names[j]))]
-        for j, values in _whole_columns(X, others[:_ID_COLUMNS]):
-            if bool((values == np.rint(values)).all()) and _unique_by_design(values, several):
-                found.append(j)
+    several = codes is not None and len(codes) > 0 and bool((codes != codes[0]).any())
+    columns = named + others[:_ID_COLUMNS]
+    chosen = X[:, columns] if not sparse.issparse(X) else sparse.csc_array(X[:, columns])
+    found = []
+    for k, j in enumerate(columns):
+        values = chosen[:, [k]].toarray()[:, 0] if sparse.issparse(chosen) else chosen[:, k]
+        if (values != np.rint(values)).any():
+            continue
+        ordered, steps = np.unique(values), np.diff(values)
+        if j in named and len(ordered) >= min(n_rows, 20):
+            found.append(j)
+        elif j not in named and len(ordered) == n_rows:
+            by_chance = n_rows * (n_rows - 1) / (2 * (float(ordered[-1]) - float(ordered[0]) + 1))
+            rises = several and bool((steps > 0).all() or (steps < 0).all())
+            found += [j] if rises or by_chance >= _REPEATS else []
     return sorted(found)
 
 
@@ -812,53 +719,17 @@ def _words(name: Any) -> list[str]:
     return re.sub(r"[^0-9A-Za-z]+", " ", separated).lower().split()
 
 
-def _whole_columns(X: Any, columns: Sequence[int]) -> Iterator[tuple[int, Array]]:
-    chosen = sparse.csc_array(X[:, list(columns)]) if sparse.issparse(X) and columns else None
-    for k, j in enumerate(columns):
-        yield j, X[:, j] if chosen is None else chosen[:, [k]].toarray()[:, 0]
-
-
-def _are_scaled_integers(values: Array) -> bool:
-    """Whether all steps between sorted values are multiples of the smallest, up to rounding."""
-    steps = np.diff(np.sort(values.astype(np.float64)))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        multiples = steps / steps.min(initial=np.inf)
-    return bool((np.abs(multiples - np.rint(multiples)) <= 1e-6 * multiples).all())
-
-
-def _distinct_integers(X: Any) -> list[int]:
-    """Columns of integers with fewer repeated values than by chance, judged by samples of rows."""
-    columns = np.arange(X.shape[1])
-    for size in (32, 512, 4096):  # more rows of fewer columns
-        rows = np.unique(np.linspace(0, X.shape[0] - 1, min(size, X.shape[0])).astype(np.int64))
-        if sparse.issparse(X):  # different integers are zero at most once
-            part = sparse.csc_array(X[rows][:, columns])
-            full = np.diff(part.indptr) >= len(rows) - 1
-            columns, part = columns[full], part[:, np.flatnonzero(full)].toarray()
-        else:
-            part = X[np.ix_(rows, columns)]
-        part = np.sort(part, axis=0)
-        span = part[-1].astype(np.float64) - part[0] + 1
-        few = (part[1:] == part[:-1]).sum(axis=0) <= _expected_repeats(len(rows), span) / _REPEATS
-        columns = columns[(part == np.rint(part)).all(axis=0) & (span >= len(rows)) & few]
-        if not len(columns):
-            break
-    return [int(j) for j in columns]
-
-
-def _expected_repeats(n: int, span: Any) -> Any:
-    """Expected number of repeated values among n uniform integers of range R: about n²/2R."""
-    return n * (n - 1) / (2.0 * span)
-
-
-def _unique_by_design(values: Array, several_queries: bool) -> bool:
-    ordered = np.sort(values)
-    by_chance = _expected_repeats(len(values), float(ordered[-1]) - float(ordered[0]) + 1)
-    repeats = int((ordered[1:] == ordered[:-1]).sum())
-    if by_chance >= _REPEATS and repeats <= by_chance / _REPEATS:
-        return True
-    steps = np.diff(values)
-    return several_queries and bool((steps > 0).all() or (steps < 0).all())
+def _different_integers(X: Any) -> list[int]:
+    """Columns with a different integer in each of a sample of rows."""
+    rows = np.unique(np.linspace(0, X.shape[0] - 1, min(_SAMPLE, X.shape[0])).astype(np.int64))
+    part, columns = X[rows], np.arange(X.shape[1])
+    if sparse.issparse(part):  # different integers are zero at most once
+        part = sparse.csc_array(part)
+        columns = np.flatnonzero(np.diff(part.indptr) >= len(rows) - 1)
+        part = part[:, columns].toarray()
+    whole = (part == np.rint(part)).all(axis=0)
+    ordered = np.sort(part[:, whole], axis=0)
+    return [int(j) for j in columns[whole][(ordered[1:] != ordered[:-1]).all(axis=0)]]
 
 
 def named_columns(columns: Sequence[int], names: Sequence[Any] | None) -> str:
@@ -908,38 +779,21 @@ class Scales(NamedTuple):
 def unequal_scales(X: Any, codes: Any = None) -> Scales | None:
     """Columns with the smallest and the largest scale, if they differ by a factor above 1000.
 
-    Parameters
-    ----------
-    X : ndarray or sparse matrix of shape (n_rows, n_features)
-    codes : int array of shape (n_rows,), optional
-        Query of every row, in ``range(n_queries)``; by default all rows are one ranking.
-
-    Notes
-    -----
-    The scale of a column is its standard deviation within queries. Columns that vary within no
-    query, but for rounding, have none, and columns of which nine in ten entries are zero (words,
-    indicators of something rare) are left out. Large X is sampled: whole queries from all over the
-    data.
+    The scale of a column is its standard deviation within queries (``codes``; None is one
+    ranking). Columns that vary within no query, and those of which nine in ten entries are zero
+    (words, indicators of something rare), are left out. Large X is sampled by whole queries.
     """
     n_rows, n_features = X.shape
     if n_features < 2 or n_rows < 2:
         return None
-    rows = _sampled_rows(X, codes)
-    starts = np.zeros(1, dtype=np.int64)
-    if codes is not None:
-        known = np.asarray(codes)[rows]
-        order = np.argsort(known, kind="stable")
-        rows, starts = rows[order], np.flatnonzero(np.diff(known[order], prepend=-1))
+    rows, starts = _sampled_queries(X, codes)
     columns = np.arange(n_features)
     fewest = (1 - _MAX_ZEROS) * len(rows)
+    X = X[rows]
     if sparse.issparse(X):
-        X = sparse.csr_array(X[rows])
-        X.sum_duplicates()
-        filled = np.bincount(X.indices[X.data != 0], minlength=n_features)
-        columns = np.flatnonzero(filled >= fewest)
-        X = sparse.csc_array(X[:, columns])
-    elif codes is not None or len(rows) < n_rows:
-        X = X[rows]
+        X = sparse.csc_array(X)
+        columns = np.flatnonzero(np.diff(X.indptr) >= fewest)
+        X = X[:, columns]
     scale = np.zeros(n_features)
     step = max(1, _SCALE_CELLS // len(rows))
     with np.errstate(over="ignore", invalid="ignore"):  # fits refuse huge values themselves
@@ -965,39 +819,36 @@ def most_unequal(scale: Array) -> Scales | None:
     return Scales(int(small), int(large), float(scale[small]), float(scale[large]))
 
 
-def _sampled_rows(X: Any, codes: Any) -> Array:
-    """Rows of a sample of queries, or all rows if they are few."""
+def _sampled_queries(X: Any, codes: Any) -> tuple[Any, Array]:
+    """Rows of a sample of queries, or of all if they are few, by query, and where these start."""
     n_rows, per_row = X.shape
     if sparse.issparse(X):
         per_row = X.nnz // n_rows
     most = max(_SCALE_CELLS // max(per_row, 1), _SCALE_ROWS)
-    if n_rows <= most:
-        return np.arange(n_rows)
     if codes is None:
-        return np.linspace(0, n_rows - 1, most).astype(np.int64)
+        few = n_rows <= most
+        rows = np.arange(n_rows) if few else np.linspace(0, n_rows - 1, most).astype(np.int64)
+        return rows, np.zeros(1, dtype=np.int64)
     n_queries = int(np.max(codes)) + 1
     wanted = max(1, min(n_queries, most * n_queries // n_rows))
     chosen = np.zeros(n_queries, dtype=bool)
     chosen[np.linspace(0, n_queries - 1, wanted).astype(np.int64)] = True
-    rows = np.flatnonzero(chosen[np.asarray(codes)])
-    return rows if len(rows) <= 2 * most else rows[:: -(-len(rows) // most)]
+    rows = np.flatnonzero(chosen[codes])
+    if len(rows) > 2 * most:
+        rows = rows[:: -(-len(rows) // most)]
+    rows = rows[np.argsort(codes[rows], kind="stable")]
+    return rows, np.flatnonzero(np.diff(codes[rows], prepend=-1))
 
 
 def _scale(X: Array, starts: Array) -> Array:
-    """Standard deviations of columns around the means of groups of consecutive rows.
-
-    With D the rows less the first row of their group, which is exactly zero where nothing varies,
-    the scatter is Σ D² − Σ_q (Σ_q D)²/n_q. What rounding alone can leave of it is no scale.
-    """
+    """Standard deviations of columns around the means of groups of consecutive rows."""
     eps = np.finfo(np.result_type(X.dtype, np.float32)).eps
-    D = np.asarray(X, dtype=np.float64)
-    total = np.einsum("ij,ij->j", D, D)
-    sizes = np.diff(np.append(starts, len(D)))
-    D = D - (D[:1] if len(starts) == 1 else np.repeat(D[starts], sizes, axis=0))
-    squares = np.einsum("ij,ij->j", D, D)
-    sums = np.add.reduceat(D, starts, axis=0)
-    scatter = squares - np.einsum("ij,ij->j", sums, sums / sizes[:, None])
-    scatter[(scatter <= 1e-14 * squares) | (scatter <= (16 * eps) ** 2 * total)] = 0.0
+    X = np.asarray(X, dtype=np.float64)
+    sizes = np.diff(np.append(starts, len(X)))
+    D = X - np.repeat(X[starts], sizes, axis=0)  # exactly zero where nothing varies
+    D -= np.repeat(np.add.reduceat(D, starts, axis=0) / sizes[:, None], sizes, axis=0)
+    scatter, total = (np.einsum("ij,ij->j", part, part) for part in (D, X))
+    scatter[scatter <= (16 * eps) ** 2 * total] = 0.0  # rounding alone can leave this
     return np.sqrt(scatter / len(D))
 
 

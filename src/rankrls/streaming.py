@@ -19,7 +19,7 @@ from rankrls._frames import check_feature_names
 from rankrls._validation import check_length, encode_qid, refuse_lazy
 from rankrls.estimators import RankRLSCV, stream
 from rankrls.estimators.incremental import learned_by, rescale_features
-from rankrls.estimators.scalers import SCALERS, learn, rescaling, scaled, taken_apart, unlearn
+from rankrls.estimators.scalers import SCALERS, rescaling, scaled, taken_apart, unlearn
 from rankrls.estimators.seen_queries import query_keys, show_query
 from rankrls.preprocessing import QueryScaler
 
@@ -161,7 +161,7 @@ class _Prepare(stream.BatchSteps):
             if fit:
                 self._first = deepcopy(self._scaler.fit(X))
             else:
-                learn(self._scaler, X)
+                self._scaler.partial_fit(X)
             X = scaled(self._first, X)
         self._check_names(batch.names, first=fit)
         return batch._replace(X=X, names=None)
@@ -226,7 +226,7 @@ def _updated(estimator: Any, sign: int, X: Any, y: Any, **by_row: Any) -> Any:
     new, other = deepcopy(scaler), copy(ranker)
     if sign > 0:
         new.n_samples_seen_ = np.asarray(scaler.n_samples_seen_)[()]  # a file has Python's integers
-        learn(new, X)
+        new.partial_fit(X)
         rescale_features(other, *rescaling(scaler, new))
         other.partial_fit(scaled(new, X), y, **by_row)
     else:

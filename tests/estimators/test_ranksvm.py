@@ -1,7 +1,6 @@
 """RankSVM against liblinear on explicit differences, and against itself in other guises."""
 
 import inspect
-import warnings
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ import oracles
 from rankrls import PreferenceGraph, RankRLS, RankSVM, regularization_path
 from rankrls.core.hinge import losses, problem
 from rankrls.core.hinge import minimize as solver
-from rankrls.core.hinge.function_spaces import KernelSpace
 from rankrls.datasets import make_ranking
 from rankrls.io import describe_model, load_model, save_model
 
@@ -107,93 +105,45 @@ def test_every_alpha_converges(kind, alpha):
     assert 0 < ranker.objective_ <= ranker.n_pairs_
 
 
-def spy_on(monkeypatch, *names):
-    """The phases that took steps, in a list that grows."""
-    entered = []
-
-    def spy(name, method):
-        def wrapper(self, *args, **options):
-            before = self.n_iter
-            result = method(self, *args, **options)
-            if self.n_iter > before:
-                entered.append(name)
-            return result
-
-        return wrapper
-
-    for name in names:
-        monkeypatch.setattr(
-            solver.HingeMinimizer, name, spy(name, getattr(solver.HingeMinimizer, name))
-        )
-    return entered
-
-
-def test_the_three_phases(monkeypatch):
-    """Each is entered, the last with all pairs and with those near the margin only."""
-    second = "run_lbfgs_smoothed"
-    entered = spy_on(monkeypatch, "run_lbfgs", second, "run_interior_point")
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-2, 2, (120, 3))
-    y = np.sin(X[:, 0]) + rng.standard_normal(120)
-    reference = RankSVM(1e-3, kernel="rbf").fit(X, y)
-    assert entered == ["run_lbfgs", second, "run_interior_point"]
-    monkeypatch.setattr(solver, "MAX_NEAR", 2000)  # of 7140
-    monkeypatch.setattr(solver, "NEAR_PER_ENTRY", 0.0)
-    near = RankSVM(1e-3, kernel="rbf").fit(X, y)
-    np.testing.assert_allclose(near.objective_, reference.objective_, rtol=2e-4)
-    entered.clear()
-    RankSVM(1e3).fit(X, y)
-    assert entered == ["run_lbfgs"]
-    entered.clear()
-    RankSVM(1.0).fit(X, y)
-    assert entered == ["run_lbfgs", second]
-
-
-def test_pairs_near_the_margin_are_chosen_anew(monkeypatch):
-    """A third of the pairs is enough to close the gap of all."""
-    monkeypatch.setattr(solver, "MAX_NEAR", 2500)
-    monkeypatch.setattr(solver, "NEAR_PER_ENTRY", 0.0)
-    monkeypatch.setattr(solver, "SMOOTHED_ITER", 1)
-    monkeypatch.setattr(solver, "SMOOTHED_PER_DIMENSION", 0.0)
-    rounds = []
-    solve = solver.solve_pairs
+@pytest.mark.parametrize("few_pairs", [False, True])
+@pytest.mark.parametrize("counted", [False, True])
+def test_pairs_near_the_margin(few_pairs, counted, monkeypatch):
+    """A third of the pairs, chosen anew, closes the gap of all; few pairs are used all."""
+    rounds, solve = [], solver.solve_pairs
     monkeypatch.setattr(
         solver,
         "solve_pairs",
         lambda *args, **o: rounds.append(args[2].n_pairs) or solve(*args, **o),
     )
+    limits = {"MAX_NEAR": 600 if few_pairs else 2500, "NEAR_PER_ENTRY": 0.0, "HINGE_ITER": 5}
+    limits |= {"SMOOTHED_ITER": 1, "SMOOTHED_PER_DIMENSION": 0.0}
+    for name, value in limits.items():
+        monkeypatch.setattr(solver, name, value)
+    if counted:
+        monkeypatch.setattr(losses, "MAX_PAIRS", 0)
+        monkeypatch.setattr(losses, "PAIRS_PER_ROW", 0)
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (120, 3))
     y = np.sin(X[:, 0]) + rng.standard_normal(120)
+    if few_pairs:
+        y = (np.arange(120) < 5).astype(float)
     ranker = RankSVM(1e-2, kernel="rbf", tol=1e-6).fit(X, y)
-    assert len(rounds) >= 2
-    assert max(rounds) < 0.4 * ranker.n_pairs_
     assert ranker.gap_ <= 1e-6
+    if few_pairs:
+        assert set(rounds) == {575} == {ranker.n_pairs_}
+    else:
+        assert len(rounds) >= 2
+        assert max(rounds) < 0.4 * ranker.n_pairs_
 
 
-def test_few_pairs_among_many_ties_are_found(monkeypatch):
-    """So few pairs that all are wanted, so many tied rows that they are counted before."""
-    monkeypatch.setattr(losses, "MAX_PAIRS", 0)
-    monkeypatch.setattr(losses, "PAIRS_PER_ROW", 0)
-    monkeypatch.setattr(solver, "MAX_NEAR", 600)
-    monkeypatch.setattr(solver, "NEAR_PER_ENTRY", 0.0)
-    monkeypatch.setattr(solver, "HINGE_ITER", 1)
-    monkeypatch.setattr(solver, "SMOOTHED_ITER", 1)
-    monkeypatch.setattr(solver, "SMOOTHED_PER_DIMENSION", 0.0)
-    rounds = []
-    solve = solver.solve_pairs
-    monkeypatch.setattr(
-        solver,
-        "solve_pairs",
-        lambda *args, **o: rounds.append(args[2].n_pairs) or solve(*args, **o),
-    )
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-2, 2, (120, 3))
-    y = (np.arange(120) < 5).astype(float)
-    ranker = RankSVM(1e-2, kernel="rbf", tol=1e-6).fit(X, y)
-    assert ranker.n_pairs_ == 575
-    assert set(rounds) == {575}
-    assert ranker.gap_ <= 1e-6
+def test_too_many_pairs_at_the_margin(monkeypatch):
+    """All score differences of two classes are equal: left to L-BFGS on the smoothed hinge."""
+    limits = {"MAX_NEAR": 10, "NEAR_PER_ENTRY": 0.0, "HINGE_ITER": 5}
+    for name, value in limits.items():
+        monkeypatch.setattr(solver, name, value)
+    y = np.repeat([1.0, 0.0], 10)
+    ranker = RankSVM(0.1, kernel="precomputed").fit(np.eye(20), y)
+    assert ranker.gap_ <= 1e-4
 
 
 def test_kernels():
@@ -262,18 +212,25 @@ def test_auto():
     assert RankSVM(kernel="rbf", basis=5).fit(X, y).solver_ == "nystroem"
 
 
-def test_wide_data_without_their_kernel_matrix(monkeypatch):
-    """More features than rows, and too many rows: K = X Xᵀ is multiplied, not formed."""
+@pytest.mark.parametrize("form", ["dense", "csr", "csc"])
+def test_wide_data(form, monkeypatch):
+    """By QR, by X Xᵀ, and by primal weights if that is large."""
     rng = np.random.default_rng(23)
     X = sparse.random_array((60, 90), density=0.1, format="csr", rng=rng)
+    X = X.toarray() if form == "dense" else X.asformat(form)
     y = rng.standard_normal(60)
-    formed = RankSVM(0.5, tol=1e-5).fit(X, y)
-    monkeypatch.setattr(problem, "MAX_DIMENSION", 10)
-    for data in (X, X.tocsc()):
-        ranker = RankSVM(0.5, tol=1e-5).fit(data, y)
+    first = RankSVM(0.5, tol=1e-5).fit(X, y)
+    monkeypatch.setattr(problem, "MAX_QR", 0)
+    second = RankSVM(0.5, tol=1e-5).fit(X, y)
+    for ranker in (first, second):
         assert ranker.solver_ == "dual"
-        np.testing.assert_allclose(ranker.objective_, formed.objective_, rtol=2e-5)
-        np.testing.assert_allclose(ranker.coef_, X.T @ ranker.dual_coef_)
+        np.testing.assert_allclose(ranker.coef_, X.T @ ranker.dual_coef_, atol=1e-9)
+    monkeypatch.setattr(problem, "MAX_DIMENSION", 10)
+    monkeypatch.setattr(problem._resources, "fits", lambda *args, **options: False)
+    third = RankSVM(0.5, tol=1e-5).fit(X, y)
+    assert third.solver_ == "primal"
+    for ranker in (second, third):
+        np.testing.assert_allclose(ranker.objective_, first.objective_, rtol=2e-5)
 
 
 def test_row_order():
@@ -403,24 +360,6 @@ def test_path_equals_separate_fits(options):
         np.testing.assert_allclose(prediction, alone.predict(X), atol=0.02)
 
 
-def test_a_warm_start_saves_iterations():
-    rng = np.random.default_rng(19)
-    X = rng.standard_normal((400, 10))
-    y = X @ rng.standard_normal(10) + rng.standard_normal(400)
-    (loss,) = losses.hinge_losses(PreferenceGraph.from_scores(y), "pair")
-    from rankrls.core.hinge.function_spaces import FeatureSpace
-    from rankrls.core.hinge.minimize import minimize_hinge
-    from rankrls.core.spaces.products import Products
-
-    space = FeatureSpace(Products(X))
-    options = {"tol": 1e-4, "max_iter": 1000}
-    cold = minimize_hinge(loss, space, 1000.0, **options)
-    near = minimize_hinge(loss, space, 1200.0, **options)
-    warm = minimize_hinge(loss, space, 1000.0, start=near.coefficients, **options)
-    assert warm.n_iter < cold.n_iter
-    assert warm.gap <= 1e-4
-
-
 def test_not_converged():
     rng = np.random.default_rng(20)
     X, y = rng.standard_normal((50, 5)), rng.standard_normal(50)
@@ -483,14 +422,6 @@ def test_parameters_of_rankrls():
     assert set(inspect.signature(RankRLS.fit).parameters) - arguments == only_theirs
 
 
-def test_score_needs_qid():
-    X, y, qid = make_ranking(n_queries=5, random_state=0, return_X_y_qid=True)
-    ranker = RankSVM(10.0).fit(X, y, qid=qid)
-    assert 0.5 < ranker.score(X, y, qid=qid) <= 1.0
-    with pytest.raises(ValueError, match="score needs qid"):
-        ranker.score(X, y)
-
-
 def test_search_by_whole_queries():
     X, y, qid = make_ranking(n_queries=20, n_docs=8, random_state=0, return_X_y_qid=True)
     with sklearn.config_context(enable_metadata_routing=True):
@@ -534,15 +465,6 @@ def test_model_files(options, tmp_path):
         assert describe_model(tmp_path / "model")["summary"]["uncertainty"] is False
 
 
-def test_no_warning_from_a_large_basis():
-    rng = np.random.default_rng(22)
-    X, y = rng.standard_normal((30, 2)), rng.standard_normal(30)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        ranker = RankSVM(kernel="rbf", solver="nystroem").fit(X, y)
-    assert len(ranker.basis_indices_) == 30
-
-
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_no_slope_left_after_rounding_is_no_division_by_zero(seed):
     """Separable wide rows, weak regularisation: the search ends where rounding leaves no slope."""
@@ -555,22 +477,3 @@ def test_no_slope_left_after_rounding_is_no_division_by_zero(seed):
     for alpha, coef in zip(alphas[[0, 5, 10]], path.coef[[0, 5, 10]], strict=True):
         alone = RankSVM(alpha).fit(X, y)
         np.testing.assert_allclose(X @ coef, X @ alone.coef_, atol=0.02)
-
-
-def test_pairs_near_the_margin_are_few_or_none(monkeypatch):
-    monkeypatch.setattr(solver, "MAX_NEAR", 10)
-    monkeypatch.setattr(solver, "NEAR_PER_ENTRY", 0.0)
-    monkeypatch.setattr(losses, "MAX_PAIRS", 0)
-    monkeypatch.setattr(losses, "PAIRS_PER_ROW", 0)
-    space = KernelSpace(np.eye(10))
-    y = np.zeros(10)
-    y[0] = 1
-    (loss,) = losses.hinge_losses(PreferenceGraph.from_scores(y), "pair")
-    search = solver.HingeMinimizer(loss, space, 1.0, False, 1e-3, 10)
-    low, pairs = search._near(np.linspace(0, 0.1, 10))
-    assert low == -np.inf
-    assert pairs.n_pairs == 9  # all, though looking for them takes 100 comparisons of rows
-    y[:5] = 1
-    (loss,) = losses.hinge_losses(PreferenceGraph.from_scores(y), "pair")
-    search = solver.HingeMinimizer(loss, space, 1.0, False, 1e-3, 10)
-    assert search._near(y) is None  # 25 pairs at the margin itself

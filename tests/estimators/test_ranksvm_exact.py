@@ -214,7 +214,7 @@ def scaled(scale, n=3, m=60, seed=0):
 @pytest.mark.parametrize("form", ["dense", "sparse"])
 @pytest.mark.parametrize("shape", ["hinge", "squared"])
 @pytest.mark.parametrize("solver", ["primal", "dual"])
-@pytest.mark.parametrize("scale", [1e-12, 1e-6, 1e3, 1e6, 1e9, 1e12])
+@pytest.mark.parametrize("scale", [1e-12, 1e-6, 1e3, 1e9])
 def test_one_feature_of_another_scale(scale, solver, shape, form):
     X, y, qid, edges = scaled(scale)
     for alpha in (1.0, 1e-4):
@@ -240,7 +240,7 @@ def test_one_feature_of_another_scale_among_many(scale, monkeypatch):
     assert ranker.solver_ == "dual"
     assert ranker.gap_ <= TOL
     np.testing.assert_allclose(ranker.objective_, lower, rtol=2 * TOL)
-    monkeypatch.setattr(hinge_problem, "MAX_DIMENSION", 50)
+    monkeypatch.setattr(hinge_problem, "MAX_QR", 0)
     ranker, warned = silently(RankSVM(1.0).fit, X, y, qid=qid)
     assert warned == (ranker.gap_ > TOL)
     assert warned or ranker.objective_ <= lower * (1 + 2 * TOL)

@@ -50,9 +50,9 @@ def test_members_are_listed(rows, quick, tmp_path):
     n = len(made.model.estimators_)
     assert f"the mean of {n} rankers, chosen from {len(members['view'])} candidates" in text
     assert f"ndcg@10 {made.model.best_score_:.4g}"[:14] in text
-    assert "View Kernel Cost Label Compared alpha Held out Weight" in text
+    assert "View Kernel Blocks Cost Compared alpha Held out Weight" in text
     for k in range(n):
-        row = [str(members[key][k]) for key in ("view", "kernel", "cost", "label", "compared")]
+        row = [str(members[key][k]) for key in ("view", "kernel", "blocks", "cost", "compared")]
         assert " ".join(row) in text
         assert f"{members['score'][k]:.4f} {members['weight'][k]:.3g}" in text
     assert "Choice of alpha" not in text

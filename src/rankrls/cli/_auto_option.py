@@ -95,8 +95,8 @@ def tell_columns(ranker: AutoRanker, X: Any, *, zero_based: bool) -> None:
     dropped = len(ranker._table.dropped_)
     if dropped:
         note(
-            f"{dropped:,} of {X.shape[1]:,} columns left out (constant, ids, or text that is new "
-            f"in nearly every row): {left_out(ranker, zero_based=zero_based)}"
+            f"{dropped:,} of {X.shape[1]:,} columns left out (constant, or ids): "
+            f"{left_out(ranker, zero_based=zero_based)}"
         )
 
 
@@ -119,7 +119,7 @@ def summary(ranker: AutoRanker, rows: Any) -> dict[str, Any]:
         "n_queries": 1 if rows.qid is None else len(set(rows.qid.tolist())),
         "n_features": rows.data.shape[1],
         "n_compared": ranker.n_compared_,
-        "n_members": len(ranker.estimators_),
+        "n_members": int((ranker.members_["weight"] > 0).sum()),
         "members": ranker.members_,
         "format": rows.format,
         "label_column": rows.target_name,

@@ -1,6 +1,5 @@
 """Data to rank: readers of LETOR, CSV, Parquet, Arrow, JSON and TREC files, and generators."""
 
-from rankrls.datasets._csv import iter_csv, load_csv
 from rankrls.datasets._generate import (
     make_preference_pairs,
     make_product_search,
@@ -8,10 +7,17 @@ from rankrls.datasets._generate import (
     make_rock_paper_scissors,
 )
 from rankrls.datasets._group import load_group
-from rankrls.datasets._letor import dump_letor, iter_letor, load_letor
-from rankrls.datasets._parquet import iter_parquet
+from rankrls.datasets._letor import dump_letor
 from rankrls.datasets._preferences import load_preferences
-from rankrls.datasets._ranking import iter_ranking, load_ranking
+from rankrls.datasets._readers import (
+    iter_csv,
+    iter_letor,
+    iter_parquet,
+    iter_ranking,
+    load_csv,
+    load_letor,
+    load_ranking,
+)
 from rankrls.datasets._relations import load_relations
 from rankrls.datasets._row_ids import ids_from_comments, load_ids
 from rankrls.datasets._trec import dump_qrels, dump_run, load_qrels, load_run

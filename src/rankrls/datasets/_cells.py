@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import product
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,11 +36,11 @@ Array = NDArray[Any]
 #: A decimal number; unlike ``float``, neither "nan", "inf" nor "1_000".
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(?:([,_ '\u00a0\u202f])[0-9]{3})(?:\1[0-9]{3})*(?:\.\d*)?")
-_INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
 _BOOLEANS = {"true": 1.0, "false": 0.0}  # in any case
 
 #: Spellings of a number that is not there, in any case; in text they are words like any other.
 _MISSING = ("", "na", "n/a", "nan", "null", "none")
+_INFINITE = ("inf", "infinity")
 
 #: All of them: pyarrow tells upper and lower case apart.
 NULLS = ["".join(w) for word in _MISSING for w in product(*({c, c.upper()} for c in word))]
@@ -82,9 +82,9 @@ def is_missing(text: str) -> bool:
 
 def is_word(text: str) -> bool:
     """Whether a cell is text: neither a number, also an infinite one, nor missing."""
-    text = text.strip()
-    return not (_NUMBER.fullmatch(text) or is_missing(text) or text.lower() in _BOOLEANS
-                or _INFINITE.fullmatch(text))  # fmt: skip
+    word = text.strip().lower()
+    is_number = _NUMBER.fullmatch(word) or word.lstrip("+-") in _INFINITE or word in _BOOLEANS
+    return not (is_number or word in _MISSING)
 
 
 def number_hint(text: str) -> str:
@@ -95,8 +95,7 @@ def number_hint(text: str) -> str:
 
 def check_missing(missing: Any) -> bool:
     """Whether missing features become NaN; the other choice is an error."""
-    check_option("missing", missing, ("error", "nan"))
-    return missing == "nan"
+    return check_option("missing", missing, ("error", "nan")) == "nan"
 
 
 def shown(value: Any, most: int = 40) -> str:
@@ -114,21 +113,12 @@ def as_objects(words: list[Any]) -> Array:
     return array
 
 
-class Vocabulary:
+class Vocabulary(dict[Any, int]):
     """Distinct cells, numbered as they come."""
-
-    def __init__(self) -> None:
-        self._codes: dict[Any, int] = {}
-
-    @property
-    def cells(self) -> list[Any]:
-        """The distinct cells, by number."""
-        return list(self._codes)
 
     def encode(self, cells: Sequence[Any]) -> Array:
         """Numbers of cells, shape (n,), new ones after those that were seen."""
-        codes = self._codes
-        return np.array([codes.setdefault(cell, len(codes)) for cell in cells], dtype=np.int64)
+        return np.array([self.setdefault(cell, len(self)) for cell in cells], dtype=np.int64)
 
 
 def integers_of(words: Any) -> dict[Any, int | None]:
@@ -149,32 +139,28 @@ class QueryIds:
 
     def check(self, labels: Array | None, place: Callable[[int], str]) -> None:
         """Raise for rows that follow the first batch, naming the first that is no integer."""
-        if self._integers and labels is not None and labels.dtype == object:
-            wrong = [word for word, number in integers_of(labels).items() if number is None]
-            if wrong:
-                self._refuse(wrong[0], place(int(np.argmax(labels == wrong[0]))))
-
-    def _refuse(self, word: str, place: str) -> NoReturn:
-        raise ValueError(
-            f"{place}: query id {shown(word)} is no 64-bit integer, written as those of the first "
-            "batch; read all rows at once (load_ranking; --in-memory), which looks at all ids "
-            "before it decides"
-        )
+        if not self._integers or labels is None or labels.dtype != object:
+            return
+        wrong = [word for word, number in integers_of(labels).items() if number is None]
+        if wrong:
+            raise ValueError(
+                f"{place(int(np.argmax(labels == wrong[0])))}: query id {shown(wrong[0])} is no "
+                "64-bit integer, written as those of the first batch; read all rows at once "
+                "(load_ranking; --in-memory), which looks at all ids before it decides"
+            )
 
     def array(self, labels: Array | None) -> Array | None:
         """The ids of a batch; ``labels`` are objects, or integers already."""
         if labels is None or labels.dtype != object:
             return labels
-        if self._integers is False:
-            return as_text(labels.tolist())
         starts = np.flatnonzero(np.append(True, labels[1:] != labels[:-1]))
         words = labels[starts].tolist()
-        numbers = integers_of(words)
-        bad = next((word for word, number in numbers.items() if number is None), None)
+        numbers = {} if self._integers is False else integers_of(words)
         if self._integers is None:
-            self._integers = bad is None
-            return self.array(labels)
-        if bad is not None:
-            self._refuse(bad, self._file)
+            self._integers = None not in numbers.values()
+        if not self._integers:
+            return as_text(labels.tolist())
+        # Rows that were read before the first batch ended have not been checked.
+        self.check(labels, lambda row: self._file)
         found = np.array([numbers[word] for word in words], dtype=np.int64)
         return np.repeat(found, np.diff(starts, append=len(labels)))

@@ -17,6 +17,7 @@ from sklearn.utils import Bunch
 from rankrls import _resources
 from rankrls._calls import warn
 from rankrls._frames import QUERY_NAMES, RawTable
+from rankrls._validation import check_option
 from rankrls.datasets._cells import REMEDY, QueryIds, as_objects, check_missing, shown
 from rankrls.datasets._rows import FileRows, RowReader, check_dtype
 
@@ -31,7 +32,6 @@ __all__ = [
     "missing_column",
     "pyarrow",
     "readable",
-    "text_columns",
 ]
 
 Array = NDArray[Any]
@@ -44,7 +44,6 @@ ROLE_NAMES = {
 }
 
 _BLOCK_BYTES = 1 << 21
-_MAX_NAME = 80  # characters in a message
 _MAX_GUESSES = 1000  # names that are looked at for one like another
 
 _NO_FRACTION = re.compile(r"\.0+(?!\d)")  # of a second
@@ -83,43 +82,54 @@ def readable(place: str | Callable[[], str], kind: str) -> Iterator[None]:
 class Source:
     """One open file of the kind "CSV", "Parquet" or "Arrow", with a pyarrow.Schema."""
 
-    def __init__(self, file: str, kind: str, schema: Any) -> None:
+    def __init__(self, file: str, kind: str, schema: Any = None) -> None:
         self.file, self.kind, self.schema = file, kind, schema
-        self.names: list[str] = schema.names
+        self.names: list[str] = [] if schema is None else schema.names
 
     def numbers_in_a_row(self, column: str) -> int:
         """How long a list of the column must be at least, before any is read."""
         return 0
+
+    def find_text(self, names: list[str]) -> set[str]:
+        """Columns of text, dates and times."""
+        types = {field.name: _kind(field.type) for field in self.schema}
+        return {name for name in names if types.get(name) in ("strings", "times")}
 
     def rows(self, columns: Columns, most: float) -> Iterator[FileRows]:
         """Read all rows, about ``most`` at a time."""
         raise NotImplementedError
 
 
+def _opened(source: Any) -> Source:
+    """The file, or what opens it."""
+    return source if isinstance(source, Source) else source()
+
+
 class TableReader(RowReader):
     """Rows of files with named columns: the first of the sources is open, others may open one."""
 
-    def __init__(self, sources: Sequence[Any], columns: Columns) -> None:
-        self._sources, self.columns, first = sources, columns, sources[0]
-        self.file, self.unlabelled = first.file, columns.unlabelled
-        self.ids = QueryIds(first.file, spelled=first.kind == "CSV")
+    def __init__(self, sources: list[Any], *, text: Any, **how: Any) -> None:
+        first = sources[0]
+        self.file, self.ids = first.file, QueryIds(first.file, spelled=first.kind == "CSV")
+        if isinstance(text, str) and first.kind == "CSV":  # all rows are read to find text
+            sources = [first, *(one() for one in sources[1:])]
+        self._sources, self.columns = sources, Columns(sources, text=text, **how)
+        self.drop_unlabelled = self.columns.drop_unlabelled
 
     def chunks(self, rows: float) -> Iterator[FileRows]:
         """All rows of all files."""
         for one in self._sources:
-            source = one if isinstance(one, Source) else one()
+            source = _opened(one)
             self.columns.check(source)
             yield from source.rows(self.columns, rows)
 
     def bunch(self, rows: FileRows) -> Bunch:
         """What the user gets."""
-        names, text = self.columns.feature_names, self.columns.text
-        data = rows.data
+        data, names, text = rows.data, self.columns.feature_names, self.columns.text
         if text is not None:
-            places = {name: j for j, name in enumerate(names)}
-            words = {} if rows.text is None else {
-                places[name]: rows.text[:, k] for k, name in enumerate(text)}  # fmt: skip
-            data = RawTable(names, data, words)
+            words = () if rows.text is None else rows.text.T
+            at = {name: j for j, name in enumerate(names)}
+            data = RawTable(names, data, {at[n]: w for n, w in zip(text, words, strict=False)})
         return Bunch(
             data=data,
             target=rows.target,
@@ -130,26 +140,14 @@ class TableReader(RowReader):
 
 
 class Columns:
-    """Which columns are what, for all files of a data set.
+    """Which columns are what, for all files of a data set; the arguments are of `load_ranking`.
 
-    Parameters
-    ----------
-    source : Source
-        The first file: it decides what ``features=None`` stands for.
-    target, qid, sample_weight : str or None
-    features, drop : str, sequence of str, or None
-    dtype : dtype of the features
-    missing : {"error", "nan"}
-        How to handle features that are null or NaN.
-    text : None or collection of str
-        Features that are text, among others.
-    unlabelled : {"error", "drop"}
-        How to handle rows whose target is null or NaN.
+    The first of the sources decides what ``features=None`` stands for.
     """
 
     def __init__(
         self,
-        source: Source,
+        sources: list[Any],
         *,
         target: Any,
         qid: Any,
@@ -158,13 +156,16 @@ class Columns:
         drop: Any,
         dtype: Any,
         missing: str,
-        text: Any = None,
-        unlabelled: str = "error",
+        text: Any,
+        unlabelled: str,
     ) -> None:
-        self.target, self.qid, self.sample_weight = target, qid, sample_weight
-        self.unlabelled, self.keep_missing = unlabelled, check_missing(missing)
-        self.dtype, self.file_kind = check_dtype(dtype), source.kind
-        self.others = [name for name in (target, qid, sample_weight) if name is not None]
+        source = sources[0]
+        unlabelled = check_option("unlabelled", unlabelled, ("error", "drop"))
+        self.drop_unlabelled, self.keep_missing = unlabelled == "drop", check_missing(missing)
+        self.dtype, self.is_csv, self.kind = check_dtype(dtype), source.kind == "CSV", source.kind
+        self.roles = {"target": target, "qid": qid, "sample_weight": sample_weight}
+        self.target, self.qid, self.sample_weight = self.roles.values()
+        self.others = [name for name in self.roles.values() if name is not None]
         for name in self.others:
             if not isinstance(name, str):
                 raise ValueError(
@@ -172,14 +173,14 @@ class Columns:
                 )
         self.chosen = features is not None
         self.features = self._choose(source, features, drop)
-        self.widths: dict[str, int] = {}
+        self.widths: dict[str, int] = {}  # columns of ``data`` by feature: several for lists
         self._named: set[str] = set()  # columns of lists whose numbers are named one by one
-        if self.chosen and source.kind != "CSV":
+        if self.chosen and not self.is_csv:
             self._join_lists(source)
         self.listed: set[str] = set()
-        self.text: list[str] | None = None
-        if text is not None:
-            self.text = [name for name in self.features if name in text]
+        if isinstance(text, str):  # what is text in one file is so in all
+            text = set().union(*(_opened(one).find_text(self.features) for one in sources))
+        self.text = None if text is None else [name for name in self.features if name in text]
         self.id_kind: str | None = None
         self.check(source)
         labels = [name for name in self.features if name.lower() in ROLE_NAMES["target"]]
@@ -209,7 +210,7 @@ class Columns:
                 raise ValueError(
                     f"{file}: column {both.pop()!r} is one of the features, and dropped"
                 )
-            if source.kind == "CSV" and self.qid in chosen:
+            if self.is_csv and self.qid in chosen:
                 raise ValueError(f"{file}: column {self.qid!r} for qid is also read as numbers")
             return chosen
         # The row index that pandas writes into a Parquet file is a feature only by name.
@@ -217,24 +218,20 @@ class Columns:
         left = [name for name in names if name not in without]
         if not left:
             raise ValueError(f"{file}: there is no column left for the features")
-        for name in left if source.kind == "CSV" else ():
-            if name in ("", "Unnamed: 0"):  # as pandas writes, and reads, a row index
-                raise ValueError(
-                    f"{file}: column {name!r} looks like the row numbers of a data frame; write "
-                    f"the file with index=False, leave it out by drop={name!r}, or name the "
-                    "features in features="
-                )
+        index = {"", "Unnamed: 0"}.intersection(left if self.is_csv else ())
+        if index:  # as pandas writes, and reads, a row index
+            name = index.pop()
+            raise ValueError(
+                f"{file}: column {name!r} looks like the row numbers of a data frame; write the "
+                f"file with index=False, leave it out by drop={name!r}, or name the features in "
+                "features="
+            )
         return left
 
     @property
     def names(self) -> list[str]:
         """All columns that are read."""
         return list(dict.fromkeys([*self.others, *self.features]))
-
-    @property
-    def n_features(self) -> int:
-        """Columns of ``data``: several for a column of lists."""
-        return sum(self.widths[name] for name in self.features)
 
     @property
     def feature_names(self) -> list[str]:
@@ -249,64 +246,57 @@ class Columns:
 
     def check(self, source: Source) -> None:
         """Raise unless the file has these columns, with types that can be read."""
-        counts = Counter(source.names)
-        given = {"target": self.target, "qid": self.qid, "sample_weight": self.sample_weight}
-        for role, name in [*given.items(), *(("features", name) for name in self.features)]:
+        counts, file = Counter(source.names), source.file
+        for role, name in [*self.roles.items(), *(("features", name) for name in self.features)]:
             if name is not None and name not in counts:
-                raise ValueError(f"{source.file}: {missing_column(role, name, source.names)}")
+                raise ValueError(f"{file}: {missing_column(role, name, source.names)}")
             if name is not None and counts[name] > 1:
-                raise ValueError(f"{source.file}: two columns are named {_named(name)}")
-        if source.kind == "CSV":
+                raise ValueError(f"{file}: two columns are named {_named(name)}")
+        if self.is_csv:
             self.widths = dict.fromkeys(self.features, 1)
             return
-        types = pyarrow().types
-        kinds = {name: source.schema.field(name).type for name in self.names}
+        types = {name: source.schema.field(name).type for name in self.names}
         for role in ("target", "sample_weight"):
-            name = given[role]
-            if name is not None and not _is_number(kinds[name]):
-                raise ValueError(f"{source.file}: {role}={name!r} is not numeric but {kinds[name]}")
+            name = self.roles[role]
+            if name is not None and _kind(types[name]) not in ("integers", "numbers"):
+                raise ValueError(f"{file}: {role}={name!r} is not numeric but {types[name]}")
         text = self.text or ()
-        self.listed = {n for n in self.features if _is_list(kinds[n]) and n not in text}
+        numeric = [name for name in self.features if name not in text]
+        wrong = [n for n in text if _kind(types[n]) in ("lists", "others")]
+        if wrong:
+            raise ValueError(f"{file}: column {_named(wrong[0])} is not text but {types[wrong[0]]}")
+        wrong = [name for name in numeric if not self._is_readable(types[name])]
+        if wrong:
+            is_text = _kind(types[wrong[0]]) == "strings"
+            hint = "" if self.chosen else droppable(wrong, text=is_text)
+            raise ValueError(
+                f"{file}: column {_named(wrong[0])} is not numeric but {types[wrong[0]]}{hint}"
+            )
+        self.listed = {name for name in numeric if _kind(types[name]) == "lists"}
         for name in self.features:
-            kind = kinds[name]
-            if name in (self.text or ()):
-                if not (
-                    _is_text(kind) or _is_time(kind) or _is_number(kind) or types.is_null(kind)
-                ):
-                    raise ValueError(f"{source.file}: column {_named(name)} is not text but {kind}")
-            elif not self._is_readable(kind):
-                hint = ""
-                if not self.chosen:
-                    wrong = [n for n in self.features
-                             if n not in text and not self._is_readable(kinds[n])]  # fmt: skip
-                    hint = droppable(wrong, text=_is_text(kind))
-                raise ValueError(
-                    f"{source.file}: column {_named(name)} is not numeric but {kind}{hint}"
-                )
             if name not in self.listed:
-                self._set_width(name, 1, source.file)
+                self._set_width(name, 1, file)
                 continue
-            self._require_memory(name, source.numbers_in_a_row(name), source.file)
-            if types.is_fixed_size_list(kind):
-                self._set_width(name, kind.list_size, source.file)
+            self._require_memory(name, source.numbers_in_a_row(name), file)
+            if pyarrow().types.is_fixed_size_list(types[name]):
+                self._set_width(name, types[name].list_size, file)
         if self.qid is not None:
-            kind = _value_type(kinds[self.qid])
-            if not (types.is_integer(kind) or _is_text(kind)):
+            kind = _kind(types[self.qid])
+            if kind not in ("integers", "strings"):
                 raise ValueError(
-                    f"{source.file}: qid={self.qid!r} must hold integers or strings, and is {kind}"
+                    f"{file}: qid={self.qid!r} must hold integers or strings, and is "
+                    f"{types[self.qid]}"
                 )
-            sort = "integers" if types.is_integer(kind) else "strings"
-            if self.id_kind not in (None, sort):
+            if self.id_kind not in (None, kind):
                 raise ValueError(
-                    f"{source.file}: qid={self.qid!r} holds {sort}, and {self.id_kind} in the "
-                    "first file"
+                    f"{file}: qid={self.qid!r} holds {kind}, and {self.id_kind} in the first file"
                 )
-            self.id_kind = sort
+            self.id_kind = kind
 
-    def _is_readable(self, kind: Any) -> bool:
+    def _is_readable(self, type: Any) -> bool:
         """Whether values of this type are numbers, or all of them missing where this is allowed."""
-        kind = kind.value_type if _is_list(kind) else kind
-        return _is_number(kind) or (self.keep_missing and pyarrow().types.is_null(kind))
+        kind = _kind(type.value_type if _kind(type) == "lists" else type)
+        return kind in ("integers", "numbers") or (self.keep_missing and kind == "nulls")
 
     def _join_lists(self, source: Source) -> None:
         """Replace the features of lists, as `feature_names` names them, by their columns."""
@@ -314,7 +304,7 @@ class Columns:
         for name in self.features:
             column, _, number = name.rpartition("_")
             is_part = name not in source.names and column in source.names and number.isdigit()
-            if not is_part or not _is_list(source.schema.field(column).type):
+            if not is_part or _kind(source.schema.field(column).type) != "lists":
                 columns.append(name)
                 continue
             width = self.widths.get(column, 0)
@@ -357,62 +347,62 @@ class Columns:
             self._set_width(name, len(column[0]) if column[0].is_valid else 0, place(0))
         target = weight = qid = text = None
         if self.target is not None:
-            nullable = self.unlabelled == "drop"
-            target = self._numbers(batch.column(self.target), self.target, place, nullable)
+            target = self._numbers(batch, self.target, place, self.drop_unlabelled)
         if self.sample_weight is not None:
-            column = batch.column(self.sample_weight)
-            weight = self._numbers(column, self.sample_weight, place, False)
+            weight = self._numbers(batch, self.sample_weight, place, False)
         if self.qid is not None:
             qid = self._labels(batch.column(self.qid), place)
         if self.text:
-            text = self._words(batch, place)
+            text = np.empty((len(batch), len(self.text)), dtype=object)
+            once: dict[Any, Any] = {None: None}  # equal words are one object
+            for k, name in enumerate(self.text):
+                with readable(partial(place, 0), self.kind):
+                    words = _as_text(batch.column(name))
+                text[:, k] = [once.setdefault(word, word) for word in words]
         return FileRows(self._data(batch, place), target, qid, weight, text, place=place)
 
     def _data(self, batch: Any, place: Place) -> Array:
         """The features, shape (n_rows, n_features); NaN for text."""
-        data = np.empty((len(batch), self.n_features), dtype=self.dtype)
         pieces = [self._feature(batch, name, place) for name in self.features]
-        size = max(_BLOCK_BYTES // (data.itemsize * max(data.shape[1], 1)), 64)
+        n_columns = sum(piece.shape[1] for piece in pieces)
+        data = np.empty((len(batch), n_columns), dtype=self.dtype)
+        size = max(_BLOCK_BYTES // (data.itemsize * max(n_columns, 1)), 64)
         for first in range(0, len(data), size):  # columns to rows, within the cache
             block, start = data[first : first + size], 0
             for piece in pieces:
-                if piece.ndim == 1:
-                    block[:, start] = piece[first : first + size]
-                    start += 1
-                else:
-                    block[:, start : start + piece.shape[1]] = piece[first : first + size]
-                    start += piece.shape[1]
+                block[:, start : start + piece.shape[1]] = piece[first : first + size]
+                start += piece.shape[1]
         return data
 
     def _feature(self, batch: Any, name: str, place: Place) -> Array:
+        """A column, shape (n_rows, 1), or lists of equal length; a missing list is a row of NaN."""
         if name in (self.text or ()):
-            return np.full(len(batch), np.nan, dtype=self.dtype)
-        column = batch.column(name)
+            return np.full((len(batch), 1), np.nan, dtype=self.dtype)
+        how: dict[str, Any] = {"dtype": self.dtype, "remedy": REMEDY}
         if name not in self.listed:
-            return self._numbers(column, name, place, self.keep_missing, self.dtype, REMEDY)
+            return self._numbers(batch, name, place, self.keep_missing, **how)[:, None]
+        column = batch.column(name)
         if not self.keep_missing:
             self._require_valid(column, name, place, REMEDY)
-        # Lists of equal length are rows, shape (n_rows, width); a missing list is a row of NaN.
         there, width = np.arange(len(column)), self.widths[name]
         if column.null_count:
             there = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
             column = column.drop_null()
+        lengths = np.full(len(column), width)
         if not pyarrow().types.is_fixed_size_list(column.type):
             lengths = np.asarray(column.value_lengths().to_numpy(zero_copy_only=False))
-            for at in np.flatnonzero(lengths != width)[:1]:
-                wanted = f"not {width} as in the first"
-                if name in self._named:
-                    wanted = f"not {width} as features are named; to read all, name the column"
-                raise ValueError(
-                    f"{place(there[at])}: column {_named(name)} has {lengths[at]} numbers in this "
-                    f"row, {wanted}"
-                )
-
-        def where(at: int) -> str:
-            return place(there[at // width])
-
-        flat, nullable = column.flatten(), self.keep_missing
-        numbers = self._numbers(flat, name, where, nullable, self.dtype, REMEDY)
+        for at in np.flatnonzero(lengths != width)[:1]:
+            wanted = f"not {width} as in the first"
+            if name in self._named:
+                wanted = f"not {width} as features are named; to read all, name the column"
+            raise ValueError(
+                f"{place(there[at])}: column {_named(name)} has {lengths[at]} numbers in this "
+                f"row, {wanted}"
+            )
+        flat = pyarrow().RecordBatch.from_arrays([column.flatten()], names=[name])
+        numbers = self._numbers(
+            flat, name, lambda at: place(there[at // width]), self.keep_missing, **how
+        )
         data = np.full((len(batch), width), np.nan, dtype=self.dtype)
         data[there] = numbers.reshape(len(there), width)
         return data
@@ -422,9 +412,9 @@ class Columns:
         if not column.null_count:
             return
         row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
-        blank, need = ("empty", "a number") if self.file_kind == "CSV" else ("null", "a value")
+        blank, need = ("empty", "a number") if self.is_csv else ("null", "a value")
         need = "an id" if name == self.qid else need
-        hint = droppable([name]) if remedy and self.file_kind == "CSV" and not self.chosen else ""
+        hint = droppable([name]) if remedy and self.is_csv and not self.chosen else ""
         raise ValueError(
             f"{place(row)}: column {_named(name)} is {blank}; every row needs {need} there"
             f"{remedy}{hint}"
@@ -432,7 +422,7 @@ class Columns:
 
     def _numbers(
         self,
-        column: Any,
+        batch: Any,
         name: str,
         place: Place,
         nullable: bool,
@@ -440,9 +430,9 @@ class Columns:
         remedy: str = "",
     ) -> Array:
         """A column as finite numbers, and NaN if missing ones are kept."""
+        column = _decoded(batch.column(name))
         if not nullable:
             self._require_valid(column, name, place, remedy)
-        column = _decoded(column)
         if pyarrow().types.is_decimal(column.type):
             column = column.cast(pyarrow().float64())
         with np.errstate(over="ignore", invalid="ignore"):
@@ -451,8 +441,7 @@ class Columns:
                 return numbers
         wrong = ~np.isfinite(numbers)
         if nullable:  # in text files, all that is missing has become null
-            is_text = self.file_kind == "CSV"
-            wrong &= column.is_valid().to_numpy(False) if is_text else ~np.isnan(numbers)
+            wrong &= column.is_valid().to_numpy(False) if self.is_csv else ~np.isnan(numbers)
         for row in np.flatnonzero(wrong)[:1]:
             value = column[int(row)].as_py()
             large = f", too large for {np.dtype(dtype)}" if np.isfinite(value) else ""
@@ -462,24 +451,14 @@ class Columns:
             )
         return numbers
 
-    def _words(self, batch: Any, place: Place) -> Array:
-        """Text of shape (n_rows, n_text), None where there is none."""
-        found = np.empty((len(batch), len(self.text or ())), dtype=object)
-        once: dict[Any, Any] = {None: None}  # equal words are one object
-        for k, name in enumerate(self.text or ()):
-            with readable(partial(place, 0), self.file_kind):
-                words = _as_text(batch.column(name))
-            found[:, k] = [once.setdefault(word, word) for word in words]
-        return found
-
     def _labels(self, column: Any, place: Place) -> Array:
         """Query ids: int64 (uint64 if the column is), or str as objects."""
         self._require_valid(column, self.qid, place)
         if self.id_kind == "integers":
             numbers = _decoded(column).to_numpy(zero_copy_only=False)
             return numbers if numbers.dtype == np.uint64 else numbers.astype(np.int64, copy=False)
-        is_coded = pyarrow().types.is_dictionary(column.type)
-        with readable(partial(place, 0), self.file_kind):
+        with readable(partial(place, 0), self.kind):
+            is_coded = pyarrow().types.is_dictionary(column.type)
             coded = column if is_coded else column.dictionary_encode()
             # The dictionary may be that of many chunks.
             used, codes = np.unique(
@@ -510,12 +489,13 @@ def check_names(given: Any, what: str = "features") -> list[str]:
 
 def droppable(names: list[str], *, text: bool = False) -> str:
     """What to do about columns that are no numbers; ``text``: whether they can be read as text."""
-    which = _named(names[0]) if len(names) == 1 else f"[{', '.join(map(_named, names[:10]))}]"
-    it, more = ("it is", "") if len(names) == 1 else ("they are", ", …" * (len(names) > 10))
+    one = len(names) == 1
+    which = _named(names[0]) if one else f"[{', '.join(map(_named, names[:10]))}]"
+    more = ", …" * (len(names) > 10)
     keep = ", or keep text for AutoRanker by load_ranking with text='auto'" * text
     return (
-        f"; if {it} no feature, leave {'it' if len(names) == 1 else 'them'} out by drop={which}"
-        f"{more}, or name the features in features={keep}"
+        f"; if {'it is' if one else 'they are'} no feature, leave {'it' if one else 'them'} out by "
+        f"drop={which}{more}, or name the features in features={keep}"
     )
 
 
@@ -533,39 +513,24 @@ def listed(names: list[str]) -> str:
 
 
 def _named(name: str) -> str:
-    return shown(name, _MAX_NAME)
+    return shown(name, 80)
 
 
-def _is_list(kind: Any) -> bool:
+def _kind(type: Any) -> str:
+    """What values of an Arrow type are, also those that are stored as a dictionary."""
     types = pyarrow().types
-    return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
-
-
-def _value_type(kind: Any) -> Any:
-    """The type of the values, also of those that are stored as a dictionary."""
-    return kind.value_type if pyarrow().types.is_dictionary(kind) else kind
-
-
-def _is_number(kind: Any) -> bool:
-    types, kind = pyarrow().types, _value_type(kind)
-    tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
-    return any(test(kind) for test in tests)
-
-
-def _is_text(kind: Any) -> bool:
-    types, kind = pyarrow().types, _value_type(kind)
-    return types.is_string(kind) or types.is_large_string(kind) or str(kind) == "string_view"
-
-
-def _is_time(kind: Any) -> bool:
-    """Whether values are dates, times, timestamps or durations."""
-    types, kind = pyarrow().types, _value_type(kind)
-    return types.is_temporal(kind) and not types.is_interval(kind)
-
-
-def text_columns(schema: Any) -> list[str]:
-    """Columns of text, dates and times."""
-    return [field.name for field in schema if _is_text(field.type) or _is_time(field.type)]
+    type = type.value_type if types.is_dictionary(type) else type
+    if types.is_list(type) or types.is_large_list(type) or types.is_fixed_size_list(type):
+        return "lists"
+    if types.is_integer(type):
+        return "integers"
+    if types.is_floating(type) or types.is_boolean(type) or types.is_decimal(type):
+        return "numbers"
+    if str(type) in ("string", "large_string", "string_view"):
+        return "strings"
+    if types.is_temporal(type) and not types.is_interval(type):
+        return "times"
+    return "nulls" if types.is_null(type) else "others"
 
 
 def _as_text(column: Any) -> list[str | None]:
@@ -575,7 +540,7 @@ def _as_text(column: Any) -> list[str | None]:
     """
     column = _decoded(column)
     words = column.cast(pyarrow().large_string()).to_pylist()
-    if not _is_time(column.type):
+    if _kind(column.type) != "times":
         return words
     unit = f" {column.type.unit}" if pyarrow().types.is_duration(column.type) else ""
     return [None if word is None else _NO_FRACTION.sub("", word) + unit for word in words]

@@ -16,9 +16,6 @@ __all__ = ["GroupFile", "load_group"]
 
 Array = NDArray[Any]
 
-#: How such files are called: train.txt.query beside train.txt.
-_SUFFIXES = (".query", ".group")
-
 
 def load_group(path: PathOrFile) -> Array:
     r"""Read sizes of consecutive queries: a ``.query`` file of LightGBM, ``.group`` of XGBoost.
@@ -43,15 +40,12 @@ def load_group(path: PathOrFile) -> Array:
     name = name_of(path)
     sizes: list[int] = []
     for first, lines in text_blocks(path):
-        for number, line in enumerate(lines, first):
-            word = line.strip()
-            if not word:
-                continue
-            if not (word.isascii() and word.isdigit() and len(word) <= 12):
+        for number, word in enumerate(map(str.strip, lines), first):
+            if word and not (word.isascii() and word.isdigit() and len(word) <= 12):
                 raise ValueError(
                     f"{name}:{number}: {shown(word)} is not the size of a query, an integer >= 0"
                 )
-            sizes.append(int(word))
+            sizes += [int(word)] if word else []
     if not sizes:
         raise ValueError(f"{name}: no data: the file has no sizes of queries")
     return np.array(sizes, dtype=np.int64)
@@ -93,26 +87,25 @@ class GroupFile:
         rows = np.arange(self._row, self._row + n_rows)
         self._row += n_rows
         if self._row > self._ends[-1]:
-            raise ValueError(
-                f"{self.name}: the sizes add up to {self._ends[-1]} rows, and {self.rows_name} has "
-                "more"
-            )
+            self._refuse("more")
         return np.searchsorted(self._ends, rows, side="right")
 
     def check_end(self) -> None:
         """Raise if rows are missing."""
         if self._row < self._ends[-1]:
-            raise ValueError(
-                f"{self.name}: the sizes add up to {self._ends[-1]} rows, and {self.rows_name} has "
-                f"{self._row}"
-            )
+            self._refuse(self._row)
+
+    def _refuse(self, found: Any) -> None:
+        raise ValueError(
+            f"{self.name}: the sizes add up to {self._ends[-1]} rows, and {self.rows_name} has "
+            f"{found}"
+        )
 
 
 def _beside(path: PathOrFile) -> list[str]:
-    """Files of sizes next to a file of rows, which may be open."""
+    """Files of sizes next to a file of rows: train.txt.query, train.txt.group."""
     name = os.fspath(path) if isinstance(path, str | os.PathLike) else getattr(path, "name", None)
     if not isinstance(name, str) or not os.path.isfile(name):
         return []
     stems = dict.fromkeys([name, without_suffix(name)])
-    files = [stem + suffix for stem in stems for suffix in _SUFFIXES]
-    return [file for file in files if os.path.isfile(file)]
+    return [f for stem in stems for f in (stem + ".query", stem + ".group") if os.path.isfile(f)]

@@ -1,4 +1,4 @@
-"""LETOR files (svmlight with query ids): readers, the whole file or batch by batch, and a writer.
+"""LETOR text (svmlight with query ids): the parser, and the writer.
 
 Blocks of lines are read by pyarrow's CSV parser, ``id:value`` being two cells. Whatever is not
 plainly right is read again word by word, which gives the same numbers, or an error with its line.
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
 from joblib import effective_n_jobs
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse as sp
 from sklearn.utils import Bunch, check_array
 
@@ -40,10 +41,10 @@ from rankrls.datasets._cells import (
     shown,
 )
 from rankrls.datasets._group import GroupFile
-from rankrls.datasets._rows import FileRows, RowReader, check_dtype, iterate, load
-from rankrls.datasets._source import blocks, rewindable
+from rankrls.datasets._rows import FileRows, RowReader, check_dtype
+from rankrls.datasets._source import blocks
 
-__all__ = ["LetorReader", "dump_letor", "iter_letor", "load_letor"]
+__all__ = ["LetorReader", "dump_letor"]
 
 Array = NDArray[Any]
 
@@ -60,166 +61,7 @@ _LARGE = 2**30
 _MAX_THREADS = 4  # lines are cut into words by one thread at a time, numbers are read in all
 
 _AS_LINES = bytes.maketrans(b" \t\r\v\f", b"\n" * 5)  # white space between features
-
-
-def load_letor(
-    path: PathOrFile,
-    *,
-    n_features: int | None = None,
-    dtype: DTypeLike = np.float64,
-    sparse: bool | str = "auto",
-    zero_based: bool = False,
-    beyond: str = "error",
-    missing: str = "error",
-) -> Bunch:
-    r"""Read a file in LETOR (svmlight with query ids) format.
-
-    Every line is one document, ``label qid:id 1:value 2:value … # comment``. Empty lines and
-    lines with only a comment are skipped.
-
-    Parameters
-    ----------
-    path : str, path-like or binary file
-        File to read, plain or compressed by gzip, bzip2, xz or zstd, which is detected from its
-        content. zstd needs pyarrow (``pip install 'rankrls[arrow]'``) before Python 3.14. An
-        open file is read from its current position, and is left open.
-    n_features : int, default=None
-        Number of columns of the result; a larger feature id in the file is an error. By default
-        the largest feature id found; an error names its line if it is so large that a few vectors
-        with one number for each feature would not fit into memory.
-    dtype : {numpy.float64, numpy.float32}, default=numpy.float64
-        Type of ``data``.
-    sparse : bool or "auto", default="auto"
-        Whether ``data`` is sparse. ``"auto"`` gives a dense array if at least a quarter of its
-        cells are written in the file (zeros that are written count), and a sparse one otherwise.
-        ``False`` is refused if the array would take over 1 GiB and less than a thousandth of it
-        is written.
-    zero_based : bool, default=False
-        Whether feature ids start at 0. This is not detected: by default feature 1 is column 0,
-        and a feature id 0 is an error.
-    beyond : {"error", "drop"}, default="error"
-        How to handle features beyond ``n_features``: raise an error, or drop them and warn once.
-    missing : {"error", "nan"}, default="error"
-        How to handle missing values (``2:NULL``, ``2:NA``, ``2:N/A``, ``2:NaN``,
-        ``2:None`` in any case, or nothing after the colon): an error, or NaN, which is a stored
-        entry where ``data`` is sparse. Labels and query ids must not be missing.
-
-    Returns
-    -------
-    data : :class:`~sklearn.utils.Bunch`
-        With the attributes
-
-        data : ndarray or scipy.sparse.csr_array of shape (n_rows, n_features)
-            Features.
-        target : ndarray of shape (n_rows,), float64
-            Labels: any real numbers.
-        qid : ndarray of shape (n_rows,), int64 or str, or None
-            Query ids: integers if all of them are (within 64 bits, and no two of them the same
-            integer written differently), otherwise strings, in an array of objects if some are
-            so long that this takes less memory. None if the file has no query ids.
-        comments : list of str of length n_rows
-            Text after ``#``, without surrounding white space; ``""`` if there is none. Bytes that
-            are not UTF-8 become U+FFFD.
-
-    Raises
-    ------
-    ValueError
-        If the file is malformed; the message begins with ``file:line:``. Features of a row may
-        be in any order, but no feature may be given twice. Values that are not finite numbers
-        (but for ``missing``), query ids on some lines only, query ids that are not UTF-8 text,
-        NUL bytes, lines of more than 64 MiB, an empty file and damaged compressed data are errors,
-        too.
-    MemoryError
-        If the rows do not fit into the memory of the process.
-
-    See Also
-    --------
-    iter_letor : Read a file that does not fit in memory.
-    dump_letor : Write such a file.
-
-    Examples
-    --------
-    >>> import io
-    >>> from rankrls.datasets import load_letor
-    >>> file = io.BytesIO(b"2 qid:7 1:0.5 2:1 # doc-a\n0 qid:7 1:0.25 2:3\n1 qid:9 2:4\n")
-    >>> letor = load_letor(file)
-    >>> letor.data
-    array([[0.5 , 1.  ],
-           [0.25, 3.  ],
-           [0.  , 4.  ]])
-    >>> letor.target, letor.qid
-    (array([2., 0., 1.]), array([7, 7, 9]))
-    >>> letor.comments
-    ['doc-a', '', '']
-    """
-    how: dict[str, Any] = {"n_features": n_features, "sparse": sparse, "zero_based": zero_based}
-    return _without_names(
-        load(LetorReader([path], dtype=dtype, beyond=beyond, missing=missing, **how))
-    )
-
-
-def iter_letor(
-    path: PathOrFile,
-    *,
-    rows: int = 100_000,
-    n_features: int | None = None,
-    dtype: DTypeLike = np.float64,
-    sparse: bool | str = "auto",
-    zero_based: bool = False,
-    beyond: str = "error",
-    missing: str = "error",
-    by_query: bool = True,
-) -> Iterator[Bunch]:
-    r"""Read a LETOR file in batches of whole queries, holding one batch in memory at a time.
-
-    Parameters
-    ----------
-    path : str, path-like or binary file
-        As in :func:`load_letor`. The rows of a query must be consecutive.
-    rows : int, default=100_000
-        Largest number of rows of a batch. A batch ends where a query ends; a query with more
-        rows than this is a batch of its own. Without query ids a batch has just this many rows.
-    n_features : int, default=None
-        Number of columns of every batch. By default it is found by a first, quick pass over the
-        file, which looks at the last feature of every line only; a file whose features are not
-        in increasing order, or that cannot be read twice, needs it given.
-    dtype, sparse, zero_based, beyond, missing
-        As in :func:`load_letor`; with ``sparse="auto"`` the first batch decides for all.
-    by_query : bool, default=True
-        False: batches of just ``rows`` rows, with queries in any order and cut anywhere.
-
-    Yields
-    ------
-    batch : :class:`~sklearn.utils.Bunch`
-        ``data``, ``target``, ``qid`` and ``comments``, as in :func:`load_letor`. Whether query
-        ids are integers is decided by the first batch.
-
-    Raises
-    ------
-    ValueError
-        As in :func:`load_letor`; also if a query id reappears after another query, naming
-        the line. Only the ids of the queries already read are kept to notice this.
-
-    Examples
-    --------
-    >>> import io
-    >>> from rankrls.datasets import iter_letor
-    >>> file = io.BytesIO(b"1 qid:1 1:5\n0 qid:1 1:6\n1 qid:2 1:7\n0 qid:3 1:8\n")
-    >>> for batch in iter_letor(file, rows=3):
-    ...     print(batch.qid, batch.data.ravel())
-    [1 1 2] [5. 6. 7.]
-    [3] [8.]
-    """
-    rows = check_integer("rows", rows, least=1)
-    how: dict[str, Any] = {"n_features": n_features, "sparse": sparse, "zero_based": zero_based}
-    reader = LetorReader([path], dtype=dtype, beyond=beyond, missing=missing, **how)
-    reader.find_width()
-    return map(_without_names, iterate(reader, rows, by_query=by_query))
-
-
-def _without_names(bunch: Bunch) -> Bunch:
-    """What only `load_ranking` gives is left out."""
-    return Bunch(**{name: bunch[name] for name in ("data", "target", "qid", "comments")})
+_PLAIN_PAIRS = re.compile(rb"\s*(?:\d{1,9}:[-+.\deE]+\s+)*")
 
 
 @takes_queries
@@ -269,35 +111,26 @@ def dump_letor(
         X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
     y = check_finite_array("y", y, ndim=(1,))
     check_length("y", y, X.shape[0])
-    ids = None if qid is None else _query_words(qid, X.shape[0])
-    notes = None if comments is None else _notes(comments, X.shape[0])
-
-    lines = _lines(X, y, ids, notes, 0 if zero_based else 1)
-    with written(os.fspath(path)) as writer:
-        writer.writelines(lines)
-
-
-def _lines(
-    X: Any, y: Any, ids: list[str] | None, notes: list[str] | None, first_id: int
-) -> Iterator[bytes]:
+    n_rows, first_id = X.shape[0], 0 if zero_based else 1
+    queries = [""] * n_rows if qid is None else _query_words(qid, n_rows)
+    notes = [""] * n_rows
+    if comments is not None:
+        check_length("comments", comments, n_rows)
+        notes = [f" # {comment}" if comment else "" for comment in comments]
+    for i, note in enumerate(notes):
+        if "\n" in note:
+            raise ValueError(f"comments[{i}] contains a line break: {note[3:43]!r}")
     if sp.issparse(X):
         X = X.copy()
         X.sum_duplicates()
-    else:
-        columns: Any = range(first_id, first_id + X.shape[1])
-    for i, label in enumerate(y.tolist()):
-        if sp.issparse(X):
-            row = slice(X.indptr[i], X.indptr[i + 1])
-            columns, values = (X.indices[row] + first_id).tolist(), X.data[row]
-        else:
-            values = X[i]
-        words = [_number(label)]
-        if ids is not None:
-            words.append(f"qid:{ids[i]}")
-        words += [f"{c}:{_number(v)}" for c, v in zip(columns, values, strict=True)]
-        if notes is not None and notes[i]:
-            words.append(f"# {notes[i]}")
-        yield (" ".join(words) + "\n").encode()
+    columns: Any = range(first_id, first_id + X.shape[1])
+    with written(os.fspath(path)) as writer:
+        for i, (label, query, note) in enumerate(zip(y.tolist(), queries, notes, strict=True)):
+            values = X[i] if not sp.issparse(X) else X.data[X.indptr[i] : X.indptr[i + 1]]
+            if sp.issparse(X):
+                columns = (X.indices[X.indptr[i] : X.indptr[i + 1]] + first_id).tolist()
+            words = [f" {c}:{_number(v)}" for c, v in zip(columns, values, strict=True)]
+            writer.write(f"{_number(label)}{query}{''.join(words)}{note}\n".encode())
 
 
 def _number(value: Any) -> str:
@@ -313,20 +146,11 @@ def _query_words(qid: Any, n_rows: int) -> list[str]:
             raise ValueError(f"qid must hold integers or strings to be written; got {label!r}")
         if word.split() != [word] or "#" in word or "\0" in word:
             raise ValueError(f"qid {word!r} cannot be written: white space, '#' or nothing in it")
-    return [words[code] for code in queries.codes.tolist()]
-
-
-def _notes(comments: Sequence[str], n_rows: int) -> list[str]:
-    check_length("comments", comments, n_rows)
-    notes = [str(comment) for comment in comments]
-    for i, note in enumerate(notes):
-        if "\n" in note:
-            raise ValueError(f"comments[{i}] contains a line break: {note[:40]!r}")
-    return notes
+    return [f" qid:{words[code]}" for code in queries.codes.tolist()]
 
 
 class LetorReader(RowReader):
-    """Rows of LETOR files, with the arguments of `load_letor` and ``group`` of `load_ranking`.
+    """Rows of LETOR files, with the arguments of `load_ranking`.
 
     Without ``qid``, query ids are ignored.
     """
@@ -337,14 +161,15 @@ class LetorReader(RowReader):
         self,
         paths: Sequence[PathOrFile],
         *,
-        n_features: Any = None,
-        dtype: Any = np.float64,
-        sparse: Any = "auto",
-        zero_based: Any = False,
-        beyond: str = "error",
-        missing: str = "error",
+        n_features: Any,
+        dtype: Any,
+        sparse: Any,
+        zero_based: Any,
+        beyond: str,
+        missing: str,
         group: Any = None,
-        qid: bool = True,
+        qid: Any = "auto",
+        unlabelled: str = "error",
     ) -> None:
         if n_features is not None:
             n_features = check_integer("n_features", n_features, least=1)
@@ -354,16 +179,18 @@ class LetorReader(RowReader):
             raise ValueError(f"zero_based must be True or False; got {zero_based!r}")
         if not isinstance(sparse, bool | np.bool_) and sparse != "auto":
             raise ValueError(f"sparse must be True, False or 'auto'; got {sparse!r}")
-        check_option("beyond", beyond, ("error", "drop"))
         self.paths, self.file = paths, name_of(paths[0])
         self.n_features, self.width_is_guessed = n_features, False
         self.dtype, self.sparse = check_dtype(dtype), sparse
-        self.first_id, self.drop = int(not zero_based), beyond == "drop"
+        self.first_id = int(not zero_based)
+        self.drop = check_option("beyond", beyond, ("error", "drop")) == "drop"
         self.missing = check_missing(missing)
+        unlabelled = check_option("unlabelled", unlabelled, ("error", "drop"))
+        self.drop_unlabelled = unlabelled == "drop"
         self.largest = float(np.finfo(self.dtype).max)
-        self.group, self.with_qid = group, qid
+        self.group, self.with_qid = group, qid is not None
         self.group_file: str | None = None
-        self._words: dict[bytes | None, str | None] = {}  # every query id once
+        self._words: dict[bytes | None, str | None] = {None: None}  # every query id once
         self.ids = QueryIds(self.file, spelled=True)
         self._last: tuple[int, str] = (-1, "")  # the last column, and its place
         self._warned = False
@@ -381,26 +208,30 @@ class LetorReader(RowReader):
     def chunks(self, rows: float) -> Iterator[FileRows]:
         """All rows, a block of lines at a time."""
         first_query, known = 0, ""
+        threads = min(effective_n_jobs(-1), _MAX_THREADS)
         for path in self.paths:
-            sizes = None
-            for number, chunk in enumerate(self._of_file(path)):
-                if number == 0 and self.with_qid:
-                    has_qid = chunk.qid is not None
-                    sizes = GroupFile.of(path, self.group, has_qid)
-                    if sizes is not None:
-                        self.group_file = self.group_file or sizes.name
-                    given = (
-                        "by qid:" if has_qid else "by a file of sizes" if sizes else "not at all"
-                    )
-                    if known not in ("", given):
+            sizes, first_place, name = None, None, name_of(path)
+            for chunk in _resources.in_order(partial(self._parse, name), blocks(path), threads):
+                if chunk is None:
+                    continue
+                has_qid = chunk.qid[0] is not None
+                if first_place is None:
+                    first_place, first_has_qid = chunk.place(0), has_qid
+                    sizes = GroupFile.of(path, self.group, has_qid) if self.with_qid else None
+                    how = "by qid:" if has_qid else "by a file of sizes" if sizes else "not at all"
+                    if known not in ("", how) and self.with_qid:
                         raise ValueError(
-                            f"{name_of(path)}: query ids are given {given}, and {known} in "
-                            f"{self.file}: read the files one by one"
+                            f"{name}: query ids are given {how}, and {known} in {self.file}: read "
+                            "the files one by one"
                         )
-                    known = given
+                    known = how
+                if has_qid != first_has_qid:
+                    line = first_place.rpartition(":")[2]
+                    raise ValueError(f"{chunk.place(0)}: {_one_of_two(chunk.qid[0], line)}")
                 if sizes is not None:
+                    self.group_file = self.group_file or sizes.name
                     chunk.qid = sizes.next_queries(len(chunk)) + first_query
-                elif not self.with_qid:
+                elif not (has_qid and self.with_qid):
                     chunk.qid = None
                 self._note_width(chunk)
                 yield chunk
@@ -408,25 +239,11 @@ class LetorReader(RowReader):
                 sizes.check_end()
                 first_query += sizes.n_queries
 
-    def _of_file(self, path: PathOrFile) -> Iterator[FileRows]:
-        """Rows of one file: all of them have query ids, or none."""
-        threads = min(effective_n_jobs(-1), _MAX_THREADS)
-        has_qid, first_line = None, ""
-        for chunk in _resources.in_order(
-            partial(self._parse, name_of(path)), blocks(path), threads
-        ):
-            if chunk is None:
-                continue
-            qid = chunk.qid[0]  # type: ignore[index]
-            if has_qid is None:
-                has_qid, first_line = qid is not None, chunk.place(0).rpartition(":")[2]
-            if (qid is not None) != has_qid:
-                raise ValueError(f"{chunk.place(0)}: {_one_of_two(qid, first_line)}")
-            chunk.qid = chunk.qid if has_qid else None
-            yield chunk
+    def _parse(self, name: str, block: tuple[int, bytes]) -> Any:
+        """The rows of a block, if any. Nothing here depends on other blocks: they are read ahead.
 
-    def _parse(self, name: str, block: tuple[int, bytes]) -> FileRows | None:
-        """The rows of a block. Nothing here depends on other blocks: they are read ahead."""
+        Query ids are None in all rows, or in none.
+        """
         lines = _Lines(name, *block)
         if not lines.labels:
             return None
@@ -436,18 +253,12 @@ class LetorReader(RowReader):
         shape = len(target), MAX_FEATURES if self.drop else self.width
         data = sp.csr_array((values, columns, ends), shape=shape)
         for word in set(lines.qids).difference(self._words):
-            self._words[word] = self._query(lines, word)
-        words = list(map(self._words.__getitem__, lines.qids))
-        comments = as_objects(lines.comments)
-        place = partial(_place, name, lines.numbers)
-        return FileRows(data, target, as_objects(words), comments=comments, place=place)
-
-    def _query(self, lines: _Lines, word: bytes | None) -> str | None:
-        """A query id as text."""
-        try:
-            return None if word is None else word.decode("utf-8")
-        except UnicodeDecodeError:
-            lines.fail(lines.qids.index(word), f"query id {shown(word)} is not UTF-8 text")
+            try:
+                self._words[word] = word.decode("utf-8")
+            except UnicodeDecodeError:
+                lines.fail(lines.qids.index(word), f"query id {shown(word)} is not UTF-8 text")
+        qid = as_objects([self._words[word] for word in lines.qids])
+        return FileRows(data, target, qid, comments=as_objects(lines.comments), place=lines.place)
 
     def _fast(self, lines: _Lines) -> tuple[Array, Array, Array, Array] | None:
         """Return target, counts, columns and values; None unless all is plainly right."""
@@ -498,20 +309,21 @@ class LetorReader(RowReader):
                 np.array(columns, dtype=np.int32), np.array(values, dtype=np.float64))  # fmt: skip
 
     def _label(self, lines: _Lines, row: int) -> float:
-        for token in (lines.labels[row], lines.qids[row] or b""):
+        qid = lines.qids[row]
+        for token in (lines.labels[row], qid or b""):
             if b"\0" in token:
                 lines.fail(row, f"{shown(token)} is binary data, not LETOR text")
         word = lines.labels[row].decode("utf-8", "replace")
         label = number_of(word)
-        if math.isnan(label) and not (is_missing(word) and self.unlabelled == "drop"):
+        if math.isnan(label) and not (is_missing(word) and self.drop_unlabelled):
             table = " (a table? load_csv and load_ranking read CSV)" if "," in word else ""
             lines.fail(row, f"label {shown(word)} is not a number{table}")
         if math.isinf(label):
             lines.fail(row, f"label {shown(word)} is too large")
-        if lines.qids[row] == b"":
+        if qid == b"":
             lines.fail(row, "'qid:' has no query id after the colon")
-        if (lines.qids[row] is None) != (lines.qids[0] is None):
-            lines.fail(row, _one_of_two(lines.qids[row], str(lines.numbers[0])))
+        if (qid is None) != (lines.qids[0] is None):
+            lines.fail(row, _one_of_two(qid, str(lines.numbers[0])))
         return label
 
     def _feature(self, lines: _Lines, row: int, word: bytes) -> tuple[int, float]:
@@ -535,7 +347,15 @@ class LetorReader(RowReader):
                 "pass zero_based=True",
             )
         if feature > self.last_id:
-            lines.fail(row, f"feature id in {what} is too large: {self._why_too_large()}")
+            why = f"n_features={self.n_features} allows ids up to {self.last_id}"
+            if self.width == MAX_FEATURES:
+                why = f"the largest possible is {self.last_id}"
+            elif self.width_is_guessed:
+                why = (
+                    f"the last features of the lines have ids up to {self.last_id}; where they "
+                    "are not in increasing order, n_features must be given"
+                )
+            lines.fail(row, f"feature id in {what} is too large: {why}")
         text = value.decode("utf-8", "replace")
         number, missing = number_of(text), is_missing(text)
         if math.isnan(number) and not (missing and self.missing):
@@ -544,31 +364,23 @@ class LetorReader(RowReader):
             lines.fail(row, f"value in {what} is too large for the dtype")
         return feature - self.first_id, number
 
-    def _why_too_large(self) -> str:
-        if self.width == MAX_FEATURES:
-            return f"the largest possible is {self.last_id}"
-        if self.width_is_guessed:
-            return (
-                f"the last features of the lines have ids up to {self.last_id}; where they are "
-                "not in increasing order, n_features must be given"
-            )
-        return f"n_features={self.n_features} allows ids up to {self.last_id}"
-
     def _note_width(self, chunk: FileRows) -> None:
         """Note the last column; drop those beyond the width, and warn about the first one."""
         X = chunk.data
         last = int(X.indices.max(initial=-1))
+
+        def place(entry: Any) -> str:
+            return chunk.place(int(np.searchsorted(X.indptr, entry, side="right")) - 1)
+
         if last > self._last[0] and self.n_features is None:
-            row = int(np.searchsorted(X.indptr, np.argmax(X.indices), side="right")) - 1
-            self._last = last, chunk.place(row)
+            self._last = last, place(np.argmax(X.indices))
         if not self.drop:
             return
         if last >= self.width and not self._warned:
             self._warned = True
             at = int(np.argmax(X.indices >= self.width))
-            row = int(np.searchsorted(X.indptr, at, side="right")) - 1
             warn(
-                f"{chunk.place(row)}: feature {X.indices[at] + self.first_id} is beyond the first "
+                f"{place(at)}: feature {X.indices[at] + self.first_id} is beyond the first "
                 f"{self.width}; such features are left out"
             )
         chunk.data = X[:, : self.width] if last >= self.width else _resized(X, self.width)
@@ -579,17 +391,21 @@ class LetorReader(RowReader):
             return
         largest, second, place = 0, 0, ""
         for path in self.paths:
-            if not rewindable(path):
+            file: Any = None if isinstance(path, str | os.PathLike) else path
+            is_pipe = file is not None and not getattr(file, "seekable", lambda: False)()
+            if file is None:
+                is_pipe = os.path.exists(name_of(path)) and not os.path.isfile(name_of(path))
+            if is_pipe:
                 raise ValueError(f"{name_of(path)}: n_features is needed to iterate over a stream")
-            start = path.tell() if hasattr(path, "tell") else None
+            start = None if file is None else file.tell()
             for first_line, block in blocks(path):
-                for number, id_ in _last_ids(first_line, block):
+                for line, id_ in _last_ids(first_line, block):
                     if id_ > largest:
-                        largest, second, place = id_, largest, f"{name_of(path)}:{number}"
+                        largest, second, place = id_, largest, f"{name_of(path)}:{line}"
                     elif second < id_ < largest:
                         second = id_
-            if start is not None:
-                path.seek(start)  # type: ignore[union-attr]
+            if file is not None:
+                file.seek(start)
         width = max(largest + 1 - self.first_id, 1)
         if width <= MAX_FEATURES:  # otherwise the parser refuses this line
             _check_largest(place, largest, second, width)
@@ -605,32 +421,26 @@ class LetorReader(RowReader):
                 columns = rows.data.indices
                 second = int(columns.max(initial=-1, where=columns < last))
                 _check_largest(place, last + self.first_id, second + self.first_id, width)
-        bunch = Bunch(
+        return Bunch(
             data=self._matrix(_resized(rows.data, width)),
             target=rows.target,
             qid=self.ids.array(rows.qid),
             comments=[] if rows.comments is None else rows.comments.tolist(),
         )
-        bunch.update(sample_weight=None, feature_names=None, target_name=None, qid_name=None)
-        if self.group_file is not None:
-            bunch.group_file = self.group_file
-        return bunch
 
     def _matrix(self, X: Any) -> Any:
         """The features, dense or sparse; "auto" is decided by the first batch."""
-        n_cells = X.shape[0] * X.shape[1]
+        n_cells, size = X.shape[0] * X.shape[1], self.dtype.itemsize
         if self.sparse == "auto":
             self.sparse = X.nnz < _DENSE_FROM * n_cells
         if self.sparse:
             return X.astype(self.dtype, copy=False)
-        n_bytes = n_cells * self.dtype.itemsize
-        if n_bytes > _LARGE and X.nnz < _NEVER_DENSE * n_cells:
+        if n_cells * size > _LARGE and X.nnz < _NEVER_DENSE * n_cells:
             raise ValueError(
                 f"{self.file}: {X.shape[0]} rows with {X.shape[1]} features would take "
-                f"{n_bytes / 2**30:.1f} GiB for {X.nnz} written values; pass sparse=True"
+                f"{n_cells * size / 2**30:.1f} GiB for {X.nnz} written values; pass sparse=True"
             )
         advice = "pass sparse=True, or read it in batches"
-        size = self.dtype.itemsize
         _resources.require(f"{self.file}: dense data", *X.shape, itemsize=size, advice=advice)
         if X.nnz == n_cells:  # every cell is written, and each row is sorted by column
             return X.data.reshape(X.shape).astype(self.dtype, copy=False)
@@ -641,7 +451,6 @@ class _Lines:
     """The lines of a block that hold data: labels, query ids if any, features and comments."""
 
     def __init__(self, name: str, first_line: int, block: bytes) -> None:
-        self.name = name
         lines = block.removesuffix(b"\n").split(b"\n")
         self.comments = [""] * len(lines)
         if b"#" in block:
@@ -656,15 +465,16 @@ class _Lines:
             words, self.numbers = [words[i] for i in kept], [self.numbers[i] for i in kept]
             self.comments = [self.comments[i] for i in kept]
         self.labels = [row[0] for row in words]
-        self.qids = [row[1][4:] if len(row) > 1 and row[1][:4] == b"qid:" else None
-                     for row in words]  # fmt: skip
+        self.qids: list[Any] = [row[1][4:] if len(row) > 1 and row[1][:4] == b"qid:" else None
+                                for row in words]  # fmt: skip
         self.features = [row[2] if qid is not None and len(row) == 3
                          else b" ".join(row[1 if qid is None else 2 :])
                          for row, qid in zip(words, self.qids, strict=True)]  # fmt: skip
+        self.place = partial(_place, name, self.numbers)
 
     def fail(self, row: int, what: str) -> NoReturn:
         """Raise an error for a row."""
-        raise ValueError(f"{_place(self.name, self.numbers, row)}: {what}")
+        raise ValueError(f"{self.place(row)}: {what}")
 
 
 def _place(name: str, numbers: Sequence[int], row: int) -> str:
@@ -681,7 +491,15 @@ def _pairs(text: bytes, missing: bool) -> tuple[Array, Array] | None:
         import pyarrow as pa
         from pyarrow import csv
     except ImportError:
-        return _plain_pairs(text)
+        if not _PLAIN_PAIRS.fullmatch(text + b"\n"):
+            return None
+        words = text.replace(b":", b" ").split()
+        try:
+            numbers = np.array(list(map(float, words[1::2])))
+        except ValueError:
+            return None
+        ids = np.array(words[::2]).astype(np.uint32)
+        return (ids, numbers) if np.isfinite(numbers).all() else None
     try:
         table = csv.read_csv(
             pa.BufferReader(text),
@@ -702,19 +520,6 @@ def _pairs(text: bytes, missing: bool) -> tuple[Array, Array] | None:
     if ids.null_count or np.count_nonzero(~np.isfinite(values)) != column.null_count:
         return None
     return ids.to_numpy(), values
-
-
-def _plain_pairs(text: bytes) -> tuple[Array, Array] | None:
-    """The same without pyarrow."""
-    words = [word.partition(b":") for word in text.split()]
-    ids, values = [word[0] for word in words], [word[2] for word in words]
-    if not b"".join(ids).isdigit() or b"_" in text or b"" in ids or max(map(len, ids)) > 9:
-        return None
-    try:
-        numbers = np.array(list(map(float, values)))
-    except ValueError:
-        return None
-    return (np.array(ids).astype(np.uint32), numbers) if np.isfinite(numbers).all() else None
 
 
 def _one_of_two(qid: bytes | str | None, line: str) -> str:

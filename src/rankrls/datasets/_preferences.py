@@ -1,10 +1,12 @@
-"""Tables of judgements with names: to pairs of row numbers."""
+"""Tables of judgements with names, to pairs of row numbers."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
+from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,17 +15,58 @@ from sklearn.utils import Bunch
 
 from rankrls._frames import names_anything, row_names
 from rankrls._validation import check_option
-from rankrls.datasets._cells import Vocabulary, as_objects, cell_number, integers_of, shown
-from rankrls.datasets._columns import check_names, missing_column
-from rankrls.datasets._named_columns import NamedTable, open_table
-from rankrls.datasets._preference_columns import find_roles, outcomes, text_of
+from rankrls.datasets._cells import Vocabulary, as_objects, integers_of, shown
+from rankrls.datasets._columns import check_names, listed
+from rankrls.datasets._named_columns import NamedTable, Place, finite_cell, open_table, text_of
 
-__all__ = ["Vocabulary", "check_column", "finite_cell", "load_preferences", "number_names"]
+__all__ = ["load_preferences", "number_names"]
 
 Array = NDArray[Any]
 
-_LONG = 100  # characters of a name: an array of longer text would waste memory
+#: Names of columns, in lower case: the preferred item and the other one.
+_COUPLES = (
+    ("preferred", "other"),
+    ("winner", "loser"),
+    ("chosen", "rejected"),
+    ("better", "worse"),
+    ("preferred", "dispreferred"),
+)
 
+#: The two items of an arena table, in the order in which they were shown.
+_SIDES = (
+    ("first", "second"),
+    ("left", "right"),
+    *(
+        (f"{item}{mark}{a}", f"{item}{mark}{b}")
+        for item in ("model", "item", "response", "answer", "option", "player", "team")
+        for mark in ("_", "")
+        for a, b in (("a", "b"), ("1", "2"))
+    ),
+    ("a", "b"),
+)
+
+_WINNERS = ("winner", "preference", "outcome", "result", "choice", "vote", "verdict", "judgement")
+
+_TIES = ("tie", "is_tie", "tied", "draw", "equal")
+
+#: The first of these that there is becomes the groups.
+_GROUPS = (
+    *("judge", "judge_id", "annotator", "annotator_id", "rater", "rater_id", "worker_id"),
+    *("user", "user_id", "session", "session_id"),
+    *("question_id", "prompt_id", "question", "prompt", "query_id", "qid"),
+)
+
+#: What a cell of the winner's column may say, in lower case: 1 the first, −1 the second, 0 a tie.
+_OUTCOMES = {
+    **dict.fromkeys(("a", "left", "first", "1", "model_a", "item_a", "response_a"), 1),
+    **dict.fromkeys(("assistant_a", "answer_a", "model_1", "item_1", "response_1"), 1),
+    **dict.fromkeys(("b", "right", "second", "2", "model_b", "item_b", "response_b"), -1),
+    **dict.fromkeys(("assistant_b", "answer_b", "model_2", "item_2", "response_2", "-1"), -1),
+    **dict.fromkeys(("tie", "tie (bothbad)", "tie (both bad)", "bothbad", "both_bad"), 0),
+    **dict.fromkeys(("both", "both bad", "both good", "neither", "draw", "equal", "same", "0"), 0),
+}
+
+_LONG = 100  # characters of a name: an array of longer text would waste memory
 _SHOWN = 5  # unknown names in an error
 
 _TRUE = {"1", "true", "yes", "y", "t", "tie", "tied", "draw", "equal"}
@@ -148,29 +191,26 @@ def load_preferences(
     check_option("unknown", unknown, ("error", "drop"))
     source = open_table(table, format, delimiter)
     given = {"preferred": preferred, "other": other, "first": first, "second": second}
-    given |= {"winner": winner, "tie": tie, "groups": groups}
-    roles = find_roles(source.file, source.names, given)
+    roles = _find_roles(source, given | {"winner": winner, "tie": tie, "groups": groups})
     for role, name in (("magnitude", magnitude), ("pair_weight", pair_weight)):
         if name is not None:
-            roles[role] = check_column(source, role, name)
+            roles[role] = source.check_column(role, name)
     covariates = [] if pair_features is None else check_names(pair_features, "pair_features")
     for name in covariates:
-        check_column(source, "pair_features", name)
-    judged = _JudgementColumns(source, roles, covariates)
+        source.check_column("pair_features", name)
+    judged = _Judged(source, roles, covariates)
 
     arena = "winner" in roles
-    left = judged.codes["first" if arena else "preferred"]
-    right = judged.codes["second" if arena else "other"]
-    names = judged.vocabularies["item"].cells
-    judged.refuse(left == right, lambda row: f"{_shown(names[left[row]])} is compared with itself")
-    tied = judged.flags
+    left = judged.columns["first" if arena else "preferred"]
+    right = judged.columns["second" if arena else "other"]
+    names = list(judged.items)
+    _refuse(left == right, left, right, names, judged.place)
+    tied = judged.columns.get("tie", np.zeros(len(left), dtype=bool))
     outcome = np.where(tied, 0, 1)
     if arena:
-        outcome = outcomes(
-            left, right, judged.codes["winner"], tied, names, roles["winner"], judged.place
-        )
-    sizes = judged.numbers.get("magnitude", np.ones(len(left)))
-    sizes = np.where(outcome == 0, 0.0, sizes)
+        sides = left, right, judged.columns["winner"]
+        outcome = _outcomes(*sides, tied, names, roles["winner"], judged.place)
+    sizes = judged.columns.get("magnitude", np.ones(len(left)))
     sign = np.where(outcome < 0, -1, 1)
     codes = np.column_stack([left, right])
     codes[sign < 0] = codes[sign < 0, ::-1]
@@ -179,22 +219,18 @@ def load_preferences(
     kept = (rows >= 0).all(axis=1)
     if not kept.all() and (unknown == "error" or not kept.any()):
         raise ValueError(_unknown(source, codes, rows, names, judged.place))
-    judged.refuse(
-        kept & (rows[:, 0] == rows[:, 1]),
-        lambda row: f"{_shown(names[left[row]])} and {_shown(names[right[row]])} are one item",
-    )
+    _refuse(kept & (rows[:, 0] == rows[:, 1]), left, right, names, judged.place)
     C = None
     if covariates:
-        C = np.column_stack([judged.numbers[f"pair_features {name}"] for name in covariates])
+        C = np.column_stack([judged.columns[f"pair_features {name}"] for name in covariates])
         C = (C * sign[:, None])[kept]
-    weight = judged.numbers.get("pair_weight")
-    of_group = None
+    weight, of_group = judged.columns.get("pair_weight"), None
     if "groups" in roles:
-        number, group_names = _distinct(judged.vocabularies["groups"].cells, source)
-        of_group = group_names[number[judged.codes["groups"][kept]]]
+        number, group_names = _distinct(list(judged.groups), source)
+        of_group = group_names[number[judged.columns["groups"][kept]]]
     return Bunch(
         pairs=rows[kept],
-        magnitude=sizes[kept],
+        magnitude=np.where(outcome == 0, 0.0, sizes)[kept],
         pair_weight=None if weight is None else weight[kept],
         groups=of_group,
         pair_features=C,
@@ -205,107 +241,208 @@ def load_preferences(
     )
 
 
-def check_column(source: NamedTable, role: str, name: Any) -> str:
-    """The name of a column that the table has."""
-    if not isinstance(name, str):
-        raise ValueError(f"{role} must be the name of a column; got {name!r}")
-    if name not in source.names:
-        raise ValueError(f"{source.file}: {missing_column(role, name, source.names)}")
-    return name
+# -- columns by role ----------------------------------------------------------------------------
 
 
-class _JudgementColumns:
-    """The columns of a table that have roles, as codes and numbers.
+def _find_roles(source: NamedTable, given: dict[str, Any]) -> dict[str, str]:
+    """The columns by role: preferred and other, or first, second and winner; tie and groups.
 
-    Attributes
-    ----------
-    codes : dict of role to int array of shape (n,)
-        Items and winner are numbered together, in ``vocabularies["item"]``.
-    numbers : dict of role to float array of shape (n,)
-    flags : ndarray of shape (n,), bool
-        Ties by a column of their own.
+    ``given`` has for each role a name, "auto" or None: for tie and groups None is "not read". Roles
+    that have no column are left out.
+    """
+    file, names = source.file, source.names
+    told = {
+        role: source.check_column(role, name)
+        for role, name in given.items()
+        if name is not None and name != "auto"
+    }
+    one = [role for role in ("preferred", "other") if role in told]
+    two = [role for role in ("first", "second", "winner") if role in told]
+    if one and two:
+        raise ValueError(
+            f"{one[0]}= and {two[0]}= do not go together: a table has either preferred and other "
+            "items, or first and second ones and the winner"
+        )
+    for role in (*one, *two):
+        twice = [other for other in (*one, *two) if other != role and told[other] == told[role]]
+        if twice:
+            raise ValueError(f"{role}= and {twice[0]}= are both {told[role]!r}: name two columns")
+    known = {name.lower(): name for name in reversed(names)}
+    found = []
+    if not two:
+        found += _layouts(known, told, ("preferred", "other"), _COUPLES)
+    if not one:
+        sides = [(a, b, winner) for (a, b), winner in product(_SIDES, _WINNERS)]
+        found += _layouts(known, told, ("first", "second", "winner"), sides)
+    if found[1:]:
+        ways = [", ".join(f"{role}={name!r}" for role, name in one.items()) for one in found[:3]]
+        raise ValueError(f"{file}: the columns can be read as {' or as '.join(ways)}: name them")
+    if not found:
+        raise ValueError(
+            f"{file}: it is not clear which columns hold the judgements: name them by preferred= "
+            f"and other=, or by first=, second= and winner=; the columns are {listed(names)}"
+        )
+    roles = found[0]
+    for part, words in (("tie", _TIES), ("groups", _GROUPS)):
+        free = [known[word] for word in words if word in known and given[part] == "auto"]
+        usual = [name for name in free if name not in roles.values()]
+        if part in told or usual:
+            roles[part] = told.get(part) or usual[0]
+    return roles
+
+
+def _layouts(
+    known: dict[str, str], told: dict[str, str], roles: tuple[str, ...], words: Any
+) -> list[dict[str, str]]:
+    """Return candidates for the roles, by common names or by the given ones."""
+    found: list[dict[str, str]] = []
+    for usual in words:
+        layout = {
+            role: told.get(role, known.get(word, ""))
+            for role, word in zip(roles, usual, strict=True)
+        }
+        columns = set(layout.values())
+        if "" not in columns and len(columns) == len(roles) and layout not in found:
+            found.append(layout)
+    return found
+
+
+def _outcomes(
+    first: Array,
+    second: Array,
+    winner: Array,
+    tied: Array,
+    cells: list[Any],
+    column: str,
+    place: Place,
+) -> Array:
+    """1 where the first item won, −1 where the second did, 0 for ties, shape (n,).
+
+    ``first``, ``second`` and ``winner`` are numbers of ``cells``. Where ``tied``, another column
+    tells that there is no winner. ``column`` is the name of the winner's column; ``place`` tells
+    how an error calls a row.
+    """
+    unknown = 2
+    word = np.full(len(cells), unknown)
+    for code in np.unique(winner):
+        word[code] = _OUTCOMES.get(text_of(cells[code]).strip().lower(), unknown)
+    by_word = np.where(tied, 0, word[winner])
+    texts: dict[str, int] = {}  # 7, 7.0 and "7" are one name
+    same = np.array([texts.setdefault(text_of(cell), len(texts)) for cell in cells])
+    by_name = np.where(
+        same[winner] == same[first], 1, np.where(same[winner] == same[second], -1, unknown)
+    )
+    by_name = np.where(tied | ((by_name == unknown) & (by_word == 0)), 0, by_name)
+    for row in np.flatnonzero((by_word == unknown) & (by_name == unknown))[:1]:
+        value = cells[winner[row]]
+        if value is None:
+            raise ValueError(
+                f"{place(row)}: column {column!r} is empty; every judgement needs a winner or a tie"
+            )
+        names = " and ".join(shown(text_of(cells[side[row]]), 60) for side in (first, second))
+        raise ValueError(
+            f"{place(row)}: column {column!r} is {shown(text_of(value), 60)}; it must be one of "
+            f"the items of the row, {names}, or 'model_a' (a, left, first, 1), 'model_b' (b, "
+            "right, second, 2) or 'tie' (both, neither, draw, equal, 0)"
+        )
+    zeros = [code for code, cell in enumerate(cells) if text_of(cell).strip() == "0"]
+    zero = np.isin(winner, zeros) & ~tied & (by_name == 0)
+    if zero.any() and not np.isin(by_word[~tied], (-1, unknown)).any():
+        raise ValueError(
+            f"{place(int(np.argmax(zero)))}: column {column!r} is 0, which stands for a tie, but "
+            "no row says that the second item won: if 0 means that, write 'model_a', 'model_b' "
+            "and 'tie', or 1, -1 and 0"
+        )
+    if (by_word == by_name).all() or (by_word == unknown).any():
+        mixed = by_name == unknown
+        if not mixed.any():
+            return by_name
+        name, side = int(np.argmax(by_word == unknown)), int(np.argmax(mixed))
+        raise ValueError(
+            f"{place(name)}: column {column!r} is {cells[winner[name]]!r}, the name of an item, "
+            f"and {cells[winner[side]]!r}, a side, at {place(side)}: write names or sides in all "
+            "rows"
+        )
+    if not (by_name == unknown).any():
+        row = int(np.argmax(by_word != by_name))
+        raise ValueError(
+            f"{place(row)}: column {column!r} is {cells[winner[row]]!r}, which names one item of "
+            "the row and the side of the other one: write 'model_a' and 'model_b' for the sides"
+        )
+    return by_word
+
+
+class _Judged:
+    """The columns of a table that have roles, shape (n,).
+
+    Names are numbers of a vocabulary: items and winners of ``items``, groups of ``groups``.
     """
 
     def __init__(self, source: NamedTable, roles: dict[str, str], covariates: list[str]) -> None:
-        self.vocabularies = {"item": Vocabulary(), "groups": Vocabulary()}
+        self.items, self.groups = Vocabulary(), Vocabulary()
         self._starts: list[int] = []
-        self._places: list[Callable[[int], str]] = []
+        self._places: list[Place] = []
         wanted = roles | {f"pair_features {name}": name for name in covariates}
         parts: dict[str, list[Array]] = {role: [] for role in wanted}
         n = 0
-        for chunk in source.chunks(list(wanted.values())):
+        for chunk, place in source.chunks(list(wanted.values())):
             self._starts.append(n)
-            self._places.append(chunk.place)
-            for (role, name), cells in zip(wanted.items(), chunk.cells, strict=True):
-                parts[role].append(self._read(role, name, cells, chunk.place, "tie" in roles))
-            n += len(chunk.cells[0])
+            self._places.append(place)
+            for (role, name), cells in zip(wanted.items(), chunk, strict=True):
+                if None in cells and role != "tie" and not (role == "winner" and "tie" in roles):
+                    raise ValueError(
+                        f"{place(cells.index(None))}: column {name!r} is empty; every judgement "
+                        "needs a value there"
+                    )
+                parts[role].append(self._read(role, name, cells, place))
+            n += len(chunk[0])
         if not n:
             raise ValueError(f"{source.file}: there are no judgements: the table has no rows")
-        arrays = {role: np.concatenate(found) for role, found in parts.items()}
-        self.flags = arrays.pop("tie", np.zeros(n, dtype=bool))
-        self.codes = {role: array for role, array in arrays.items() if array.dtype.kind == "i"}
-        self.numbers = {role: array for role, array in arrays.items() if array.dtype.kind == "f"}
+        self.columns = {role: np.concatenate(found) for role, found in parts.items()}
 
     def place(self, row: int) -> str:
         """How an error calls a row."""
         part = bisect_right(self._starts, row) - 1
         return self._places[part](row - self._starts[part])
 
-    def refuse(self, wrong: Array, say: Callable[[int], str]) -> None:
-        """Raise for the first row that is wrong."""
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            raise ValueError(
-                f"{self.place(row)}: {say(row)}: a judgement needs two different items"
-            )
-
-    def _read(
-        self, role: str, name: str, cells: list[Any], place: Callable[[int], str], ties: bool
-    ) -> Array:
+    def _read(self, role: str, name: str, cells: list[Any], place: Place) -> Array:
+        where = [partial(place, row) for row in range(len(cells))]
         if role == "tie":
-            return np.array([_is_tie(cell, name, i, place) for i, cell in enumerate(cells)])
-        if None in cells and not (role == "winner" and ties):
-            raise ValueError(
-                f"{place(cells.index(None))}: column {name!r} is empty; every judgement needs a "
-                "value there"
+            return np.array(
+                [_is_tie(cell, name, at) for cell, at in zip(cells, where, strict=True)]
             )
         if role in ("magnitude", "pair_weight") or role.startswith("pair_features "):
             least = -np.inf if role.startswith("pair_features ") else 0.0
-            return np.array(
-                [finite_cell(cell, name, i, place, least) for i, cell in enumerate(cells)]
-            )
-        vocabulary = self.vocabularies["groups" if role == "groups" else "item"]
+            pairs = zip(cells, where, strict=True)
+            return np.array([finite_cell(cell, name, at, least) for cell, at in pairs])
         try:
-            return vocabulary.encode(cells)
+            return (self.groups if role == "groups" else self.items).encode(cells)
         except TypeError as error:
-            wrong = next(i for i, cell in enumerate(cells) if isinstance(cell, list | dict))
-            raise ValueError(
-                f"{place(wrong)}: column {name!r} holds a {type(cells[wrong]).__name__}, not a name"
-            ) from error
+            row = next(i for i, cell in enumerate(cells) if isinstance(cell, list | dict))
+            kind = type(cells[row]).__name__
+            raise ValueError(f"{place(row)}: column {name!r} holds a {kind}, not a name") from error
 
 
-def _is_tie(cell: Any, name: str, row: int, place: Callable[[int], str]) -> bool:
-    if cell is None:
-        return False
-    word = text_of(cell).strip().lower()
+def _is_tie(cell: Any, name: str, place: Callable[[], str]) -> bool:
+    word = "no" if cell is None else text_of(cell).strip().lower()
     if word not in _TRUE | _FALSE:
         raise ValueError(
-            f"{place(row)}: column {name!r} is {_shown(cell)}, neither true nor false; if it does "
-            "not say which judgements are ties, pass tie=None"
+            f"{place()}: column {name!r} is {_shown(cell)}, neither true nor false; if it does not "
+            "say which judgements are ties, pass tie=None"
         )
     return word in _TRUE
 
 
-def finite_cell(cell: Any, name: str, row: int, place: Callable[[int], str], least: float) -> float:
-    """The number in a cell, which must be finite and at least ``least``."""
-    try:
-        number = cell_number(cell) if isinstance(cell, str) else float(cell)
-    except (TypeError, ValueError, OverflowError):
-        number = np.nan
-    if not np.isfinite(number) or number < least:
-        kind = "a finite number >= 0" if least == 0 else "a finite number"
-        raise ValueError(f"{place(row)}: column {name!r} is {_shown(cell)}, not {kind}")
-    return number
+def _refuse(wrong: Array, left: Array, right: Array, names: list[Any], place: Place) -> None:
+    """Raise for the first row that compares an item with itself."""
+    for row in np.flatnonzero(wrong)[:1]:
+        one, two = names[left[row]], names[right[row]]
+        what = f"{_shown(one)} and {_shown(two)} are one item"
+        what = what if left[row] != right[row] else f"{_shown(one)} is compared with itself"
+        raise ValueError(f"{place(int(row))}: {what}: a judgement needs two different items")
+
+
+# -- names to numbers ---------------------------------------------------------------------------
 
 
 def _shown(cell: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ from scipy import sparse
 from sklearn.utils import Bunch
 
 from rankrls._validation import check_option
-from rankrls.datasets._named_columns import NamedTable, open_table
-from rankrls.datasets._preferences import Vocabulary, check_column, finite_cell, number_names
+from rankrls.datasets._cells import Vocabulary
+from rankrls.datasets._named_columns import finite_cell, open_table
+from rankrls.datasets._preferences import number_names
 
 __all__ = ["load_relations"]
 
@@ -91,38 +93,48 @@ def load_relations(
     """
     check_option("unknown", unknown, ("error", "drop"))
     source = open_table(table, format, delimiter)
-    names = _columns(source, dict(zip(ROLES, (row, column, value), strict=True)))
+    given = dict(zip(ROLES, (row, column, value), strict=True))
+    if len(source.names) < len(ROLES) and None in given.values():
+        raise ValueError(
+            f"{source.file}: a relation needs three columns (row, column, value); it has "
+            f"{len(source.names)}"
+        )
+    names = [
+        source.names[k] if name is None else source.check_column(role, name)
+        for k, (role, name) in enumerate(given.items())
+    ]
+    if len(set(names)) < len(names):
+        raise ValueError(
+            f"{source.file}: row, column and value must be different columns; got {names}"
+        )
     vocabularies = Vocabulary(), Vocabulary()
     parts: list[list[Array]] = [[], [], []]
-    n = 0
-    for chunk in source.chunks(names):
-        for k, (name, cells) in enumerate(zip(names, chunk.cells, strict=True)):
+    for chunk, place in source.chunks(names):
+        for name, cells in zip(names, chunk, strict=True):
             if None in cells:
                 raise ValueError(
-                    f"{chunk.place(cells.index(None))}: column {name!r} is empty; every line needs "
-                    "a value there: leave unobserved pairs out"
+                    f"{place(cells.index(None))}: column {name!r} is empty; every line needs a "
+                    "value there: leave unobserved pairs out"
                 )
-            if k == 2:
-                place = chunk.place
-                y = [finite_cell(cell, name, i, place, -np.inf) for i, cell in enumerate(cells)]
-                parts[k].append(np.array(y))
-            else:
-                parts[k].append(vocabularies[k].encode(cells))
-        n += len(chunk.cells[0])
-    if not n:
+        y = [finite_cell(cell, names[2], partial(place, i)) for i, cell in enumerate(chunk[2])]
+        coded = [vocabularies[k].encode(chunk[k]) for k in range(2)]
+        for part, found in zip(parts, [*coded, np.array(y)], strict=True):
+            part.append(found)
+    if not parts[0]:
         raise ValueError(f"{source.file}: there are no labels: the table has no rows")
     codes = [np.concatenate(part) for part in parts]
     numbers, labels = [], []
-    for k, given in enumerate((rows, columns)):
-        number, label = number_names(codes[k], vocabularies[k].cells, given, source)
+    for k, wanted in enumerate((rows, columns)):
+        known = list(vocabularies[k])
+        number, label = number_names(codes[k], known, wanted, source)
         numbers.append(number)
         labels.append(label)
         if unknown == "error" and (number < 0).any():
-            wrong = int(np.argmax(number < 0))
-            argument = ("rows", "columns")[k]
+            wrong = known[codes[k][np.argmax(number < 0)]]
             raise ValueError(
-                f"{source.file}: {vocabularies[k].cells[codes[k][wrong]]!r} in column {names[k]!r} "
-                f"is not in {argument}: add it there, or leave such lines out by unknown='drop'"
+                f"{source.file}: {wrong!r} in column {names[k]!r} is not in "
+                f"{('rows', 'columns')[k]}: add it there, or leave such lines out by "
+                "unknown='drop'"
             )
     kept = (numbers[0] >= 0) & (numbers[1] >= 0)
     if not kept.any():
@@ -133,21 +145,3 @@ def load_relations(
     return Bunch(
         target=Y, row_names=labels[0], column_names=labels[1], n_dropped=int((~kept).sum())
     )
-
-
-def _columns(source: NamedTable, given: dict[str, str | None]) -> list[str]:
-    """Names of the three columns, by default the first ones."""
-    if len(source.names) < len(ROLES) and None in given.values():
-        raise ValueError(
-            f"{source.file}: a relation needs three columns (row, column, value); it has "
-            f"{len(source.names)}"
-        )
-    names = [
-        source.names[k] if given[role] is None else check_column(source, role, given[role])
-        for k, role in enumerate(ROLES)
-    ]
-    if len(set(names)) < len(names):
-        raise ValueError(
-            f"{source.file}: row, column and value must be different columns; got {names}"
-        )
-    return names

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from rankrls._streams import PathOrFile, name_of
 from rankrls._validation import as_text, check_option
-from rankrls.datasets._columns import missing_column
-from rankrls.datasets._letor import load_letor
 from rankrls.datasets._named_columns import open_table
+from rankrls.datasets._readers import load_letor
 from rankrls.datasets.formats import FORMATS, sniff
 
 __all__ = ["ids_from_comments", "load_ids"]
@@ -100,18 +99,11 @@ def load_ids(
     if kind == "parquet" and not isinstance(path, str | os.PathLike):
         raise ValueError(f"{file}: Parquet and Arrow files are opened by name")
     table = open_table(path, kind, delimiter, header)
-    _require_column(table.file, column, table.names)
+    table.check_column("ids", column)
     words: list[str] = []
-    for part in table.chunks([column]):
-        if None in part.cells[0]:
-            place = part.place(part.cells[0].index(None))
-            raise ValueError(f"{place}: column {column!r} is empty: every row needs a name")
-        words += [str(cell) for cell in part.cells[0]]
+    for (cells,), place in table.chunks([column]):
+        if None in cells:
+            row = place(cells.index(None))
+            raise ValueError(f"{row}: column {column!r} is empty: every row needs a name")
+        words += map(str, cells)
     return as_text(words)
-
-
-def _require_column(file: str, column: str, names: list[str]) -> None:
-    if names.count(column) != 1:
-        if column in names:
-            raise ValueError(f"{file}: there are several columns {column!r}")
-        raise ValueError(f"{file}: {missing_column('ids', column, names)}")

@@ -15,31 +15,22 @@ from scipy import sparse as sp
 from sklearn.utils import Bunch
 
 from rankrls._calls import warn
-from rankrls._validation import check_option
+from rankrls._validation import check_integer
 from rankrls.datasets._cells import QueryIds, shown
 from rankrls.datasets._source import require_loadable
 
-__all__ = ["FileRows", "RowReader", "check_dtype", "iterate", "joined", "load"]
+__all__ = ["FileRows", "RowReader", "check_dtype", "iterate", "load"]
 
 Array = NDArray[Any]
-
-_FIELDS = ("data", "target", "qid", "sample_weight", "text", "comments")
 
 
 @dataclass
 class FileRows:
     """Consecutive rows of a file.
 
-    Attributes
-    ----------
-    data : ndarray or csr_array of shape (n_rows, n_features)
-    target, qid, sample_weight : ndarray of shape (n_rows,), or None
-        Query ids of text files are objects (str), to be made integers if all of them are.
-    text : ndarray of shape (n_rows, n_text), or None
-        Columns of text, None where there is none.
-    comments : ndarray of shape (n_rows,), objects, or None
-    place : callable
-        Row to how an error calls it; only of rows as they were read.
+    ``qid`` of text files are objects (str), to be made integers if all of them are; ``text`` are
+    columns of text, shape (n_rows, n_text); ``place`` tells how an error calls a row as it was
+    read.
     """
 
     data: Any
@@ -53,57 +44,29 @@ class FileRows:
     def __len__(self) -> int:
         return self.data.shape[0]
 
+    def arrays(self) -> dict[str, Any]:
+        """What there is, by name."""
+        values = {name: value for name, value in vars(self).items() if name != "place"}
+        return {name: value for name, value in values.items() if value is not None}
+
     def __getitem__(self, rows: Any) -> FileRows:
-        values = {name: getattr(self, name) for name in _FIELDS[1:]}
-        others: dict[str, Any] = {
-            n: None if value is None else value[rows] for n, value in values.items()
-        }
-        X = self.data
-        if sp.issparse(X) and isinstance(rows, slice):  # without copying
-            start, stop, _ = rows.indices(len(self))
-            ends = X.indptr[start : stop + 1]
-            inside = slice(ends[0], ends[-1])
-            parts = X.data[inside], X.indices[inside], ends - ends[0]
-            return FileRows(sp.csr_array(parts, shape=(stop - start, X.shape[1])), **others)
-        return FileRows(X[rows], **others)
+        return FileRows(**{name: value[rows] for name, value in self.arrays().items()})
 
     @property
     def n_bytes(self) -> int:
         """Memory of the arrays, without that of objects in them."""
-        X = self.data
-        arrays = [X.data, X.indices, X.indptr] if sp.issparse(X) else [X]
-        arrays += [getattr(self, name) for name in _FIELDS[1:]]
-        return sum(array.nbytes for array in arrays if array is not None)
-
-
-def joined(parts: list[FileRows]) -> FileRows:
-    """All rows, below each other."""
-    if len(parts) == 1:
-        return parts[0]
-
-    def join(values: list[Any]) -> Any:
-        if sp.issparse(values[0]):
-            return sp.csr_array(sp.vstack(values, format="csr"))
-        return None if values[0] is None else np.concatenate(values)
-
-    return FileRows(**{name: join([getattr(part, name) for part in parts]) for name in _FIELDS})
+        values = list(self.arrays().values())
+        if sp.issparse(self.data):
+            values[:1] = [self.data.data, self.data.indices, self.data.indptr]
+        return sum(value.nbytes for value in values)
 
 
 class RowReader(ABC):
-    """Rows of one data set, in one file or several.
+    """Rows of one data set, in one file or several."""
 
-    Attributes
-    ----------
-    file : str
-        How errors call it.
-    ids : QueryIds
-    unlabelled : {"error", "drop"}
-        How to handle rows without a label, whose target is NaN if they are to be dropped.
-    """
-
-    file: str
+    file: str  # how errors call it
     ids: QueryIds
-    unlabelled: str = "error"
+    drop_unlabelled = False  # rows whose target is NaN
     nothing = "there are no rows"
 
     @abstractmethod
@@ -113,10 +76,6 @@ class RowReader(ABC):
     @abstractmethod
     def bunch(self, rows: FileRows) -> Bunch:
         """What the user gets for some rows."""
-
-    def drop_unlabelled(self, unlabelled: str) -> None:
-        """Whether rows without a label are left out."""
-        self.unlabelled = check_option("unlabelled", unlabelled, ("error", "drop"))
 
 
 def check_dtype(dtype: Any) -> np.dtype:
@@ -129,52 +88,77 @@ def check_dtype(dtype: Any) -> np.dtype:
 
 def load(reader: RowReader) -> Bunch:
     """All rows at once."""
-    return next(iterate(reader, np.inf, by_query=False))
+    return next(_batches(reader, np.inf, by_query=False))
 
 
-def iterate(reader: RowReader, rows: float, *, by_query: bool) -> Iterator[Bunch]:
+def iterate(reader: RowReader, rows: int, *, by_query: bool) -> Iterator[Bunch]:
     """Batches of at most ``rows`` rows, cut between queries if there are any.
 
     Without ``by_query``, queries may be cut, and come in any order.
     """
-    queries = _EndedQueries()
+    return _batches(reader, check_integer("rows", rows, least=1), by_query=by_query)
+
+
+def _batches(reader: RowReader, rows: float, *, by_query: bool) -> Iterator[Bunch]:
+    seen: set[Any] = set()  # queries that have begun
     instead = "fewer rows" if rows < np.inf else "iter_ranking"
     waiting: list[FileRows] = []
-    starts: list[Array] = []  # the waiting rows that begin a query
-    n = n_bytes = 0
-    for chunk in _labelled(reader, reader.chunks(rows)):
+    borders = np.zeros(0, dtype=np.int64)  # the waiting rows that begin a query
+    last, n, n_bytes = None, 0, 0
+    for chunk in _labelled(reader, rows):
         reader.ids.check(chunk.qid, chunk.place)
         whole_queries = by_query and chunk.qid is not None
         if whole_queries:
-            starts.append(queries.starts(chunk) + n)
-            instead = "by_query=False"
-        n += len(chunk)
-        n_bytes += chunk.n_bytes
+            borders = np.append(borders, _begins(chunk, last, seen) + n)
+            last, instead = chunk.qid[-1], "by_query=False"  # type: ignore[index]
+        n, n_bytes = n + len(chunk), n_bytes + chunk.n_bytes
+        waiting.append(chunk)
         require_loadable(partial(chunk.place, len(chunk) - 1), n_bytes, instead)
         chunk.place = FileRows.place  # which may hold the text of the chunk
-        waiting.append(chunk)
         if n < rows:
             continue
-        borders = np.concatenate(starts) if whole_queries else None
-        cuts = _cuts(borders, n, int(rows))
+        cuts = _cuts(borders if whole_queries else None, n, int(rows))
         if len(cuts) == 1:
             continue  # a query may go on
-        whole = joined(waiting)
+        whole, done = _joined(waiting), cuts[-1]
         waiting.clear()
         for start, stop in pairwise(cuts):
             yield reader.bunch(whole[start:stop])
-        done = cuts[-1]
-        rest = whole[np.arange(done, n)]  # a copy, so that the others can be freed
-        waiting.append(rest)
-        n, n_bytes = n - done, rest.n_bytes
-        starts = [] if borders is None else [borders[borders >= done] - done]
-        del whole, rest
+        waiting.append(whole[np.arange(done, n)])  # a copy, so that the others can be freed
+        n, n_bytes, borders = n - done, waiting[0].n_bytes, borders[borders >= done] - done
+        del whole
     if not waiting:
         raise ValueError(f"{reader.file}: no data: {reader.nothing}")
-    whole = joined(waiting)
+    whole = _joined(waiting)
     waiting.clear()
     if len(whole):
         yield reader.bunch(whole)
+
+
+def _joined(parts: list[FileRows]) -> FileRows:
+    if len(parts) == 1:
+        return parts[0]
+    columns = {name: [getattr(part, name) for part in parts] for name in parts[0].arrays()}
+    if sp.issparse(parts[0].data):
+        columns["data"] = [sp.csr_array(sp.vstack(columns["data"], format="csr"))]
+    whole: dict[str, Any] = {name: values[0] if len(values) == 1 else np.concatenate(values)
+                             for name, values in columns.items()}  # fmt: skip
+    return FileRows(**whole)
+
+
+def _begins(chunk: FileRows, last: Any, seen: set[Any]) -> Array:
+    """Rows that begin a query; a query that was there before is an error."""
+    labels: Any = chunk.qid
+    starts = np.flatnonzero(np.append(labels[0] != last, labels[1:] != labels[:-1]))
+    for row, label in zip(starts.tolist(), labels[starts].tolist(), strict=True):
+        if label in seen:
+            which = shown(label) if isinstance(label, str) else label
+            raise ValueError(
+                f"{chunk.place(row)}: query {which} comes back after another query; sort the rows "
+                "by query, or read all of them at once (load_ranking; --in-memory)"
+            )
+        seen.add(label)
+    return starts
 
 
 def _cuts(borders: Array | None, n: int, rows: int) -> list[int]:
@@ -192,12 +176,12 @@ def _cuts(borders: Array | None, n: int, rows: int) -> list[int]:
     return cuts
 
 
-def _labelled(reader: RowReader, chunks: Iterator[FileRows]) -> Iterator[FileRows]:
+def _labelled(reader: RowReader, rows: float) -> Iterator[FileRows]:
     """Rows that have a label; a warning says how many have none, if they are to be dropped."""
     n = n_dropped = 0
-    for chunk in chunks:
+    for chunk in reader.chunks(rows):
         n += len(chunk)
-        if reader.unlabelled == "drop" and chunk.target is not None:
+        if reader.drop_unlabelled and chunk.target is not None:
             missing = np.isnan(chunk.target)
             if missing.any():
                 n_dropped += int(missing.sum())
@@ -214,27 +198,3 @@ def _labelled(reader: RowReader, chunks: Iterator[FileRows]) -> Iterator[FileRow
 
 def _place_of_kept(kept: Array, place: Callable[[int], str], row: int) -> str:
     return place(int(kept[row]))
-
-
-class _EndedQueries:
-    """Which queries have been read."""
-
-    def __init__(self) -> None:
-        self._seen: set[Any] = set()
-        self._last: Any = None
-
-    def starts(self, chunk: FileRows) -> Array:
-        """Rows that begin a query; a query that was there before is an error."""
-        labels: Any = chunk.qid
-        new = np.append(labels[0] != self._last, labels[1:] != labels[:-1]).astype(bool)
-        starts = np.flatnonzero(new)
-        for row, label in zip(starts.tolist(), labels[starts].tolist(), strict=True):
-            if label in self._seen:
-                which = shown(label) if isinstance(label, str) else label
-                raise ValueError(
-                    f"{chunk.place(row)}: query {which} comes back after another query; sort the "
-                    "rows by query, or read all of them at once (load_ranking; --in-memory)"
-                )
-            self._seen.add(label)
-        self._last = labels[-1]
-        return starts

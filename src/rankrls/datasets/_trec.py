@@ -295,7 +295,7 @@ class _TrecTable:
 
     def words(self) -> tuple[Array, Array]:
         """Query and id of every line."""
-        query, id = (as_text(vocabulary.cells) for vocabulary in self._vocabularies)
+        query, id = (as_text(list(vocabulary)) for vocabulary in self._vocabularies)
         return query[self.query], id[self.id]
 
     def _wrong(self, words: list[str]) -> str:

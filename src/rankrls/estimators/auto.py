@@ -1,22 +1,25 @@
 """``AutoRanker``: an average of RankRLS models on several transformations of raw data.
 
-A *view* is a transformation of the features with a kernel; a *candidate* is a view with a loss. The
-held-out scores of all candidates and alphas are exact and use the same folds, so candidates are
-compared, chosen and averaged without further fits.
+A *view* is a transformation of the numbers of a table with a kernel; categories, texts and vectors
+are *blocks* that are added to it with a weight: the kernel of a member is a sum of kernels, and its
+features are Φ = [features of the view, w₁ categories, w₂ texts, w₃ vectors]. A *candidate* is such
+a Φ with a loss. The held-out scores of all candidates and alphas are exact and use the same folds,
+so candidates are compared, chosen and averaged without further fits.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
+from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -36,7 +39,6 @@ from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.query_weights import varying_queries
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.core.ridge.residuals import query_folds
-from rankrls.core.spaces.spaces import NystroemSpace
 from rankrls.estimators.choosing import Scoring
 from rankrls.estimators.ranker import (
     QueryRequests,
@@ -56,7 +58,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class View:
-    """Blocks of `RankingFeatures` and a kernel; gamma is ``factor`` / mean squared row norm."""
+    """Blocks of `RankingFeatures` and a kernel; gamma is ``factor`` / mean squared norm."""
 
     blocks: tuple[str, ...]
     kernel: str
@@ -115,28 +117,27 @@ class Effort:
 
 
 WITHIN, ALL_ROWS, BY_QUERY = "within queries", "all rows", "within queries, each the same"
+LOSSES = (("magnitude", WITHIN), ("magnitude", ALL_ROWS), ("unit", WITHIN), ("magnitude", BY_QUERY))
 EFFORTS = {
-    "quick": Effort(VIEWS[:3], (("magnitude", WITHIN), ("magnitude", ALL_ROWS)), 150, 3, 10_000, 0),
-    "normal": Effort(
-        VIEWS,
-        (("magnitude", WITHIN), ("magnitude", ALL_ROWS), ("unit", WITHIN)),
-        *(200, 6, 30_000, 300),
-    ),
-    "thorough": Effort(
-        VIEWS + MORE_VIEWS,
-        (
-            *(("magnitude", WITHIN), ("magnitude", ALL_ROWS), ("unit", WITHIN)),
-            ("magnitude", BY_QUERY),
-        ),
-        *(1000, 8, 60_000, 1000),
-    ),
+    "quick": Effort(VIEWS[:3], LOSSES[:2], 150, 3, 10_000, 0),
+    "normal": Effort(VIEWS, LOSSES[:3], 200, 6, 30_000, 300),
+    "thorough": Effort(VIEWS + MORE_VIEWS, LOSSES, 500, 8, 60_000, 1000),
 }
+
+#: Blocks that are added to a view, and the weights that are tried beside 0.
+BLOCKS, WEIGHTS = ("category", "text", "vector"), (0.1, 0.3, 1.0)
+
+#: A wider block is projected to this many principal components.
+MAX_COMPONENTS = 256
 
 #: Grid of alphas, as multiples of the mean squared norm of the rows.
 ALPHAS = 2.0 ** np.arange(-4, 11, 2)
 
 #: A linear kernel on more columns than this uses basis vectors as well.
 MAX_COLUMNS = 800
+
+#: Number of columns that are tried as rankers of their own.
+N_COLUMNS = 5
 
 #: Number of folds of the nested estimate, and of folds of rows if there are no queries.
 N_FOLDS = 10
@@ -148,9 +149,6 @@ BATCH = 20_000
 #: limit.
 FEWEST_QUERIES, ROWS_PER_QUERY = 10, 10
 
-#: Largest label that counts as a grade; for grades, 2^y − 1 is tried as a label, too.
-MAX_GRADE = 10
-
 #: The mean of the metric is noisy if there are few queries, so half of the pairwise accuracy, which
 #: uses all pairs of a query, is added to it.
 ACCURACY_SHARE = 0.5
@@ -159,10 +157,11 @@ ACCURACY_SHARE = 0.5
 class AutoRanker(QueryRequests, BaseEstimator):
     """Automatic ranker for raw tables, without tuning.
 
-    Several views of the features (logarithms, quantiles, ranks and standard scores within the
-    query, random partitions), each with a linear or a kernel `RankRLS`, several losses and a grid
-    of alphas, are compared by exact leave-query-out cross-validation. The best models of the best
-    views are averaged. No validation set is needed.
+    Several views of the numbers (logarithms, quantiles, ranks and standard scores within the query,
+    random partitions), each with a linear or a kernel `RankRLS`, with and without the categories,
+    texts and vectors of the table, several losses and a grid of alphas, are compared by exact
+    leave-query-out cross-validation. The best models of the best views are averaged. No validation
+    set is needed.
 
     Parameters
     ----------
@@ -173,6 +172,9 @@ class AutoRanker(QueryRequests, BaseEstimator):
     effort : {"quick", "normal", "thorough"}, default="normal"
         Number of views, losses and basis vectors to try. "quick" is for a first result, "thorough"
         for the best ranking.
+    query_columns : sequence of str or int, optional
+        Columns with texts or vectors of queries, which are compared with those of the rows. By
+        default, these are the columns of texts and vectors that are constant within queries.
     drop_ids : bool, default=True
         Whether to drop columns that look like ids, row numbers or timestamps.
     random_state : int, RandomState instance or None, default=None
@@ -185,10 +187,13 @@ class AutoRanker(QueryRequests, BaseEstimator):
     Attributes
     ----------
     members_ : dict of ndarray
-        Table of all candidates, those in ``estimators_`` first, with the columns "view", "kernel",
-        "cost", "label" (y, or the gain 2^y − 1), "compared" (rows within queries, or all rows),
-        "alpha", "score" (held-out mean of the metric), and "weight" in the average, which is 0 for
-        candidates that were not chosen. ``pandas.DataFrame(ranker.members_)`` prints it.
+        Table of all candidates, those in the average first, with the columns "view", "kernel",
+        "blocks" (categories, texts and vectors with their weights), "cost", "compared" (rows within
+        queries, or all rows), "alpha", "score" (held-out mean of the metric), and "weight" in the
+        average, which is 0 for candidates that were not chosen. ``pandas.DataFrame(
+        ranker.members_)`` prints it.
+    columns_ : dict of ndarray
+        Table of what was made of each column of X: "column" and "used as".
     best_score_ : float
         Nested cross-validated mean of the metric: each query is scored by an average of models that
         were fitted without it and chosen by the other queries. With fewer than about 15 queries it
@@ -199,8 +204,6 @@ class AutoRanker(QueryRequests, BaseEstimator):
         not compared.
     nested_scores_ : ndarray of shape (n_rows,)
         Scores of the training rows by the nested averages from which ``best_score_`` is computed.
-    estimators_ : list of RankRLS
-        The fitted members, which take rows transformed to their views.
     n_compared_ : int
         Number of rows on which candidates were compared: all rows, or for large data a sample of
         whole queries (10,000, 30,000 or 60,000 rows, depending on ``effort``). The members are
@@ -219,6 +222,9 @@ class AutoRanker(QueryRequests, BaseEstimator):
     compare a row with the other rows of its query, so ``predict`` needs all candidates of a query
     together, with their qid. Scores of different queries are not comparable.
 
+    The best columns alone are candidates, too, so that the held-out score is never below that of
+    sorting by one of them.
+
     Examples
     --------
     >>> from rankrls import AutoRanker
@@ -235,13 +241,13 @@ class AutoRanker(QueryRequests, BaseEstimator):
     __metadata_request__score = {"qid": True}  # noqa: RUF012
 
     members_: dict[str, Array]
-    estimators_: list[RankRLS]
 
     def __init__(
         self,
         scoring: Any = "ndcg@10",
         *,
         effort: str = "normal",
+        query_columns: Sequence[Any] | None = None,
         drop_ids: bool = True,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -249,6 +255,7 @@ class AutoRanker(QueryRequests, BaseEstimator):
     ) -> None:
         self.scoring = scoring
         self.effort = effort
+        self.query_columns = query_columns
         self.drop_ids = drop_ids
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -269,8 +276,8 @@ class AutoRanker(QueryRequests, BaseEstimator):
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
-            Raw columns; they may have any scale, missing values, text, categories and booleans.
-            A pyarrow table is converted to a pandas data frame.
+            Raw columns; they may have any scale, missing values, text, categories, booleans and
+            vectors (lists of the same length). A pyarrow table is converted to a pandas data frame.
         y : array-like of shape (n_rows,)
             Scores or grades, higher = preferred.
         qid : array-like of shape (n_rows,), optional
@@ -305,7 +312,9 @@ class AutoRanker(QueryRequests, BaseEstimator):
         if sample_weight is not None:
             weights = check_weights("sample_weight", sample_weight, len(y))
         with at_most(n_threads(self.n_jobs)):
-            self._table = TableEncoder(drop_ids=self.drop_ids).fit(X, qid=qid)
+            self._table = TableEncoder(
+                drop_ids=self.drop_ids, query_columns=self.query_columns
+            ).fit(X, qid=qid)
             for name in ("n_features_in_", "feature_names_in_"):
                 self.__dict__.pop(name, None)
                 if hasattr(self._table, name):
@@ -315,40 +324,89 @@ class AutoRanker(QueryRequests, BaseEstimator):
             if sparse.issparse(table) and table.shape[1] <= MAX_COLUMNS:
                 require("dense rows", *table.shape, copies=3, advice="use RankRLS, or fewer rows")
                 table = table.toarray()
-            data = Rows(table, y, queries, weights)
-            require_preferences(data.graph(y))
-            order = data.canonical_order()
-            self._fit_members(data.take(order), effort, rng)
+            require_preferences(PreferenceGraph.from_scores(y, qid=qid, sample_weight=weights))
+            order, codes, columns = canonical_order(table, y, queries)
+            self._columns = columns[self._table.blocks_[columns] == "number"]
+            self._projections = {
+                name: BlockScale.learn(table[:, self._table.blocks_ == name])
+                for name in BLOCKS
+                if (self._table.blocks_ == name).any()
+            }
+            data = self._rows(table[order], None if codes is None else codes[order])
+            data = replace(data, y=y[order], weights=None if weights is None else weights[order])
+            self._fit_members(data, effort, rng)
             for name in ("held_out_scores_", "nested_scores_"):
                 scores = getattr(self, name)
                 scores[order] = scores.copy()
         return self
+
+    def _rows(self, table: Any, codes: Array | None) -> Rows:
+        """Split encoded rows into numbers and blocks."""
+        numbers = table if sparse.issparse(table) else table[:, self._columns]
+        if not numbers.shape[1]:
+            numbers = np.zeros((table.shape[0], 1))  # a constant column becomes 0 in all views
+        blocks = {
+            name: projection.transform(table[:, self._table.blocks_ == name])
+            for name, projection in self._projections.items()
+        }
+        queries = None if codes is None else encode_qid(codes, len(codes))
+        return Rows(numbers, blocks, np.zeros(table.shape[0]), queries)
 
     def _fit_members(self, data: Rows, effort: Effort, rng: np.random.RandomState) -> None:
         """Compare all candidates, choose among them, and fit those that were chosen."""
         progress = Progress("AutoRanker", self.verbose)
         compared = data.sample(effort.n_rows, rng)
         some = data.take(compared) if len(compared) < data.n_rows else data
-        views = _possible(effort.views, some)
+        views = _possible(effort.views, some, len(self._columns))
+        column_block = "rank" if data.qid is not None else "log"
         blocks = list(dict.fromkeys(block for view in views for block in view.blocks))
+        if not sparse.issparse(some.numbers) and column_block not in blocks:
+            blocks.append(column_block)
         self._features = RankingFeatures(
             blocks, n_trees=max(effort.n_trees, 1), random_state=rng.randint(2**31 - 1)
-        ).fit(some.X, qid=some.qid)
+        ).fit(some.numbers, qid=some.qid)
         self._with_qid = data.queries is not None
         folds, lists = some.folds(rng)
         judge = Judge(self.scoring, some.y, lists)
+        losses = effort.losses if data.qid is not None else (("magnitude", ALL_ROWS),)
+        if data.weights is not None and data.qid is not None:
+            losses = tuple(loss for loss in losses if loss[1] != ALL_ROWS)  # would need refits
         candidates: list[Candidate] = []
-        cache: dict[str, Array] = {}
-        for number, view in enumerate(views):
-            progress.bar(number, len(views), f"{view.name}, {view.kernel}")
-            rows = self._features._view(view.blocks, some.X, some.queries, cache)
-            space = CandidateView(view, rows, effort.n_basis, rng)
-            for label, alphas, scores in space.held_out(some, effort, folds, data.has_gains()):
-                candidates.append(judge.judge(space, label, alphas, scores))
+
+        def candidate(member: LinearMember, loss: tuple[str, str]) -> Candidate:
+            alphas, scores = member.held_out(some, self._features, loss, folds)
+            return judge.candidate(member, alphas, scores, loss)
+
+        weights: dict[str, float] = {}
+        members = [
+            LinearMember.draw(view, some, self._features, effort.n_basis, rng) for view in views
+        ]
+        if some.blocks:
+            progress("choosing weights of categories, texts and vectors")
+            weights = self._weights(
+                members[min(1, len(members) - 1)], lambda m: candidate(m, losses[0])
+            )
+        for number, member in enumerate(members):
+            progress.bar(number, len(members), f"{member.name}, {member.kernel}")
+            tried = [candidate(member, losses[0])]
+            if any(weights.values()):
+                tried.append(candidate(member.weighted(weights), losses[0]))
+                tried.sort(key=lambda one: one.best)
+            tried += [candidate(tried[-1].member, loss) for loss in losses[1:]]
+            candidates += tried
+        if not sparse.issparse(some.numbers):
+            for column in best_columns(some, self._features, column_block):
+                scores = self._features._view(
+                    [column_block], some.numbers, some.queries, some.cache
+                )
+                both = scores[:, column] * np.array([[1.0], [-1.0]])
+                name = str(self._table.get_feature_names_out()[self._columns[column]])
+                alone = ColumnMember(name, column, column_block)
+                candidates.append(judge.candidate(alone, np.zeros(2), both, ("none", "none")))
         if not any(np.isfinite(one.metric).any() for one in candidates):
             raise ValueError(f"scoring={self.scoring!r} is not defined for any query of y")
         every = np.arange(judge.n_lists)
-        chosen = choose(candidates, every, np.ones(len(some.y), bool), effort.n_members)
+        chosen = choose(candidates, judge, every, effort.n_members)
         progress(f"{len(candidates)} candidates compared, {len(chosen)} chosen")
         self.members_ = _table_of(candidates, chosen)
         self.n_compared_ = len(compared)
@@ -358,36 +416,34 @@ class AutoRanker(QueryRequests, BaseEstimator):
         self.nested_scores_ = np.full(data.n_rows, np.nan)
         self.nested_scores_[compared] = nested
         self.best_score_ = float(np.nanmean(judge.metric(nested)))
-        self.estimators_, self._views, self._factors = [], [], np.array([c.factor for c in chosen])
+        self._members = []
         for count, one in enumerate(chosen):
             progress.bar(count, len(chosen), "fitting members")
-            self._views.append(list(one.candidate.space.view.blocks))
-            self.estimators_.append(self._fitted(one, data, compared, cache))
+            self._members.append(one.candidate.member.fitted(one, data, self._features, some))
         progress("done")
 
-    def _fitted(self, one: Choice, data: Rows, compared: Array, cache: dict[str, Array]) -> RankRLS:
-        """Fit a member to all rows, batch by batch if candidates were compared on a sample."""
-        label, space = one.candidate.label, one.candidate.space
-        blocks = space.view.blocks
-        ranker = space.ranker(label, float(one.candidate.alphas[one.alpha]), compared)
-        with warnings.catch_warnings():  # transformed columns have their scales on purpose
-            warnings.simplefilter("ignore", FeatureScaleWarning)
-            warnings.simplefilter("ignore", IdColumnWarning)
-            if len(compared) == data.n_rows:
-                rows = self._features._view(blocks, data.X, data.queries, cache)
-                arguments = data.arguments(label["compared"])
-                return ranker.fit(rows, data.labels(label["label"]), **arguments)
-            parts = (data.take(rows, keep_ids=True) for rows in data.batches(BATCH))
-            batches = (
-                {
-                    "data": self._features._view(blocks, part.X, part.queries, {}),
-                    "target": part.labels(label["label"]),
-                    **part.arguments(label["compared"]),
-                }
-                for part in parts
-            )
-            basis = None if space.basis is None else space.rows[space.basis]
-            return ranker.fit_stream(batches, basis_rows=basis)
+    def _weights(self, member: LinearMember, candidate: Any) -> dict[str, float]:
+        """Choose the weights of blocks one after the other, by held-out scores."""
+        weights: dict[str, float] = dict.fromkeys(self._projections, 0.0)
+        best = candidate(member).best
+        for name in weights:
+            for weight in WEIGHTS:
+                value = candidate(member.weighted({**weights, name: weight})).best
+                if value > best:
+                    best, weights = value, {**weights, name: weight}
+        return weights
+
+    @property
+    def estimators_(self) -> list[RankRLS]:
+        """The linear rankers of the members, which take the features of their views."""
+        members = self._members
+        return [one.estimator for one in members if isinstance(one, LinearMember) and one.estimator]
+
+    @property
+    def columns_(self) -> dict[str, Array]:
+        """What was made of each column of X."""
+        check_is_fitted(self)
+        return self._table.columns_
 
     @takes_queries
     def predict(self, X: Any, *, qid: ArrayLike | None = None) -> Array:
@@ -421,15 +477,14 @@ class AutoRanker(QueryRequests, BaseEstimator):
             elif sparse.issparse(table):
                 require("dense rows", *table.shape, advice="predict fewer rows at a time")
                 table = table.toarray()
-            queries = None if qid is None else encode_qid(qid, table.shape[0])
-            data = Rows(table, np.zeros(table.shape[0]), queries, None)
-            members = list(zip(self._factors, self._views, self.estimators_, strict=True))
-            scores = np.zeros(table.shape[0])
+            codes = None if qid is None else encode_qid(qid, table.shape[0]).codes
+            data = self._rows(table, codes)
+            scores = np.zeros(data.n_rows)
             for rows in data.batches(BATCH):
-                part, cache = data.take(rows), dict[str, Array]()
-                for factor, blocks, member in members:
-                    view = self._features._view(blocks, part.X, part.queries, cache)
-                    scores[rows] += factor * member.predict(view)
+                part = data if len(rows) == data.n_rows else data.take(rows)
+                scores[rows if part is not data else slice(None)] = sum(
+                    member.predict(part, self._features) for member in self._members
+                )
         return scores
 
     @takes_queries
@@ -463,7 +518,7 @@ class AutoRanker(QueryRequests, BaseEstimator):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_factors")
+        return hasattr(self, "_members")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -477,22 +532,85 @@ class AutoRanker(QueryRequests, BaseEstimator):
         return tags
 
 
-class Rows:
-    """Numeric rows with labels, queries and weights; ``ids`` are query numbers of a larger set."""
+# -- rows ----------------------------------------------------------------------------------------
 
-    def __init__(
-        self,
-        X: Any,
-        y: Array,
-        queries: Queries | None,
-        weights: Array | None,
-        ids: Array | None = None,
-    ) -> None:
-        self.X, self.y, self.queries, self.weights, self.ids = X, y, queries, weights, ids
+
+def canonical_order(
+    table: Any, y: Array, queries: Queries | None
+) -> tuple[Array, Array | None, Array]:
+    """Return orders of rows, queries and columns that do not depend on their orders in the data.
+
+    Basis vectors, folds and trees are drawn at random from these orders.
+
+    Returns
+    -------
+    order : ndarray of shape (n_rows,), int
+    codes : ndarray of shape (n_rows,), int, or None
+        Number of the query of each row, in the order of queries.
+    columns : ndarray of shape (n_columns,), int
+    """
+    table = abs(table)  # the signs of components of texts are arbitrary
+    largest = table.max(axis=0)
+    sizes = np.asarray(largest.todense() if sparse.issparse(largest) else largest).ravel()
+    sizes = np.where(sizes > 0, sizes, 1.0)
+    squared = table.multiply(table) if sparse.issparse(table) else table**2
+    means = [np.asarray(part.mean(axis=0)).ravel() for part in (table, squared)]
+    columns = np.lexsort(((means[1] / sizes**2).round(9), (means[0] / sizes).round(9)))
+    direction = np.empty(len(sizes))
+    direction[columns] = np.random.RandomState(0).standard_normal(len(sizes))
+    keys = np.asarray(table @ (direction / sizes)).ravel()
+    if queries is None:
+        return np.lexsort((y, keys)), None, columns
+    first = np.full(len(queries), np.inf)
+    np.minimum.at(first, queries.codes, keys)
+    codes = np.argsort(np.argsort(first, kind="stable"))[queries.codes]
+    return np.lexsort((y, keys, codes)), codes, columns
+
+
+@dataclass(frozen=True)
+class BlockScale:
+    """Rows of a block less their mean, projected to axes and scaled to a mean squared norm of 1."""
+
+    mean: Array
+    axes: Array
+
+    @classmethod
+    def learn(cls, rows: Array) -> BlockScale:
+        mean = rows.mean(axis=0)
+        n = len(mean)
+        variances, axes = rows.var(axis=0), np.eye(n)
+        if n > MAX_COMPONENTS:
+            centred = rows - mean
+            variances, axes = np.linalg.eigh(centred.T @ centred / len(rows))
+            variances, axes = variances[-MAX_COMPONENTS:], axes[:, -MAX_COMPONENTS:]
+        total = variances.sum()
+        return cls(mean, axes / np.sqrt(total if total > 0 else 1.0))
+
+    def transform(self, rows: Array) -> Array:
+        centred = rows - self.mean
+        if self.axes.shape[0] == self.axes.shape[1]:
+            return centred * self.axes.diagonal()
+        return centred @ self.axes
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Numbers and blocks of rows, with labels, queries and weights.
+
+    ``ids`` are query numbers of a larger set, and ``cache`` keeps transformed numbers.
+    """
+
+    numbers: Any
+    blocks: dict[str, Array]
+    y: Array
+    queries: Queries | None
+    weights: Array | None = None
+    ids: Array | None = None
+    cache: dict[str, Array] = field(default_factory=dict)
 
     @property
     def n_rows(self) -> int:
-        return self.X.shape[0]
+        return self.numbers.shape[0]
 
     @property
     def qid(self) -> Array | None:
@@ -502,20 +620,14 @@ class Rows:
     def take(self, rows: Array, *, keep_ids: bool = False) -> Rows:
         """Select rows, which must form whole queries."""
         ids = None if self.qid is None else self.qid[rows]
-        queries = None if ids is None else encode_qid(ids, len(rows))
-        weights = None if self.weights is None else self.weights[rows]
-        return Rows(self.X[rows], self.y[rows], queries, weights, ids if keep_ids else None)
-
-    def canonical_order(self) -> Array:
-        """Return an order of the rows that does not depend on their order in the data.
-
-        Basis vectors and folds are drawn at random from this order.
-        """
-        direction = np.random.RandomState(0).standard_normal(self.X.shape[1])
-        largest = abs(self.X).max(axis=0)
-        sizes = np.asarray(largest.todense() if sparse.issparse(largest) else largest).ravel()
-        keys = np.asarray(self.X @ (direction / np.where(sizes > 0, sizes, 1.0))).ravel()
-        return np.lexsort((self.y, keys, np.zeros(len(keys)) if self.qid is None else self.qid))
+        return Rows(
+            self.numbers[rows],
+            {name: block[rows] for name, block in self.blocks.items()},
+            self.y[rows],
+            None if ids is None else encode_qid(ids, len(rows)),
+            None if self.weights is None else self.weights[rows],
+            ids if keep_ids else None,
+        )
 
     def sample(self, most: int, rng: np.random.RandomState) -> Array:
         """Draw about ``most`` rows in random whole queries; all rows if there are no more.
@@ -548,15 +660,6 @@ class Rows:
         cuts = np.unique(np.searchsorted(ends, np.arange(size, self.n_rows, size)))
         return [rows for rows in np.split(order, ends[cuts]) if len(rows)]
 
-    def labels(self, label: str) -> Array:
-        """y, or the gain 2^y − 1."""
-        return 2.0**self.y - 1.0 if label == "gain" else self.y
-
-    def has_gains(self) -> bool:
-        """Whether y holds grades, so that gains are tried as well."""
-        y = self.y
-        return bool((y == np.rint(y)).all() and y.min() >= 0 and 2 <= y.max() <= MAX_GRADE)
-
     def arguments(self, compared: str) -> dict[str, Any]:
         """Arguments for ``fit``."""
         found: dict[str, Any] = {}
@@ -565,10 +668,6 @@ class Rows:
         if self.weights is not None:
             found["sample_weight"] = self.weights
         return found
-
-    def graph(self, labels: Array, compared: str = WITHIN) -> PreferenceGraph:
-        """Preferences of labels of shape (n_rows[, n_outputs])."""
-        return PreferenceGraph.from_scores(labels, **self.arguments(compared))
 
     def folds(self, rng: np.random.RandomState) -> tuple[list[Array], Array]:
         """Folds, and the index of the held-out list of each row."""
@@ -588,68 +687,163 @@ class Rows:
         return query_folds(lists), lists
 
 
-class CandidateView:
-    """A view with its kernel and basis vectors, shared by all losses.
+# -- members -------------------------------------------------------------------------------------
 
-    Parameters
+
+@dataclass(frozen=True, eq=False)
+class LinearMember:
+    """A linear ranker on Φ = [scale × view, or its Nyström features, weight × block …].
+
+    Attributes
     ----------
-    view : View
-    rows : ndarray or sparse array of shape (m, n)
-        Rows transformed to the view.
-    n_basis : int
-    rng : RandomState
+    views : list of str
+        Blocks of `RankingFeatures`.
+    kernel : str
+    gamma : float
+    basis : ndarray or sparse array of shape (n_basis, n_columns), or None
+        Basis vectors of the Nyström features k(x, basis) ``mapping``.
+    mapping : ndarray of shape (n_basis, rank), or None
+    scale : float
+        The mean squared norm of the scaled features of the view is 1.
+    weights : dict of float
+        Weight of each block.
+    estimator : RankRLS or None
+    factor : float
+        Factor of the scores in the average.
     """
 
-    def __init__(self, view: View, rows: Any, n_basis: int, rng: np.random.RandomState) -> None:
-        self.view, self.rows = view, rows
-        m, n = rows.shape
-        self.size = _mean_squared_norm(rows)
-        self.basis: Array | None = None
-        if view.kernel != "linear" or n > MAX_COLUMNS:
-            self.basis = np.sort(rng.choice(m, min(n_basis, m), replace=False))
+    views: list[str]
+    kernel: str
+    gamma: float
+    basis: Any
+    mapping: Array | None
+    scale: float
+    weights: dict[str, float]
+    estimator: RankRLS | None = None
+    factor: float = 0.0
 
-    def ranker(
-        self, label: dict[str, Any], alpha: float, row_numbers: Array | None = None
-    ) -> RankRLS:
-        """Return the unfitted ranker of a candidate; its basis is given by row indices."""
-        basis = self.basis if row_numbers is None or self.basis is None else row_numbers[self.basis]
-        return RankRLS(
-            alpha,
-            kernel=self.view.kernel,
-            gamma=None if self.view.kernel == "linear" else self.view.factor / self.size,
-            cost=label["cost"],
-            query_weighting="query" if label["compared"] == BY_QUERY else "size",
-            solver="primal" if basis is None else "nystroem",
-            basis=basis,
-        )
+    @property
+    def name(self) -> str:
+        return " + ".join(self.views)
+
+    @property
+    def key(self) -> tuple[str, str, float]:
+        """What members of the same view have in common."""
+        return self.name, self.kernel, self.gamma
+
+    @property
+    def used_blocks(self) -> str:
+        used = [f"{weight:g} {name}" for name, weight in self.weights.items() if weight]
+        return " + ".join(used) or "none"
+
+    @classmethod
+    def draw(
+        cls, view: View, rows: Rows, features: Any, n_basis: int, rng: np.random.RandomState
+    ) -> LinearMember:
+        """Draw the basis vectors of a view among the rows, and find its scales."""
+        values = features._view(view.blocks, rows.numbers, rows.queries, rows.cache)
+        m, n = values.shape
+        basis = mapping = None
+        gamma = view.factor / _mean_squared_norm(values)
+        if view.kernel != "linear" or n > MAX_COLUMNS or sparse.issparse(values):
+            basis = values[np.sort(rng.choice(m, min(n_basis, m), replace=False))]
+            roots, vectors = np.linalg.eigh(_kernel(view.kernel, gamma, basis, basis))
+            kept = roots > 1e-10 * max(roots[-1], 1e-300)
+            mapping = vectors[:, kept] / np.sqrt(roots[kept])
+        member = cls(list(view.blocks), view.kernel, gamma, basis, mapping, 1.0, {})
+        size = _mean_squared_norm(member.phi(rows, features))
+        return replace(member, scale=1 / np.sqrt(size))
+
+    def weighted(self, weights: dict[str, float]) -> LinearMember:
+        return replace(self, weights=dict(weights))
+
+    def phi(self, rows: Rows, features: RankingFeatures) -> Array:
+        """Return Φ of rows."""
+        values = features._view(self.views, rows.numbers, rows.queries, rows.cache)
+        if self.basis is not None:
+            values = _kernel(self.kernel, self.gamma, values, self.basis) @ self.mapping
+        parts = [self.scale * values]
+        parts += [weight * rows.blocks[name] for name, weight in self.weights.items() if weight]
+        return np.hstack(parts) if len(parts) > 1 else parts[0]
+
+    def ranker(self, alpha: float, loss: tuple[str, str]) -> RankRLS:
+        weighting = "query" if loss[1] == BY_QUERY else "size"
+        return RankRLS(alpha, cost=loss[0], query_weighting=weighting, solver="primal")
 
     def held_out(
-        self, data: Rows, effort: Effort, folds: Sequence[Array], gains: bool
-    ) -> Iterator[tuple[dict[str, Any], Array, Array]]:
-        """Generate (label, alphas, held-out scores of shape (n_alphas, m)) for each loss and label.
+        self, rows: Rows, features: RankingFeatures, loss: tuple[str, str], folds: Sequence[Array]
+    ) -> tuple[Array, Array]:
+        """Return alphas and the held-out scores for each of them, shape (n_alphas, n_rows)."""
+        phi = self.phi(rows, features)
+        graph = PreferenceGraph.from_scores(rows.y[:, None], **rows.arguments(loss[1]))
+        ranker = self.ranker(1.0, loss)
+        space = ranker._problem(ranker._check_options(), phi, graph).space
+        problem = RidgeProblem(graph, space, ranker._loss)
+        alphas = ALPHAS * _mean_squared_norm(phi) * (1 / 64 if loss[1] == BY_QUERY else 1.0)
+        return alphas, problem.leave_out(folds, alphas).by_row(rows.n_rows)[..., 0]
 
-        ``gains`` says whether gains of the labels are tried, too.
-        """
-        space, size = None, self.size
-        for cost, compared in effort.losses:
-            if data.qid is None and (compared, cost) != (ALL_ROWS, "magnitude"):
-                continue  # without queries it is the same, or has no shortcut
-            if data.weights is not None and data.qid is not None and compared == ALL_ROWS:
-                continue  # would need a refit for each query
-            names = ["y", "gain"] if cost == "magnitude" and gains else ["y"]
-            graph = data.graph(np.column_stack([data.labels(name) for name in names]), compared)
-            label = {"cost": cost, "compared": compared}
-            ranker = self.ranker(label, 1.0)
-            if space is None:
-                kernel = ranker._check_options()
-                space = ranker._problem(kernel, self.rows, graph).space
-                if isinstance(space, NystroemSpace):
-                    size = _mean_squared_norm(space.features)
-            problem = RidgeProblem(graph, space, ranker._loss, keep_basis=True)
-            alphas = ALPHAS * size * (1 / 64 if compared == BY_QUERY else 1.0)
-            held = problem.leave_out(folds, alphas).by_row(data.n_rows)
-            for j, name in enumerate(names):
-                yield {"cost": cost, "label": name, "compared": compared}, alphas, held[..., j]
+    def fitted(
+        self, one: Choice, data: Rows, features: RankingFeatures, some: Rows
+    ) -> LinearMember:
+        """Fit to all rows, batch by batch if candidates were compared on a sample."""
+        loss = one.candidate.loss
+        ranker = self.ranker(float(one.candidate.alphas[one.alpha]), loss)
+        with warnings.catch_warnings():  # transformed columns have their scales on purpose
+            warnings.simplefilter("ignore", FeatureScaleWarning)
+            warnings.simplefilter("ignore", IdColumnWarning)
+            if data is some:
+                ranker.fit(self.phi(data, features), data.y, **data.arguments(loss[1]))
+            else:
+                parts = (data.take(rows, keep_ids=True) for rows in data.batches(BATCH))
+                ranker.fit_stream(
+                    {"data": self.phi(part, features), "target": part.y, **part.arguments(loss[1])}
+                    for part in parts
+                )
+        return replace(self, estimator=ranker, factor=one.factor)
+
+    def predict(self, rows: Rows, features: RankingFeatures) -> Array:
+        assert self.estimator is not None
+        return self.phi(rows, features) @ (self.factor * self.estimator.coef_)
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnMember:
+    """One column, as its rank within the query or its logarithm, times a factor."""
+
+    name: str
+    column: int
+    block: str
+    factor: float = 0.0
+
+    kernel = used_blocks = "none"
+
+    def fitted(
+        self, one: Choice, data: Rows, features: RankingFeatures, some: Rows
+    ) -> ColumnMember:
+        return replace(self, factor=one.factor * (-1.0 if one.alpha else 1.0))
+
+    def predict(self, rows: Rows, features: RankingFeatures) -> Array:
+        view = features._view([self.block], rows.numbers, rows.queries, rows.cache)
+        return self.factor * view[:, self.column]
+
+
+def best_columns(rows: Rows, features: RankingFeatures, block: str) -> list[int]:
+    """Return the columns that correlate most with y, within queries."""
+    view = features._view([block], rows.numbers, rows.queries, rows.cache)
+    y = rows.y - rows.y.mean()
+    if rows.qid is not None:
+        y = rows.y - (np.bincount(rows.qid, rows.y) / np.bincount(rows.qid))[rows.qid]
+    sizes = np.sqrt((view**2).sum(axis=0))
+    correlations = np.abs(y @ view) / np.where(sizes > 0, sizes, np.inf)
+    best = np.argsort(-correlations, kind="stable")[:N_COLUMNS]
+    return best[correlations[best] > 0].tolist()
+
+
+def _kernel(kernel: str, gamma: float, rows: Any, basis: Any) -> Array:
+    if kernel == "linear":
+        values = rows @ basis.T
+        return values.toarray() if sparse.issparse(values) else values
+    return pairwise_kernels(rows, basis, metric=kernel, gamma=gamma)
 
 
 def _mean_squared_norm(rows: Any) -> float:
@@ -662,10 +856,12 @@ def _mean_squared_norm(rows: Any) -> float:
     return squares if squares > 0 else 1.0
 
 
-def _possible(views: Sequence[View], data: Rows) -> list[View]:
-    """Select the views that the data allow, which depend on qid and sparsity."""
-    if sparse.issparse(data.X):
+def _possible(views: Sequence[View], data: Rows, n_numbers: int) -> list[View]:
+    """Select the views that the data allow, which depend on qid, sparsity and numbers."""
+    if sparse.issparse(data.numbers):
         return list(SPARSE_VIEWS)
+    if not n_numbers:
+        return [View(("log",), "linear")]
     if data.qid is not None:
         return list(views)
     alone = (
@@ -680,13 +876,11 @@ def _possible(views: Sequence[View], data: Rows) -> list[View]:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """Held-out scores of a view with a loss.
+    """Held-out scores of a member with a loss.
 
     Attributes
     ----------
-    space : CandidateView
-    label : dict
-        Its "cost", "label" and "compared".
+    member : LinearMember or ColumnMember
     alphas : ndarray of shape (n_alphas,)
     scores : ndarray of shape (n_alphas, n_rows)
         Scores with mean 0 in each list.
@@ -694,22 +888,29 @@ class Candidate:
         The user's metric for each held-out list; NaN where it is undefined.
     criterion : ndarray of shape (n_alphas, n_lists)
         Criterion by which candidates are chosen.
+    loss : tuple of (cost, which rows are compared)
     """
 
-    space: Any
-    label: dict[str, Any]
+    member: Any
     alphas: Array
     scores: Array
     metric: Array
     criterion: Array
+    loss: tuple[str, str]
+
+    @property
+    def best(self) -> float:
+        """The criterion of the best alpha."""
+        return float(np.nanmean(self.criterion, axis=1).max())
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A candidate, the index of one of its alphas, and the factor of its scores in the average."""
+    """A candidate, the index of one of its alphas, its weight, and the factor of its scores."""
 
     candidate: Candidate
     alpha: int
+    weight: float
     factor: float
 
 
@@ -751,33 +952,37 @@ class Judge:
                     values[number] = scoring.value(y, some, one)
         return values
 
-    def judge(self, space: Any, label: dict[str, Any], alphas: Array, scores: Array) -> Candidate:
+    def criterion(self, metric: Array, scores: Array) -> Array:
+        """Add half of the pairwise accuracy to the metric of each list."""
+        accuracy = np.asarray(pairwise_accuracy(self.y, scores, qid=self.lists, average=None))
+        return metric + ACCURACY_SHARE * np.where(np.isnan(accuracy), 0.5, accuracy)
+
+    def candidate(
+        self, member: Any, alphas: Array, scores: Array, loss: tuple[str, str]
+    ) -> Candidate:
         """Centre within lists and score held-out predictions of shape (n_alphas, n_rows)."""
         means = np.stack([np.bincount(self.lists, weights=one) for one in scores]) / self.sizes
         scores = scores - means[:, self.lists]
         metric = np.stack([self.metric(one) for one in scores])
-        accuracy = np.stack(
-            [
-                np.asarray(pairwise_accuracy(self.y, one, qid=self.lists, average=None))
-                for one in scores
-            ]
+        criterion = np.stack(
+            [self.criterion(values, one) for values, one in zip(metric, scores, strict=True)]
         )
-        criterion = metric + ACCURACY_SHARE * np.where(np.isnan(accuracy), 0.5, accuracy)
-        return Candidate(space, label, alphas, scores, metric, criterion)
+        return Candidate(member, alphas, scores, metric, criterion, loss)
 
 
 def choose(
-    candidates: Sequence[Candidate], some: Array, rows: Array, n_members: int
+    candidates: Sequence[Candidate], judge: Judge, some: Array, n_members: int
 ) -> list[Choice]:
     """Choose the best candidate and alpha of each of the best views, based on some of the lists.
+
+    The choice is one column alone if the average is not better.
 
     Parameters
     ----------
     candidates : sequence of Candidate
+    judge : Judge
     some : int array
         Indices of the lists used.
-    rows : bool array of shape (n_rows,)
-        Rows of these lists.
     n_members : int
         Maximum number of views in the average.
 
@@ -786,19 +991,28 @@ def choose(
     list of Choice
         Best first. Factors give the scores of all members the same spread within lists.
     """
-    best: dict[int, tuple[float, Candidate, int]] = {}
+    rows = np.isin(judge.lists, some)
+    best: dict[Any, tuple[float, Candidate, int]] = {}
     for candidate in candidates:
         values = np.nanmean(candidate.criterion[:, some], axis=1)
         alpha = len(values) - 1 - int(np.argmax(values[::-1]))  # the largest of equally good ones
-        view = id(candidate.space)
+        single = isinstance(candidate.member, ColumnMember)
+        view = "column" if single else candidate.member.key
         if view not in best or values[alpha] > best[view][0]:
             best[view] = (float(values[alpha]), candidate, alpha)
+    column = best.pop("column", None)
     ordered = sorted(best.values(), key=lambda one: -one[0])[:n_members]
-    chosen = []
-    for _, candidate, alpha in ordered:
+
+    def choice(candidate: Candidate, alpha: int, weight: float) -> Choice:
         spread = float(np.sqrt(np.mean(candidate.scores[alpha, rows] ** 2)))
-        factor = 1.0 / (len(ordered) * spread) if spread > 0 else 0.0
-        chosen.append(Choice(candidate, alpha, factor))
+        return Choice(candidate, alpha, weight, weight / spread if spread > 0 else 0.0)
+
+    chosen = [choice(*one[1:], 1 / len(ordered)) for one in ordered]
+    if column is not None:
+        scores = stacked(chosen, slice(None))
+        value = np.nanmean(judge.criterion(judge.metric(scores), scores)[some])
+        if column[0] > value:
+            return [choice(*column[1:], 1.0)]
     return chosen
 
 
@@ -824,7 +1038,7 @@ def nested_scores(
         if len(fold):
             others = np.setdiff1d(np.arange(judge.n_lists), fold)
             held = np.isin(judge.lists, fold)
-            scores[held] = stacked(choose(candidates, others, ~held, n_members), held)
+            scores[held] = stacked(choose(candidates, judge, others, n_members), held)
     return scores
 
 
@@ -833,15 +1047,17 @@ def _table_of(candidates: Sequence[Candidate], chosen: Sequence[Choice]) -> dict
 
     def row(one: Candidate, alpha: int, weight: float) -> dict[str, Any]:
         return {
-            "view": one.space.view.name,
-            "kernel": one.space.view.kernel,
-            **one.label,
-            "alpha": one.alphas[alpha],
+            "view": one.member.name,
+            "kernel": one.member.kernel,
+            "blocks": one.member.used_blocks,
+            "cost": one.loss[0],
+            "compared": one.loss[1],
+            "alpha": float(one.alphas[alpha]),
             "score": float(np.nanmean(one.metric[alpha])),
             "weight": weight,
         }
 
-    rows = [row(one.candidate, one.alpha, 1 / len(chosen)) for one in chosen]
+    rows = [row(one.candidate, one.alpha, one.weight) for one in chosen]
     taken = {id(one.candidate) for one in chosen}
     left = [
         row(one, int(np.argmax(np.nanmean(one.criterion, axis=1))), 0.0)

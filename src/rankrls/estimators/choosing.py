@@ -100,23 +100,12 @@ def search_alphas(
     evaluate: Callable[[Array], dict[str, Array]],
     size_of_problem: Callable[[], float],
 ) -> tuple[int, dict[str, Array]]:
-    """Score a grid of alphas and find the best.
+    """Score an ascending grid of alphas; returns the number of the best, and the results.
 
-    Parameters
-    ----------
-    alphas : ndarray of shape (n_alphas,), ascending, or None
-        If None, `default_grid`, extended by powers of two as long as the best alpha is at an end.
-    evaluate : callable
-        From alphas of shape (n,) to a dict of arrays of shape (n,), "mean_score" among them.
-        "mean_squared_error", if there is one, decides among alphas with equal scores.
-    size_of_problem : callable
-        Returns approximately the largest eigenvalue of the problem, which sets the scale of alpha.
-
-    Returns
-    -------
-    best : int
-    found : dict of ndarray of shape (n_alphas,)
-        "alpha", ascending, and the results of ``evaluate``.
+    ``evaluate`` makes a dict of arrays of shape (n,) from alphas (n,): "mean_score" among them, and
+    perhaps "mean_squared_error", which decides among equal scores. Without alphas, the
+    `default_grid` is extended by powers of two as long as the best alpha is at an end.
+    ``size_of_problem`` returns approximately the largest eigenvalue, which sets the scale of alpha.
     """
     if alphas is not None:
         found = evaluate(alphas)
@@ -147,19 +136,8 @@ def _joined(first: dict[str, Array], second: dict[str, Array]) -> dict[str, Arra
 def default_grid(size: float) -> Array:
     """Powers of two from 2^-15 to 2^15, extended if all are too small or too large for the problem.
 
-    Parameters
-    ----------
-    size : float
-        Approximate largest eigenvalue of the problem.
-
-    Returns
-    -------
-    ndarray of shape (n_alphas,), ascending
-
-    Notes
-    -----
-    The largest eigenvalue may be dominated by a single feature of large scale, so alphas that suit
-    smaller features stay in the grid.
+    ``size`` is its largest eigenvalue, approximately. That may be dominated by a single feature of
+    large scale, so alphas that suit smaller features stay in the grid.
 
     Examples
     --------
@@ -303,16 +281,7 @@ def read_splits(
 ) -> list[tuple[Array, Array]]:
     """Return the checked (train, test) rows of a splitter or an iterable, each ascending.
 
-    Parameters
-    ----------
-    cv : splitter or iterable of (train, test)
-        Row numbers or boolean masks.
-    n : int
-        Number of rows.
-    X, y, groups
-        Arguments for a splitter.
-    complement : bool
-        Whether train must be all rows except the test rows, which exact shortcuts require.
+    ``complement``: train must be all rows except the test rows, which exact shortcuts require.
     """
     if hasattr(cv, "split"):
         with warnings.catch_warnings():
@@ -428,11 +397,7 @@ def split_for_validation(ranker: Any, X: Any, graph: PreferenceGraph, eval_set: 
 def check_eval_set(
     eval_set: Any, check_rows: Callable[[Any], Any], *, has_qid: bool, n_outputs: int
 ) -> tuple[Any, PreferenceGraph]:
-    """Check ``eval_set`` = (X, y) or (X, y, qid): features and preferences to validate on.
-
-    ``check_rows`` validates the features; qid and the number of outputs must match the training
-    data.
-    """
+    """Features and preferences of ``eval_set`` = (X, y) or (X, y, qid), to validate on."""
     if not isinstance(eval_set, tuple | list) or len(eval_set) not in (2, 3):
         raise ValueError(
             f"eval_set must be (X_val, y_val) or (X_val, y_val, qid_val); got {show(eval_set)}"
@@ -461,11 +426,7 @@ def check_eval_set(
 class Scoring:
     """A metric by name or as a function, applied to held-out predictions.
 
-    Parameters
-    ----------
-    scoring : str or callable
-    loss : Loss, optional
-        The squared loss, for "pairwise_r2". If None, this name is refused.
+    ``loss`` is the squared loss of "pairwise_r2"; without it this name is refused.
     """
 
     def __init__(self, scoring: Any, loss: Loss | None = None) -> None:
@@ -518,34 +479,23 @@ class Scoring:
         without scores of single lists (concordance_index, functions) have only the mean. Several
         outputs are averaged.
         """
-        if not self.by_list:
-            return {"mean_score": self._means(graph, held)}
-        scores = ListScores(self, len(held.values), graph.n_outputs)
-        scores.add(graph, held)
-        return scores.spread()
-
-    def _means(self, graph: PreferenceGraph, held: HeldOut) -> Array:
-        """Mean score over outputs for every alpha: shape (n_alphas,)."""
-        if self.name != LOSS_METRIC:
+        if self.by_list:
+            scores = ListScores(self, len(held.values), graph.n_outputs)
+            scores.add(graph, held)
+            return scores.spread()
+        rows, lists, weight = _held_lists(graph, held)
+        if self.name == LOSS_METRIC:
+            assert self.loss is not None
+            kept = PreferenceGraph.from_scores(rows, qid=lists, sample_weight=weight)
+            codes: Any = kept.query_codes
+            means = explained_part(kept.objectives(self.loss), codes, held.values)
+        else:
+            weighted = {} if weight is None or self.name is None else {"sample_weight": weight}
             shape = (len(held.values), graph.n_outputs)
-            scores = [self._of_output(graph, held, a, j) for a, j in np.ndindex(shape)]
-            return np.reshape(scores, shape).mean(axis=1)
-        assert graph.scores is not None
-        assert self.loss is not None
-        weight = None if graph.sample_weight is None else graph.sample_weight[held.rows]
-        lists = _lists(graph, held)
-        kept = PreferenceGraph.from_scores(graph.scores[held.rows], qid=lists, sample_weight=weight)
-        assert kept.query_codes is not None
-        objectives = kept.objectives(self.loss)
-        return explained_part(objectives, kept.query_codes, held.values).mean(axis=1)
-
-    def _of_output(
-        self, graph: PreferenceGraph, held: HeldOut, a: int, j: int, **options: Any
-    ) -> Any:
-        """Score of one alpha and output, within queries and folds."""
-        assert graph.scores is not None
-        y_true, y_score = graph.scores[held.rows, j], held.values[a, :, j]
-        return self.value(y_true, y_score, _lists(graph, held), **options)
+            means = np.empty(shape)
+            for a, j in np.ndindex(shape):
+                means[a, j] = self.value(rows[:, j], held.values[a, :, j], lists, **weighted)
+        return {"mean_score": means.mean(axis=1)}
 
     def of_rows(self, graph: PreferenceGraph, predictions: Array) -> float:
         """Mean score, over outputs, of predictions of shape (m, n_outputs) for all rows of a graph.
@@ -560,13 +510,16 @@ class Scoring:
                 )
             return graph_accuracy(graph, predictions)
         every = HeldOut([np.arange(graph.n_rows)], predictions[None], np.zeros(1, dtype=np.int64))
-        return float(self._means(graph, every)[0])
+        return float(self.spread(graph, every)["mean_score"][0])
 
 
-def _lists(graph: PreferenceGraph, held: HeldOut) -> Array:
-    """Number of the query and fold of each held-out row."""
+def _held_lists(graph: PreferenceGraph, held: HeldOut) -> tuple[Array, Array, Array | None]:
+    """Labels, number of the query and fold, and weight of each held-out row."""
+    assert graph.scores is not None
     assert graph.query_codes is not None
-    return graph.query_codes[held.rows] * len(held.folds) + held.fold
+    lists = graph.query_codes[held.rows] * len(held.folds) + held.fold
+    weight = None if graph.sample_weight is None else graph.sample_weight[held.rows]
+    return graph.scores[held.rows], lists, weight
 
 
 def _check_metric_function(scoring: Any) -> None:
@@ -588,44 +541,51 @@ def _check_metric_function(scoring: Any) -> None:
 class ListScores:
     """Mean and standard deviation of the scores of held-out lists, which are added in parts.
 
-    Parameters
-    ----------
-    scoring : Scoring
-        With a score for every list (`Scoring.by_list`).
-    n_alphas, n_outputs : int
+    With sample weights, a pair has the product of the weights of its rows, and a list the mean
+    weight of its rows. ``scoring`` must have a score for every list (`Scoring.by_list`).
     """
 
     def __init__(self, scoring: Scoring, n_alphas: int, n_outputs: int) -> None:
         shape = (n_alphas, n_outputs)
         self.scoring = scoring
         self._count = np.zeros(shape, dtype=np.int64)
-        self._mean, self._squares = np.zeros(shape), np.zeros(shape)
+        self._weight, self._mean, self._squares = np.zeros((3, *shape))
 
     def add(self, graph: PreferenceGraph, held: HeldOut) -> None:
         """Add the lists of some held-out predictions; undefined scores do not count."""
-        varied = graph.scored_outputs() if self.scoring.name in PAIR_METRICS else None
-        for place in np.ndindex(self._mean.shape):
-            if varied is not None and not varied[place[1]]:
+        pairwise = self.scoring.name in PAIR_METRICS
+        varied = graph.scored_outputs() if pairwise else None
+        y, lists, weight = _held_lists(graph, held)
+        options: dict[str, Any] = {"average": None}
+        codes = np.unique(lists, return_inverse=True)[1]
+        of_list = np.ones(int(codes.max()) + 1)
+        if weight is not None:
+            of_list = np.bincount(codes, weight) / np.bincount(codes)
+            options |= {"sample_weight": weight} if pairwise else {}
+        for a, j in np.ndindex(self._mean.shape):
+            if varied is not None and not varied[j]:
                 continue
-            values = self.scoring._of_output(graph, held, *place, average=None)
-            known = values[~np.isnan(values)]
-            if len(known):
-                self._join(place, len(known), known.mean(), known.var() * len(known))
+            values = np.asarray(self.scoring.value(y[:, j], held.values[a, :, j], lists, **options))
+            known = ~np.isnan(values) & (of_list > 0)
+            if known.any():
+                values, w = values[known], of_list[known]
+                mean = np.average(values, weights=w)
+                self._join((a, j), len(w), w.sum(), mean, w @ (values - mean) ** 2)
 
     def merge(self, other: ListScores) -> None:
         """Add the scores of another object."""
-        for place in np.ndindex(self._mean.shape):
-            if other._count[place]:
-                n, mean = int(other._count[place]), float(other._mean[place])
-                self._join(place, n, mean, float(other._squares[place]))
+        parts = (other._count, other._weight, other._mean, other._squares)
+        for place in zip(*np.nonzero(other._count), strict=True):
+            self._join(place, *(part[place] for part in parts))
 
-    def _join(self, place: tuple[int, ...], n: int, mean: float, squares: float) -> None:
+    def _join(self, place: Any, n: int, weight: float, mean: float, squares: float) -> None:
         """Combine means and sums of squared deviations."""
-        count = self._count[place] + n
+        total = self._weight[place] + weight
         step = mean - self._mean[place]
-        self._squares[place] += squares + step**2 * self._count[place] * n / count
-        self._mean[place] += step * n / count
-        self._count[place] = count
+        self._squares[place] += squares + step**2 * self._weight[place] * weight / total
+        self._mean[place] += step * weight / total
+        self._weight[place] = total
+        self._count[place] += n
 
     def spread(self) -> dict[str, Array]:
         """Mean, standard deviation and number of all scores; outputs are averaged."""
@@ -633,6 +593,6 @@ class ListScores:
             raise ValueError(f"scoring={self.scoring.name!r}: no held-out list has a relevant row")
         return {
             "mean_score": self._mean.mean(axis=1),
-            "std_score": np.sqrt(self._squares / self._count).mean(axis=1),
+            "std_score": np.sqrt(self._squares / self._weight).mean(axis=1),
             "n_scores": self._count.min(axis=1),
         }

@@ -122,9 +122,10 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
     scoring : str or callable, default="pairwise_accuracy"
         Name of a metric of `rankrls.metrics`, with an optional cut-off as in "ndcg@10", or a
         function ``metric(y_true, y_score, qid=...)``; higher is better. It is computed within
-        queries and folds and averaged over them. Sample weights are only used in training. List
-        metrics are refused with leave-pair-out. "pairwise_r2" is based on the squared loss: 1 −
-        (loss of held-out pairs)/(sum of their squared targets), with cost, weighting and sample
+        queries and folds and averaged over them. With sample weights, a pair has the product of
+        the weights of its rows, and a query (or its part in a fold) their mean; functions see no
+        weights. List metrics are refused with leave-pair-out. "pairwise_r2" is based on the
+        squared loss: 1 − (loss of held-out pairs)/(sum of their squared targets), with cost and
         weights as in training. Its maximum is 1, and equal predictions for all rows give 0. For
         given pairs, use "pairwise_accuracy" (weighted by pair_weight, without ties) or "log_loss"
         (the negative log loss of calibrated probabilities; a tie counts as half a preference each
@@ -609,9 +610,6 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             return found
 
         return stop_early if self.early_stopping else search
-
-    def _curve(self, errors: Array) -> Array:
-        return errors
 
     def _folds(self, X: Any, y: Any, problem: RidgeProblem, scoring: Scoring) -> list[Array]:
         """The rows that are held out together; none for leave-pair-out."""

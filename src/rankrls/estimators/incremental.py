@@ -91,18 +91,9 @@ class IncrementalMethod:
 class Learned:
     """Sums over queries, and the queries themselves.
 
-    Attributes
-    ----------
-    total : list of Statistics
-        Sums of the features, or of the Nyström features of ``basis``: one for each group of
-        outputs that share all their graphs.
-    basis : Basis or None
-    dtype : of the coefficients: float32 if all rows were
-    flat : bool
-        Whether y is a vector.
-    preferences : ndarray of shape (n_outputs,), int
-        Number of queries and given pairs that contain a preference, for each output.
-    seen : SeenQueries
+    ``total`` has the sums of the features, or of the Nyström features of ``basis``, for each group
+    of outputs that share all their graphs; ``preferences`` is the number of queries and given
+    pairs with a preference, for each output; ``dtype`` is float32 if all rows were.
     """
 
     total: list[Statistics]
@@ -231,9 +222,8 @@ def update(ranker: Any, sign: int, X: Any, preferences: Preferences) -> None:
         X = ranker._check_rows(X, reset=first)
         graph = preferences.graph(X.shape[0])
         if learned is None:
-            if not kernel.precomputed:
-                codes = graph.query_codes if graph.has_qid else None
-                ranker._warn_about_columns(kernel, X, codes)
+            codes = graph.query_codes if graph.has_qid else None
+            ranker._warn_about_columns(kernel, X, codes)
             basis = first_basis(ranker, kernel, X)
             require_memory(X.shape[1], basis)
             learned = Learned.nothing(X.shape[1], basis, X.dtype, graph.n_outputs, graph.flat)

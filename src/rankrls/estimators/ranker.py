@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from abc import abstractmethod
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from rankrls import _resources
 from rankrls._calls import Progress, library_frames, takes_queries, warn
 from rankrls._frames import (
     check_basis_names,
@@ -23,11 +23,11 @@ from rankrls._frames import (
     clear_errors,
     column_names,
     columns_in_order,
-    note_kernel_numbers,
+    names_anything,
     square_in_order,
     warn_about_columns,
 )
-from rankrls._resources import n_threads, require_features
+from rankrls._resources import n_threads, require, require_features
 from rankrls._validation import (
     check_finite_array,
     check_integer,
@@ -36,12 +36,12 @@ from rankrls._validation import (
     check_positive,
     check_scores,
     encode_qid,
+    is_integer,
     show,
 )
 from rankrls.core.linalg.krylov import DEFAULT_MAX_ITER, History, IterationOptions
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.query_weights import varying_queries
 from rankrls.core.ridge.iterative import HeldOutRows
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.core.spaces.spaces import SOLVERS, Kernel, check_kernel_values, choose_space
@@ -105,37 +105,33 @@ class Preferences:
                     f"{name} says how the scores y are compared, and there is no y; given pairs "
                     "are taken as they are (weigh them with pair_weight)"
                 )
-        if pairs is None:
-            return self._graph_of_scores(n_rows)
-        graph = PreferenceGraph.from_pairs(
-            pairs,
-            n_rows=n_rows,
-            magnitude=self.magnitude,
-            pair_weight=self.pair_weight,
-            pair_features=self.pair_features,
-        )
-        return graph if y is None else self._graph_of_scores(n_rows) + graph
-
-    def _graph_of_scores(self, n_rows: int) -> PreferenceGraph:
-        if self.y is None:
+        parts = []
+        if y is not None:
+            scores = check_scores(y)
+            several = scores.ndim == 2 and scores.shape[1] > 1
+            if several:
+                advice = "fit fewer outputs at a time"
+                require("fitting several outputs", *scores.shape, copies=6, advice=advice)
+            like_pairs = several and scores.shape[1] == 2
+            hint = " (pairs of row numbers go into pairs=)" * like_pairs
+            check_length("y", scores, n_rows, f"rows of X{hint}")
+            qid = self.qid
+            if isinstance(qid, list | tuple | np.ndarray) and len(qid) != n_rows:
+                sizes = all(map(is_integer, qid)) and sum(qid) == n_rows
+                hint = " (pass sizes of consecutive queries as group)" * bool(sizes)
+                check_length("qid", qid, n_rows, f"rows of X{hint}")
+            weight = self.sample_weight
+            parts.append(PreferenceGraph.from_scores(scores, qid=qid, sample_weight=weight))
+        if pairs is not None:
+            options = {"magnitude": self.magnitude, "pair_weight": self.pair_weight}
+            options["pair_features"] = self.pair_features
+            parts.append(PreferenceGraph.from_pairs(pairs, n_rows=n_rows, **options))
+        if not parts:
             raise ValueError(
                 "ranking requires y to be passed, but the target y is None: give scores y, "
                 "or pairs of row numbers (preferred, other)"
             )
-        scores = check_scores(self.y)
-        several = scores.ndim == 2 and scores.shape[1] > 1
-        if several:
-            advice = "fit fewer outputs at a time"
-            _resources.require("fitting several outputs", *scores.shape, copies=6, advice=advice)
-        looks_like_pairs = several and scores.shape[1] == 2 and len(scores) != n_rows
-        hint = " (pairs of row numbers go into pairs=)" if looks_like_pairs else ""
-        check_length("y", scores, n_rows, f"rows of X{hint}")
-        qid = self.qid
-        if isinstance(qid, list | tuple | np.ndarray) and len(qid) != n_rows:
-            sizes = all(isinstance(size, int | np.integer) for size in qid) and sum(qid) == n_rows
-            hint = " (pass sizes of consecutive queries as group)" if sizes else ""
-            check_length("qid", qid, n_rows, f"rows of X{hint}")
-        return PreferenceGraph.from_scores(scores, qid=qid, sample_weight=self.sample_weight)
+        return parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
 
 def check_return_std(value: Any) -> bool:
@@ -174,12 +170,8 @@ def require_preferences(graph: PreferenceGraph, purpose: str = "learn from") -> 
 def graph_accuracy(graph: PreferenceGraph, predictions: Array, added: Array | None = None) -> float:
     """Pairwise accuracy: mean over queries with a pair; given pairs count as one more query.
 
-    Parameters
-    ----------
-    graph : PreferenceGraph over n rows
-    predictions : ndarray of shape (n,) or (n, n_outputs)
-    added : ndarray of shape (n_given_pairs, n_outputs), optional
-        Contributions of the covariates of given pairs to the differences of predictions.
+    ``added``, (n_given_pairs, n_outputs): what covariates of given pairs add to the differences of
+    predictions, which have shape (n,) or (n, n_outputs).
     """
     predictions = predictions.reshape(len(predictions), -1)
     scored = graph.scored_outputs()
@@ -217,14 +209,14 @@ class QueryRequests:
     def __sklearn_clone__(self) -> Any:
         """Clone; warn inside a tool of scikit-learn that has ``groups`` but passes no qid."""
         for frame in library_frames():
-            params = frame.f_locals.get("params")
+            known = frame.f_locals
+            params: Any = known.get("params")
             params = params if isinstance(params, dict) else {}
-            groups = frame.f_locals.get("groups")
-            groups = params.get("groups") if groups is None else groups
+            groups = params.get("groups") if known.get("groups") is None else known["groups"]
             if groups is None or not frame.f_globals["__name__"].startswith("sklearn."):
                 continue
             with_qid = any(str(key).split("__")[-1] == "qid" for key in params)
-            if not with_qid and _differ_within(groups, frame.f_locals.get("y")):
+            if not with_qid and _differ_within(groups, known.get("y")):
                 warn(
                     "groups only define which rows are held out together; "
                     f"{type(self).__name__} receives no qid and compares rows of different "
@@ -240,13 +232,11 @@ class QueryRequests:
 def _differ_within(groups: Any, y: Any) -> bool:
     """Whether y differs within most groups, unlike, for example, the samples of a patient."""
     try:
-        scores = np.asarray(y, dtype=np.float64).reshape(len(groups), -1)
-        codes = encode_qid(groups, len(scores)).codes
+        counts = PreferenceGraph.from_scores(y, qid=groups).varying_queries().any(axis=1)
+        size = np.bincount(encode_qid(groups, len(y)).codes)
     except Exception:  # errors are reported elsewhere; a hint must not fail
         return False
-    size = np.bincount(codes)
-    varies = varying_queries(scores, codes, len(size)).any(axis=1)
-    return bool((size > 1).any()) and 2 * int(varies.sum()) >= int((size > 1).sum())
+    return bool((size > 1).any()) and 2 * int(counts.sum()) >= int((size > 1).sum())
 
 
 def warn_of_pooled_queries(name: str) -> None:
@@ -295,9 +285,9 @@ class BaseRanker(QueryRequests, BaseEstimator):
         """Check the parameters that do not depend on the data, and make the kernel."""
 
     @property
-    @abstractmethod
     def _keeps_columns(self) -> bool:
         """Whether sparse X in CSC format may stay so."""
+        return isinstance(self.kernel, str) and self.kernel == "linear"
 
     def _check_kernel(self, gamma: Any = None) -> Kernel:
         return Kernel.from_options(
@@ -321,18 +311,14 @@ class BaseRanker(QueryRequests, BaseEstimator):
             warn_of_pooled_queries(type(self).__name__)
         if kernel.precomputed:
             check_kernel_values(X, self.basis)
-        else:
-            self._warn_about_columns(kernel, X, graph.query_codes if graph.has_qid else None)
+        self._warn_about_columns(kernel, X, graph.query_codes if graph.has_qid else None)
         return kernel, X, graph
 
     def _warn_about_columns(self, kernel: Kernel, X: Any, codes: Array | None) -> None:
         """Warn about ids and unequal scales, except with kernels that are functions."""
-        warn_about_columns(
-            X,
-            names=getattr(self, "feature_names_in_", None),
-            codes=codes,
-            scales=isinstance(kernel.metric, str),
-        )
+        names, scales = getattr(self, "feature_names_in_", None), isinstance(kernel.metric, str)
+        if not kernel.precomputed:
+            warn_about_columns(X, names=names, codes=codes, scales=scales)
 
     def _check_new(self, X: Any) -> Any:
         if not hasattr(self, "_model"):
@@ -357,21 +343,23 @@ class BaseRanker(QueryRequests, BaseEstimator):
                 check_basis_names(X, self.basis)
             else:
                 square_in_order(X, refuse=True)
-            note_kernel_numbers(self, "_kernel_numbers", X)
-        asked: Any = self
+            names = column_names(X)
+            if names_anything(names) and getattr(names.dtype, "kind", "") in "iu":
+                self._kernel_numbers = names.to_numpy(dtype=np.int64)
+        checked: Any = self
         if self._names_beside and not hasattr(X, "columns"):
             # Arrays of a stream have no names, and scikit-learn would warn about every one.
-            asked = object.__new__(type(self))
-            asked.__dict__.update(self.__dict__)
-            del asked.feature_names_in_
+            checked = copy(self)
+            del checked.feature_names_in_
         with clear_errors(X):
+            formats, dtypes = ("csr", "csc"), (np.float64, np.float32)
             X = validate_data(
-                asked,
+                checked,
                 X,
-                accept_sparse=("csr", "csc"),
-                dtype=(np.float64, np.float32),
-                ensure_min_samples=least,
                 reset=reset,
+                accept_sparse=formats,
+                dtype=dtypes,
+                ensure_min_samples=least,
             )
         return canonical(X, dense=precomputed, columns=columns)
 
@@ -405,7 +393,7 @@ class BaseRanker(QueryRequests, BaseEstimator):
         """Drop the axis of outputs if y had none."""
         return values[..., 0] if self._flat else values
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict scores; higher is preferred.
 
         Parameters
@@ -413,27 +401,32 @@ class BaseRanker(QueryRequests, BaseEstimator):
         X : array-like or sparse matrix of shape (n, n_features)
             Kernel values with all training rows, (n, n_rows), if the kernel is precomputed, or with
             the basis vectors, (n, n_basis), if ``fit`` was given these.
+        return_std : bool, default=False
+            Whether to also return the posterior standard deviation of f(x) − f̄ (as a Gaussian
+            process, see Notes of `RankRLS`), where f̄ is the mean score of the training rows that
+            have a pair. With a Nyström basis it is that of the part spanned by the basis.
+            `RankSVM` has none, because the hinge loss has no posterior.
 
         Returns
         -------
-        ndarray of shape (n,) or (n, n_outputs)
+        ndarray of shape (n,) or (n, n_outputs), or a pair of them
         """
+        with_std = check_return_std(return_std)
+        if with_std and not hasattr(self, "_noise"):
+            raise ValueError(
+                f"return_std=True: {type(self).__name__} has no standard deviations, because the "
+                "hinge loss has no posterior; use RankRLS"
+            )
         X = self._check_new(X)
-        return self._outputs(self._model.predict(X).astype(X.dtype, copy=False))
+        scores = self._outputs(self._model.predict(X).astype(X.dtype, copy=False))
+        if not with_std:
+            return scores
+        return scores, self._outputs(np.sqrt(self._model.variance(X) * self._noise()[1]))
 
     def decision_function(self, X: Any) -> Any:
-        """The scores of `predict`, for scikit-learn's metrics of two classes.
+        """The scores of `predict`, for ``scoring="roc_auc"`` and other metrics of two classes.
 
-        ``scoring="roc_auc"`` and ``"average_precision"`` use it (from scikit-learn 1.9 on).
-        They compare all rows with each other, which is not meaningful for a model fitted with qid.
-
-        Parameters
-        ----------
-        X : as for `predict`
-
-        Returns
-        -------
-        ndarray of shape (n,) or (n, n_outputs)
+        These compare all rows with each other, so a model fitted with qid raises an error.
         """
         check_is_fitted(self)
         if self._with_qid:
@@ -578,7 +571,7 @@ class RidgeRanker(BaseRanker):
         return Loss(self.cost, self.ties, self.query_weighting)
 
     def _check_options(self) -> Kernel:
-        _ = self._loss
+        self._loss  # noqa: B018 (checks them)
         check_option("solver", self.solver, SOLVERS)
         if not isinstance(self.early_stopping, bool | np.bool_):
             raise ValueError(f"early_stopping must be True or False; got {self.early_stopping!r}")
@@ -683,35 +676,8 @@ class RidgeRanker(BaseRanker):
         if history.best_iteration is not None:
             self.best_iteration_ = history.best_iteration
             self.validation_iterations_ = history.iterations
-            self.validation_curve_ = self._curve(history.errors)
-
-    def _curve(self, errors: Array) -> Array:
-        """Validation errors of the only alpha, shape (n_checks,)."""
-        return errors[:, 0]
-
-    def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Predict scores; higher is preferred.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n, n_features)
-            Kernel values with all training rows, (n, n_rows), if the kernel is precomputed, or with
-            the basis vectors, (n, n_basis), if ``fit`` was given these.
-        return_std : bool, default=False
-            Whether to also return the posterior standard deviation of f(x) − f̄ (as a Gaussian
-            process, see Notes of the class), where f̄ is the mean score of the training rows that
-            have a pair. With a Nyström basis it is that of the part spanned by the basis.
-
-        Returns
-        -------
-        ndarray of shape (n,) or (n, n_outputs), or a pair of them
-        """
-        check_return_std(return_std)
-        X = self._check_new(X)
-        scores = self._outputs(self._model.predict(X).astype(X.dtype, copy=False))
-        if not return_std:
-            return scores
-        return scores, self._outputs(np.sqrt(self._model.variance(X) * self._noise()[1]))
+            several = hasattr(self, "alphas")
+            self.validation_curve_ = history.errors if several else history.errors[:, 0]
 
     def _noise(self) -> tuple[Any, Any]:
         """Noise variance of a judgement of weight 1, and the scale of the model's variances."""

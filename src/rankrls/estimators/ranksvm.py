@@ -20,11 +20,7 @@ from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.query_weights import check_query_weighting
 from rankrls.core.ridge.models import FittedFunction
 from rankrls.core.spaces.spaces import Kernel
-from rankrls.estimators.ranker import (
-    BaseRanker,
-    Preferences,
-    check_return_std,
-)
+from rankrls.estimators.ranker import BaseRanker, Preferences
 
 __all__ = ["RankSVM"]
 
@@ -67,8 +63,8 @@ class RankSVM(BaseRanker):
         Representation of f: by linear functions of the features ("primal"), by kernel functions of
         all rows ("dual"), or by kernel functions of basis vectors ("nystroem", an approximation).
         "auto" chooses "nystroem" if a ``basis`` is given. Otherwise it chooses "primal" for a
-        linear kernel if n_features <= n_rows, else "dual", which then needs no n_rows × n_rows
-        matrix. For other kernels it chooses "dual" if two n_rows × n_rows matrices fit into half of
+        linear kernel, or "dual" if n_features > n_rows and the n_rows × n_rows kernel matrix is
+        small. For other kernels it chooses "dual" if two n_rows × n_rows matrices fit into half of
         the memory, else "nystroem", with a warning.
     basis : int or array of int, optional
         Nyström basis vectors: the number to draw at random, or the row indices. If None,
@@ -120,8 +116,9 @@ class RankSVM(BaseRanker):
     whatever the number of different scores; pairs are not materialised (except those of short
     queries, where that is faster). L-BFGS minimises the hinge, then a smoothed hinge. An
     interior-point method finishes problems with weak regularisation, of up to 3000 features or 8000
-    kernel rows: it materialises the pairs near the margin, or all of them if they are few compared
-    with the entries of the kernel matrix.
+    kernel rows (3000 dimensions if the kernel matrix is near to singular): it materialises the
+    pairs near the margin, or all of them if they are few compared with the entries of the kernel
+    matrix.
 
     The gap is computed for the stored coefficients and includes rounding errors of the kernel
     matrix. If it stays above ``tol``, a `ConvergenceWarning` is issued. With the linear kernel and
@@ -273,31 +270,3 @@ class RankSVM(BaseRanker):
         check_option("solver", self.solver, HINGE_SOLVERS)
         self._options()
         return self._check_kernel()
-
-    @property
-    def _keeps_columns(self) -> bool:
-        return isinstance(self.kernel, str) and self.kernel == "linear"
-
-    def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Predict scores, higher = preferred.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n, n_features)
-            Features, or the kernel values with all training rows, (n, n_rows), if the kernel is
-            precomputed, or with the basis vectors, (n, n_basis), if ``fit`` was given these.
-        return_std : bool, default=False
-            Must be False, because the hinge loss has no posterior. Use `RankRLS` for standard
-            deviations.
-
-        Returns
-        -------
-        ndarray of shape (n,) or (n, n_outputs)
-        """
-        if check_return_std(return_std):
-            raise ValueError(
-                "return_std=True: RankSVM has no standard deviations, because the hinge loss has "
-                "no "
-                "posterior; use RankRLS"
-            )
-        return super().predict(X)

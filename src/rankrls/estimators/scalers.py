@@ -18,13 +18,12 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
-from rankrls.core.preferences.query_weights import row_blocks
 from rankrls.core.preferences.statistics import merged_means
 from rankrls.estimators.cv import RankRLSCV
 from rankrls.estimators.rankrls import RankRLS
 from rankrls.preprocessing import QueryScaler
 
-__all__ = ["SCALERS", "learn", "merged", "rescaling", "scaled", "taken_apart", "unlearn"]
+__all__ = ["SCALERS", "merged", "rescaling", "scaled", "taken_apart", "unlearn"]
 
 Array = NDArray[Any]
 
@@ -52,38 +51,34 @@ def taken_apart(estimator: Any) -> tuple[Any, list[Any]]:
         getattr(ranker, "solver_", None),
     )
     for number, step in enumerate(before):
-        why = _why_not(step, last=number == len(before) - 1)
+        name, last = type(step).__name__, number == len(before) - 1
+        if isinstance(step, SimpleImputer):
+            why = None
+            if step.strategy != "constant" or step.add_indicator:
+                why = (
+                    f"strategy={step.strategy!r} depends on all rows, and new rows would change "
+                    "the values that were filled in before; use strategy='constant', or fit to all "
+                    "rows"
+                )
+        elif not isinstance(step, (*SCALERS, QueryScaler)):
+            why = (
+                "it depends on all rows, and sums over earlier rows cannot be converted; "
+                "StandardScaler, MinMaxScaler, MaxAbsScaler, QueryScaler and SimpleImputer with "
+                "strategy='constant' can. Fit to all rows, or transform the batches before"
+            )
+        else:
+            why = None if last else "it must be the last step before the ranker"
+            if getattr(step, "clip", False):
+                why = "clip=True changes rows one by one; set clip=False"
         if why:
-            raise ValueError(f"{type(step).__name__} before the ranker: {why}")
+            raise ValueError(f"{name} before the ranker: {why}")
         if isinstance(step, SCALERS) and (based or ranker.kernel != "linear"):
             raise ValueError(
-                f"{type(step).__name__} before a kernel: every new row changes the scales, and "
-                "with them the kernel values of earlier rows. Use the linear kernel, scale the "
-                "features before, or fit to all rows"
+                f"{name} before a kernel: every new row changes the scales, and with them the "
+                "kernel values of earlier rows. Use the linear kernel, scale the features before, "
+                "or fit to all rows"
             )
     return ranker, before
-
-
-def _why_not(step: Any, *, last: bool) -> str | None:
-    """Why a step cannot be updated with its ranker; None if it can."""
-    if isinstance(step, SimpleImputer):
-        if step.strategy == "constant" and not step.add_indicator:
-            return None
-        return (
-            f"strategy={step.strategy!r} depends on all rows, and new rows would change the "
-            "values that were filled in before; use strategy='constant', or fit to all rows"
-        )
-    if not isinstance(step, (*SCALERS, QueryScaler)):
-        return (
-            "it depends on all rows, and sums over earlier rows cannot be converted; "
-            "StandardScaler, MinMaxScaler, MaxAbsScaler, QueryScaler and SimpleImputer with "
-            "strategy='constant' can. Fit to all rows, or transform the batches before"
-        )
-    if not last:
-        return "it must be the last step before the ranker"
-    if getattr(step, "clip", False):
-        return "clip=True changes rows one by one; set clip=False"
-    return None
 
 
 def merged(scalers: Sequence[Any]) -> Any:
@@ -96,7 +91,7 @@ def merged(scalers: Sequence[Any]) -> Any:
         elif isinstance(total, MaxAbsScaler):
             total.partial_fit(other.max_abs_[None])
         else:
-            _add_moments(total, other.n_samples_seen_, other.mean_, other.var_)
+            _add_moments(total, other)
         total.n_samples_seen_ = n
     return total
 
@@ -108,32 +103,16 @@ def scaled(scaler: Any, X: Any) -> Any:
     return scaler.transform(X.astype(np.float64)).astype(np.float32)
 
 
-def learn(scaler: Any, X: Any) -> None:
-    """Add rows to a fitted scaler, as its ``partial_fit`` does, but faster for dense features."""
-    usual = isinstance(scaler, StandardScaler) and type(X) is np.ndarray and X.dtype == np.float64
-    with np.errstate(over="ignore", invalid="ignore"):
-        usual = usual and X.shape[1:] == (scaler.n_features_in_,) and bool(np.isfinite(X.sum()))
-    if not usual:
-        scaler.partial_fit(X)
-        return
-    for block in row_blocks(*X.shape):  # within the cache
-        mean = X[block].mean(axis=0)
-        deviations = X[block] - mean
-        n = len(deviations)
-        _add_moments(scaler, n, mean, np.einsum("ij,ij->j", deviations, deviations) / n)
-        scaler.n_samples_seen_ = scaler.n_samples_seen_ + np.int64(n)
-
-
-def _add_moments(scaler: StandardScaler, b: Any, mean: Any, var: Any) -> None:
-    """Add the means and variances of b rows."""
+def _add_moments(scaler: StandardScaler, other: StandardScaler) -> None:
+    """Add the means and variances of the rows of another scaler."""
     if scaler.mean_ is None:
         return
-    a = scaler.n_samples_seen_
+    a, b = scaler.n_samples_seen_, other.n_samples_seen_
     n = a + b
-    scaler.mean_, between, shift = merged_means(a, scaler.mean_, b, mean)
+    scaler.mean_, between, shift = merged_means(a, scaler.mean_, b, other.mean_)
     if scaler.var_ is None:
         return
-    scaler.var_ = (a * scaler.var_ + b * var + between * shift**2) / n
+    scaler.var_ = (a * scaler.var_ + b * other.var_ + between * shift**2) / n
     # Constant features keep their scale, by the bound of scikit-learn.
     eps = float(np.finfo(np.float64).eps)
     constant = scaler.var_ <= n * eps * scaler.var_ + (n * eps * scaler.mean_) ** 2

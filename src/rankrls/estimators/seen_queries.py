@@ -56,17 +56,10 @@ def show_query(key: str) -> str:
 
 
 class Projection:
-    """One number for each query, from a fixed random projection of its rows.
+    """One number for each query: c(q) = Σ_{i in q} w_i (1 + y_iᵀu) (1 + shift + x_iᵀv).
 
-        c(q) = Σ_{i in q} w_i (1 + y_iᵀu) (1 + shift + x_iᵀv).
-
-    It does not depend on the order of the rows, and follows a change of units of the features.
-
-    Parameters
-    ----------
-    v : ndarray of shape (n_features,)
-    u : ndarray of shape (n_outputs,)
-    shift : float
+    v and u are random. It does not depend on the order of the rows, and follows a change of units
+    of the features.
     """
 
     def __init__(self, v: Array, u: Array, shift: float = 0.0) -> None:
@@ -157,7 +150,7 @@ class SeenQueries:
         """Record queries with their numbers of rows (0: none), and their checksums if known."""
         self._unread.append((labels, counts, checksums))
 
-    def add_rows(self, labels: Any, X: Any, y: Array, codes: Array, weight: Array | None) -> None:
+    def add_rows(self, labels: Any, X: Any, y: Any, codes: Any, weight: Array | None) -> None:
         """Record whole queries with features X (None: unknown) and scores of shape (m, k)."""
         self.weighted |= weight is not None
         sums = None
@@ -172,8 +165,8 @@ class SeenQueries:
             self.weighted |= graph.sample_weight is not None
             self.rankings.append((graph.n_rows, graph.n_given_pairs))
             return
-        labels, (y, codes) = graph.query_labels, _scored(graph)
-        self.add_rows(labels, X, y, codes, graph.sample_weight)
+        labels = graph.query_labels
+        self.add_rows(labels, X, graph.scores, graph.query_codes, graph.sample_weight)
         if graph.n_given_pairs:
             self.joined.append((frozenset(query_keys(labels)), graph.n_given_pairs))
 
@@ -206,7 +199,9 @@ class SeenQueries:
                     "none can be forgotten; give the rows (and pairs) of one earlier call, or qid"
                 )
             return
-        keys, (y, codes) = query_keys(graph.query_labels), _scored(graph)
+        keys, codes, y = query_keys(graph.query_labels), graph.query_codes, graph.scores
+        assert codes is not None
+        assert y is not None
         for key, n_rows in zip(keys, np.bincount(codes).tolist(), strict=True):
             if key not in self.queries:
                 raise ValueError(f"{show_query(key)} was never added, so it cannot be forgotten")
@@ -242,10 +237,3 @@ class SeenQueries:
                     f"{show_query(min(joined - keys))} was added in one call with given pairs and "
                     "queries that are to be forgotten; forget them together"
                 )
-
-
-def _scored(graph: PreferenceGraph) -> tuple[Array, Array]:
-    """Scores and query codes of a graph with qid."""
-    assert graph.scores is not None
-    assert graph.query_codes is not None
-    return graph.scores, graph.query_codes

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankrls import _resources
 from rankrls._calls import Progress, unchanged_on_error
 from rankrls._frames import check_feature_names, check_same_rows
 from rankrls._validation import (
@@ -45,7 +44,7 @@ from rankrls.estimators.incremental import (
     require_memory,
     store_learned,
 )
-from rankrls.estimators.seen_queries import Projection, SeenQueries, query_keys, show_query
+from rankrls.estimators.seen_queries import Projection, SeenQueries, query_keys
 
 __all__ = [
     "Batch",
@@ -64,10 +63,6 @@ __all__ = [
 
 Array = NDArray[Any]
 
-#: Rows of a stream are summed by folds when they have this many features in all: with fewer, most
-#: of the time would go to everything but the products.
-ENTRIES = 1 << 22
-
 #: Folds of ``cv="auto"``.
 AUTO_FOLDS = 5
 
@@ -77,8 +72,6 @@ COMES_BACK = (
     "comes back after its rows had ended in an earlier batch. Only the last query of a batch may "
     "go on in the next one: sort the data by query, or give every query in one batch"
 )
-
-AGAIN = "batches that are read again must have the same rows"
 
 
 class Batch(NamedTuple):
@@ -109,25 +102,22 @@ def read_batches(batches: Any) -> Iterator[Batch]:
         )
     for number, batch in enumerate(batches, 1):
         with named_batch(number):
-            read = _read(number, batch)
+            if isinstance(batch, Mapping):
+                missing = [name for name in ("data", "target") if batch.get(name) is None]
+                if missing:
+                    raise ValueError(f"it has no {missing[0]!r}; a batch is {FORMS}")
+                parts = ("data", "target", "qid", "sample_weight", "feature_names")
+                read = Batch(number, *(batch.get(part) for part in parts))
+            elif isinstance(batch, tuple) and len(batch) in (2, 3):
+                read = Batch(number, *batch)
+            else:
+                size = f" of {len(batch)}" if isinstance(batch, tuple) else ""
+                raise ValueError(f"it is a {type(batch).__name__}{size}; a batch is {FORMS}")
             for name in ("X", "y", "qid", "sample_weight"):
                 refuse_lazy(getattr(read, name), name)
             n_rows = read.X.shape[0] if hasattr(read.X, "shape") else len(read.X)
         if n_rows:
             yield read
-
-
-def _read(number: int, batch: Any) -> Batch:
-    if isinstance(batch, Mapping):
-        missing = [name for name in ("data", "target") if batch.get(name) is None]
-        if missing:
-            raise ValueError(f"it has no {missing[0]!r}; a batch is {FORMS}")
-        parts = ("data", "target", "qid", "sample_weight", "feature_names")
-        return Batch(number, *(batch.get(part) for part in parts))
-    if isinstance(batch, tuple) and len(batch) in (2, 3):
-        return Batch(number, *batch)
-    what = f"a tuple of {len(batch)}" if isinstance(batch, tuple) else f"a {type(batch).__name__}"
-    raise ValueError(f"it is {what}; a batch is {FORMS}")
 
 
 @contextmanager
@@ -171,11 +161,6 @@ class QueryRows(NamedTuple):
         weight = None if self.weight is None else self.weight[rows]
         return QueryRows(self.X[rows], self.y[rows], self.query[rows], weight)
 
-    def copy(self) -> QueryRows:
-        """Rows in new arrays: a reader may fill the same ones for every batch."""
-        weight = None if self.weight is None else self.weight.copy()
-        return QueryRows(self.X.copy(), self.y.copy(), self.query.copy(), weight)
-
     def graph(self) -> PreferenceGraph:
         """Preferences of the rows."""
         return PreferenceGraph.from_scores(self.y, qid=self.query, sample_weight=self.weight)
@@ -208,18 +193,16 @@ def stacked(parts: Sequence[Any]) -> Any:
 
 
 class WholeQueries:
-    """Collect rows until their queries are complete.
+    """Collect rows until their queries are complete, and record these in ``seen``.
 
     The last query of a batch may continue in the next one; a query that appears again later is an
-    error. Complete queries are recorded in ``seen``. ``numbers`` holds the number of each query in
-    the stream by key; with ``known``, they are the numbers of an earlier pass.
+    error. Queries are numbered in the order of the stream.
     """
 
-    def __init__(self, seen: SeenQueries, known: dict[str, int] | None = None) -> None:
-        self.numbers: dict[str, int] = {}
-        self._seen, self._known = seen, known
+    def __init__(self, seen: SeenQueries, *, checksums: bool = True) -> None:
+        self._seen, self._checksums = seen, checksums
         self._open: list[QueryRows] = []  # pieces of a query that may go on
-        self._key = ""
+        self._key, self._count = "", 0
 
     def add(self, X: Any, y: Array, qid: Any, weight: Array | None) -> Iterator[QueryRows]:
         """Add a batch, y of shape (m, n_outputs), and return the complete queries."""
@@ -228,7 +211,12 @@ class WholeQueries:
         self._seen.check_new(keys, COMES_BACK)
         last = int(codes[-1])
         goes_on = keys.index(self._key) if self._open and self._key in keys else -1
-        rows = QueryRows(X, y, self._number(codes, keys)[codes], weight)
+        first_rows = np.argsort(np.unique(codes, return_index=True)[1])
+        new = first_rows[first_rows != goes_on]
+        numbers = np.full(len(keys), self._open[0].query[0] if self._open else 0)
+        numbers[new] = self._count + np.arange(len(new))
+        self._count += len(new)
+        rows = QueryRows(X, y, numbers[codes], weight)
         if goes_on >= 0:
             self._open.append(rows.take(np.flatnonzero(codes == goes_on)))
         if goes_on != last:
@@ -250,20 +238,8 @@ class WholeQueries:
             yield whole
 
     def _record(self, keys: list[str], rows: QueryRows, codes: Array) -> None:
-        X = rows.X if self._known is None else None  # a later pass needs no checksums
+        X = rows.X if self._checksums else None
         self._seen.add_rows(keys, X, rows.y, codes, rows.weight)
-
-    def _number(self, codes: Array, keys: list[str]) -> Array:
-        """Number in the stream of every query of a batch, in the order of their first rows."""
-        for code in np.argsort(np.unique(codes, return_index=True)[1]):
-            key = keys[code]
-            if self._known is None:
-                self.numbers.setdefault(key, len(self.numbers))
-            elif key in self._known:
-                self.numbers[key] = self._known[key]
-            else:
-                raise ValueError(f"{show_query(key)} was not there before; {AGAIN}")
-        return np.array([self.numbers[key] for key in keys])
 
 
 # -- sums -------------------------------------------------------------------------------------
@@ -280,21 +256,10 @@ def require_addition(loss: Loss, parts: str) -> None:
 
 
 class StreamSums:
-    """Sums of a stream of batches, in folds of whole queries.
+    """Sums of a stream of batches, in folds of whole queries: each fold takes one in turn.
 
-    Parameters
-    ----------
-    X, batch : checked rows of the first batch, and the batch
-    basis : Basis or None
-    loss : Loss
-    n_folds : int
-        Queries are assigned to the folds in turn, in the order of the stream.
-
-    Attributes
-    ----------
-    folds : list of Learned
-        Sums of the complete queries. The first one has the queries of all folds.
-    queries : WholeQueries, or None without qid
+    ``X`` are the checked rows of the first batch. The first of the ``folds``, which are `Learned`,
+    has the queries of all.
     """
 
     def __init__(self, X: Any, batch: Batch, basis: Basis | None, loss: Loss, n_folds: int) -> None:
@@ -304,14 +269,12 @@ class StreamSums:
         require_memory(n, basis, n_folds)
         self.folds = [Learned.nothing(n, basis, X.dtype, self._k, flat) for _ in range(n_folds)]
         self._loss, self._start = loss, time.perf_counter()
-        self._n_rows = self._n_batches = self._n_waiting = 0
-        self._waiting: list[QueryRows] = []
-        self._since = self._number = 1  # batches of the rows that wait
-        self.queries: WholeQueries | None = None
+        self._n_rows = self._n_batches = 0
+        self._queries: WholeQueries | None = None
         if batch.qid is not None:
             seen = self.folds[0].seen
             seen.projection = Projection.like(X, y.reshape(len(y), -1))
-            self.queries = WholeQueries(seen)
+            self._queries = WholeQueries(seen)
             return
         if n_folds > 1:
             raise ValueError("it has no qid: folds are of whole queries, so that qid is needed")
@@ -321,19 +284,18 @@ class StreamSums:
     def add(self, X: Any, batch: Batch) -> str:
         """Add a batch with checked rows X; returns a line about the progress."""
         y, weight = check_targets(batch, X.shape[0], self._k)
-        if (batch.qid is None) != (self.queries is None):
+        if (batch.qid is None) != (self._queries is None):
             has, had = ("no", "one") if batch.qid is None else ("a", "none")
             raise ValueError(f"it has {has} qid, and the first batch had {had}: give all or none")
-        self._number = batch.number
         first = self.folds[0]
         for fold in self.folds:
             fold.dtype = np.result_type(fold.dtype, X.dtype)
         first.seen.weighted |= weight is not None
-        if self.queries is None:
+        if self._queries is None:
             part = RankingStatistics.of(first.features(X), y, weight)
             self._ranking = self._ranking.merge(part)
         else:
-            self._add_queries(self.queries.add(X, y, batch.qid, weight))
+            self._add_queries(self._queries.add(X, y, batch.qid, weight))
         self._n_rows += len(y)
         self._n_batches += 1
         rate = self._n_rows / max(time.perf_counter() - self._start, 1e-9)
@@ -341,17 +303,15 @@ class StreamSums:
 
     def finish(self) -> str:
         """Complete the last query; returns a line about the progress."""
-        first = self.folds[0]
-        if self.queries is None:
+        first, n_folds = self.folds[0], len(self.folds)
+        if self._queries is None:
             first.seen.rankings.append((self._n_rows, 0))
             first.preferences = first.preferences + self._ranking.n_preferences
             if self._ranking.total is not None:
                 first.total = [self._ranking.statistics(self._loss.query_weighting)]
         else:
-            self._add_queries(self.queries.end())
-            self._add_waiting()
-            n_folds, n_queries = len(self.folds), first.seen.n_queries
-            if n_queries < n_folds:
+            self._add_queries(self._queries.end())
+            if (n_queries := first.seen.n_queries) < n_folds:
                 raise ValueError(
                     f"cv={n_folds} folds of {n_queries} queries: it must be from 2 to {n_queries}"
                 )
@@ -368,34 +328,11 @@ class StreamSums:
         return f"{self._n_rows:,} rows, {n_pairs:,} pairs: solving"
 
     def _add_queries(self, ended: Iterable[QueryRows]) -> None:
-        """Add whole queries, those of folds once there are many."""
         for rows in ended:
-            if len(self.folds) == 1:
-                self.folds[0].add(rows.graph(), rows.X, self._loss)
-                continue
-            self._n_waiting += len(rows.y) * max(rows.X.shape[1], self.folds[0].n_features)
-            if self._n_waiting >= ENTRIES:
-                self._waiting.append(rows)
-                self._add_waiting()
-            else:
-                self._waiting.append(rows.copy())
-
-    def _add_waiting(self) -> None:
-        if not self._waiting:
-            return
-        rows = joined(self._waiting)
-        since, self._since = self._since, self._number
-        self._waiting, self._n_waiting = [], 0
-        fold_of = rows.query % len(self.folds)
-
-        def add(fold: int) -> None:
-            mine = rows.take(np.flatnonzero(fold_of == fold))
-            self.folds[fold].add(mine.graph(), mine.X, self._loss)
-
-        try:
-            _resources.in_threads(add, np.unique(fold_of).tolist(), self.folds[0].n_features)
-        except ValueError as error:
-            raise ValueError(f"{error} (in batches {since} to {self._number})") from error
+            fold_of = rows.query % len(self.folds)
+            for fold in np.unique(fold_of):
+                mine = rows.take(as_slice(np.flatnonzero(fold_of == fold)))
+                self.folds[fold].add(mine.graph(), mine.X, self._loss)
 
 
 def check_targets(batch: Batch, n_rows: int, n_outputs: int) -> tuple[Array, Array | None]:
@@ -435,9 +372,8 @@ def _sum_stream(
             if sums is None:
                 basis = first_basis(ranker, kernel, X, basis_rows)
                 sums = StreamSums(X, batch, basis, ranker._loss, n_folds)
-                if not kernel.precomputed:
-                    codes = encode_qid(batch.qid, X.shape[0]).codes
-                    ranker._warn_about_columns(kernel, X, codes)
+                codes = encode_qid(batch.qid, X.shape[0]).codes
+                ranker._warn_about_columns(kernel, X, codes)
             progress(sums.add(X, batch))
     if sums is None:
         raise ValueError("there is no batch with rows to learn from")
@@ -500,23 +436,30 @@ def fit_stream_cv(
     with unchanged_on_error(ranker):
         kernel, steps = check_terms(ranker, first=True), steps or BatchSteps()
         sums = _sum_stream(ranker, kernel, batches, basis_rows, steps, n_folds)
-        first, queries = sums.folds[0], sums.queries
-        assert queries is not None
+        first = sums.folds[0]
 
         def score_again(W: list[Array]) -> ListScores:
             scores = ListScores(scoring, len(W[0]), W[0].shape[2])
             seen = SeenQueries()
-            again = WholeQueries(seen, queries.numbers)
+            again = WholeQueries(seen, checksums=False)
             for batch in read_batches(batches):
                 with named_batch(batch.number):
                     batch = steps.transform(batch)
                     X = _check_rows(ranker, batch, reset=False)
-                    y, _ = check_targets(batch, X.shape[0], W[0].shape[2])
-                    for rows in again.add(X, y, batch.qid, None):
+                    y, weight = check_targets(batch, X.shape[0], W[0].shape[2])
+                    for rows in again.add(X, y, batch.qid, weight):
                         score_queries(scores, first.features(rows.X), rows.graph(), rows.query, W)
             for rows in again.end():
                 score_queries(scores, first.features(rows.X), rows.graph(), rows.query, W)
-            _require_same(first.seen, seen)
+            before, now = (
+                [(key, n) for key, (n, _) in one.queries.items()] for one in (first.seen, seen)
+            )
+            if before != now:
+                (m, q), (n, p) = ((sum(n for _, n in one), len(one)) for one in (before, now))
+                raise ValueError(
+                    f"the batches had {m:,} rows of {q:,} queries, and now {n:,} of {p:,}, or in "
+                    "another order; batches that are read again must have the same rows"
+                )
             return scores
 
         learned = choose_by_folds(ranker, sums.folds, grid, scoring, score_again)
@@ -524,28 +467,13 @@ def fit_stream_cv(
     return ranker
 
 
-def _require_same(before: SeenQueries, now: SeenQueries) -> None:
-    """Raise unless two passes had the same queries with the same numbers of rows."""
-    rows = [{key: n for key, (n, _) in seen.queries.items()} for seen in (before, now)]
-    if rows[0] != rows[1]:
-        (m, q), (n, p) = ((sum(one.values()), len(one)) for one in rows)
-        raise ValueError(
-            f"the batches had {m:,} rows of {q:,} queries, and now {n:,} of {p:,}, or other "
-            f"numbers of rows in some; {AGAIN}"
-        )
-
-
 def score_queries(
     scores: ListScores, Phi: Any, graph: PreferenceGraph, query: Array, W: list[Array]
 ) -> None:
-    """Add the scores of whole queries by the models without their folds.
+    """Add the scores of whole queries, rows Phi (m, n), by the models W without their folds.
 
-    Parameters
-    ----------
-    Phi : features of shape (m, n)
-    query : ndarray of shape (m,), int
-        Fold of each row, modulo the number of folds.
-    W : list of ndarray of shape (n_alphas, n, n_outputs), one for each fold
+    ``query`` is the fold of each row, modulo the number of folds; W has shape (n_alphas, n,
+    n_outputs) for each of them.
     """
     values = np.empty((len(W[0]), Phi.shape[0], W[0].shape[2]))
     fold_of = query % len(W)
@@ -567,15 +495,8 @@ def choose_by_folds(
 ) -> Learned:
     """Choose alpha from sums over folds of whole queries; returns the sums over all of them.
 
-    Parameters
-    ----------
-    ranker : RankRLSCV
-        Its ``alpha_``, ``best_score_`` and ``cv_results_`` are set.
-    folds : list of Learned
-    grid : ndarray of shape (n_alphas,), or None for the default one
-    scoring : Scoring
-    score_again : function
-        Scores all queries with the models without each fold, for metrics other than the loss.
+    ``alpha_``, ``best_score_`` and ``cv_results_`` of the ranker are set. ``score_again`` scores
+    all queries with the models without each fold, for metrics other than the loss.
     """
     total = np.sum([fold.preferences for fold in folds], axis=0)
     for number, fold in enumerate(folds):

@@ -6,7 +6,7 @@ from typing import Any
 
 from rankrls._validation import show
 from rankrls.io._records import EstimatorRecord, Record
-from rankrls.io._stored_auto import AUTO, RANDOM_TREES
+from rankrls.io._stored_auto import AUTO, AUTO_PARTS
 from rankrls.io._stored_composites import COMPOSITES
 from rankrls.io._stored_encoders import ENCODERS
 from rankrls.io._stored_estimators import (
@@ -31,7 +31,7 @@ ALL = (
     *VECTORIZERS,
     *COMPOSITES,
     *AUTO,
-    RANDOM_TREES,
+    *AUTO_PARTS,
     *CONDITIONAL,
     OBJECTS,
     OBSERVATIONS,

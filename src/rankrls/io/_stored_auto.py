@@ -8,6 +8,7 @@ import numpy as np
 
 from rankrls.io._kinds import (
     COUNT,
+    FINITE,
     FLAG,
     INTEGER,
     LISTING,
@@ -24,12 +25,13 @@ from rankrls.io._kinds import (
     maybe,
     optional,
     require,
+    rows,
     within,
 )
 from rankrls.io._records import EstimatorRecord, Record, call
 from rankrls.io._stored_estimators import DROPPED, OUTPUT, SEEN, SOURCE, VERBOSE, check_seen
 
-__all__ = ["AUTO", "RANDOM_TREES"]
+__all__ = ["AUTO", "AUTO_PARTS"]
 
 
 def _alone(kind: Kind) -> Kind:
@@ -51,14 +53,18 @@ _TEXTS = Kind(
 )
 
 
+#: Names or numbers of columns, as users pass them.
+_COLUMNS = Kind(
+    lambda value, axes: (
+        isinstance(value, list | tuple) and all(isinstance(one, str | int) for one in value)
+    ),
+    "a list or tuple of names or numbers",
+)
+
+
 def _check_encoder(encoder: Any) -> None:
     check_seen(encoder)
-    n = encoder.n_features_in_
-    require(within(encoder.sources_, n), f"columns that are made of others than {n}")
-    require(bool(np.isin(encoder._kinds, (0, 1, 2)).all()), "columns of an unknown kind")
-    texts = [isinstance(level, str) for level in encoder._levels]
-    require(len(texts) == len(encoder.sources_) and all(texts), "levels of other columns")
-    require(all(isinstance(j, int) and 0 <= j < n for j in encoder.dropped_), "unknown columns")
+    require(encoder._is_consistent(), "parts of another table")
 
 
 def _check_features(features: Any) -> None:
@@ -91,19 +97,30 @@ def _check_trees(trees: Any) -> None:
 
 def _check_auto(ranker: Any) -> None:
     check_seen(ranker)
-    n = len(ranker._views)
-    good = len(ranker.estimators_) == len(ranker._factors) == n and n >= 1
-    require(good, "members without a view, or views without a member")
-    table, features = ranker._table, ranker._features
+    table, features, blocks = ranker._table, ranker._features, ranker._table.blocks_
     require(table.n_features_in_ == ranker.n_features_in_, "a table of other columns")
-    require(len(table.sources_) == features.n_features_in_, "views of another table")
+    require(within(ranker._columns, len(blocks)), "columns of another table")
+    n_numbers = len(ranker._columns) if features._centres else len(blocks)
+    require(features.n_features_in_ == max(n_numbers, 1), "views of another table")
     require(features._with_qid == ranker._with_qid, "views of other queries")
-    for blocks, member in zip(ranker._views, ranker.estimators_, strict=True):
-        known = isinstance(blocks, list) and all(block in features.blocks for block in blocks)
-        require(known and bool(blocks), "a member of an unknown view")
-        width = sum(features._width(block) for block in blocks)
-        require(member.n_features_in_ == width, "a member of another view")
-        require(member._flat, "a member with several outputs")
+    for name, projection in ranker._projections.items():
+        require(len(projection.mean) == np.count_nonzero(blocks == name), "blocks of another table")
+    for member in ranker._members:
+        views = getattr(member, "views", None) or [member.block]
+        require(all(view in features.blocks for view in views), "a member of an unknown view")
+        if type(member).__name__ == "ColumnMember":
+            require(0 <= member.column < features.n_features_in_, "an unknown column")
+            continue
+        width = sum(features._width(view) for view in views)
+        if member.basis is not None:
+            require(member.mapping is not None, "a basis without a mapping")
+            require(member.basis.shape[1] == width, "a basis of another view")
+            width = member.mapping.shape[1]
+        used = [name for name, weight in member.weights.items() if weight]
+        require(all(name in ranker._projections for name in used), "an unknown block")
+        width += sum(ranker._projections[name].axes.shape[1] for name in used)
+        linear = member.estimator._flat and member.estimator._model.coef is not None
+        require(linear and member.estimator.n_features_in_ == width, "a member of another view")
     lengths = {len(values) for values in ranker.members_.values()}
     require(len(lengths) == 1, "a table of members with columns of different lengths")
 
@@ -115,14 +132,15 @@ AUTO = (
         fields={
             **SEEN,
             **OUTPUT,
-            "sources_": array("i", "c", empty=False),
             "dropped_": LISTING,
-            "_kinds": array("i", "c"),
+            "query_columns_": LISTING,
+            "_parts": array("i", "parts kind", empty=False),
             "_fills": array("f", "c"),
-            "_levels": LISTING,
+            "_levels": mapping(LISTING),
+            "_texts": mapping(instance("TextModel")),
         },
         check=_check_encoder,
-        params={"max_levels": SIZE, "drop_ids": FLAG},
+        params={"max_levels": SIZE, "drop_ids": FLAG, "query_columns": maybe(_COLUMNS)},
     ),
     EstimatorRecord(
         "RankingFeatures",
@@ -153,11 +171,11 @@ AUTO = (
             **SEEN,
             "_table": instance("TableEncoder"),
             "_features": instance("RankingFeatures"),
-            "_views": listing(listing(TEXT)),
-            "_factors": array("f", "members"),
+            "_columns": array("i", "numbers"),
+            "_projections": mapping(instance("BlockScale")),
+            "_members": listing(instance("LinearMember", "ColumnMember")),
             "_with_qid": FLAG,
             "_source": optional(SOURCE),
-            "estimators_": listing(instance("RankRLS")),
             "members_": mapping(either(NAMES, array("f", "candidates", nan=True))),
             "best_score_": NUMBER,
             "n_compared_": COUNT,
@@ -168,6 +186,7 @@ AUTO = (
         params={
             "scoring": TEXT,
             "effort": TEXT,
+            "query_columns": maybe(_COLUMNS),
             "drop_ids": FLAG,
             "random_state": maybe(INTEGER),
             "n_jobs": maybe(INTEGER),
@@ -182,13 +201,56 @@ AUTO = (
     ),
 )
 
-RANDOM_TREES = Record(
-    "RandomTrees",
-    "rankrls.preprocessing._random_trees",
-    {
-        "features": array("i", "trees nodes", empty=False),
-        "thresholds": array("f", "trees nodes", nan=True),
-    },
-    unpack=call,
-    check=_check_trees,
+AUTO_PARTS = (
+    Record(
+        "RandomTrees",
+        "rankrls.preprocessing._random_trees",
+        {
+            "features": array("i", "trees nodes", empty=False),
+            "thresholds": array("f", "trees nodes", nan=True),
+        },
+        unpack=call,
+        check=_check_trees,
+    ),
+    Record(
+        "TextModel",
+        "rankrls.preprocessing._texts",
+        {
+            "words": array("i", "words"),
+            "idf": array("f", "words"),
+            "unseen": FINITE,
+            "frequent": array("i", "frequent"),
+            "axes": array("f", "frequent components"),
+        },
+        unpack=call,
+        check=lambda model: require(model.is_consistent(), "words of another text"),
+    ),
+    Record(
+        "BlockScale",
+        "rankrls.estimators.auto",
+        {"mean": array("f", "n"), "axes": array("f", "n k")},
+        unpack=call,
+    ),
+    Record(
+        "LinearMember",
+        "rankrls.estimators.auto",
+        {
+            "views": listing(TEXT),
+            "kernel": Kind(lambda v, axes: v in ("linear", "rbf", "laplacian"), "a known kernel"),
+            "gamma": FINITE,
+            "basis": maybe(rows("basis n")),
+            "mapping": maybe(array("f", "basis rank")),
+            "scale": FINITE,
+            "weights": mapping(FINITE),
+            "estimator": instance("RankRLS"),
+            "factor": FINITE,
+        },
+        unpack=call,
+    ),
+    Record(
+        "ColumnMember",
+        "rankrls.estimators.auto",
+        {"name": TEXT, "column": COUNT, "block": TEXT, "factor": FINITE},
+        unpack=call,
+    ),
 )

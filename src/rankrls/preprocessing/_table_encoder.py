@@ -1,8 +1,8 @@
-"""Encoding of raw tables with missing values, categories, booleans and ids as numbers."""
+"""Encoding of raw tables: numbers, booleans, categories, texts, vectors and missing values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,43 +26,69 @@ from rankrls._frames import (
 from rankrls._resources import require_features
 from rankrls._validation import check_integer, encode_qid, refuse_lazy
 from rankrls.exceptions import IdColumnWarning
+from rankrls.preprocessing._texts import MATCHES, TextModel, count_words
 
 __all__ = ["TableEncoder"]
 
 Array = NDArray[Any]
 
-#: Kinds of output columns: the numbers of a column, an indicator of missing values, or an indicator
-#: of one level of a text column.
-NUMBER, MISSING, LEVEL = 0, 1, 2
+#: Kinds of parts; each part is a group of output columns made of one column, or of two.
+NUMBER, MISSING, CATEGORY, TEXT, VECTOR, MATCH, COSINE, PRODUCT = range(8)
 
-_COMPLEX = (complex, np.complexfloating)
+#: The block of each kind.
+BLOCK = np.array(
+    ["number", "number", "category", "text", "vector", "number", "number", "vector"], dtype=object
+)
+
+#: Kinds that are made of text.
+OF_TEXT = (CATEGORY, TEXT, MATCH)
 
 #: Text with at most this many levels is a category for any number of rows.
 FEW_LEVELS = 5
+
+#: Text with more levels is a text if it has this many words on average.
+FEWEST_WORDS = 1.5
+
+#: Name of the levels that have no column of their own.
+OTHER = "(other)"
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
     """Encode a raw table as numbers.
 
-    Numbers and booleans stay numbers. Missing values are replaced by the median of the training
-    rows, and an indicator column is added. Text and categories are one-hot encoded, for the most
-    frequent levels. Constant columns, and text columns with a different value in nearly every row,
-    are dropped. Columns that look like ids are dropped with an `IdColumnWarning` that names them.
-    Date columns raise an error.
+    - Numbers and booleans stay numbers. Missing values are replaced by the median of the training
+      rows, and an indicator column is added.
+    - Categories, which are texts with repeated values, are one-hot encoded. Rare levels and levels
+      that were not seen in ``fit`` share a column.
+    - Texts become components of their tf-idf vectors. Texts of queries are compared with the texts
+      of the rows: cosine of the tf-idf vectors, and the share of the words of the query that are
+      found, weighted by their idf and plain.
+    - Vectors, which are lists of the same length, stay as they are. Vectors of queries are compared
+      with vectors of the rows: cosine, and products of the entries.
+
+    Constant columns are dropped. Columns that look like ids are dropped with an `IdColumnWarning`
+    that names them. Date columns raise an error.
 
     Parameters
     ----------
-    max_levels : int, default=20
-        Maximum number of levels that are encoded for each text column; rarer levels become zeros.
+    max_levels : int, default=200
+        Maximum number of levels of a category that have a column of their own.
     drop_ids : bool, default=True
         Whether to drop columns that look like ids, row numbers or timestamps.
+    query_columns : sequence of str or int, optional
+        Names or indices of the columns with texts and vectors of queries. By default, these are the
+        columns that are constant within queries, which needs ``qid``.
 
     Attributes
     ----------
     sources_ : ndarray of shape (n_columns,)
         Column of X from which each output column is computed.
+    blocks_ : ndarray of shape (n_columns,)
+        "number", "category", "text" or "vector" for each output column.
     dropped_ : list of int
         Columns of X that are dropped.
+    query_columns_ : list of int
+        Columns of X that hold texts or vectors of queries.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -70,8 +96,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    Labels are not used. Levels not seen in ``fit`` are encoded as zeros. Sparse matrices stay
-    sparse; their columns are numbers, without missing values.
+    Labels are not used. Sparse matrices stay sparse; their columns are numbers, without missing
+    values.
 
     Examples
     --------
@@ -87,22 +113,31 @@ class TableEncoder(TransformerMixin, BaseEstimator):
            [5., 0., 1., 0.]])
     """
 
-    sources_: Array
-    #: NUMBER, MISSING or LEVEL for each output column.
-    _kinds: Array
-    #: Fill value of missing numbers.
+    #: Kind, column of X, column of the query (or -1) and number of output columns of each part.
+    _parts: Array
+    #: What a missing value is replaced by, for each output column.
     _fills: Array
-    #: Level of each output column; empty for numbers.
-    _levels: list[str]
+    query_columns_: list[int]
+    #: Levels of each category, by the number of its column.
+    _levels: dict[str, list[str]]
+    #: Models of columns of text, by their numbers.
+    _texts: dict[str, TextModel]
 
-    def __init__(self, max_levels: int = 20, *, drop_ids: bool = True) -> None:
+    def __init__(
+        self,
+        max_levels: int = 200,
+        *,
+        drop_ids: bool = True,
+        query_columns: Sequence[Any] | None = None,
+    ) -> None:
         self.max_levels = max_levels
         self.drop_ids = drop_ids
+        self.query_columns = query_columns
 
     @takes_queries
     @all_or_nothing
     def fit(self, X: Any, y: Any = None, *, qid: Any = None) -> TableEncoder:
-        """Learn medians, levels and which columns to drop.
+        """Learn the kinds of columns, medians, levels and weights of words.
 
         Parameters
         ----------
@@ -111,7 +146,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         y : ignored
             Present for compatibility with pipelines.
         qid : array-like of shape (n_rows,), optional
-            Query label of each row. It helps to distinguish ids from features within queries.
+            Query label of each row. It helps to distinguish ids from features within queries, and
+            columns of queries from columns of rows.
 
         Returns
         -------
@@ -122,41 +158,27 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         refuse_dates(X)
         X = without_arrow(X)
         columns = self._read(X, reset=True)
-        sources, kinds, fills, levels = [], [], [], []
-        unique: list[int] = []
-        numeric: list[int] = []
+        self._levels, self._texts, self.query_columns_ = {}, {}, []
         if sparse.issparse(columns):
+            codes = None if qid is None else encode_qid(qid, columns.shape[0]).codes
             some = _varying_sparse(columns)
-            sources = some.tolist()
-            kinds, fills, levels = [NUMBER] * len(some), [0.0] * len(some), [""] * len(some)
+            if self.drop_ids:
+                some = self._without_ids(some, columns[:, some], feature_names(X), codes)
+            parts = np.zeros((len(some), 4), dtype=np.int64)
+            parts[:, 1], parts[:, 2], parts[:, 3] = some, -1, 1
+            fills = [np.zeros(len(some))]
         else:
-            for source, values in columns:
-                made = list(self._columns_of(source, values))
-                for kind, fill, level in made:
-                    sources.append(source)
-                    kinds.append(kind)
-                    fills.append(fill)
-                    levels.append(level)
-                if not made and _as_numbers(values) is None:
-                    text = _as_text(values)
-                    if len(np.unique(text)) > 1:
-                        unique.append(source)
-                        numeric += [source] * _are_numbers(text)
-        self.sources_ = np.array(sources, dtype=np.int64)
-        self._kinds = np.array(kinds, dtype=np.int8)
-        self._fills = np.array(fills, dtype=np.float64)
-        self._levels = levels
-        if unique:
-            self._tell_of_text(unique, numeric)
-        if self.drop_ids:
-            self._leave_out_ids(X, qid)
-        self.dropped_ = np.setdiff1d(np.arange(self.n_features_in_), self.sources_).tolist()
-        if not len(self.sources_):
-            raise ValueError(
-                "no column of X is a usable feature: all are constant, ids, or text with a "
-                "different "
-                "value in every row"
-            )
+            cells = {source: self._cells(source, values) for source, values in columns}
+            codes = None if qid is None else encode_qid(qid, len(cells[0])).codes
+            made = list(self._learn(cells, feature_names(X), codes))
+            made.sort(key=lambda one: (one[0][1], one[0][2]))  # the order of the columns
+            parts = np.array([part for part, _ in made], dtype=np.int64).reshape(-1, 4)
+            fills = [fill for _, fill in made]
+        if not len(parts):
+            raise ValueError("no column of X is a usable feature: all are constant or ids")
+        self._parts, self._fills = parts, np.concatenate(fills)
+        used = np.concatenate([parts[:, 1], parts[:, 2]])
+        self.dropped_ = np.setdiff1d(np.arange(self.n_features_in_), used).tolist()
         return self
 
     def transform(self, X: Any) -> Any:
@@ -179,23 +201,22 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         refuse_dates(X)
         columns = self._read(without_arrow(X), reset=False)
         if sparse.issparse(columns):
-            kept = np.flatnonzero(self._kinds == NUMBER)
-            if len(kept) < len(self.sources_):
+            if (self._parts[:, 0] != NUMBER).any():
                 raise ValueError(
                     "the encoder was fitted to a table with text or missing values; X must not be "
                     "sparse"
                 )
             return sparse.csr_array(columns[:, self.sources_])
-        wanted = {int(s): np.flatnonzero(self.sources_ == s) for s in np.unique(self.sources_)}
-        encoded: Array | None = None
+        used, cells = set(self._parts[:, 1:3].ravel().tolist()), dict[int, Any]()
         for source, values in columns:
-            if encoded is None:
-                encoded = np.empty((len(values), len(self.sources_)))
-            if source in wanted:
-                self._refuse_cells(source, values)
-            for j in wanted.get(source, ()):
-                encoded[:, j] = self._encode(int(j), values)
-        assert encoded is not None
+            n_rows = len(values)
+            if source in used:
+                cells[source] = self._cells(source, values)
+        ends, counts = np.cumsum(self._parts[:, 3]), dict[int, Any]()
+        encoded = np.empty((n_rows, ends[-1]))
+        for part, end in zip(self._parts.tolist(), ends.tolist(), strict=True):
+            fill = self._fills[end - part[3] : end]
+            encoded[:, end - part[3] : end] = self._encode(part, fill, cells, counts)
         return encoded
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
@@ -216,18 +237,56 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             known = input_features
         if known is None:
             known = [f"x{j}" for j in range(self.n_features_in_)]
-        names = []
-        for source, kind, level in zip(self.sources_, self._kinds, self._levels, strict=True):
-            name = str(known[source])
-            ending = {NUMBER: "", MISSING: " missing", LEVEL: f"={level}"}[int(kind)]
-            names.append(name + ending)
+        names: list[str] = []
+        for kind, source, query, width in self._parts.tolist():
+            name, both = str(known[source]), f"{known[query]} ~ {known[source]}"
+            if kind == CATEGORY:
+                names += [f"{name}={v}" for v in [*self._levels[str(source)], OTHER][:width]]
+            elif kind == MATCH:
+                names += [f"{both} {match}" for match in MATCHES]
+            elif kind in (NUMBER, MISSING, COSINE):
+                names.append({NUMBER: name, MISSING: f"{name} missing"}.get(kind, f"{both} cosine"))
+            else:
+                form = {TEXT: f"{name} text", VECTOR: name, PRODUCT: both}[kind]
+                names += [f"{form}[{k}]" for k in range(width)]
         return np.array(names, dtype=object)
+
+    @property
+    def sources_(self) -> Array:
+        """Column of X from which each output column is computed."""
+        return np.repeat(self._parts[:, 1], self._parts[:, 3])
+
+    @property
+    def blocks_(self) -> Array:
+        """Block of each output column."""
+        return np.repeat(BLOCK[self._parts[:, 0]], self._parts[:, 3])
+
+    @property
+    def columns_(self) -> dict[str, Array]:
+        """Table of what was made of each column of X: its name, and what it is used as."""
+        names = {
+            NUMBER: "number", MISSING: "indicator of missing values", CATEGORY: "category",
+            TEXT: "text", VECTOR: "vector", MATCH: "compared with {}", COSINE: "compared with {}",
+            PRODUCT: "compared with {}",
+        }  # fmt: skip
+        known = getattr(self, "feature_names_in_", None)
+        known = [f"x{j}" for j in range(self.n_features_in_)] if known is None else list(known)
+        used: dict[int, dict[str, None]] = {j: {} for j in range(self.n_features_in_)}
+        for kind, source, query, _ in self._parts.tolist():
+            used[source][names[kind].format(known[query])] = None
+            if query >= 0:
+                used[query][f"query of {known[source]}"] = None
+        shown = [", ".join(one) or "dropped" for one in used.values()]
+        return {
+            "column": np.array(known, dtype=object),
+            "used as": np.array(shown, dtype=object),
+        }
 
     @property
     def text_columns(self) -> list[int]:
         """Columns of X that can be non-numeric: text columns and dropped columns."""
-        numeric = self.sources_[self._kinds != LEVEL]
-        return np.setdiff1d(np.arange(self.n_features_in_), numeric).tolist()
+        of_text = self._parts[np.isin(self._parts[:, 0], OF_TEXT), 1:3]
+        return sorted({*self.dropped_, *of_text.ravel().tolist()} - {-1})
 
     # -- reading
 
@@ -272,77 +331,241 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 f"{self.n_features_in_} features as input"
             )
 
-    # -- encoding of columns
-
-    def _columns_of(self, source: int, values: Any) -> Iterator[tuple[int, float, str]]:
-        """Generate (kind, fill, level) of the output columns made from one column of X."""
-        self._refuse_cells(source, values)
+    def _cells(self, source: int, values: Any) -> Array:
+        """Read a column as numbers (float), texts (object) or vectors (2-D)."""
         numbers = _as_numbers(values)
         if numbers is None:
-            yield from ((LEVEL, 0.0, level) for level in self._frequent(_as_text(values)))
-            return
-        self._refuse_infinite(source, numbers)
-        missing = np.isnan(numbers)
-        known = numbers[~missing]
-        if known.size and known.min() < known.max():
-            yield NUMBER, float(np.median(known)), ""
-        if missing.any() and known.size:
-            yield MISSING, 0.0, ""
-
-    def _frequent(self, text: Array) -> list[str]:
-        """Return the most frequent levels; none if there is one level, or nearly one per row."""
-        known = text[text != ""]
-        levels, counts = np.unique(known, return_counts=True)
-        constant = len(levels) < 2 and len(known) == len(text)
-        if constant or len(levels) > max(len(known) / 2, FEW_LEVELS):
-            return []
-        return levels[np.argsort(-counts, kind="stable")[: self.max_levels]].tolist()
-
-    def _refuse_cells(self, source: int, values: Any) -> None:
-        """Raise for a column of complex numbers or of lists."""
-        cells = _as_array(values)
-        objects = cells if cells.dtype == object else cells[:0]
-        if cells.dtype.kind == "c" or any(isinstance(v, _COMPLEX) for v in objects):
-            raise ValueError(
-                f"Complex data not supported: {self._told([source])} of X holds complex numbers"
-            )
-        if cells.ndim > 1 or any(isinstance(v, list | np.ndarray) for v in objects):
-            raise ValueError(
-                f"{self._told([source])} of X holds lists; make a column of each of their values, "
-                "or drop it"
-            )
-
-    def _refuse_infinite(self, source: int, numbers: Array) -> None:
+            cells = _as_array(values)
+            first = next((v for v in cells if not _is_missing(v)), None)
+            if cells.ndim == 2 or isinstance(first, list | tuple | np.ndarray):
+                return self._vectors(source, cells)
+            if cells.dtype.kind == "c" or any(isinstance(v, _COMPLEX) for v in cells):
+                told = self._told([source])
+                raise ValueError(f"Complex data not supported: {told} of X holds complex numbers")
+            return _as_text(cells)
         if np.isinf(numbers).any():
-            row = int(np.flatnonzero(np.isinf(numbers))[0])
+            row = int(np.flatnonzero(np.isinf(numbers).reshape(len(numbers), -1).any(axis=1))[0])
             raise ValueError(
                 f"Input X contains infinity (first at row {row}, {self._told([source])}): replace "
                 "it by a finite number, or by NaN for a missing value"
             )
+        return numbers
 
-    def _encode(self, j: int, values: Any) -> Array:
-        kind = int(self._kinds[j])
-        if kind == LEVEL:
-            return (_as_text(values) == self._levels[j]).astype(np.float64)
-        numbers = _as_numbers(values)
-        if numbers is None:
-            told = self._told([int(self.sources_[j])])
-            raise ValueError(f"{told} of X was numeric in fit and contains text now")
-        self._refuse_infinite(int(self.sources_[j]), numbers)
-        missing = np.isnan(numbers)
-        return missing.astype(np.float64) if kind == MISSING else np.where(
-            missing, self._fills[j], numbers
-        )  # fmt: skip
+    def _vectors(self, source: int, cells: Array) -> Array:
+        """Convert lists of numbers to a 2-D array, NaN where a list is missing."""
+        try:
+            known = [None if _is_missing(v) else np.asarray(v, np.float64) for v in cells]
+            width = next(len(v) for v in known if v is not None)
+            vectors = np.stack([np.full(width, np.nan) if v is None else v for v in known])
+        except (TypeError, ValueError):
+            vectors = np.empty(0)
+        if vectors.ndim != 2 or np.isinf(vectors).any():
+            raise ValueError(
+                f"{self._told([source])} of X holds lists that are not vectors of the same number "
+                "of finite numbers; make columns of their values, or drop it"
+            )
+        return vectors
 
-    def _tell_of_text(self, unique: list[int], numeric: list[int]) -> None:
-        hint = ""
-        if numeric:
-            hint = f" ({self._told(numeric)}: convert numbers written as text)"
-        warn(
-            f"{self._told(unique)} of X: text with a different value in nearly every row is dropped"
-            f"{hint}",
-            IdColumnWarning,
+    # -- learning
+
+    def _learn(
+        self, cells: dict[int, Array], names: Any, codes: Array | None
+    ) -> Iterator[tuple[tuple[int, int, int, int], Array]]:
+        """Generate (kind, column, column of the query, width) and fills of all parts."""
+        numbers = {s: v for s, v in cells.items() if v.dtype != object and v.ndim == 1}
+        filled: dict[int, Array] = {}
+        for source, values in numbers.items():
+            missing = np.isnan(values)
+            known = values[~missing]
+            if known.size and known.min() < known.max():
+                filled[source] = np.where(missing, np.median(known), values)
+        kept = np.array(list(filled), dtype=np.int64)
+        if self.drop_ids and len(kept):
+            kept = self._without_ids(kept, np.column_stack(list(filled.values())), names, codes)
+        for source in kept.tolist():
+            yield (NUMBER, source, -1, 1), np.array([np.median(filled[source])])
+        ids = set(filled) - set(kept.tolist())
+        for source, values in numbers.items():
+            missing = np.isnan(values)
+            if missing.any() and not missing.all() and source not in ids:
+                yield (MISSING, source, -1, 1), np.zeros(1)
+        vectors = {s: v for s, v in cells.items() if v.ndim == 2 and _varies(v)}
+        texts = self._kinds({s: v for s, v in cells.items() if v.dtype == object})
+        queries = self._query_columns([*texts, *vectors], cells, codes)
+        counts = {s: count_words(cells[s]) for s in texts if queries or texts[s] == TEXT}
+        for source, kind in texts.items():
+            asked = [q for q in queries if q in texts and source not in queries]
+            model = None
+            if kind == TEXT or asked:
+                model = TextModel.learn(counts[source], components=kind == TEXT)
+            for query in asked:
+                assert model is not None
+                if model.matches(counts[query], counts[source]).any():
+                    self._texts[str(source)] = model
+                    self.query_columns_ = sorted({*self.query_columns_, query})
+                    yield (MATCH, source, query, len(MATCHES)), np.zeros(len(MATCHES))
+            only_asks = source in queries and any(other not in queries for other in texts)
+            if model is not None and kind == TEXT and model.axes.size and not only_asks:
+                self._texts[str(source)] = model
+                width = model.axes.shape[1]
+                yield (TEXT, source, -1, width), np.zeros(width)
+            elif kind == CATEGORY and not only_asks:
+                self._levels[str(source)], width = self._frequent(cells[source])
+                yield (CATEGORY, source, -1, width), np.zeros(width)
+        for source, values in vectors.items():
+            width = values.shape[1]
+            asked = [q for q in queries if q in vectors and vectors[q].shape[1] == width]
+            if source not in asked:
+                yield (VECTOR, source, -1, width), np.nanmean(values, axis=0)
+                for query in asked:
+                    self.query_columns_ = sorted({*self.query_columns_, query})
+                    yield (PRODUCT, source, query, width), np.zeros(width)
+                    yield (COSINE, source, query, 1), np.zeros(1)
+
+    def _kinds(self, texts: dict[int, Array]) -> dict[int, int]:
+        """Return TEXT or CATEGORY for each column of text that is not constant or an id."""
+        kinds, ids, numeric = {}, [], []
+        for source, text in texts.items():
+            known = text[text != ""]
+            n_levels = len(np.unique(known))
+            if n_levels < 2 and (not n_levels or len(known) == len(text)):
+                continue
+            repeated = max(FEW_LEVELS, len(known) / 2)
+            if n_levels <= max(FEW_LEVELS, min(self.max_levels, repeated)):
+                kinds[source] = CATEGORY
+            elif np.mean([len(value.split()) for value in known]) >= FEWEST_WORDS:
+                kinds[source] = TEXT
+            elif n_levels <= repeated:
+                kinds[source] = CATEGORY
+            else:
+                ids.append(source)
+                numeric += [source] * _are_numbers(known)
+        if ids:
+            hint = f" ({self._told(numeric)}: convert numbers written as text)" if numeric else ""
+            warn(
+                f"{self._told(ids)} of X: ids, words with a different value in nearly every row, "
+                f"are dropped{hint}",
+                IdColumnWarning,
+            )
+        return kinds
+
+    def _query_columns(
+        self, sources: list[int], cells: dict[int, Array], codes: Array | None
+    ) -> list[int]:
+        """Return the columns of queries, as given, or those that are constant within queries."""
+        if self.query_columns is not None:
+            names = list(getattr(self, "feature_names_in_", ()))
+            found = []
+            for column in self.query_columns:
+                j = names.index(column) if column in names else column
+                if j not in sources:
+                    raise ValueError(
+                        f"query_columns: {column!r} is not a column of texts or vectors of X"
+                    )
+                found.append(int(j))
+            return found
+        if codes is None or len(np.unique(codes)) in (1, len(codes)):
+            return []
+        order = np.argsort(codes, kind="stable")
+        same = np.diff(codes[order]) == 0
+        constant = []
+        for source in sources:
+            values = cells[source][order]
+            equal = values[1:] == values[:-1]
+            if values.ndim == 2:
+                equal = (equal | (np.isnan(values[1:]) & np.isnan(values[:-1]))).all(axis=1)
+            if equal[same].all():
+                constant.append(source)
+        return constant
+
+    def _frequent(self, text: Array) -> tuple[list[str], int]:
+        """Return the most frequent levels, and the number of columns with that of the others."""
+        levels, counts = np.unique(text[text != ""], return_counts=True)
+        order = np.argsort(-counts, kind="stable")[: self.max_levels]
+        return levels[order].tolist(), len(order) + (len(levels) > len(order))
+
+    def _without_ids(self, kept: Array, values: Any, names: Any, codes: Array | None) -> Array:
+        names = None if names is None else [names[s] for s in kept]
+        found = columns_like_ids(values, names, codes)
+        if found:
+            warn(
+                f"{self._told(kept[found].tolist())} of X: columns that look like ids, row numbers "
+                "or timestamps are dropped (drop_ids=False keeps them)",
+                IdColumnWarning,
+            )
+        return np.delete(kept, found)
+
+    # -- encoding
+
+    def _encode(
+        self, part: list[int], fill: Array, cells: dict[int, Array], counts: dict[int, Any]
+    ) -> Array:
+        """Encode the columns of a part, shape (n_rows, width); ``counts`` keeps counted words."""
+        kind, source, query, width = part
+        was = "text" if kind in OF_TEXT else "numeric" if kind in (NUMBER, MISSING) else "vectors"
+        for column in (source, query) if query >= 0 else (source,):
+            now = _kind_of(cells[column])
+            if was == "text" and now == "numeric":
+                cells[column] = _as_text(cells[column])  # levels such as 1, 2 and 3
+            elif now != was:
+                told = {"text": "contains text", "numeric": "is numeric", "vectors": "holds lists"}
+                raise ValueError(
+                    f"{self._told([column])} of X was {was} in fit and {told[now]} now"
+                )
+            elif now == "vectors" and kind != COSINE and cells[column].shape[1] != width:
+                raise ValueError(
+                    f"{self._told([column])} of X had vectors of {width} numbers in fit, and has "
+                    f"vectors of {cells[column].shape[1]} now"
+                )
+        values = cells[source]
+        if kind == NUMBER:
+            return np.where(np.isnan(values), fill[0], values)[:, None]
+        if kind == MISSING:
+            return np.isnan(values).astype(np.float64)[:, None]
+        if kind == CATEGORY:
+            levels = self._levels[str(source)]
+            index = {level: k for k, level in enumerate(levels)}
+            places = np.array([-1 if v == "" else index.get(v, len(levels)) for v in values])
+            return (places[:, None] == np.arange(width)).astype(np.float64)
+        if kind == VECTOR:
+            return np.where(np.isnan(values), fill, values)
+        if kind in (TEXT, MATCH):
+            for column in (source, query):
+                if column >= 0 and column not in counts:
+                    counts[column] = count_words(cells[column])
+            model = self._texts[str(source)]
+            if kind == TEXT:
+                return model.components(counts[source])
+            return model.matches(counts[query], counts[source])
+        products = np.nan_to_num(values * cells[query])
+        if kind == PRODUCT:
+            return products
+        lengths = [np.sqrt(np.nansum(v**2, axis=1)) for v in (values, cells[query])]
+        size = lengths[0] * lengths[1]
+        return (products.sum(axis=1) / np.where(size > 0, size, 1.0))[:, None]
+
+    def _is_consistent(self) -> bool:
+        """Whether parts, levels and models fit together, for models read from files."""
+        n, (kinds, sources, queries, widths) = self.n_features_in_, self._parts.T
+        good = (
+            ((kinds >= 0) & (kinds < len(BLOCK)) & (sources >= 0) & (sources < n)).all()
+            and ((queries >= -1) & (queries < n) & ((queries >= 0) == (kinds >= MATCH))).all()
+            and ((widths > 0) & (widths <= len(self._fills))).all()
+            and widths.sum() == len(self._fills)
+            and (widths[np.isin(kinds, (NUMBER, MISSING, COSINE))] == 1).all()
+            and all(
+                isinstance(j, int) and 0 <= j < n for j in [*self.dropped_, *self.query_columns_]
+            )
         )
+        for kind, source, _, width in self._parts.tolist() if good else ():
+            if kind == CATEGORY:
+                levels = self._levels.get(str(source), [])
+                good &= width - len(levels) in (0, 1) and all(isinstance(v, str) for v in levels)
+            elif kind in (TEXT, MATCH):
+                model = self._texts.get(str(source))
+                wanted = model.axes.shape[1] if model and kind == TEXT else len(MATCHES)
+                good &= model is not None and width == wanted
+        return bool(good)
 
     def _told(self, columns: list[int]) -> str:
         """Format columns of X by their names or indices."""
@@ -351,28 +574,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             return named_columns(columns, list(known))
         return f"column {named_columns(columns, None)}"
 
-    def _leave_out_ids(self, X: Any, qid: Any) -> None:
-        numbers = np.flatnonzero(self._kinds == NUMBER)
-        if not len(numbers):
-            return
-        encoded = self._encoded(X)[:, numbers]
-        known = feature_names(X)
-        names = None if known is None else [known[s] for s in self.sources_[numbers]]
-        codes = None if qid is None else encode_qid(qid, encoded.shape[0]).codes
-        ids = self.sources_[numbers][columns_like_ids(encoded, names, codes)].tolist()
-        if not ids:
-            return
-        warn(
-            f"{self._told(ids)} of X: columns that look like ids, row numbers or timestamps are "
-            "dropped "
-            "(drop_ids=False keeps them)",
-            IdColumnWarning,
-        )
-        kept = ~np.isin(self.sources_, ids)
-        self.sources_, self._kinds = self.sources_[kept], self._kinds[kept]
-        self._fills = self._fills[kept]
-        self._levels = [level for level, keep in zip(self._levels, kept, strict=True) if keep]
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -380,6 +581,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         tags.input_tags.string = True
         tags.input_tags.categorical = True
         return tags
+
+
+_COMPLEX = (complex, np.complexfloating)
 
 
 def _columns(X: Any) -> Iterator[tuple[int, Any]]:
@@ -409,18 +613,24 @@ def _as_numbers(values: Any) -> Array | None:
         if hasattr(values, "to_numpy") and kind in ("b", "i", "u", "f") and hasattr(values, "iloc"):
             return values.to_numpy(dtype=np.float64, na_value=np.nan)
         array = _as_array(values)
-        if array.dtype.kind in "US":
+        if array.dtype.kind in "USc":
             return None
         if array.dtype == object:
-            if any(isinstance(value, str | bytes) for value in array):
+            if any(isinstance(value, (str, bytes, *_COMPLEX)) for value in array):
                 return None
             array = np.array([np.nan if _is_missing(value) else value for value in array])
-        return array.astype(np.float64)
+        return array.astype(np.float64) if array.ndim == 1 else None
     except (TypeError, ValueError):
         return None
 
 
+def _kind_of(cells: Array) -> str:
+    return "vectors" if cells.ndim == 2 else "text" if cells.dtype == object else "numeric"
+
+
 def _is_missing(value: Any) -> bool:
+    if isinstance(value, list | tuple | np.ndarray):
+        return False
     return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
 
 
@@ -437,9 +647,9 @@ def _level(value: Any) -> str:
     return str(value)
 
 
-def _are_numbers(text: Array) -> bool:
+def _are_numbers(known: Array) -> bool:
     """Return whether most of the values are numbers written as text."""
-    known, n_numbers = text[text != ""], 0
+    n_numbers = 0
     for value in known:
         try:
             float(value)
@@ -447,6 +657,11 @@ def _are_numbers(text: Array) -> bool:
         except ValueError:
             pass
     return n_numbers >= 0.9 * len(known)
+
+
+def _varies(vectors: Array) -> bool:
+    known = vectors[~np.isnan(vectors).any(axis=1)]
+    return len(known) > 0 and bool((known != known[0]).any())
 
 
 def _varying_sparse(X: Any) -> Array:

@@ -38,8 +38,8 @@ _FORBIDDEN = re.compile(
 MEMBERS = {
     "view": ("View", "", "{}"),
     "kernel": ("Kernel", "", "{}"),
+    "blocks": ("Blocks", "wide", "{}"),
     "cost": ("Cost", "wide", "{}"),
-    "label": ("Label", "wide", "{}"),
     "compared": ("Compared", "wide", "{}"),
     "alpha": ("alpha", "num wide", "{:.4g}"),
     "score": ("Held out", "num", "{:.4f}"),

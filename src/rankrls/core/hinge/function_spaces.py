@@ -1,72 +1,38 @@
-"""Function spaces of RankSVM: weights w of features Φ, or coefficients a of a kernel matrix K.
+"""Functions f = Φ w with the norm of w: of features, of rows of a wide X, or of a kernel matrix.
 
-The products that a solver needs, f = Φ w and Φᵀδ (or K δ), and the linear systems of Newton's
-method, 2 alpha w + adjoint(L f) = b with L the Laplacian of some pairs, are only in this module.
+The products Φ w and Φᵀδ, and the linear systems of Newton's method, 2 alpha w + ΦᵀLΦ w = b with L
+the Laplacian of some pairs, are only in this module.
 """
 
 from __future__ import annotations
 
-import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.linalg import norm
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import (
-    LinAlgError,
-    LinAlgWarning,
-    cho_factor,
-    cho_solve,
-    lstsq,
-    lu_factor,
-    lu_solve,
-)
-from scipy.linalg.blas import dsymv
-from scipy.linalg.lapack import dpotrf, dpotri
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, lapack, qr, solve_triangular
 
 from rankrls.core.hinge.losses import PairHinge
 from rankrls.core.spaces.products import Products
-from rankrls.core.spaces.spaces import NystroemMap
 
-__all__ = [
-    "MAX_DIMENSION",
-    "FeatureSpace",
-    "FunctionSpace",
-    "GramOperator",
-    "KernelSpace",
-    "Solve",
-    "factored",
-    "with_row_coefficients",
-]
+__all__ = ["MAX_DIMENSION", "FeatureSpace", "KernelSpace", "Solve", "reduced"]
 
 Array = NDArray[Any]
 EPS = float(np.finfo(np.float64).eps)
 
-#: Size of the largest matrix that is formed by matrix products and factorised, and of the largest
-#: that only needs a Cholesky factorisation.
+#: Largest dimension whose matrix is formed by products with Φ, and largest kernel matrix whose
+#: inverse is used instead.
 MAX_DIMENSION = 3000
-MAX_CHOLESKY = 8000
+MAX_INVERSE = 8000
 
-#: Rows without a pair are excluded from products with the features if less than this fraction of
-#: the rows has a pair.
-MOST_ROWS = 0.8
+#: The inverse is used if the pivots of the factor, squared, differ by less than this.
+MAX_CONDITION = 1e8
 
 #: A Laplacian with more than this fraction of non-zero entries is multiplied as a dense matrix.
 DENSE = 0.01
-
-#: Tolerance for stored products K a, relative to their largest entry, and in units of their
-#: rounding error.
-DRIFT = 1e-9
-ROUNDING_UNITS = 16.0
-
-#: ε as a fraction of the mean diagonal of the kernel matrix, and the largest acceptable relative
-#: size of the refinement; the remaining error due to ε is about its square.
-RIDGE = 1e-10
-CORRECTION = 0.01
 
 
 class Solve(Protocol):
@@ -77,398 +43,192 @@ class Solve(Protocol):
         ...
 
 
-class FunctionSpace(ABC):
-    """Vectors w that represent functions, with their inner product, in float64.
-
-    Attributes
-    ----------
-    n_rows : int
-        Number m of training rows.
-    dimension : int
-        Size of Newton's linear systems.
-    rounding : float
-        Rounding error of an entry of the kernel matrix; 0 if there is no kernel matrix.
-    has_newton : bool
-        Whether the systems are small enough for `newton`.
-    """
-
-    n_rows: int
-    dimension: int
-    rounding: float = 0.0
-    has_newton: bool
-
-    @abstractmethod
-    def zero(self) -> Array:
-        """The function 0."""
-
-    @abstractmethod
-    def forward(self, w: Array) -> Array:
-        """f = (f(x_1), …, f(x_m)) of the function w."""
-
-    @abstractmethod
-    def representer(self, delta: Array) -> Array:
-        """Coefficients of the function Σ_i δ_i k(x_i, ·)."""
-
-    @abstractmethod
-    def inner(self, u: Array, v: Array) -> float:
-        """⟨u, v⟩."""
-
-    @abstractmethod
-    def row_coefficients(self, w: Array) -> Array | None:
-        """Kernel coefficients of rows or basis vectors, shape (m,) or (q,), if w has them."""
-
-    @abstractmethod
-    def newton(self, alpha: float, pairs: PairHinge, theta: Array) -> Solve | None:
-        """Solver of 2 alpha w + adjoint(L forward(w)) = b, in coefficients.
-
-        L is the Laplacian of ``pairs`` with the weights ``theta``. None if it cannot be solved.
-        """
-
-    def coefficients(self, w: Array) -> Array:
-        """The coefficients of w, which are stored and for which `newton` solves."""
-        return w
-
-    def from_coefficients(self, coefficients: Array) -> Array:
-        """The vector with these coefficients."""
-        return coefficients.astype(np.float64)
-
-    def adjoint(self, delta: Array) -> Array:
-        """The function Σ_i δ_i k(x_i, ·), so that ⟨w, adjoint(δ)⟩ = fᵀδ."""
-        return self.from_coefficients(self.representer(delta))
-
-    def norm2(self, w: Array) -> float:
-        """‖w‖²; rounding does not make it negative."""
-        return max(self.inner(w, w), 0.0)
-
-    def weights(self, w: Array) -> Array | None:
-        """Weights of explicit features, shape (n,), if w has them."""
-        return None
-
-    def stored(self, w: Array) -> tuple[Array, float] | None:
-        """f and ‖f‖² computed from the stored coefficients; None if these are w itself."""
-        return None
-
-    def consistent(self, w: Array) -> bool:
-        """Whether the product in w agrees with its coefficients, up to rounding."""
-        return True
-
-
-class FeatureSpace(FunctionSpace):
+class FeatureSpace:
     """f = Φ w.
 
     Parameters
     ----------
     Phi : Products
-        Products with features of shape (m, n); float32 is multiplied in float32.
-    to_rows : function, optional
+        Products with features of shape (m, q); float32 is multiplied in float32.
+    to_rows : callable, optional
         Kernel coefficients of rows or basis vectors that represent w.
+    to_weights : callable, optional
+        Weights of the user's features, if these are not w.
     rounding : float
         Rounding error of an entry of the kernel matrix, if Φ was computed from one.
-    kernel_space : KernelSpace, optional
-        The space of the kernel matrix from which Φ was computed.
     """
 
     def __init__(
         self,
         Phi: Products,
         to_rows: Callable[[Array], Array] | None = None,
+        to_weights: Callable[[Array], Array] | None = None,
         rounding: float = 0.0,
-        kernel_space: KernelSpace | None = None,
     ) -> None:
-        self.Phi, self.to_rows, self.rounding = Phi, to_rows, rounding
-        self.kernel_space = kernel_space
+        self.Phi, self.rounding = Phi, rounding
+        self.to_rows, self.to_weights = to_rows, to_weights
         self.n_rows, self.dimension = Phi.shape
-        self.has_newton = self.dimension <= MAX_DIMENSION
 
-    def zero(self) -> Array:
-        """See `FunctionSpace`."""
-        return np.zeros(self.dimension)
+    @property
+    def has_newton(self) -> bool:
+        """Whether the systems of `newton` are small enough."""
+        return self.dimension <= MAX_DIMENSION
 
     def forward(self, w: Array) -> Array:
-        """See `FunctionSpace`."""
+        """f = Φ w, shape (m,)."""
         return self.Phi.matvec(w)
 
-    def representer(self, delta: Array) -> Array:
-        """Φᵀδ."""
+    def adjoint(self, delta: Array) -> Array:
+        """Φᵀδ, shape (q,)."""
         return self.Phi.rmatvec(delta)
 
-    def inner(self, u: Array, v: Array) -> float:
-        """See `FunctionSpace`."""
-        return float(u @ v)
-
-    def row_coefficients(self, w: Array) -> Array | None:
-        """See `FunctionSpace`."""
-        return None if self.to_rows is None else self.to_rows(w)
-
-    def weights(self, w: Array) -> Array | None:
-        """See `FunctionSpace`."""
-        return w if self.kernel_space is None else None
-
-    def stored(self, w: Array) -> tuple[Array, float] | None:
-        """K a and aᵀK a, which include the rounding errors of a large a."""
-        if self.kernel_space is None or self.to_rows is None:
-            return None
-        a = self.to_rows(w)
-        f = self.kernel_space.times(a)
-        return f, max(float(a @ f), 0.0)
+    def stored(self, a: Array | None) -> tuple[Array, float] | None:
+        """f and ‖f‖² of stored row coefficients, if these determine predictions."""
+        return None
 
     def newton(self, alpha: float, pairs: PairHinge, theta: Array) -> Solve | None:
-        """Factorise 2 alpha I + ΦᵀLΦ, from the rows that have a pair."""
-        Phi, L = self.Phi.X, _laplacian(pairs, theta)
-        if sparse.issparse(L):
-            rows = np.flatnonzero(np.diff(L.indptr))
-            if len(rows) < MOST_ROWS * self.n_rows:
-                Phi, L = Phi[rows], L[rows][:, rows]
-        product = Phi.T @ (L @ Phi)
-        matrix = product.toarray() if sparse.issparse(product) else np.asarray(product)
-        matrix = matrix.astype(np.float64, copy=False)
-        matrix = 0.5 * (matrix + matrix.T)  # rounding
-        matrix[np.diag_indices_from(matrix)] += 2 * alpha
-        return _solver_of(matrix)
+        """Solver of (2 alpha I + ΦᵀLΦ) w = b, with L the Laplacian of ``pairs`` weighted by theta.
 
-
-class GramOperator:
-    """The operator K = X Xᵀ of explicit features; the matrix is never formed."""
-
-    def __init__(self, X: Products) -> None:
-        self.X = X
-        self.shape = (X.shape[0], X.shape[0])
-
-    def __matmul__(self, v: Array) -> Array:
-        return self.X.matvec(self.X.rmatvec(v))
-
-    def diagonal(self) -> Array:
-        """‖x_i‖², shape (m,)."""
-        X = self.X.X
-        product = X.multiply(X) if sparse.issparse(X) else X * X
-        return np.asarray(product.sum(axis=1), dtype=np.float64).ravel()
-
-
-class KernelSpace(FunctionSpace):
-    """f = K a. A vector holds a and K a, so that only `adjoint` costs a product with K.
-
-    Parameters
-    ----------
-    K : ndarray of shape (m, m), or GramOperator
-        Symmetric, positive semi-definite; may be singular.
-    scale : float, optional
-        Largest entry of the kernel matrix before centring; None if K was not centred.
-    """
-
-    def __init__(self, K: Array | GramOperator, scale: float | None = None) -> None:
-        self.K = K
-        self.n_rows = self.dimension = K.shape[0]
-        self.centred = scale is not None
-        self.trusted = True
-        self.rounding = EPS * (float(np.abs(K.diagonal()).max()) if scale is None else scale)
-        self.has_newton = isinstance(K, np.ndarray) and self.dimension <= MAX_CHOLESKY
-
-    @classmethod
-    def of(cls, K: Array, far: float) -> KernelSpace:
-        """Make the space, with K centred to C K C if a constant would reduce the precision.
-
-        All coefficients sum to zero, so f changes by a constant and ‖f‖² does not change.
+        None if the matrix cannot be factorised.
         """
-        mean = K.mean()
-        if np.abs(mean) <= far * K.std():
-            return cls(K)
-        columns = K.mean(axis=0)
-        scale = float(np.abs(K.diagonal()).max())
-        return cls(K - columns - columns[:, None] + mean, scale)
-
-    def zero(self) -> Array:
-        """See `FunctionSpace`."""
-        return np.zeros(2 * self.n_rows)
-
-    def forward(self, w: Array) -> Array:
-        """See `FunctionSpace`."""
-        return w[self.n_rows :]
-
-    def representer(self, delta: Array) -> Array:
-        """δ."""
-        return delta
-
-    def inner(self, u: Array, v: Array) -> float:
-        """See `FunctionSpace`."""
-        return float(u[: self.n_rows] @ v[self.n_rows :])
-
-    def coefficients(self, w: Array) -> Array:
-        """See `FunctionSpace`."""
-        return w[: self.n_rows]
-
-    def from_coefficients(self, coefficients: Array) -> Array:
-        """See `FunctionSpace`; the coefficients are centred, since every δ sums to zero."""
-        a = coefficients - coefficients.mean()
-        return np.concatenate([a, self.times(a)])
-
-    def row_coefficients(self, w: Array) -> Array:
-        """See `FunctionSpace`."""
-        return w[: self.n_rows]
-
-    def times(self, a: Array) -> Array:
-        """K a."""
-        return np.asarray(self.K @ a, dtype=np.float64)
-
-    def consistent(self, w: Array) -> bool:
-        """Compare sᵀ(K a) with (K s)ᵀa for a fixed vector s of random signs."""
-        a, f = w[: self.n_rows], w[self.n_rows :]
-        signs, product = self.probe
-        error = abs(float(signs @ f - product @ a))
-        # An entry of K a has an error of about rounding ‖a‖₁; the signs add m of them at random.
-        tolerated = ROUNDING_UNITS * self.rounding * float(np.abs(a).sum())
-        tolerated += DRIFT * float(np.abs(f).max(initial=0.0))
-        return bool(error <= np.sqrt(self.n_rows) * tolerated)
-
-    @cached_property
-    def probe(self) -> tuple[Array, Array]:
-        """A fixed vector of random signs, and K times it."""
-        signs = np.where(np.random.default_rng(0).random(self.n_rows) < 0.5, -1.0, 1.0)
-        return signs, self.times(signs)
-
-    def newton(self, alpha: float, pairs: PairHinge, theta: Array) -> Solve | None:
-        """Factorise 2 alpha K⁻¹ + L, or 2 alpha I + L K if the inverse is unreliable."""
-        assert isinstance(self.K, np.ndarray)
-        if self.trusted or self.dimension > MAX_DIMENSION:
-            solve = self._by_inverse(alpha, pairs, theta)
-            if solve is not None or self.dimension > MAX_DIMENSION:
-                return solve
-        matrix = np.asarray(_laplacian(pairs, theta) @ self.K)
-        matrix[np.diag_indices_from(matrix)] += 2 * alpha
-        return _solver_of(matrix)
-
-    @cached_property
-    def inverse(self) -> Array | None:
-        """The lower triangle of (K + ε I)⁻¹; None if K is not positive semi-definite.
-
-        ε makes a singular K invertible; its effect is corrected by a step of iterative refinement.
-        """
-        assert isinstance(self.K, np.ndarray)
-        # K is symmetric, so its transpose has LAPACK's memory order and is copied.
-        shifted = self.K.T.astype(np.float64)
-        shifted[np.diag_indices_from(shifted)] += RIDGE * float(np.trace(self.K)) / self.n_rows
-        factor, info = dpotrf(shifted, lower=1, clean=0, overwrite_a=1)
-        if info != 0:
+        once = self._factorized(alpha, pairs, theta) if np.isfinite(theta).all() else None
+        if once is None:
             return None
-        inverse, info = dpotri(factor, lower=1, overwrite_c=1)
-        return inverse if info == 0 else None
-
-    def _by_inverse(self, alpha: float, pairs: PairHinge, theta: Array) -> Solve | None:
-        """Solver of (2 alpha K⁻¹ + L) f = b, f = K a: one Cholesky factorisation.
-
-        2 alpha I + L K would need a matrix product as well. ``trusted`` becomes false if the effect
-        of ε is not negligible: if ε L is not small compared with 2 alpha where K is singular.
-        """
-        if self.inverse is None or not np.isfinite(theta).all():
-            return None
-        lower, m = self.inverse, self.n_rows
-        G = (2 * alpha) * lower
-        if len(theta):
-            # Position (first row, last row) in the lower triangle, column by column.
-            place = np.minimum(pairs.head, pairs.tail)
-            place *= m
-            place += np.maximum(pairs.head, pairs.tail)
-            np.subtract.at(G.reshape(-1, order="F"), place, theta)
-        G[np.diag_indices(m)] += pairs.degrees(theta)
-        factor, info = dpotrf(G, lower=1, clean=0, overwrite_a=1)
-        if info != 0:
-            return None
-
-        def once(b: Array) -> Array:
-            f = cho_solve((factor, True), b, check_finite=False)
-            return dsymv(1.0, lower, f, lower=1)
 
         def solve(b: Array, refine: bool = True) -> Array:
-            a = once(b)
-            if not refine:
-                return a
-            Lf = pairs.spread(theta * pairs.differences(self.times(a)))
-            correction = once(b - 2 * alpha * a - Lf)
-            self.trusted &= bool(norm(correction) <= CORRECTION * norm(a))
-            return a + correction
+            w = once(b)
+            if refine:
+                Lf = pairs.spread(theta * pairs.differences(self.forward(w)))
+                w = w + once(b - 2 * alpha * w - self.adjoint(Lf))
+            return w
 
         return solve
 
+    def _factorized(
+        self, alpha: float, pairs: PairHinge, theta: Array
+    ) -> Callable[[Array], Array] | None:
+        m = self.n_rows
+        A = sparse.coo_array((theta, (pairs.head, pairs.tail)), shape=(m, m)).tocsr()
+        degrees = pairs.degrees(theta).astype(float)
+        rows = np.flatnonzero(degrees)
+        L = (sparse.diags_array(degrees) - A - A.T).tocsr()[rows][:, rows]
+        Phi = self.Phi.X[rows]
+        product = Phi.T @ ((L.toarray() if L.nnz > DENSE * len(rows) ** 2 else L) @ Phi)
+        matrix = product.toarray() if sparse.issparse(product) else np.asarray(product)
+        matrix = 0.5 * (matrix.astype(np.float64, copy=False) + matrix.T)
+        matrix[np.diag_indices_from(matrix)] += 2 * alpha
+        try:
+            factor = cho_factor(matrix)
+        except (LinAlgError, ValueError):
+            return None
+        return lambda b: cho_solve(factor, b, check_finite=False)
 
-def factored(kernel_space: KernelSpace) -> FeatureSpace | None:
-    """The space of a kernel matrix as features, K = ΦΦᵀ, which do not square the condition number.
 
-    Φ comes from a pivoted Cholesky factorisation, without the null space. None if K is zero, or not
-    positive semi-definite.
+class KernelSpace(FeatureSpace):
+    """f = K a, with K = ΦΦᵀ by a pivoted Cholesky factorisation, without the null space.
+
+    All δ sum to zero, so K is centred first: f changes by a constant, ‖f‖² does not change. The
+    constant functions are added as one more dimension, so that K keeps its rank.
+
+    Parameters
+    ----------
+    K : ndarray of shape (m, m)
+        Symmetric, positive semi-definite; may be singular.
     """
-    assert isinstance(kernel_space.K, np.ndarray)
-    K = kernel_space.K
-    try:
-        nystroem = NystroemMap.from_gram(K)
-    except ValueError:
-        return None
-    Phi = nystroem.features(K[:, nystroem.kept])
-    # The factorisation ends when the largest pivot is not positive.
-    signs, product = kernel_space.probe
-    error = float(np.abs(Phi @ (Phi.T @ signs) - product).max())
-    if error > len(K) ** 1.5 * ROUNDING_UNITS * kernel_space.rounding:
-        return None
 
-    def to_rows(w: Array) -> Array:
-        """Zero for rows not kept, or with sum zero if K was centred."""
-        a = np.zeros(len(K))
-        a[nystroem.kept] = nystroem.coefficients(w[None, :, None])[0, :, 0]
-        return a - a.mean() if kernel_space.centred else a
+    def __init__(self, K: Array) -> None:
+        m, scale = len(K), float(np.abs(K.diagonal()).max())
+        means = K.mean(axis=0)
+        K = K - means - means[:, None] + means.mean()
+        K += max(K.trace(), 0.0) / m**2
+        # K is symmetric, so its transpose has LAPACK's memory order.
+        factor, pivots, rank, _ = lapack.dpstrf(K.T, lower=1, tol=m * EPS * scale)
+        Phi = np.empty((m, rank))
+        Phi[pivots - 1] = np.tril(factor[:, :rank])
+        signs = np.where(np.random.default_rng(0).random(m) < 0.5, -1.0, 1.0)
+        error = np.abs(Phi @ (Phi.T @ signs) - K @ signs).max()
+        if error > np.sqrt(m) * (16 * m * EPS * scale + 1e-4 * np.abs(K.diagonal()).max()):
+            raise ValueError(
+                "the kernel matrix is not positive semi-definite, so ‖f‖² can be negative; use "
+                "another kernel, or other kernel parameters"
+            )
+        super().__init__(Products(Phi), self._rows, rounding=EPS * scale)
+        self.K, self.pivots, self.Z = K, pivots - 1, factor[:rank, :rank]
 
-    return FeatureSpace(Products(Phi), to_rows, kernel_space.rounding, kernel_space)
-
-
-def with_row_coefficients(features: Products) -> FeatureSpace:
-    """The space f = Φ w with w = Φᵀa, which also provides the coefficients a of the rows."""
-
-    def to_rows(w: Array) -> Array:
-        """The shortest a with Φᵀa = w and sum zero, of shape (m,)."""
-        X = features.X
-        Phi = (X.toarray() if sparse.issparse(X) else X).astype(np.float64)
-        Phi -= Phi.mean(axis=0)
-        norms = np.sqrt(np.einsum("ij,ij->j", Phi, Phi))
-        scale = 1.0 / np.where(norms > 0, norms, 1.0)
-        cut = max(X.shape) * float(np.finfo(X.dtype).eps)
-        system, target = (Phi * scale).T, scale * w
-        a = lstsq(system, target, cond=cut, lapack_driver="gelsy", check_finite=False)[0]
+    def _rows(self, w: Array) -> Array:
+        a = np.zeros(self.n_rows)
+        a[self.pivots[: self.dimension]] = self._solve(w, "T")
         return a - a.mean()
 
-    return FeatureSpace(features, to_rows)
+    def _solve(self, b: Array, trans: str = "N") -> Array:
+        return solve_triangular(self.Z, b, lower=True, trans=trans, check_finite=False)
+
+    def stored(self, a: Array | None) -> tuple[Array, float]:
+        """K a and aᵀK a, which include the rounding errors of a large a."""
+        f = self.K @ a
+        return f, max(float(a @ f), 0.0)
+
+    @property
+    def has_newton(self) -> bool:
+        """Whether the systems of `newton` are small enough."""
+        return super().has_newton or self.inverse is not None
+
+    @cached_property
+    def inverse(self) -> Array | None:
+        """Lower triangle of K⁻¹, rows in the order of the pivots; None if K is near to singular."""
+        if not self.dimension == self.n_rows <= MAX_INVERSE:
+            return None
+        if self.Z[0, 0] ** 2 > MAX_CONDITION * self.Z[-1, -1] ** 2:
+            return None
+        inverse, info = lapack.dpotri(self.Z, lower=1)
+        return inverse if info == 0 else None
+
+    def _factorized(
+        self, alpha: float, pairs: PairHinge, theta: Array
+    ) -> Callable[[Array], Array] | None:
+        """Φᵀ(2 alpha K⁻¹ + L)Φ for a square Φ: one factorisation and no matrix product."""
+        if self.inverse is None:
+            return super()._factorized(alpha, pairs, theta)
+        m = self.n_rows
+        position = np.argsort(self.pivots)
+        head, tail = position[pairs.head], position[pairs.tail]
+        G = 2 * alpha * self.inverse
+        # Entry (first row, last row) of the lower triangle, column by column.
+        np.subtract.at(
+            G.reshape(-1, order="F"), np.minimum(head, tail) * m + np.maximum(head, tail), theta
+        )
+        G[np.diag_indices(m)] += pairs.degrees(theta)[self.pivots]
+        factor, info = lapack.dpotrf(G, lower=1, clean=0, overwrite_a=1)
+        if info != 0:
+            return None
+        return lambda b: self._solve(
+            cho_solve((factor, True), self._solve(b, "T"), check_finite=False)
+        )
 
 
-def _laplacian(pairs: PairHinge, theta: Array) -> Any:
-    """L = DᵀΘD in terms of f, of shape (m, m): dense or sparse."""
-    m, head, tail = pairs.n_rows, pairs.head, pairs.tail
-    if len(theta) > DENSE * m * m:
-        L = np.bincount(head * m + tail, -theta, minlength=m * m).reshape(m, m)
-        L = L + L.T
-        L[np.diag_indices(m)] = -L.sum(axis=1)
-        return L
-    degrees = pairs.degrees(theta)
-    rows = np.flatnonzero(degrees)
-    entries = np.concatenate([-theta, -theta, degrees[rows]])
-    i, j = np.concatenate([head, tail, rows]), np.concatenate([tail, head, rows])
-    return sparse.coo_array((entries, (i, j)), shape=(m, m)).tocsr()
+def reduced(X: Array) -> FeatureSpace:
+    """The space of f = X w for centred dense X of shape (m, n), in min(m, n) dimensions.
 
+    Φ = Rᵀ of Xᵀ = Q R, which does not square the condition number as X Xᵀ does. Sorted features and
+    pivoting make the factorisation accurate if features have very different scales.
+    """
+    m, n = X.shape
+    order = np.argsort(-np.abs(X).max(axis=0, initial=0.0))
+    Q, R, pivots = qr(X[:, order].T, mode="economic", pivoting=True, check_finite=False)
+    Phi = np.empty((m, len(R)))
+    Phi[pivots] = R.T
+    sizes = np.abs(R.diagonal())
+    rank = int((sizes > max(m, n) * EPS * sizes.max(initial=0.0)).sum())
 
-def _solver_of(matrix: Array) -> Solve | None:
-    """Solver of matrix x = b, by Cholesky if positive definite, else by LU; None if not finite."""
-    if not np.isfinite(matrix).all():
-        return None
-    symmetric = np.array_equal(matrix, matrix.T)
-    factor: Any = None
-    if symmetric:
-        try:
-            factor = cho_factor(matrix, check_finite=False)
-        except LinAlgError:
-            symmetric = False
-    if not symmetric:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", LinAlgWarning)
-            factor = lu_factor(matrix, check_finite=False)
-    once = cho_solve if symmetric else lu_solve
+    def to_rows(w: Array) -> Array:
+        """Zero for rows that depend on others; the sum does not change Xᵀa."""
+        a = np.zeros(m)
+        a[pivots[:rank]] = solve_triangular(R[:rank, :rank], w[:rank], check_finite=False)
+        return a - a.mean()
 
-    def solve(b: Array, refine: bool = True) -> Array:
-        x = once(factor, b, check_finite=False)
-        return x + once(factor, b - matrix @ x, check_finite=False) if refine else x
+    def to_weights(w: Array) -> Array:
+        weights = np.empty(n)
+        weights[order] = Q @ w
+        return weights
 
-    return solve
+    return FeatureSpace(Products(Phi), to_rows, to_weights)

@@ -128,10 +128,8 @@ class HingeLoss:
         kept = [part for part in found if part is not None]
         if len(kept) < len(found) or sum(part.n_pairs for part in kept) > limit:
             return None
-        head, tail, weight = (
-            np.concatenate([getattr(part, name) for part in kept])
-            for name in ("head", "tail", "weight")
-        )
+        columns = zip(*((part.head, part.tail, part.weight) for part in kept), strict=True)
+        head, tail, weight = map(np.concatenate, columns)
         return PairHinge(head, tail, weight, self.n_rows)
 
     def used(self) -> Array:
@@ -143,7 +141,7 @@ class HingeLoss:
 
 
 class PairHinge:
-    """Materialised edges.
+    """Materialised edges; methods as in `HingeLoss`.
 
     Parameters
     ----------
@@ -158,51 +156,6 @@ class PairHinge:
         self.head, self.tail, self.weight = head, tail, weight
         self.n_rows, self.n_pairs = n_rows, len(head)
         self.total = float(weight.sum())
-
-    @classmethod
-    def of_rows(cls, rows: ScoredRows, upper: Array, lower: Array, n_rows: int) -> PairHinge:
-        """Edges between sorted rows, by their positions there."""
-        weight = rows.edge_weight(upper, lower)
-        return cls(rows.order[upper], rows.order[lower], weight, n_rows)
-
-    def step(self, f: Array, t: float) -> Sums:
-        """See `HingeLoss.step`."""
-        upper, lower = f[self.head], f[self.tail]
-        return self._sums(upper - lower, np.where(upper < lower + t, self.weight, 0.0))
-
-    def ramp(self, f: Array, t: float) -> Sums:
-        """Sums for β = c max(0, t − (f_h − f_j))."""
-        upper, lower = f[self.head], f[self.tail]
-        beta = np.maximum((lower + t) - upper, 0.0)
-        beta *= self.weight
-        return self._sums(upper - lower, beta)
-
-    def smoothed(self, f: Array, mu: float) -> Violations:
-        """See `HingeLoss.smoothed`."""
-        upper, lower = f[self.head], f[self.tail]
-        z = (lower + 1.0) - upper
-        loss = float(self.weight @ np.maximum(z, 0.0))
-        beta = self.weight * np.clip(z / mu, 0.0, 1.0)
-        certified = float(beta @ z)
-        # β z − mu β²/(2c) for every edge
-        value = certified - 0.5 * mu * float(beta @ (beta / self.weight))
-        slack = max(loss - certified, 0.0)
-        return Violations(self.spread(beta), float(beta.sum()), loss, value, slack)
-
-    def between(self, f: Array, low: float, high: float, limit: int) -> PairHinge | None:
-        """See `HingeLoss.between`."""
-        upper, lower = f[self.head], f[self.tail]
-        inside = np.flatnonzero((upper < lower + high) & ~(upper < lower + low))
-        if len(inside) > limit:
-            return None
-        return PairHinge(self.head[inside], self.tail[inside], self.weight[inside], self.n_rows)
-
-    def rows_used(self) -> Array:
-        """Rows that have an edge, some of them several times."""
-        return np.concatenate([self.head, self.tail])
-
-    def _sums(self, difference: Array, beta: Array) -> Sums:
-        return Sums(self.spread(beta), float(beta.sum()), float(beta @ difference))
 
     def differences(self, f: Array) -> Array:
         """f_h − f_j of every edge, of shape (l,)."""
@@ -220,9 +173,48 @@ class PairHinge:
         degrees += np.bincount(self.tail, theta, minlength=self.n_rows)
         return degrees
 
+    def step(self, f: Array, t: float) -> Sums:
+        """See `HingeLoss`."""
+        return self._sums(f, np.where(self._below(f, t), self.weight, 0.0))
+
+    def ramp(self, f: Array, t: float) -> Sums:
+        """Sums for β = c max(0, t − (f_h − f_j))."""
+        return self._sums(f, self.weight * np.maximum((f[self.tail] + t) - f[self.head], 0.0))
+
+    def smoothed(self, f: Array, mu: float) -> Violations:
+        """See `HingeLoss`."""
+        z = (f[self.tail] + 1.0) - f[self.head]
+        loss = float(self.weight @ np.maximum(z, 0.0))
+        beta = self.weight * np.clip(z / mu, 0.0, 1.0)
+        certified = float(beta @ z)
+        # β z − mu β²/(2c) for every edge
+        value = certified - 0.5 * mu * float(beta @ (beta / self.weight))
+        slack = max(loss - certified, 0.0)
+        return Violations(self.spread(beta), float(beta.sum()), loss, value, slack)
+
+    def between(self, f: Array, low: float, high: float, limit: int) -> PairHinge | None:
+        """See `HingeLoss`."""
+        inside = np.flatnonzero(self._below(f, high) & ~self._below(f, low))
+        if len(inside) > limit:
+            return None
+        return PairHinge(self.head[inside], self.tail[inside], self.weight[inside], self.n_rows)
+
+    def rows_used(self) -> Array:
+        """Rows that have an edge, some of them several times."""
+        return np.concatenate([self.head, self.tail])
+
+    def _below(self, f: Array, t: float) -> Array:
+        return f[self.head] < f[self.tail] + t
+
+    def _sums(self, f: Array, beta: Array) -> Sums:
+        return Sums(self.spread(beta), float(beta.sum()), float(beta @ self.differences(f)))
+
 
 class ScoreHinge:
-    """The edges between all rows of a query with different scores, without materialising them."""
+    """The edges between all rows of a query with different scores, without materialising them.
+
+    Methods as in `PairHinge`.
+    """
 
     def __init__(self, rows: ScoredRows, n_rows: int) -> None:
         self.rows = rows
@@ -230,7 +222,7 @@ class ScoreHinge:
         self.dominance = Dominance(rows.level, rows.starts)
 
     def step(self, f: Array, t: float) -> Sums:
-        """See `HingeLoss.step`."""
+        """See `HingeLoss`."""
         f = f[self.rows.order]
         if self.rows.weight is None:
             below, above = self.dominance.count(f, t)
@@ -239,7 +231,7 @@ class ScoreHinge:
         return self._sums(self.rows.centred(f), below, above)
 
     def ramp(self, f: Array, t: float) -> Sums:
-        """See `PairHinge.ramp`: Σ_j ω_j (t − f_h + f_j) = (t − f_h) Σ ω_j + Σ ω_j f_j."""
+        """Σ_j ω_j (t − f_h + f_j) = (t − f_h) Σ ω_j + Σ ω_j f_j."""
         f = f[self.rows.order]
         centred = self.rows.centred(f)
         weight = np.ones_like(f) if self.rows.weight is None else self.rows.weight
@@ -249,7 +241,7 @@ class ScoreHinge:
         return self._sums(centred, np.maximum(ramp_below, 0.0), np.maximum(ramp_above, 0.0))
 
     def smoothed(self, f: Array, mu: float) -> Violations:
-        """See `HingeLoss.smoothed`; the pairs with 0 < z <= mu are materialised if few.
+        """The pairs with 0 < z <= mu are materialised if few.
 
         Otherwise β is the difference of two ramps, and the slack is Σ c z (1 − z/mu) over
         0 < z < mu.
@@ -275,13 +267,13 @@ class ScoreHinge:
         return Violations(delta, beta, upper.beta, (above - beyond_mu) / (2 * mu), slack)
 
     def between(self, f: Array, low: float, high: float, limit: int) -> PairHinge | None:
-        """See `HingeLoss.between`; all pairs are found without comparing any two rows."""
+        """All pairs are found without comparing any two rows."""
         if low == -np.inf and high == np.inf and self.n_pairs <= limit:
-            return PairHinge.of_rows(self.rows, *self.rows.edges(), self.n_rows)
+            return self.rows.pair_hinge(*self.rows.edges(), self.n_rows)
         pairs = self.dominance.between(f[self.rows.order], low, high, limit)
         if pairs is None or len(pairs[0]) > limit:
             return None
-        return PairHinge.of_rows(self.rows, *pairs, self.n_rows)
+        return self.rows.pair_hinge(*pairs, self.n_rows)
 
     def rows_used(self) -> Array:
         """Rows that have an edge."""
@@ -387,9 +379,10 @@ class ScoredRows:
         start = np.repeat(self.starts, self.sizes)
         return upper, np.arange(len(upper)) - np.repeat(first - start, self.below)
 
-    def edge_weight(self, upper: Array, lower: Array) -> Array:
-        """Weights of edges, given by positions as in `edges`."""
-        return self.row_scale[upper] * (1.0 if self.weight is None else self.weight[lower])
+    def pair_hinge(self, upper: Array, lower: Array, n_rows: int) -> PairHinge:
+        """Edges given by their positions as in `edges`."""
+        weight = self.row_scale[upper] * (1.0 if self.weight is None else self.weight[lower])
+        return PairHinge(self.order[upper], self.order[lower], weight, n_rows)
 
 
 def _starts(codes: Array) -> Array:
@@ -419,7 +412,7 @@ def hinge_losses(graph: PreferenceGraph, query_weighting: QueryWeighting) -> lis
         rows = ScoredRows.of(s, graph.query_codes, graph.sample_weight, query_weighting)
         parts: list[PairHinge | ScoreHinge] = [*given]
         if 0 < rows.n_pairs <= max(MAX_PAIRS, PAIRS_PER_ROW * len(rows.order)):
-            parts.insert(0, PairHinge.of_rows(rows, *rows.edges(), graph.n_rows))
+            parts.insert(0, rows.pair_hinge(*rows.edges(), graph.n_rows))
         elif rows.n_pairs:
             parts.insert(0, ScoreHinge(rows, graph.n_rows))
         losses.append(HingeLoss(parts))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from functools import cache, partial
-from operator import attrgetter
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,20 +14,12 @@ from sklearn.exceptions import ConvergenceWarning
 from rankrls import _resources
 from rankrls._calls import Progress, warn
 from rankrls._resources import n_threads
-from rankrls.core.hinge.function_spaces import (
-    MAX_DIMENSION,
-    FeatureSpace,
-    FunctionSpace,
-    GramOperator,
-    KernelSpace,
-    factored,
-    with_row_coefficients,
-)
+from rankrls.core.hinge.function_spaces import MAX_DIMENSION, FeatureSpace, KernelSpace, reduced
 from rankrls.core.hinge.losses import HingeLoss, hinge_losses
 from rankrls.core.hinge.minimize import HingeSolution, minimize_hinge
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.models import FittedFunction
-from rankrls.core.spaces.products import FAR, Offsets, Products, subtract
+from rankrls.core.spaces.products import Offsets, Products, subtract
 from rankrls.core.spaces.spaces import (
     Basis,
     DualSpace,
@@ -50,42 +39,27 @@ HINGE_SOLVERS = ("auto", "primal", "dual", "nystroem")
 #: A gap of this size is due to rounding errors of products, and no warning is issued.
 ROUNDING = {np.dtype(np.float64): 1e-11, np.dtype(np.float32): 1e-5}
 
-
 #: Limits of the total weight of all pairs, so that its square neither overflows nor underflows.
 MAX_WEIGHT = 1e100
+
+#: Largest m n min(m, n) of features that are reduced by a QR factorisation, which is more accurate
+#: than X Xᵀ.
+MAX_QR = 4e9
 
 
 @dataclass(frozen=True)
 class HingeOptions:
-    """Options of the loss and the solver.
-
-    Attributes
-    ----------
-    query_weighting : str
-    squared : bool
-        Whether violations are squared.
-    tol : float
-        Relative duality gap.
-    max_iter : int
-    """
+    """Options of the loss and the solver."""
 
     query_weighting: str
-    squared: bool
-    tol: float
+    squared: bool  # violations are squared
+    tol: float  # relative duality gap
     max_iter: int
 
 
 @dataclass(frozen=True)
 class HingeFit:
-    """A fitted model and information about the solution.
-
-    Attributes
-    ----------
-    model : FittedFunction
-    solver : str
-    n_pairs : int
-    objective, gap, n_iter : ndarray of shape (n_alphas, n_outputs)
-    """
+    """A fitted model; objective, gap and n_iter have shape (n_alphas, n_outputs)."""
 
     model: FittedFunction
     solver: str
@@ -160,167 +134,116 @@ class HingeProblem:
     def solve(self, alphas: Array) -> HingeFit:
         """Solve for all ``alphas``, each starting from the solution of the next larger one."""
         with ExitStack() as stack:
-            space, accurate = self._spaces(stack)
-            paths = [self._path(loss, space, accurate, alphas) for loss in self.losses]
+            space = self._space(stack)
+            paths = [self._path(loss, space, alphas) for loss in self.losses]
         objective, gap, rounding, n_iter = (
             np.array([[getattr(s, name) for s in path] for path in paths]).T
             for name in ("objective", "gap", "rounding", "n_iter")
         )
         self.progress(f"solved to a gap of {gap.max():.1e} in {n_iter.sum()} iterations")
         self._check_gap(gap, rounding, n_iter)
-        return HingeFit(
-            self._model(alphas, paths), self.solver, self.n_pairs, objective, gap, n_iter
-        )
+        model = self._model(space, alphas, paths)
+        return HingeFit(model, self.solver, self.n_pairs, objective, gap, n_iter)
 
-    def _spaces(self, stack: ExitStack) -> tuple[FunctionSpace, Callable[[], FunctionSpace] | None]:
-        """The function space to search, and a slower one of the same functions, or None.
-
-        The latter does not square the condition number; None if it has no advantage, or if it is
-        too large.
-        """
-        if self.solver == "nystroem":
-            assert self.basis is not None
+    def _space(self, stack: ExitStack) -> FeatureSpace:
+        """The function space to search."""
+        if self.solver == "primal":
+            X, offsets = self.X, Offsets.of(self.X)
+            if offsets is not None:  # f changes by a constant
+                shift = np.zeros(X.shape[1])
+                shift[offsets.columns] = offsets.values
+                X = subtract(X, shift)
+            return FeatureSpace(stack.enter_context(Products.of(X, self.threads)))
+        if self.basis is not None:
             nystroem = self.basis.map
-            scale = float(np.square(nystroem.Z).sum(axis=1).max())
-            Phi = _without_offsets(NystroemSpace(self.basis, self.X).features)
+            rounding = EPS * float(np.square(nystroem.Z).sum(axis=1).max())
+            Phi = NystroemSpace(self.basis, self.X).features
+            Phi -= Phi.mean(axis=0)  # f changes by a constant
 
             def to_rows(w: Array) -> Array:
                 return nystroem.coefficients(w[None, :, None])[0, :, 0]
 
-            return FeatureSpace(Products(Phi), to_rows, EPS * scale), None
-        if self.solver == "primal":
-            rows = _without_offsets(self.X)
-            return FeatureSpace(stack.enter_context(Products.of(rows, self.threads))), None
-        if not self.kernel.linear:
-            dual = DualSpace(self.kernel, self._rows())
-            self.rows, self.shift, K = dual.rows, dual.shift, dual.gram
-            space = KernelSpace.of(K[:, self.used] if self.kernel.precomputed else K, FAR[8])
-        else:
-            rows = self.rows = _without_offsets(self._rows())
-            products = stack.enter_context(Products.of(rows, self.threads))
-            gram = self.kernel(rows) if _forms_gram(rows) else GramOperator(products)
-            space = KernelSpace(gram)
-            m, n = rows.shape
-            if n <= MAX_DIMENSION and m * n**2 <= MAX_DIMENSION**3:
-                return space, cache(lambda: with_row_coefficients(products))
-        if isinstance(space.K, np.ndarray) and space.n_rows <= MAX_DIMENSION:
-            return space, cache(lambda: factored(space) or space)
-        return space, None
+            return FeatureSpace(Products(Phi), to_rows, rounding=rounding)
+        used = self.used
+        dual = self.dual = DualSpace(
+            self.kernel, self.X[used] if len(used) < self.X.shape[0] else self.X
+        )
+        m, n = dual.X.shape
+        if self.kernel.linear and m * n * min(m, n) <= MAX_QR:
+            rows = dual.rows.toarray() if sparse.issparse(dual.rows) else dual.rows
+            return reduced(rows - rows.mean(axis=0))
+        return KernelSpace(dual.gram[:, used] if self.kernel.precomputed else dual.gram)
 
-    def _rows(self) -> Any:
-        """Rows of X that are compared, if the solver is dual."""
-        return self.X[self.used] if len(self.used) < self.X.shape[0] else self.X
-
-    def _path(
-        self,
-        loss: HingeLoss,
-        space: FunctionSpace,
-        accurate: Callable[[], FunctionSpace] | None,
-        alphas: Array,
-    ) -> list[HingeSolution]:
-        """Compute solutions for all alphas, in descending order.
-
-        If the gap cannot be closed, the ``accurate`` space is used from then on.
-        """
+    def _path(self, loss: HingeLoss, space: FeatureSpace, alphas: Array) -> list[HingeSolution]:
+        """Compute solutions for all alphas, in descending order."""
         options, solutions, start = self.options, {}, None
         for index in np.argsort(-alphas, kind="stable"):
-            minimize = partial(
-                minimize_hinge,
+            solution = minimize_hinge(
                 loss,
-                alpha=float(alphas[index]),
+                space,
+                float(alphas[index]),
                 squared=options.squared,
                 tol=options.tol,
+                max_iter=options.max_iter,
+                start=start,
             )
-            solution = minimize(
-                space, max_iter=options.max_iter, start=start, thorough=accurate is None
-            )
-            start = solution.coefficients
-            left = options.max_iter - solution.n_iter
-            if accurate is not None and solution.gap > self._tolerated and left > 0:
-                space, accurate = accurate(), None
-                again = minimize(space, max_iter=left)
-                start = again.coefficients
-                n_iter = solution.n_iter + again.n_iter
-                solution = replace(min(solution, again, key=attrgetter("gap")), n_iter=n_iter)
-            solutions[int(index)] = solution
+            start, solutions[int(index)] = solution.w, solution
             if len(alphas) > 1:
                 self.progress(f"alpha {alphas[index]:g}: {solution.n_iter} iterations")
         return [solutions[index] for index in range(len(alphas))]
 
-    @property
-    def _tolerated(self) -> float:
-        """The largest relative duality gap without a warning."""
-        return max(self.options.tol, ROUNDING[self.X.dtype])
-
-    def _model(self, alphas: Array, paths: list[list[HingeSolution]]) -> FittedFunction:
+    def _model(
+        self, space: FeatureSpace, alphas: Array, paths: list[list[HingeSolution]]
+    ) -> FittedFunction:
         """Build the function from the solutions of every output and alpha."""
         X, kernel, basis = self.X, self.kernel, self.basis
-
-        def gather(values: Callable[[HingeSolution], Any]) -> Array:
-            """Stack coefficients, shape (n_alphas, n or number of rows, n_outputs)."""
-            return np.stack([[values(s) for s in path] for path in paths], axis=-1)
-
+        w = np.stack([[s.w for s in path] for path in paths], axis=-1)
         if self.solver == "primal":
-            return FittedFunction(alphas, coef=gather(lambda s: s.weights).astype(X.dtype))
-        a = gather(lambda s: s.row_coefficients)
+            return FittedFunction(alphas, coef=w.astype(X.dtype))
+        a = np.stack([np.array([s.row_coefficients for s in path]) for path in paths], axis=-1)
         length, kept = X.shape[0], self.used
         if basis is not None:
             length, kept = len(basis.indices), basis.map.kept
         dual_coef = np.zeros((len(alphas), length, a.shape[-1]))
         dual_coef[:, kept] = a
         model = FittedFunction(alphas, kernel, dual_coef=dual_coef, kept=kept, basis=basis)
-        if kernel.linear and basis is not None:
-            model.coef = np.stack([basis.rows.T @ part for part in a]).astype(X.dtype)
+        if kernel.linear and space.to_weights is not None:
+            weights = [[space.to_weights(s.w) for s in path] for path in paths]
+            model.coef = np.stack(weights, axis=-1).astype(X.dtype)
         elif kernel.linear:
             # The coefficients of all rows sum to zero: centred rows give the same weights.
-            rows = self.rows
-            coef = gather(lambda s: rows.T @ s.row_coefficients if s.weights is None else s.weights)
-            model.coef = coef.astype(X.dtype)
+            rows = basis.rows if basis is not None else self.dual.rows
+            model.coef = np.stack([rows.T @ part for part in a]).astype(X.dtype)
         elif basis is None:
-            model.rows, model.shift = self.rows, self.shift
+            model.rows, model.shift = self.dual.rows, self.dual.shift
         return model
 
     def _check_gap(self, gap: Array, rounding: Array, n_iter: Array) -> None:
         tol = self.options.tol
         worst = np.unravel_index(np.argmax(gap), gap.shape)
-        if gap[worst] <= self._tolerated:
+        if gap[worst] <= max(tol, ROUNDING[self.X.dtype]):
             return
+        found = f"a relative duality gap of {gap[worst]:.1e}, above tol={tol:g}"
         if rounding[worst] > 0.5 * gap[worst]:
             message = (
-                "rounding errors of the kernel matrix leave a relative duality gap of "
-                f"{gap[worst]:.1e}, above tol={tol:g}: raise alpha, or centre and scale the "
-                "features"
+                f"rounding errors of the kernel matrix leave {found}: raise alpha, or centre and "
+                "scale the features"
             )
         else:
             message = (
-                f"stopped after {n_iter.max()} iterations at a relative duality gap of "
-                f"{gap[worst]:.1e}, above tol={tol:g}: raise max_iter or alpha, or scale the "
-                "features"
+                f"stopped after {n_iter.max()} iterations at {found}: raise max_iter or alpha, or "
+                "scale the features"
             )
         warn(message, ConvergenceWarning)
 
 
 def _choose(solver: str, kernel: Kernel, X: Any, m: int, basis: Array | None) -> str:
-    """Choose as for least squares, but a linear kernel needs no n × n or m × m matrix."""
-    if kernel.linear and basis is None and solver in ("auto", "primal", "dual"):
-        if solver == "auto":
-            solver = "primal" if X.shape[1] <= m else "dual"
+    """Choose as for least squares, but a linear kernel needs no n × n matrix."""
+    if kernel.linear and basis is None and solver == "auto":
+        # X Xᵀ is small, or has fewer entries than two products with X.
+        entries = X.nnz if sparse.issparse(X) else X.size
+        small = m <= MAX_DIMENSION or (m**2 < 2 * entries and _resources.fits(m, m, copies=4))
+        return "dual" if X.shape[1] > m and small else "primal"
+    if kernel.linear and basis is None and solver in ("primal", "dual"):
         return solver
     return choose_solver(solver, kernel, X, m, basis=basis)
-
-
-def _forms_gram(X: Any) -> bool:
-    """Whether to form X Xᵀ: it is small, or has fewer entries than two products with X."""
-    m = X.shape[0]
-    entries = X.nnz if sparse.issparse(X) else X.size
-    return m <= MAX_DIMENSION or (m**2 < 2 * entries and _resources.fits(m, m, copies=2))
-
-
-def _without_offsets(X: Any) -> Any:
-    """X, or X with offsets subtracted, in double precision; f changes by a constant."""
-    offsets = Offsets.of(X)
-    if offsets is None:
-        return X
-    shift = np.zeros(X.shape[1])
-    shift[offsets.columns] = offsets.values
-    return subtract(X, shift)

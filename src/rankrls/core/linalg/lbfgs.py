@@ -23,52 +23,36 @@ MAX_TRIALS = 15
 
 
 class LBFGSMemory:
-    """The last steps s and changes of the gradient y, as an approximation of the inverse Hessian.
+    """The last steps s and changes of the gradient y, which approximate the inverse Hessian."""
 
-    Parameters
-    ----------
-    inner : callable
-        The inner product of the space.
-    """
-
-    def __init__(self, inner: Callable[[Array, Array], float]) -> None:
-        self.inner = inner
-        self.pairs: deque[tuple[Array, Array, float, float]] = deque(maxlen=SIZE)
+    def __init__(self) -> None:
+        self.pairs: deque[tuple[Array, Array, float]] = deque(maxlen=SIZE)
 
     def __len__(self) -> int:
         return len(self.pairs)
-
-    @property
-    def condition(self) -> float:
-        """Ratio of the curvatures along the steps; cancellation grows with it."""
-        scales = [scale for *_, scale in self.pairs]
-        return max(scales) / min(scales) if scales and min(scales) > 0 else np.inf
 
     def clear(self) -> None:
         """Remove all steps."""
         self.pairs.clear()
 
     def update(self, s: Array, y: Array) -> None:
-        """Store a step if the function is curved along it.
-
-        In a semi-definite inner product, ⟨s, s⟩ and ⟨y, y⟩ may be zero, or negative by rounding;
-        such a step contains no information about the curvature.
-        """
-        curvature, ss, yy = self.inner(s, y), self.inner(s, s), self.inner(y, y)
-        if ss > 0 and yy > 0 and curvature > 1e-10 * np.sqrt(ss) * np.sqrt(yy):
-            self.pairs.append((s, y, curvature, curvature / yy))
+        """Store a step if the function is curved along it."""
+        curvature = float(s @ y)
+        if curvature > 1e-10 * np.linalg.norm(s) * np.linalg.norm(y):
+            self.pairs.append((s, y, curvature))
 
     def direction(self, g: Array) -> Array:
         """Minus the approximate inverse Hessian times the gradient (two-loop recursion)."""
         d = -g
         factors = []
-        for s, y, curvature, _ in reversed(self.pairs):
-            factors.append(self.inner(s, d) / curvature)
+        for s, y, curvature in reversed(self.pairs):
+            factors.append(s @ d / curvature)
             d -= factors[-1] * y
         if self.pairs:
-            d *= self.pairs[-1][3]  # ⟨s, y⟩/⟨y, y⟩, the length of a Newton step along s
-        for (s, y, curvature, _), factor in zip(self.pairs, reversed(factors), strict=True):
-            d += (factor - self.inner(y, d) / curvature) * s
+            _, y, curvature = self.pairs[-1]
+            d *= curvature / (y @ y)  # the length of a Newton step along s
+        for (s, y, curvature), factor in zip(self.pairs, reversed(factors), strict=True):
+            d += (factor - y @ d / curvature) * s
         return d
 
 

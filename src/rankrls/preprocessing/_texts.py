@@ -1,0 +1,125 @@
+"""Texts as numbers: components of tf-idf vectors, and how well a document matches a query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+__all__ = ["MATCHES", "TextModel", "count_words"]
+
+Array = NDArray[Any]
+
+#: Words are hashed to this many numbers, so that words that are new in a query can be matched, too.
+N_HASHED = 2**18
+
+#: Number of the most frequent words from which components are computed, and of components.
+N_WORDS, N_COMPONENTS = 5000, 64
+
+#: Names of the match features.
+MATCHES = ("cosine", "weighted overlap", "overlap")
+
+
+@cache
+def _hasher() -> Any:
+    from sklearn.feature_extraction.text import HashingVectorizer  # slow to import
+
+    return HashingVectorizer(
+        n_features=N_HASHED, token_pattern=r"(?u)\w+", norm=None, alternate_sign=False
+    )
+
+
+def count_words(texts: Array) -> sparse.csr_array:
+    """Count the words of each text, shape (n_texts, N_HASHED); repeated texts are read once."""
+    different, places = np.unique(texts, return_inverse=True)
+    return sparse.csr_array(_hasher().transform(different))[places]
+
+
+@dataclass(frozen=True)
+class TextModel:
+    """Weights of words and components of a text column.
+
+    Attributes
+    ----------
+    words : ndarray of shape (n_words,), int
+        Hashed words of the training rows, ascending.
+    idf : ndarray of shape (n_words,)
+        log((1 + n_rows) / (1 + number of rows with the word)) + 1.
+    unseen : float
+        The same for other words.
+    frequent : ndarray of shape (n_frequent,), int
+        Hashed words that components are computed from.
+    axes : ndarray of shape (n_frequent, n_components)
+        Right singular vectors of the tf-idf matrix.
+    """
+
+    words: Array
+    idf: Array
+    unseen: float
+    frequent: Array
+    axes: Array
+
+    @classmethod
+    def learn(cls, counts: sparse.csr_array, *, components: bool) -> TextModel:
+        """Learn the weights and, if asked for, the components of counted training rows."""
+        from sklearn.utils.extmath import randomized_svd
+
+        n_rows = counts.shape[0]
+        rows = np.bincount(counts.indices, minlength=N_HASHED)
+        words = np.flatnonzero(rows)
+        idf = np.log((1 + n_rows) / (1 + rows[words])) + 1
+        model = cls(words, idf, float(np.log(1.0 + n_rows) + 1), words[:0], np.zeros((0, 0)))
+        repeated = words[rows[words] > 1]
+        if not components or not len(repeated):
+            return model
+        frequent = np.sort(repeated[np.argsort(-rows[repeated], kind="stable")[:N_WORDS]])
+        some = model.weighted(counts)[:, frequent]
+        k = min(N_COMPONENTS, len(frequent), n_rows - 1)
+        # Drawn for the columns, not the rows: components do not depend on the order of rows.
+        _, sizes, axes = randomized_svd(some, k, n_iter=4, random_state=0, transpose=False)
+        axes = np.ascontiguousarray(axes[sizes > 1e-6 * sizes[0]].T)
+        return cls(words, idf, model.unseen, frequent, axes)
+
+    def is_consistent(self) -> bool:
+        """Whether the words are in range, for models read from files."""
+        words = np.concatenate([self.words, self.frequent])
+        return bool(((words >= 0) & (words < N_HASHED)).all())
+
+    def _idf(self) -> Array:
+        every = np.full(N_HASHED, self.unseen)
+        every[self.words] = self.idf
+        return every
+
+    def weighted(self, counts: sparse.csr_array) -> sparse.csr_array:
+        """Return tf-idf vectors, (1 + log tf) idf, of length 1."""
+        values = counts.copy()
+        values.data = (1 + np.log(values.data)) * self._idf()[values.indices]
+        lengths = np.sqrt(np.asarray(values.multiply(values).sum(axis=1)).ravel())
+        values.data /= np.repeat(np.where(lengths > 0, lengths, 1.0), np.diff(values.indptr))
+        return values
+
+    def components(self, counts: sparse.csr_array) -> Array:
+        """Return the components of counted texts, shape (n_rows, n_components)."""
+        return self.weighted(counts)[:, self.frequent] @ self.axes
+
+    def matches(self, query: sparse.csr_array, document: sparse.csr_array) -> Array:
+        """Return the `MATCHES` of counted queries and documents, shape (n_rows, 3)."""
+        idf = self._idf()
+        both = (query > 0).multiply(document > 0).astype(np.float64)
+        asked = (query > 0).astype(np.float64)
+
+        def share(values: Any, total: Any) -> Array:
+            return values / np.where(total > 0, total, 1.0)
+
+        cosine = self.weighted(query).multiply(self.weighted(document)).sum(axis=1)
+        return np.column_stack(
+            [
+                np.asarray(cosine).ravel(),
+                share(both @ idf, asked @ idf),
+                share(both.sum(axis=1), asked.sum(axis=1)),
+            ]
+        )
