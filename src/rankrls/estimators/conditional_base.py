@@ -703,7 +703,7 @@ class ConditionalRanker(BaseEstimator):
                 "uncertainties are there for relations without symmetry (relation=None) and "
                 "without offsets of rows or columns (fit_offsets=False or True)"
             )
-        labels, iterated = self._known_labels, self.early_stopping or self._fitted_alpha == 0
+        labels, iterated = self._known_labels, self.early_stopping or self._noise == 0
         complete = labels.block(ranking=False) if labels.n_edges >= np.prod(labels.shape) else None
         few = complete is not None or labels.n_edges <= MAX_CELLS
         if iterated or self.loss == "squared_hinge" or not few:
@@ -719,13 +719,17 @@ class ConditionalRanker(BaseEstimator):
         shape = len(self._rows), len(self._ranked)
         return getattr(self, "_labels", None) or Observations.from_matrix(np.zeros(shape))
 
+    @property
+    def _noise(self) -> float:
+        return float(getattr(self, "_fitted_alpha", self._alpha))
+
     @cached_property
     def _posterior(self) -> CellPosterior:
         """The posterior of the observed pairs, which does not depend on their labels."""
         columns = self._columns and self._columns.stored()
         labels = self._known_labels
         problem = self._problem(Relation(self._rows.stored(), columns, labels, self._two_domains))
-        return CellPosterior(problem, float(self._fitted_alpha))
+        return CellPosterior(problem, self._noise)
 
     def __getstate__(self) -> Any:
         state = super().__getstate__()

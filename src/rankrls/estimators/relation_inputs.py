@@ -131,7 +131,7 @@ def check_relation(observations: Observations, relation: str | None, *, noisy: b
     if difference.max(initial=0.0) <= 1e-6 * size:
         return
     even = bool((np.abs(total - total[0]) <= 1e-6 * size).all()) and total[0] != 0
-    if noisy and not (sign == -1 and even):
+    if noisy and not (sign == -1 and even and cells.y.min() >= 0):
         return
     e = int(np.argmax(difference))
     i, j = int(cells.rows[both][e]), int(cells.cols[both][e])

@@ -186,7 +186,7 @@ FIELDS = {
     "object_feature_names_in_": optional(NAMES),
     "dual_coef_": optional(array("f", "p g", empty=False)),
     "_weights": optional(array("f", "a b", empty=False)),
-    "_fitted_alpha": either(NUMBER, NUMBERS),
+    "_fitted_alpha": optional(either(NUMBER, NUMBERS)),
     "_labels": optional(instance("Observations")),
     "offset_": optional(FINITE),
     "row_offsets_": optional(array("f", "p")),
@@ -237,7 +237,7 @@ def _check_conditional(ranker: Any) -> None:
         require(linear, "weights of features for another kernel of pairs")
     labels = stored.get("_labels")
     require(labels is None or labels.shape == shape, "labels of other objects")
-    require(np.min(ranker._fitted_alpha) >= 0, "an alpha that is negative")
+    require(np.min(getattr(ranker, "_fitted_alpha", 1.0)) >= 0, "an alpha that is negative")
     apart = ranker._columns is not None
     require(apart or not ranker._two_domains, "two kinds of objects, and one of them is missing")
     one_kind = ranker.relation is not None or ranker._pairwise.one_domain

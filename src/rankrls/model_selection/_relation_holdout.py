@@ -162,7 +162,7 @@ def relation_holdout_predict(
         predictions = np.full((len(grid), *problem.observations.shape), np.nan)
         progress = Progress("relation_holdout_predict", ranker.verbose)
         for number, fold in enumerate(made):
-            found = None if holdout is None else _by_closed_form(holdout, fold, grid)
+            found: Any = None if holdout is None else _by_closed_form(holdout, fold, grid)
             found = _refit(ranker, problem, fold, grid) if found is None else found
             for table, values in zip(predictions, found, strict=True):
                 table[fold.at] = values

@@ -135,11 +135,11 @@ def cross_validate(
     if folds.kind in ("leave-row-out", "entries"):
         assert Y is not None
         p, g = Y.shape
-        holdout, lists = CompleteHoldout(problem, Y), np.repeat(np.arange(p), g)
+        complete, lists = CompleteHoldout(problem, Y), np.repeat(np.arange(p), g)
         if folds.kind == "leave-row-out":
-            held, n_refits = holdout.rows(alphas)
+            held, n_refits = complete.rows(alphas)
         else:
-            held, n_refits = holdout.entry_folds(list(folds.entries), alphas)
+            held, n_refits = complete.entry_folds(list(folds.entries), alphas)
             fold_of = np.empty(g, dtype=np.int64)
             for number, cols in enumerate(folds.entries):
                 fold_of[cols] = number
@@ -153,7 +153,7 @@ def cross_validate(
             "use cv='rows', 'columns' or 'both'"
         )
     holdout = CompleteHoldout(problem, Y) if closed and Y is not None else None
-    parts = []
+    parts: list[tuple[Any, Any, Any]] = []
     for number in range(len(folds)):
         if holdout is None:
             train, test = folds.edges(problem.observations, number)
@@ -172,8 +172,10 @@ def cross_validate(
         progress.bar(number + 1, len(folds), "folds")
     if not parts:
         raise ValueError("no fold has both edges to learn from and edges to predict")
-    lists, y, predictions = zip(*parts, strict=True)
-    n_refits = np.full(len(alphas), 0 if closed else len(parts))
+    all_lists, labels, predictions = zip(*parts, strict=True)
     return HeldOutEdges(
-        np.concatenate(lists), np.concatenate(y), np.concatenate(predictions, axis=1), n_refits
+        np.concatenate(all_lists),
+        np.concatenate(labels),
+        np.concatenate(predictions, axis=1),
+        np.full(len(alphas), 0 if closed else len(parts)),
     )

@@ -305,6 +305,10 @@ class RelationProblem:
     def _check_solver(self, solver: str, block: CompleteBlock | None, *, early: bool) -> None:
         """Raise an error if the problem is not one for the solver."""
         name, plain, reason = self.pairwise.name, self.pairwise.plain, None
+        if early and solver != "cg":
+            raise ValueError(
+                f"early_stopping and alpha=0 need solver='cg' (or 'auto'), not {solver!r}"
+            )
         if self.two_step:
             if solver not in ("auto", "closed"):
                 reason = "two-step regression has a closed form only"
@@ -331,10 +335,6 @@ class RelationProblem:
             reason = "it needs the features of linear kernels, not more than objects if sparse"
         elif solver == "primal" and self.free.columns:
             reason = "it has no offsets of ranked objects"
-        elif early and solver != "cg":
-            raise ValueError(
-                f"early_stopping and alpha=0 need solver='cg' (or 'auto'), not {solver!r}"
-            )
         if reason is not None:
             raise ValueError(
                 f"solver={solver!r} is not for this problem with pairwise={name!r}: {reason}. Use "

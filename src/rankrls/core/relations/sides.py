@@ -141,7 +141,7 @@ class Side:
         relabel: Callable[[Observations], Side] | None = None,
     ) -> None:
         self._kernel, self._several, self._relabel = kernel, parts, relabel
-        self.features = None if features is None else np.asarray(features, dtype=np.float64)
+        self.features: Any = None if features is None else np.asarray(features, dtype=np.float64)
         self._spectra: dict[bool, Spectrum] = {}
 
     @cached_property
@@ -243,7 +243,7 @@ class Side:
             noise = size * rng.standard_normal(values.shape)
             return values + (noise + noise.T if symmetric else noise)
 
-        if features and self.by_features and self.features is not None:
+        if features and self.by_features:
             X = rounded(self.features, False)
             return Side(lambda: X @ X.T, X)
         parts = None
@@ -260,7 +260,6 @@ class Side:
         """
         if spectrum.weights is None:
             return self.K[np.ix_(objects, of)] @ spectrum.vectors
-        assert self.features is not None
         return (self.features[objects] @ spectrum.weights) * spectrum.values
 
 
