@@ -149,8 +149,8 @@ def test_the_error_names_the_option(run, name):
     for words in (f"fit {name} -m x", f"cv {name}", f"report {name}"):
         _, err = run(words, code=2)
         assert "column 'title' is" in err
-        assert "leave them out by --drop 'title' --drop 'url', or name the features by --f" in err
-        assert err.endswith(", or use --auto\n")
+        assert "leave them out by drop=['title', 'url'], or name the features in f" in err
+        assert err.endswith("(here: --auto)\n")
 
 
 def test_the_error_names_columns_whose_text_is_in_later_rows(run, folder):
@@ -158,7 +158,7 @@ def test_the_error_names_columns_whose_text_is_in_later_rows(run, folder):
     (folder / "later.csv").write_text("\n".join(lines) + "\n")
     _, err = run("fit later.csv -m x", code=2)
     assert "later.csv:2: column 'title' is 'a'" in err
-    assert "--drop 'title' --drop 'added' --drop 'note', or name" in err
+    assert "drop=['title', 'added', 'note'], or name" in err
     run("fit later.csv -m x --alpha 1 --drop title --drop added --drop note")
 
 
@@ -186,9 +186,8 @@ def test_a_model_without_names(run, folder, data):
     X, y, qid = data
     save_model(RankRLS().fit(X, y, qid=qid), folder / "unnamed")
     _, err = run("predict t.csv -m unnamed", code=2)
-    assert "--drop 'title' --drop 'url'" in err
-    assert "AutoRanker" not in err  # nor --auto, which predict does not have
-    assert "--auto" not in err
+    assert "drop=['title', 'url']" in err
+    assert "--auto" not in err  # which predict does not have
     out, _ = run(f"predict t.csv -m unnamed {DROP}")
     expected = load_model(folder / "unnamed").predict(X)
     np.testing.assert_allclose([float(line) for line in out.split()], expected)
@@ -212,14 +211,14 @@ def test_evaluating_scores_needs_no_features(run, folder, data, name):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--drop ulr", "t.csv: no column 'ulr' for --drop (did you mean 'url'?)"),
+        ("--drop ulr", "t.csv: no column 'ulr' for drop (did you mean 'url'?)"),
         (
             "--drop qid",
-            "name the column of query ids by --qid-column, or use --one-ranking if all "
+            "name the column of query ids in qid=, or pass qid=None if all "
             "rows are one ranking; the columns are 'title', 'f0'",
         ),
         ("--drop f0 --weight f0", "t.csv: column 'f0' is read, and cannot be dropped"),
-        ("--label label --drop label", "column 'label' for --label cannot be dropped"),
+        ("--label label --drop label", "column 'label' for target cannot be dropped"),
         ("--features f0,f1 --drop f1", "column 'f1' is one of the features, and dropped"),
     ],
 )
@@ -231,4 +230,4 @@ def test_bad_options(run, words, message):
 
 def test_letor_text_has_no_columns(run):
     _, err = run("fit t.dat -m x --drop url --drop title", code=2)
-    assert "no columns by name: --drop 'url' --drop 'title' is for CSV and Parquet files" in err
+    assert "no columns by name: drop=['url', 'title'] is for CSV and Parquet files" in err

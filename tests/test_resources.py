@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from rankrls import RankRLS, _resources
-from rankrls._resources import GIB, SMALL, at_most, n_threads
-from rankrls.core.preferences.query_weights import Groups, row_blocks
+from rankrls import _resources
+from rankrls._resources import GIB, at_most, n_threads
+from rankrls.core.preferences.query_weights import Groups
 
 # -- Memory limits: of the machine, of control groups (containers), of the address space
 
@@ -98,21 +98,6 @@ def test_version_1_container_that_sees_the_path_of_the_host(proc):
     }
     groups = ["4:memory:/docker/abc/inner"]
     assert _resources.available(proc(groups, mounts, limits)) == 4 * GIB
-
-
-def test_the_mounted_root_counts_where_the_group_is_not_below_it(proc):
-    mounts = [("/docker/abc", "cg/memory", "cgroup", "rw,memory")]
-    limits = {"cg/memory/memory.limit_in_bytes": 5 * GIB}
-    assert _resources.available(proc(["4:memory:/other"], mounts, limits)) == 5 * GIB
-
-
-def test_both_versions_mounted(proc):
-    mounts = [*V1, ("/", "cg/unified", "cgroup2", "rw")]
-    limits = {
-        "cg/memory/a/memory.limit_in_bytes": 5 * GIB,
-        "cg/unified/memory.max": "max",
-    }
-    assert _resources.available(proc(["4:memory:/a", "0::/"], mounts, limits)) == 5 * GIB
 
 
 @pytest.mark.parametrize("file", ["cgroup", "mountinfo"])
@@ -247,51 +232,26 @@ def test_a_worker_of_dask_has_one_thread_without_a_warning(monkeypatch):
             pass
 
 
-def test_an_error_ends_the_limit():
-    with threadpool_limits(2, user_api="blas"):
-        with pytest.raises(KeyError), at_most(1):
-            raise KeyError
-        assert blas_threads() == {2}
-
-
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("n", [3, 40, SMALL + 1])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_sums_over_blocks_do_not_depend_on_threads(monkeypatch, n, dtype, weighted):
-    rng = np.random.default_rng(n)
-    m = 5 * len(range(*next(row_blocks(10**9, n)).indices(10**9))) + 17
-    m = min(m, 60_000)
+def test_sums_over_blocks_do_not_depend_on_threads(monkeypatch, dtype):
+    rng = np.random.default_rng(0)
+    n, m = 40, 40_000
     X = (rng.normal(size=(m, n)) + 1e3 * rng.normal(size=n)).astype(dtype)
-    groups = Groups(rng.integers(0, 50, m), rng.random(m) + 0.1 if weighted else None, 50)
+    groups = Groups(rng.integers(0, 50, m), rng.random(m) + 0.1, 50)
     r = groups.deviations(rng.normal(size=(m, 2)))
-    scale = groups.weight
     means = groups.mean(X)
     D = X.astype(np.float64) - means[groups.codes]
     found = []
     for threads in (1, 2, 4):
         monkeypatch.setattr("rankrls._resources.n_threads", lambda _: threads)  # noqa: B023
-        found.append(groups.scatter(X, means, scale, r))
-    if n <= SMALL:  # with more columns, the threads are those of BLAS
-        for gram, cross in found[1:]:
-            np.testing.assert_array_equal(gram, found[0][0])
-            np.testing.assert_array_equal(cross, found[0][1])
-    tolerance = {"rtol": 1e-3 if dtype == np.float32 else 1e-9}
-    size = float(abs(D.T @ D).max())
-    for gram, cross in found:
-        np.testing.assert_allclose(
-            gram,
-            D.T @ (scale[:, None] * D),
-            atol=size * 1e-4 if dtype == np.float32 else size * 1e-12,
-            **tolerance,
-        )
-        np.testing.assert_allclose(cross, D.T @ r, atol=1e-1 if dtype == np.float32 else 1e-7)
-
-
-def test_sums_leave_blas_as_it_was():
-    X = np.random.default_rng(0).normal(size=(20_000, 30))
-    with threadpool_limits(2, user_api="blas"):
-        RankRLS().fit(X, X[:, 0], qid=np.arange(20_000) // 20)
-        assert blas_threads() == {2}
+        found.append(groups.scatter(X, means, groups.weight, r))
+    for gram, cross in found[1:]:
+        np.testing.assert_array_equal(gram, found[0][0])
+        np.testing.assert_array_equal(cross, found[0][1])
+    tolerance = 1e-4 if dtype == np.float32 else 1e-12
+    expected = D.T @ (groups.weight[:, None] * D)
+    np.testing.assert_allclose(found[0][0], expected, rtol=0, atol=tolerance * abs(expected).max())
+    np.testing.assert_allclose(found[0][1], D.T @ r, rtol=0, atol=1e5 * tolerance)
 
 
 SEVERAL_THREADS = """

@@ -163,16 +163,6 @@ def test_an_interrupted_call_changes_nothing(name):
     assert state(estimator) == after
 
 
-def test_a_failed_call_changes_nothing():
-    estimator = RankRLS().partial_fit(OLD, Y_OLD, qid=Q_OLD)
-    before = state(estimator)
-    with pytest.raises(ValueError, match="NaN"):
-        estimator.fit(NEW.assign(x=np.nan), Y_NEW)
-    with pytest.raises(ValueError, match="in an earlier call"):
-        estimator.partial_fit(OLD, Y_OLD, qid=Q_OLD)
-    assert state(estimator) == before
-
-
 @pytest.fixture
 def _restless():
     """Threads that are switched as often as possible."""

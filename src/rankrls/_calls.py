@@ -84,11 +84,10 @@ _BY_ROW = ("X", "y_true", "y", "y_score", "y_score_a", "scores", "data")
 
 
 def takes_queries(function: F) -> F:
-    """Let a function that takes ``qid`` also accept ``group``.
+    """Let a function that takes ``qid`` also accept ``group``, sizes of consecutive queries.
 
-    ``group`` holds the sizes of consecutive queries, as in LightGBM and XGBoost. It is converted to
-    the query of each row. The signature does not change, because metadata routing reads it and
-    sizes cannot be split with the rows.
+    The signature does not change, because metadata routing reads it and sizes cannot be split
+    with the rows.
 
     Examples
     --------
@@ -227,12 +226,7 @@ def _somebody_looks() -> bool:
 class Progress:
     """Show what is being done and how long it has taken.
 
-    Parameters
-    ----------
-    name : str
-        Name of the estimator or function.
-    verbose : int
-        With 0, messages are only shown for long calls, on a terminal or in a notebook.
+    With ``verbose=0``, messages are only shown for long calls, on a terminal or in a notebook.
     """
 
     def __init__(self, name: str, verbose: int) -> None:

@@ -8,8 +8,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache
+from math import prod
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
@@ -85,55 +86,42 @@ def available(proc: Path = Path("/proc/self")) -> int:
 
     The smallest of the machine's physical memory, the limits of the process's control group and
     of the groups above it (containers, batch systems, services), and the limit of its address
-    space (``ulimit -v``).
-
-    Parameters
-    ----------
-    proc : Path
-        Directory with the control groups of the process (``cgroup``) and their mount points
-        (``mountinfo``).
+    space (``ulimit -v``). ``proc`` has the files ``cgroup`` and ``mountinfo`` of the process.
     """
     return min([_physical(), *_group_limits(proc), *_address_space()])
 
 
 def fits(*shape: int, itemsize: int = 8, copies: int = 1) -> bool:
     """Whether ``copies`` dense arrays of ``shape`` fit into the budget."""
-    return _n_bytes(shape, itemsize, copies) <= budget()
+    return prod((itemsize, copies, *map(int, shape))) <= budget()
 
 
 def require(what: str, *shape: int, advice: str, itemsize: int = 8, copies: int = 1) -> None:
     """Raise a ``MemoryError`` with advice if dense arrays do not fit into the budget."""
-    needed = _n_bytes(shape, itemsize, copies)
-    if needed > budget():
-        size = " × ".join(f"{n:,}" for n in shape)
-        raise MemoryError(
-            f"{what} needs a dense work space of {size} ({needed / GIB:.1f} GiB, more than half "
-            f"of the memory of this process or what is left of it, {budget() / GIB:.1f} GiB): "
-            f"{advice}"
-        )
+    if fits(*shape, itemsize=itemsize, copies=copies):
+        return
+    size = " × ".join(f"{n:,}" for n in shape)
+    needed = prod((itemsize, copies, *map(int, shape)))
+    raise MemoryError(
+        f"{what} needs a dense work space of {size} ({needed / GIB:.1f} GiB, more than half "
+        f"of the memory of this process or what is left of it, {budget() / GIB:.1f} GiB): "
+        f"{advice}"
+    )
 
 
 def fits_features(n_features: int, copies: int = VECTORS) -> bool:
     """Whether ``copies`` vectors of n_features numbers are small or fit into the budget."""
-    return _n_bytes((n_features,), 8, copies) <= _SMALL or fits(n_features, copies=copies)
+    return 8 * copies * n_features <= _SMALL or fits(n_features, copies=copies)
 
 
 def require_features(n_features: int, copies: int = VECTORS) -> None:
     """Raise a ``MemoryError`` if `fits_features` is False."""
-    if fits_features(n_features, copies):
-        return
-    advice = (
-        "use fewer columns: drop those without values, or correct a feature number that is far "
-        "larger than the others"
-    )
-    require(f"a model of {n_features:,} features", n_features, copies=copies, advice=advice)
-
-
-def _n_bytes(shape: tuple[int, ...], itemsize: int, copies: int) -> int:
-    total = itemsize * copies
-    for n in shape:
-        total *= int(n)
-    return total
+    if not fits_features(n_features, copies):
+        advice = (
+            "use fewer columns: drop those without values, or correct a feature number that is far "
+            "larger than the others"
+        )
+        require(f"a model of {n_features:,} features", n_features, copies=copies, advice=advice)
 
 
 def _physical() -> int:
@@ -155,62 +143,43 @@ def _address_space() -> list[int]:
 
 def _address_space_left(statm: Path = Path("/proc/self/statm")) -> list[int]:
     """What is left of the address space, if it is limited and its size is known."""
-    limit = _address_space()
-    if not limit:
-        return []
     try:
         used = int(statm.read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):  # not Linux
         return []
-    return [max(limit[0] - used, 0)]
+    return [max(limit - used, 0) for limit in _address_space()]
 
 
 @cache
 def _group_limits(proc: Path) -> list[int]:
-    """Limits of the process's control groups and of those above them, read once."""
-    try:
-        return [limit for path in _limit_files(proc) if (limit := _read_limit(path)) is not None]
-    except (OSError, ValueError):  # not Linux, or the files cannot be read
-        return []
-
-
-def _limit_files(proc: Path) -> Iterator[Path]:
-    """Files with the limits of the process's control group and of its parent groups.
+    """Limits of the process's control groups and of those above them, read once.
 
     A line of ``cgroup`` is ``number:controllers:path``, without controllers for version 2. The
     hierarchy is mounted from some ``root`` on, which in a container is often the container's own
     group: the directory of a group is the mount point and the path relative to the root.
     """
-    lines = (proc / "cgroup").read_text().splitlines()
-    groups = dict(line.split(":", 2)[1:] for line in lines)
-    paths = {"cgroup2": groups.get("")}
-    paths["cgroup"] = next((p for name, p in groups.items() if "memory" in name.split(",")), None)
-    for mount in (proc / "mountinfo").read_text().splitlines():
-        fields, _, tail = mount.partition(" - ")
-        kind, _, options = tail.split(" ", 2)
-        path = paths.get(kind)
-        if path is None or (kind == "cgroup" and "memory" not in options.split(",")):
-            continue
-        root, point = fields.split(" ")[3:5]
-        for group in _upwards(path, root):
-            yield Path(point) / group / LIMIT_FILES[kind]
-
-
-def _upwards(path: str, root: str) -> Iterator[PurePosixPath]:
-    """A group and its parents, relative to the mounted root; at least the root itself."""
-    group = PurePosixPath(path)
-    relative = PurePosixPath()
-    if group.is_relative_to(root):
-        relative = group.relative_to(root)
-    yield from (relative, *relative.parents)
-
-
-def _read_limit(path: Path) -> int | None:
-    """Bytes, or None if there is no limit ("max"; version 1 writes a huge number instead)."""
+    limits = []
     try:
-        return int(path.read_text())
-    except (OSError, ValueError):
-        return None
+        lines = (proc / "cgroup").read_text().splitlines()
+        groups = dict(line.split(":", 2)[1:] for line in lines)
+        by_memory = [path for name, path in groups.items() if "memory" in name.split(",")]
+        paths = {"cgroup2": groups.get(""), "cgroup": next(iter(by_memory), None)}
+        for mount in (proc / "mountinfo").read_text().splitlines():
+            fields, _, tail = mount.partition(" - ")
+            kind, _, options = tail.split(" ", 2)
+            path = paths.get(kind)
+            if path is None or (kind == "cgroup" and "memory" not in options.split(",")):
+                continue
+            root, point = fields.split(" ")[3:5]
+            group = PurePosixPath(path)
+            inside = group.is_relative_to(root)
+            relative = group.relative_to(root) if inside else PurePosixPath()
+            for folder in (relative, *relative.parents):
+                with suppress(OSError, ValueError):  # no such file, or "max"
+                    limits.append(int((Path(point) / folder / LIMIT_FILES[kind]).read_text()))
+    except (OSError, ValueError):  # not Linux, or the files cannot be read
+        return []
+    return limits
 
 
 # -- threads ----------------------------------------------------------------------------------
@@ -220,15 +189,11 @@ def n_threads(n_jobs: Any) -> int:
     """Resolve ``n_jobs``: None follows BLAS (and `threadpoolctl` limits), −1 is all cores."""
     if n_jobs is None:
         most = _blas_threads()
-        return most if most == 1 else min(most, _jobs(-1))  # counting cores takes 0.1 ms
+        return most if most == 1 else min(most, n_threads(-1))  # counting cores takes 0.1 ms
     if not is_integer(n_jobs) or n_jobs == 0:
         raise ValueError(f"n_jobs must be None or an integer other than 0; got {show(n_jobs)}")
-    return _jobs(int(n_jobs))
-
-
-def _jobs(n_jobs: int) -> int:
-    """Resolve as joblib does. Workers of Dask get 1, but without the warning of joblib."""
-    return 1 if multiprocessing.current_process().daemon else effective_n_jobs(n_jobs)
+    # Workers of Dask get 1, as by joblib but without its warning.
+    return 1 if multiprocessing.current_process().daemon else effective_n_jobs(int(n_jobs))
 
 
 @contextmanager

@@ -31,18 +31,9 @@ def stable_argsort(codes: Array, n_codes: int) -> Array:
 def argsort_within(values: Array, codes: Array | None, n_codes: int) -> Array:
     """Order of rows by (code, value); equal rows in any order.
 
-    A key is made of the code, as many leading bits of the value as fit, and the row number. Values
-    that differ in the other bits only are put in order afterwards.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_rows,), float64, finite
-    codes : ndarray of shape (n_rows,), int, in range(n_codes), or None if all are 0
-    n_codes : int
-
-    Returns
-    -------
-    ndarray of shape (n_rows,), int64
+    ``values`` are finite; ``codes`` are in range(n_codes), None is 0. A key is made of the code, as
+    many leading bits of the value as fit, and the row number. Values that differ in the other bits
+    only are put in order afterwards.
     """
     n = len(values)
     row_bits, code_bits = n.bit_length(), (n_codes - 1).bit_length()

@@ -44,15 +44,9 @@ _NARROW, _WASTE = 64, 8
 
 @dataclass(frozen=True)
 class Queries:
-    """Query ids converted to small integers.
+    """Query ids converted to small integers: the number of every row, and the id of each number.
 
-    Attributes
-    ----------
-    codes : ndarray of shape (n_rows,), int64
-        Query number of every row, in ``range(n_queries)``.
-    labels : ndarray or list of length n_queries
-        The id of each number: sorted, or in order of first appearance when the
-        ids cannot be sorted.
+    Labels are sorted, or in order of first appearance when they cannot be sorted.
     """
 
     codes: NDArray[np.int64]
@@ -220,10 +214,7 @@ def _not_negative(name: str, values: Any, n: int, of: str, advice: str = "") -> 
 
 
 def check_pairs(pairs: ArrayLike, n_rows: int, *, name: str = "pairs") -> NDArray[np.int64]:
-    """Return pairs as an int64 array of shape (n_pairs, 2): row = (preferred, other).
-
-    An error calls them ``name``.
-    """
+    """Return pairs as an int64 array of shape (n_pairs, 2): row = (preferred, other)."""
     array = _as_array(name, pairs)
     if array.size == 0:
         return np.empty((0, 2), dtype=np.int64)
@@ -232,35 +223,29 @@ def check_pairs(pairs: ArrayLike, n_rows: int, *, name: str = "pairs") -> NDArra
             f"{name} must have shape (n_pairs, 2), each row (preferred, other); got {array.shape}"
         )
     if array.dtype.kind not in "iuf" or (array != np.rint(array)).any():
-        hint = ""
-        if array.dtype.kind in "OUST":
-            hint = (
-                " (names of a data frame's index to numbers: X.index.get_indexer(names); a table "
-                "of names: rankrls.datasets.load_preferences(table, items=names))"
-            )
+        hint = (
+            " (names of a data frame's index to numbers: X.index.get_indexer(names); a table "
+            "of names: rankrls.datasets.load_preferences(table, items=names))"
+        ) * (array.dtype.kind in "OUST")
         raise ValueError(f"{name} must be row numbers (integers); got dtype {array.dtype}{hint}")
-    pair = "{}[{}] = {}".format
-    outside = np.flatnonzero(((array < 0) | (array >= n_rows)).any(axis=1))
-    if len(outside):
-        where = int(outside[0])
-        reason = (
-            f"rows are numbered 0 to {n_rows - 1} (inside a cross-validation or a search, pass "
-            "y=PreferenceGraph.from_pairs(...), which follows the split)"
-        )
-        if (array[where] == -1).any():
-            reason = (
-                "-1 is what X.index.get_indexer(names) gives for a name that is not in the index; "
-                "add the row to X, or drop the pair"
-            )
-        shown = pair(name, where, tuple(array[where].tolist()))
-        raise ValueError(f"{shown} is out of range: {reason}")
-    array = array.astype(np.int64, copy=False)
-    same = np.flatnonzero(array[:, 0] == array[:, 1])
-    if len(same):
-        where = int(same[0])
-        shown = pair(name, where, tuple(array[where].tolist()))
+    outside = np.any((array < 0) | (array >= n_rows), axis=1)
+    wrong = outside if outside.any() else array[:, 0] == array[:, 1]
+    if not wrong.any():
+        return array.astype(np.int64, copy=False)
+    where = int(np.argmax(wrong))
+    shown = f"{name}[{where}] = {tuple(array[where].tolist())}"
+    if wrong is not outside:
         raise ValueError(f"{shown} prefers a row to itself")
-    return array
+    reason = (
+        f"rows are numbered 0 to {n_rows - 1} (inside a cross-validation or a search, pass "
+        "y=PreferenceGraph.from_pairs(...), which follows the split)"
+    )
+    if -1 in array[where]:
+        reason = (
+            "-1 is what X.index.get_indexer(names) gives for a name that is not in the index; "
+            "add the row to X, or drop the pair"
+        )
+    raise ValueError(f"{shown} is out of range: {reason}")
 
 
 def encode_qid(qid: Any, n_rows: int, *, name: str = "qid", of: str = "rows of X") -> Queries:

@@ -1,11 +1,9 @@
 """``PreferenceGraph`` as a container: length, cutting, joining, and what it holds."""
 
-import pickle
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.model_selection import GroupKFold, KFold, train_test_split
+from sklearn.model_selection import train_test_split
 from sklearn.utils import _safe_indexing, indexable, shuffle
 from sklearn.utils.validation import check_consistent_length
 
@@ -65,15 +63,6 @@ def assert_same(graph, expected, **options):
 # ---------------------------------------------------------------------- what is in it
 
 
-def test_docstring_example_by_hand():
-    graded = PreferenceGraph.from_scores([2, 1, 1, 0], qid=["a", "a", "b", "b"])
-    clicks = PreferenceGraph.from_pairs([(0, 3)], n_rows=4)
-    L, r = dense(graded + clicks)
-    # a: 0 over 1, b: 2 over 3, and the click: 0 over 3.
-    assert_array_equal(L, [[2, -1, 0, -1], [-1, 1, 0, 0], [0, 0, 1, -1], [-1, 0, -1, 2]])
-    assert_array_equal(r, [2, -1, 1, -2])
-
-
 def test_counts(scores, qid, pairs):
     graded = PreferenceGraph.from_scores(scores, qid=qid)
     assert len(graded) == graded.n_rows == M
@@ -99,15 +88,6 @@ def test_counts(scores, qid, pairs):
     assert (both.n_queries, both.n_given_pairs) == (len(set(qid)), len(pairs))
 
 
-def test_outputs(scores):
-    assert PreferenceGraph.from_scores(scores).n_outputs == 1
-    assert PreferenceGraph.from_scores(scores).flat
-    column = PreferenceGraph.from_scores(scores[:, None])
-    assert column.n_outputs == 1
-    assert not column.flat
-    assert PreferenceGraph.from_scores(np.column_stack([scores] * 3)).n_outputs == 3
-
-
 @pytest.mark.parametrize(
     ("graph", "expected"),
     [
@@ -127,16 +107,6 @@ def test_outputs(scores):
 )
 def test_repr(graph, expected):
     assert repr(graph) == f"PreferenceGraph({expected})"
-
-
-def test_pickle(scores, qid, pairs):
-    graph = PreferenceGraph.from_scores(scores, qid=qid) + PreferenceGraph.from_pairs(
-        pairs, n_rows=M, pair_weight=np.arange(len(pairs))
-    )
-    copy = pickle.loads(pickle.dumps(graph))
-    assert repr(copy) == repr(graph)
-    assert_same(copy, dense(graph))
-    assert_same(copy[3:9], dense(graph[3:9]))
 
 
 # ---------------------------------------------------------------------- cutting
@@ -184,21 +154,6 @@ def test_cutting_equals_building_from_the_rows(selection, cost, scores, qid, pai
     assert graph.n_given_pairs == len(pairs)  # the graph itself is as it was
 
 
-def test_one_row(scores, pairs):
-    for graph in (
-        PreferenceGraph.from_scores(scores),
-        PreferenceGraph.from_pairs(pairs, n_rows=M),
-    ):
-        assert len(graph[3]) == len(graph[np.int64(3)]) == len(graph[[3]]) == 1
-        assert not graph[3].has_preference()
-
-
-def test_no_rows(scores, qid):
-    empty = PreferenceGraph.from_scores(scores, qid=qid)[[]]
-    assert len(empty) == empty.n_queries == 0
-    assert not empty.has_preference()
-
-
 @pytest.mark.parametrize("rows", [M, -M - 1, [0, M], [True, False], "a", [0.5]])
 def test_rows_that_are_not_there(rows, scores):
     with pytest.raises(IndexError):
@@ -214,45 +169,6 @@ def test_index_must_be_rows(rows, kind, scores):
     }
     with pytest.raises((IndexError, ValueError), match=r"^(?!qid).*(1-D|rows)"):
         graphs[kind][rows]
-
-
-def test_index_of_two_dimensions_is_refused(scores):
-    with pytest.raises(IndexError):
-        PreferenceGraph.from_scores(scores)[0, 1]
-
-
-def test_iteration_ends(scores):
-    """No __iter__: Python asks for 0, 1, 2 … until IndexError."""
-    assert len(list(PreferenceGraph.from_scores(scores))) == M
-
-
-def test_cuts_of_cuts(scores, qid, pairs):
-    graph = PreferenceGraph.from_scores(scores, qid=qid) + PreferenceGraph.from_pairs(
-        pairs, n_rows=M
-    )
-    first = np.array([12, 3, 5, 1, 0, 8, 9, 10])
-    second = np.array([4, 2, 7, 0])
-    twice, once = graph[first][second], graph[first[second]]
-    assert repr(twice) == repr(once)
-    assert_same(twice, dense(once))
-
-
-def test_query_without_rows_left_is_not_counted():
-    graph = PreferenceGraph.from_scores([1, 2, 3, 4], qid=["a", "a", "b", "b"])
-    assert graph[:2].n_queries == 1
-    assert_array_equal(graph[2:].query_codes, [0, 0])
-
-
-def test_pair_that_loses_an_end_is_dropped():
-    graph = PreferenceGraph.from_pairs(
-        [(0, 1), (1, 2), (3, 0)], n_rows=4, magnitude=[1, 2, 3], pair_weight=[4, 5, 6]
-    )
-    cut = graph[[3, 0, 1]]
-    assert_array_equal(cut.pairs, [[1, 2], [0, 1]])
-    assert_array_equal(cut.pair_weight, [4, 6])
-    assert_array_equal(cut.target(), [18, 4 - 18, -4])
-    assert graph[[0, 2]].n_given_pairs == 0
-    assert not graph[[0, 2]].has_preference()
 
 
 def test_repeated_row_is_refused_with_pairs_only(scores, pairs):
@@ -298,14 +214,6 @@ def test_train_test_split(scores, qid, pairs):
     assert_same(y, dense(graph[mixed]))
 
 
-def test_splitters(scores, qid):
-    graph = PreferenceGraph.from_scores(scores, qid=qid)
-    X = np.zeros((M, 1))
-    assert sum(len(test) for _, test in KFold(3).split(X, graph)) == M
-    for _, test in GroupKFold(3).split(X, graph, groups=graph.query_codes):
-        assert len(set(qid[test])) == graph[test].n_queries
-
-
 def test_metric_of_a_graph(scores):
     with pytest.raises((TypeError, ValueError), match="PreferenceGraph"):
         pairwise_accuracy(PreferenceGraph.from_scores(scores), scores)
@@ -334,45 +242,13 @@ def test_addition_commutes_and_adds_up(cost, scores, qid, pairs):
         assert joined.n_queries == graded.n_queries
 
 
-def test_two_sets_of_pairs(pairs):
-    joined = PreferenceGraph.from_pairs(pairs[:3], n_rows=M) + PreferenceGraph.from_pairs(
-        pairs[3:], n_rows=M
-    )
-    assert_array_equal(joined.pairs, pairs)
-    assert joined.scores is None
-    assert_same(joined, dense(PreferenceGraph.from_pairs(pairs, n_rows=M)))
-
-
-def test_adding_no_pairs_changes_nothing(scores):
-    graded = PreferenceGraph.from_scores(scores)
-    assert_same(graded + PreferenceGraph.from_pairs([], n_rows=M), dense(graded))
-
-
 @pytest.mark.parametrize("other", [1, [1, 2], None, np.ones(M)])
 def test_adding_something_else(other, scores):
     with pytest.raises(TypeError):
         PreferenceGraph.from_scores(scores) + other
 
 
-def test_sum_builtin_needs_a_graph_to_start_with(pairs):
-    graphs = [PreferenceGraph.from_pairs(p[None], n_rows=M) for p in pairs]
-    assert sum(graphs[1:], start=graphs[0]).n_given_pairs == len(pairs)
-
-
 # ---------------------------------------------------------------------- as a quadratic form
-
-
-@pytest.mark.parametrize("ties", ["keep", "drop"])
-@pytest.mark.parametrize("query_weighting", ["pair", "size", "query"])
-@pytest.mark.parametrize("cost", COSTS)
-def test_laplacian_and_target_of_each_output(cost, query_weighting, ties, qid, rng):
-    Y = rng.integers(3, size=(M, 3)).astype(float)
-    Y[:, 2] = 2 * Y[:, 0]  # the levels of the first output, other differences
-    graph = PreferenceGraph.from_scores(Y, qid=qid)
-    options = {"cost": cost, "ties": ties, "query_weighting": query_weighting}
-    for output in range(3):
-        edges = oracles.edges_of_scores(Y[:, output], qid, **options)
-        assert_same(graph, oracles.laplacian(edges, M), output=output, **options)
 
 
 def test_output_that_is_not_there(scores):
@@ -382,18 +258,6 @@ def test_output_that_is_not_there(scores):
             graph.laplacian(output=output)
         with pytest.raises(ValueError, match=r"output must be in range\(1\)"):
             graph.target(output=output)
-
-
-def test_operator(scores, qid, pairs):
-    graph = PreferenceGraph.from_scores(scores, qid=qid) + PreferenceGraph.from_pairs(
-        pairs, n_rows=M
-    )
-    L = graph.laplacian()
-    assert L.shape == (M, M)
-    v = np.linspace(-1, 1, M)
-    assert_allclose(L @ v, dense(graph)[0] @ v, atol=1e-12)
-    assert_allclose(L.T @ v, L @ v, atol=1e-12)
-    assert_allclose(L @ np.ones(M), 0, atol=1e-12)
 
 
 def test_contradicting_and_repeated_pairs_add_up():

@@ -88,18 +88,6 @@ def test_cubic_kernel_is_right_or_told(scale):
     assert lost or error < 1e-6
 
 
-@pytest.mark.parametrize("solver", ["primal", "dual"])
-def test_a_constant_column_beside_a_linear_kernel_costs_nothing(solver):
-    X, y, pairs, _ = data()
-    bad = np.column_stack([X, np.full(60, 1e7)])
-    for name in ("queries", "judgements", "rows"):
-        expected = CALLS[name](RankRLS(solver=solver), X, y, pairs)
-        found, lost = outcome(lambda name=name: CALLS[name](RankRLS(solver=solver), bad, y, pairs))
-        assert not lost
-        if name == "judgements":
-            np.testing.assert_allclose(found, expected, rtol=1e-9)
-
-
 @pytest.mark.parametrize("share", [0.01, 0.3])
 @pytest.mark.parametrize("ratio", [1e3, 1e8, 1e12, 1e14])
 def test_weights_of_very_different_sizes(share, ratio):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from rankrls import RankRLS, RankRLSCV, regularization_path
+from rankrls import RankRLS, regularization_path
 from rankrls.estimators.ranker import Preferences
 from rankrls.model_selection import leave_pair_out_predict, leave_query_out_predict
 
@@ -122,13 +122,6 @@ def test_a_column_of_noise_does_not_hide_the_others(ratio, solver):
     assert RankRLS(1.0, solver=solver).fit(X, y, qid=qid).score(X, y, qid=qid) > 0.95
 
 
-def test_what_is_scored_is_what_is_returned():
-    X, y, qid = noisy_column(1e9)
-    ranker = RankRLSCV().fit(X, y, qid=qid)
-    assert ranker.best_score_ > 0.95
-    assert ranker.score(X, y, qid=qid) == pytest.approx(ranker.best_score_, abs=0.02)
-
-
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.filterwarnings("ignore:the features have scales")
 def test_hold_out_of_columns_of_any_scale(shape):
@@ -151,64 +144,7 @@ def test_hold_out_of_columns_of_any_scale(shape):
             assert np.abs(difference).max() <= 1e-7 * np.ptp(refit)
 
 
-def test_a_constant_column_gets_no_weight_beside_large_ones():
-    rng = np.random.default_rng(0)
-    X = np.column_stack([rng.normal(size=40), 1e6 * rng.normal(size=40), np.full(40, 1e9)])
-    y, qid = rng.normal(size=40), np.repeat(np.arange(4), 10)
-    for solver in ("primal", "dual"):
-        assert RankRLS(1e-6, solver=solver).fit(X, y, qid=qid).coef_[2] == 0.0
-
-
 # ---------------------------------------------------------------------- offsets
-
-
-def centred(f, qid):
-    return f - np.array([f[qid == query].mean() for query in range(10)])[qid]
-
-
-OFFSETS = {
-    "primal": {"solver": "primal"},
-    "dual": {"solver": "dual"},
-    "cg": {"solver": "cg"},
-    "rbf": {"kernel": "rbf", "gamma": 0.3},
-    "laplacian": {"kernel": "laplacian", "gamma": 0.3},
-    "nystroem": {"kernel": "rbf", "gamma": 0.3, "basis": np.arange(0, 60, 3)},
-}
-
-
-@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
-@pytest.mark.parametrize("offset", [1e3, 1e6, 1e8])
-@pytest.mark.parametrize("name", OFFSETS)
-def test_offsets_lose_no_digits(name, offset, container):
-    """Of all columns, or a constant column beside them; features are multiples of 2⁻¹⁰."""
-    rng = np.random.default_rng(0)
-    X = np.round(rng.normal(size=(60, 4)) * 1024) / 1024
-    y, qid = X[:, 0] + 0.3 * rng.normal(size=60), np.repeat(np.arange(10), 6)
-
-    def fitted(data):
-        ranker = RankRLS(**OFFSETS[name]).fit(container(data), y, qid=qid)
-        return centred(ranker.predict(container(data)), qid)
-
-    expected = fitted(X)
-    for data in (X + offset, np.column_stack([X, np.full(60, offset)])):
-        if name in ("rbf", "laplacian", "nystroem") or data.shape[1] == 4:
-            # X @ coef itself has rounding errors of the size of the offset.
-            tolerance = 1e-5 if name == "cg" else max(1e-12, 1e-15 * offset)
-            np.testing.assert_allclose(fitted(data), expected, atol=tolerance * np.ptp(expected))
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"kernel": "poly", "degree": 2}, {"basis": np.arange(0, 60, 3), "solver": "nystroem"}],
-    ids=["poly", "nystroem"],
-)
-def test_lost_digits_are_told(options):
-    rng = np.random.default_rng(0)
-    X, qid = rng.normal(size=(60, 4)), np.repeat(np.arange(10), 6)
-    y = X[:, 0] + 0.3 * rng.normal(size=60)
-    RankRLS(**options).fit(X, y, qid=qid)
-    with pytest.warns(UserWarning, match="Centre and scale the features"):
-        RankRLS(**options).fit(X + 1e8, y, qid=qid)
 
 
 # ---------------------------------------------------------------------- smooth kernels
@@ -266,19 +202,15 @@ def test_hold_outs_of_smooth_kernels(name, alpha):
 # ---------------------------------------------------------------------- indefinite kernels
 
 
-def indefinite(seed=0):
-    rng = np.random.default_rng(seed)
-    V, _ = np.linalg.qr(rng.normal(size=(40, 40)))
-    values = np.linspace(1.0, -0.6, 40)
-    return (V * values) @ V.T, rng.normal(size=40)
-
-
-def test_indefinite_kernels_are_refused_with_and_without_a_basis():
-    K, y = indefinite()
-    for options in ({}, {"basis": np.arange(30), "solver": "nystroem"}):
-        ranker = RankRLS(1e-3, kernel="precomputed", **options)
-        with pytest.raises(ValueError, match="not positive semi-definite"):
-            ranker.fit(K, y)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            RankRLS(1e4, kernel="precomputed", **options).fit(K, y)
+@pytest.mark.parametrize(
+    "options",
+    [{"kernel": "poly", "degree": 2}, {"basis": np.arange(0, 60, 3), "solver": "nystroem"}],
+    ids=["poly", "nystroem"],
+)
+def test_lost_digits_are_told(options):
+    rng = np.random.default_rng(0)
+    X, qid = rng.normal(size=(60, 4)), np.repeat(np.arange(10), 6)
+    y = X[:, 0] + 0.3 * rng.normal(size=60)
+    RankRLS(**options).fit(X, y, qid=qid)
+    with pytest.warns(UserWarning, match="Centre and scale the features"):
+        RankRLS(**options).fit(X + 1e8, y, qid=qid)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import sparse
-from sklearn.metrics.pairwise import rbf_kernel
 
 from rankrls import PreferenceGraph, RankRLS, RankRLSCV, RankSVM
 from rankrls.diagnostics import audit
@@ -122,22 +121,6 @@ def test_equal_to_refits(space, kind, by):
             np.testing.assert_allclose(got, expected, rtol=0, atol=1e-8 * size)
 
 
-@pytest.mark.parametrize("space", ["linear", "wide", "rbf", "nystroem"])
-@pytest.mark.parametrize("by", ["judgement", "group"])
-def test_standard_deviations_are_those_of_refits(space, by):
-    rng = np.random.default_rng(3)
-    X, pairs = _items(space, rng), _pairs("cycles", 24, rng)
-    groups = rng.integers(0, 5, len(pairs)) if by == "group" else np.arange(len(pairs))
-    more = {"groups": groups} if by == "group" else {}
-    alpha, options = 0.3, SPACES[space]
-    _, std = holdout_judgements(RankRLS(alpha, **options), X, pairs, by=by, return_std=True, **more)
-    for g in np.unique(groups)[:6]:
-        rest = groups != g
-        model = RankRLS(alpha, **options).fit(X, pairs=pairs[rest])
-        expected = model._model.difference_variance(X[pairs[~rest, 0]], X[pairs[~rest, 1]])[:, 0]
-        np.testing.assert_allclose(std[~rest] ** 2, expected, rtol=1e-9)
-
-
 def test_with_scores_and_several_outputs():
     rng = np.random.default_rng(0)
     X, pairs = rng.standard_normal((20, 4)), _pairs("cycles", 20, rng)
@@ -149,15 +132,6 @@ def test_with_scores_and_several_outputs():
             rest = np.delete(pairs, i, axis=0)
             f = RankRLS(0.5, **options).fit(X, y, qid=qid, pairs=rest).predict(X)
             np.testing.assert_allclose(found[i], f[pairs[i, 0]] - f[pairs[i, 1]], rtol=1e-9)
-
-
-def test_order_of_judgements_does_not_matter():
-    rng = np.random.default_rng(1)
-    X, pairs = rng.standard_normal((15, 3)), _pairs("cycles", 15, rng)
-    order = rng.permutation(len(pairs))
-    first = holdout_judgements(RankRLS(kernel="rbf"), X, pairs, by="item")
-    second = holdout_judgements(RankRLS(kernel="rbf"), X, pairs[order], by="item")
-    np.testing.assert_allclose(second, first[order], rtol=1e-10)
 
 
 def test_judgements_without_weight_have_predictions():
@@ -231,12 +205,6 @@ def _judged(rng: np.random.Generator, noise: float = 1.0):
     return X, pairs, (np.abs(seen) > 0.2).astype(float), rng.integers(0, 6, len(pairs))
 
 
-def _log_loss(model, X, pairs, tie, weight):
-    p = model.preference_proba(X[pairs[:, 0]], X[pairs[:, 1]])
-    loss = -np.where(tie, 0.5 * np.log(p) + 0.5 * np.log1p(-p), np.log(p))
-    return float(np.average(loss, weights=weight))
-
-
 @pytest.mark.filterwarnings("ignore:the best alpha")
 @pytest.mark.parametrize("options", [{}, {"kernel": "rbf", "gamma": 0.1}, {"basis": 10}])
 @pytest.mark.parametrize("cv", ["leave-judgement-out", "leave-item-out", "leave-group-out", 4])
@@ -269,48 +237,6 @@ def test_scores_of_a_grid_are_those_of_refits(options, cv):
         assert score == pytest.approx((held_out[told] > 0).mean(), abs=1e-12)
     expected = RankRLS(found.alpha_, **options).fit(X, pairs=pairs, magnitude=magnitude)
     np.testing.assert_allclose(found.predict(X), expected.predict(X), rtol=1e-9, atol=1e-12)
-
-
-def test_log_loss_of_calibrated_probabilities_holds_on_new_judgements():
-    rng = np.random.default_rng(1)
-    X, pairs, magnitude, judge = _judged(rng)
-    ranker = RankRLSCV(scoring="log_loss").fit(X, pairs=pairs, magnitude=magnitude, groups=judge)
-    assert ranker.best_score_ == pytest.approx(-ranker.calibration_.log_loss, abs=0.01)
-    weight = np.ones(len(pairs))
-    fitted = _log_loss(ranker, X, pairs, magnitude == 0, weight)
-    assert fitted < -ranker.best_score_ < np.log(2)
-    f = X @ np.array([2.0, 1.0, -1.0, 0.5, 0.0, 0.0])
-    pairs = rng.integers(0, 40, (4000, 2))
-    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
-    seen = f[pairs[:, 0]] - f[pairs[:, 1]] + rng.logistic(size=len(pairs))
-    pairs[seen < 0] = pairs[seen < 0][:, ::-1]
-    loss = _log_loss(ranker, X, pairs, np.zeros(len(pairs), bool), np.ones(len(pairs)))
-    assert loss < 0.45  # the true probabilities have about 0.40; a coin 0.69
-    p = ranker.preference_proba(X[:10], X[10:20])
-    np.testing.assert_allclose(p + ranker.preference_proba(X[10:20], X[:10]), 1.0)
-    assert not np.allclose(p, ranker.preference_proba(X[:10], X[10:20], noisy=False))
-
-
-def test_calibration_is_saved(tmp_path):
-    X, pairs, magnitude, _ = _judged(np.random.default_rng(6))
-    ranker = RankRLSCV().fit(X, pairs=pairs, magnitude=magnitude)
-    save_model(ranker, tmp_path / "ranker.rankrls")
-    loaded = load_model(tmp_path / "ranker.rankrls")
-    assert loaded.calibration_ == ranker.calibration_
-    p = ranker.preference_proba(X[:5], X[5:10])
-    np.testing.assert_array_equal(loaded.preference_proba(X[:5], X[5:10]), p)
-
-
-def test_scale_of_features_and_magnitudes_does_not_matter_for_probabilities():
-    rng = np.random.default_rng(2)
-    X, pairs, magnitude, _ = _judged(rng)
-    first = RankRLSCV([1.0]).fit(X, pairs=pairs, magnitude=magnitude)
-    second = RankRLSCV([1e6]).fit(1e3 * X, pairs=pairs, magnitude=1e-4 * magnitude)
-    np.testing.assert_allclose(
-        first.preference_proba(X[:9], X[9:18]),
-        second.preference_proba(1e3 * X[:9], 1e3 * X[9:18]),
-        rtol=1e-6,
-    )
 
 
 def test_score_and_metrics_take_pairs_with_ties():
@@ -427,24 +353,6 @@ def test_score_counts_covariates():
         plain.score(X, **given, pair_features=C)
     with pytest.raises(ValueError, match="pair_features belongs to pairs"):
         ranker.score(X, np.arange(float(len(X))), pair_features=C)
-
-
-def test_covariates_beside_a_kernel():
-    X, pairs, magnitude, _, C = _with_position(np.random.default_rng(8))
-    ranker = RankRLS(0.5, kernel="rbf", gamma=0.1).fit(
-        X, pairs=pairs, magnitude=magnitude, pair_features=C
-    )
-    rows, own = _expanded(X, pairs, C / np.sqrt(np.square(C).mean(axis=0)))
-    K = rbf_kernel(rows[:, :6], gamma=0.1) + rows[:, 6:] @ rows[:, 6:].T
-    expected = RankRLS(0.5, kernel="precomputed").fit(K, pairs=own, magnitude=magnitude)
-    f = expected.predict(K)
-    g = ranker.predict(X)
-    np.testing.assert_allclose(
-        f[own[:, 0]] - f[own[:, 1]],
-        g[pairs[:, 0]] - g[pairs[:, 1]] + C @ ranker.pair_coef_,
-        rtol=1e-7,
-        atol=1e-9,
-    )
 
 
 @pytest.mark.filterwarnings("ignore:the features have")

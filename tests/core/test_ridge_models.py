@@ -8,7 +8,6 @@ from sklearn.metrics.pairwise import pairwise_kernels, rbf_kernel
 import oracles
 from cases import COSTS, TIES, WEIGHTINGS, Case
 from rankrls import RankRLS, RankSVM, regularization_path
-from rankrls.core.linalg.factorizations import CholeskyFactorization, EigenFactorization, factorize
 
 ALPHAS = (1e-9, 1e-3, 1.0, 1e9)
 
@@ -118,15 +117,6 @@ def test_every_named_kernel(kernel):
     assert relative_error(ranker.predict(X_new), expected) < 1e-9
 
 
-@pytest.mark.parametrize("kernel", ["chi2", "laplacian", "polynomial", "rbf"])
-def test_gamma_is_scikit_learns_default_unless_given(kernel):
-    rng = np.random.default_rng(0)
-    X, y = np.abs(rng.standard_normal((20, 3))), rng.standard_normal(20)
-    gamma = 1.0 if kernel == "chi2" else 1 / 3
-    given = RankRLS(kernel=kernel, gamma=gamma).fit(X, y).predict(X)
-    assert relative_error(RankRLS(kernel=kernel).fit(X, y).predict(X), given) < 1e-9
-
-
 def test_indefinite_kernel_is_solved_where_it_can_be_and_refused_where_not():
     rng = np.random.default_rng(11)
     X, y = rng.standard_normal((30, 3)), rng.standard_normal(30)
@@ -197,35 +187,6 @@ def test_several_outputs_equal_separate_fits(cost, ties, solver):
             np.testing.assert_allclose(likelihood[j], alone.log_marginal_likelihood(), rtol=1e-9)
 
 
-@pytest.mark.parametrize("solver", ["primal", "dual", "nystroem"])
-@pytest.mark.parametrize("cost", COSTS)
-@pytest.mark.parametrize("outputs", [None, 3])
-def test_path_equals_separate_fits(solver, cost, outputs):
-    rng = np.random.default_rng(14)
-    X, X_new = rng.standard_normal((30, 6)), rng.standard_normal((5, 6))
-    y = rng.integers(0, 5, 30 if outputs is None else (30, outputs)).astype(float)
-    qid = rng.integers(0, 4, 30)
-    alphas = 10.0 ** np.arange(-6, 7, 3)
-    kernel = "linear" if solver == "primal" else "rbf"
-    basis = 12 if solver == "nystroem" else None
-    ranker = RankRLS(solver=solver, kernel=kernel, basis=basis, cost=cost, random_state=0)
-    path = regularization_path(ranker, X, y, alphas=alphas, qid=qid)
-    assert path.solver == solver
-    predictions = path.predict(X_new)
-    assert predictions.shape == (5, 5) if outputs is None else (5, 5, outputs)
-    for i, alpha in enumerate(alphas):
-        single = ranker.set_params(alpha=alpha).fit(X, y, qid=qid)
-        expected = single.predict(X_new)
-        np.testing.assert_allclose(
-            predictions[i], expected, rtol=1e-6, atol=1e-7 * np.abs(expected).max()
-        )
-        coefficients = path.coef if kernel == "linear" else path.dual_coef
-        fitted = single.coef_.T if kernel == "linear" else single.dual_coef_
-        np.testing.assert_allclose(
-            coefficients[i], fitted, rtol=1e-5, atol=1e-6 * np.abs(fitted).max()
-        )
-
-
 def test_objective_is_the_one_that_is_documented():
     """No other function has a lower objective: alpha multiplies ‖f‖² and nothing is rescaled."""
     case = Case(15, cost="unit", query_weighting="size", n_pairs=5)
@@ -280,25 +241,6 @@ def test_rows_without_a_pair_are_ignored_by_the_dual():
     assert set(np.flatnonzero(ranker.dual_coef_)) == set(used)
     small = RankRLS(kernel="rbf").fit(X[used], pairs=np.searchsorted(used, pairs))
     np.testing.assert_allclose(ranker.predict(X[:9]), small.predict(X[:9]), rtol=1e-9)
-
-
-def test_states_agree():
-    rng = np.random.default_rng(19)
-    A = rng.standard_normal((12, 12))
-    S, B = A @ A.T, rng.standard_normal((12, 3))
-    one = factorize(S.copy(), np.array([0.5]), B, in_range=True)
-    many = factorize(S.copy(), np.array([0.5, 2.0]), B, in_range=True)
-    assert isinstance(one, CholeskyFactorization)
-    assert isinstance(many, EigenFactorization)
-    np.testing.assert_allclose(one.solve(B, 0.5), many.solve(B, 0.5), rtol=1e-9)
-    np.testing.assert_allclose(one.quadratic(B, 0.5), many.quadratic(B, 0.5), rtol=1e-9)
-    np.testing.assert_allclose(one.log_determinant(0.5), many.log_determinant(0.5), rtol=1e-9)
-    whitened = (one.whiten(B, 0.5), many.whiten(B, 0.5))
-    np.testing.assert_allclose(*(W.T @ W for W in whitened), rtol=1e-9)
-    assert 0.2 < one.condition(0.5) / many.condition(0.5) < 40
-    # A Cholesky factor of another alpha is made when it is asked for.
-    np.testing.assert_allclose(one.solve(B, 2.0), many.solve(B, 2.0), rtol=1e-9)
-    np.testing.assert_allclose(one.solve(B, 0.5), many.solve(B, 0.5), rtol=1e-9)
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3])

@@ -60,32 +60,6 @@ def test_the_basis_is_drawn_once(random_state, monkeypatch):
         np.testing.assert_array_equal(ranker.basis_indices_, np.sort(drawn[0]))
 
 
-def test_an_explicit_basis_names_rows_of_the_whole_data():
-    """Also where alpha is chosen by a part of the rows."""
-    basis = np.array([3, 50, 120, 200, 299])
-    options = {"kernel": "rbf", "basis": basis, "solver": "nystroem"}
-    ranker = RankRLSCV([1.0], cv="validation", random_state=0, **options).fit(X, y, qid=qid)
-    expected = RankRLS(1.0, **options).fit(X, y, qid=qid)
-    np.testing.assert_allclose(ranker.predict(X), expected.predict(X), rtol=1e-10)
-    # The score is that of a model of these basis vectors, fitted to the rows that remain.
-    from rankrls.estimators.choosing import split_for_validation
-
-    graph = PreferenceGraph.from_scores(y, qid=qid)
-    split = split_for_validation(RankRLS(random_state=0), X, graph, None)
-    rows = split.rows
-    K = lambda A, B: np.exp(-((A[:, None] - B[None]) ** 2).sum(axis=2) / X.shape[1])  # noqa: E731
-    L = graph[rows].laplacian() @ np.eye(len(rows))
-    K_MR, K_RR = K(X[rows], X[basis]), K(X[basis], X[basis])
-    a = np.linalg.solve(K_MR.T @ L @ K_MR + K_RR, K_MR.T @ graph[rows].target())
-    held = PreferenceGraph.from_scores(split.held.scores[:, 0], qid=split.held.query_codes)
-    from rankrls.metrics import pairwise_accuracy
-
-    expected_score = pairwise_accuracy(
-        held.scores[:, 0], K(split.X, X[basis]) @ a, qid=held.query_codes
-    )
-    assert ranker.best_score_ == pytest.approx(expected_score, abs=1e-9)
-
-
 # ---------------------------------------------------------------------- threads
 
 
@@ -141,23 +115,6 @@ def test_a_failing_refit_changes_nothing(kind, monkeypatch):
     np.testing.assert_array_equal(ranker.predict(X), predictions)
 
 
-def test_a_failing_last_step_leaves_the_old_alpha(monkeypatch):
-    ranker = RankRLSCV([1.0]).fit(X, y, qid=qid)
-    before = state(ranker)
-
-    def fail(*args, **kwargs):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(RankRLSCV, "_solve", fail)
-    ranker.alphas = [5.0]
-    with pytest.raises(KeyboardInterrupt):
-        ranker.fit(X[:, :3], y, qid=qid)
-    ranker.alphas = [1.0]
-    same(before, state(ranker))
-    assert ranker.alpha_ == 1.0
-    assert ranker.n_features_in_ == X.shape[1]
-
-
 def test_updating_a_copy_leaves_the_original_alone():
     first, second = qid < 8, qid >= 8
     ranker = RankRLS().fit(X[first], y[first], qid=qid[first])
@@ -181,35 +138,6 @@ def test_a_graph_has_arrays_of_its_own():
 
 
 # ---------------------------------------------------------------------- counts and deviations
-
-
-def test_pairs_are_counted_for_every_output():
-    """Whichever outputs share a graph, and after forgetting."""
-    Y = np.column_stack([y, y, np.round(y)])
-    alone = [RankRLS(ties="drop").fit(X, column, qid=qid).n_pairs_ for column in Y.T]
-    ranker = RankRLS(ties="drop", solver="primal").fit(X, Y, qid=qid)
-    assert ranker.n_pairs_ == sum(alone)
-    part = qid < 5
-    ranker.forget(X[part], Y[part], qid=qid[part])
-    rest = RankRLS(ties="drop", solver="primal").fit(X[~part], Y[~part], qid=qid[~part])
-    assert ranker.n_pairs_ == rest.n_pairs_
-
-
-def test_deviations_of_a_nystroem_model():
-    """√(alpha δᵀ(ΦᵀLΦ + alpha I)⁻¹δ + k(x, x) − φᵀφ) with δ = φ − φ̄, by plain matrices."""
-    basis = np.arange(0, len(X), 20)
-    gamma = 0.2
-    ranker = RankRLS(0.5, kernel="rbf", gamma=gamma, basis=basis, solver="nystroem")
-    _, found = ranker.fit(X, y, qid=qid).predict(X[:7], return_std=True)
-    K = lambda A, B: np.exp(-gamma * ((A[:, None] - B[None]) ** 2).sum(axis=2))  # noqa: E731
-    Z = np.linalg.cholesky(K(X[basis], X[basis]))
-    Phi = np.linalg.solve(Z, K(X[basis], X)).T
-    L = PreferenceGraph.from_scores(y, qid=qid).laplacian() @ np.eye(len(y))
-    delta = Phi[:7] - Phi.mean(axis=0)
-    inverse = np.linalg.inv(Phi.T @ L @ Phi + 0.5 * np.eye(len(basis)))
-    expected = 0.5 * np.einsum("ij,jk,ik->i", delta, inverse, delta)
-    expected += 1.0 - np.einsum("ij,ij->i", Phi[:7], Phi[:7])
-    np.testing.assert_allclose(found, np.sqrt(expected), rtol=1e-6)
 
 
 def test_deviations_take_little_memory():
@@ -239,3 +167,20 @@ def test_fits_in_threads_do_not_disturb_each_other():
         thread.join()
     for coef in found:
         np.testing.assert_array_equal(coef, expected)
+
+
+def test_deviations_of_a_nystroem_model():
+    """√(alpha δᵀ(ΦᵀLΦ + alpha I)⁻¹δ + k(x, x) − φᵀφ) with δ = φ − φ̄, by plain matrices."""
+    basis = np.arange(0, len(X), 20)
+    gamma = 0.2
+    ranker = RankRLS(0.5, kernel="rbf", gamma=gamma, basis=basis, solver="nystroem")
+    _, found = ranker.fit(X, y, qid=qid).predict(X[:7], return_std=True)
+    K = lambda A, B: np.exp(-gamma * ((A[:, None] - B[None]) ** 2).sum(axis=2))  # noqa: E731
+    Z = np.linalg.cholesky(K(X[basis], X[basis]))
+    Phi = np.linalg.solve(Z, K(X[basis], X)).T
+    L = PreferenceGraph.from_scores(y, qid=qid).laplacian() @ np.eye(len(y))
+    delta = Phi[:7] - Phi.mean(axis=0)
+    inverse = np.linalg.inv(Phi.T @ L @ Phi + 0.5 * np.eye(len(basis)))
+    expected = 0.5 * np.einsum("ij,jk,ik->i", delta, inverse, delta)
+    expected += 1.0 - np.einsum("ij,ij->i", Phi[:7], Phi[:7])
+    np.testing.assert_allclose(found, np.sqrt(expected), rtol=1e-6)

@@ -15,7 +15,6 @@ from sklearn.model_selection import KFold, cross_val_score
 from rankrls import PreferenceGraph, RankRLS, _resources, regularization_path
 from rankrls.core.preferences import laplacian as _costs
 from rankrls.core.ridge.models import FittedFunction
-from rankrls.core.spaces.spaces import SOLVERS
 
 N, D = 100, 3
 
@@ -74,54 +73,29 @@ CASES = [
     # ------------------------------------------------------------------ X
     case("X NaN", fit(put(X, np.nan), Y), "Input X contains NaN", sklearn=True),
     case("X inf", fit(put(X, np.inf), Y), "Input X contains infinity"),
-    case("X sparse NaN", fit(sparse.csr_array(put(X, np.nan)), Y), "X contains NaN", sklearn=True),
     case("X None", fit(None, Y), "X must be 2-D, .*; got None"),
     case("X 1-D", fit(X[:, 0], Y), "X must be 2-D, .*; got 1-D data of length 100"),
-    case("X 3-D", fit(X[:, :, None], Y), "dim 3"),
     case("X empty", fit(X[:0], Y[:0]), r"0 sample\(s\).*minimum of 2"),
-    case("X one row", fit(X[:1], Y[:1]), r"1 sample\(s\).*minimum of 2"),
     case("X no features", fit(X[:, :0], Y), r"0 feature\(s\).*minimum of 1"),
-    case("X complex", fit(X * 1j, Y), "Complex data not supported", sklearn=True),
     case("X strings", fit(np.full((N, D), "a"), Y), "could not convert string to float"),
-    case("X objects", fit(put(X, "a"), Y), "could not convert string to float"),
     case("X strings in pandas", fit(pd.DataFrame({"a": ["x"] * N}), Y), "not numbers: 'a' "),
-    case("X strings in polars", fit(pl.DataFrame({"a": ["x"] * N}), Y), "not numbers: 'a' "),
-    case("X ragged", fit([[1, 2], [3]], [0, 1]), "inhomogeneous|sequence"),
-    case(
-        "X mixed names",
-        fit(pd.DataFrame(X, columns=["a", 1, "b"]), Y),
-        "names",
-        TypeError,
-        sklearn=True,
-    ),
     # ------------------------------------------------------------------ y
     case("y NaN", fit(X, put(Y, np.nan)), r"y contains NaN or infinity \(first at row 7\)"),
-    case("y inf", fit(X, put(Y, np.inf)), r"y contains NaN or infinity \(first at row 7\)"),
-    case("y -inf", fit(X, put(Y, -np.inf)), r"y contains NaN or infinity \(first at row 7\)"),
     case(
         "y NaN in an output", fit(X, np.c_[Y, put(Y, np.nan)]), "y contains NaN .*row 7, column 1"
     ),
-    case("y null", fit(X, pl.Series([None, *Y[1:]])), r"y contains NaN .*first at row 0"),
     case("y missing label", fit(X, put(Y, None)), "y (must be numeric|contains NaN)"),
     case("y short", fit(X, Y[:90]), "y has 90 entries for 100 rows of X"),
-    case("y long", fit(X, np.r_[Y, Y]), "y has 200 entries for 100 rows of X"),
     case("y missing", fit(X), r"y.* is None: give scores y, or pairs of row numbers"),
     case("y scalar", fit(X, 3.0), r"y must be 1-D or 2-D; got an array of shape \(\)"),
-    case("y 3-D", fit(X, Y[:, None, None]), r"y must be 1-D or 2-D; .* \(100, 1, 1\)"),
-    case("y no columns", fit(X, Y[:, None][:, :0]), "y has no columns: give at least one output"),
     case("y strings", fit(X, ["good"] * N), "y must be numeric; got dtype .*of two classes: y =="),
-    case("y complex", fit(X, Y * 1j), "y must be real"),
     case("y sparse", fit(X, sparse.csr_array(Y[:, None])), "y must be a dense array or a list"),
-    case("y ragged", fit(X, [[1, 2]] * 99 + [[1]]), "y cannot be read as an array"),
-    case("y a string", fit(X, "score"), "y must be"),
     # ------------------------------------------------------------------ nothing to learn from
     case(
         "y constant",
         fit(X, 0 * Y + 3),
         "no query .* 100 rows and 1 query, all labels of a query are equal",
     ),
-    case("y constant, ties dropped", fit(X, 0 * Y, model={"ties": "drop"}), "no query has a pair"),
-    case("y constant, unit", fit(X, 0 * Y, model={"cost": "unit"}), "no query has a pair"),
     case("y constant in queries", fit(X, QID * 2.0, qid=QID), "no query has a pair .* 8 queries"),
     case("queries of one row", fit(X, Y, qid=np.arange(N)), "no query has a pair .* single row"),
     case(
@@ -130,58 +104,19 @@ CASES = [
         r"all labels of a query are equal in output \(column\) 1",
     ),
     case("no weight", fit_xy(sample_weight=np.zeros(N)), "sample_weight is zero for every row"),
-    case(
-        "weight on one row",
-        fit_xy(sample_weight=put(np.zeros(N), 1.0)),
-        "weight",
-    ),
     case("no pairs", fit_pairs([]), "no query has a pair to learn from|pairs.* empty"),
-    case(
-        "no pairs, said clearly",
-        fit_pairs([]),
-        "^(?!.*all labels of a query are equal)",
-    ),
-    case(
-        "no weight on pairs",
-        fit_pairs(PAIRS, pair_weight=[0, 0, 0]),
-        "pair_weight",
-    ),
+    case("no weight on pairs", fit_pairs(PAIRS, pair_weight=[0, 0, 0]), "pair_weight"),
     # ------------------------------------------------------------------ qid
     case("qid NaN", fit_xy(qid=put(QID / 1, np.nan)), "qid is nan at row 7: every row needs an id"),
     case(
-        "qid inf",
-        fit_xy(qid=put(QID / 1, np.inf)),
-        "qid is inf at row 7",
-    ),
-    case(
         "qid None", fit_xy(qid=put(QID, None)), "qid contains None at row 7: every row needs an id"
     ),
-    case(
-        "qid NA",
-        fit_xy(qid=pd.Series(put(QID.astype(str), pd.NA), dtype="string")),
-        "qid contains <NA> at row 7: every row needs an id",
-    ),
-    case(
-        "qid NaN object",
-        fit_xy(qid=put(QID.astype(object), np.nan, 3)),
-        "qid contains (nan|NaN).*row 3",
-    ),
-    case("qid NaT", fit_xy(qid=np.full(N, "NaT", "M8[s]")), "qid is NaT at row 0"),
     case("qid pandas NA", fit_xy(qid=pd.Series([1] * 99 + [None], dtype="Int64")), "row 99"),
-    case("qid pandas string NA", fit_xy(qid=pd.Series(["a"] * 99 + [None])), "row 99"),
-    case("qid pandas category NA", fit_xy(qid=pd.Categorical(["a"] * 99 + [None])), "row 99"),
     case("qid polars null", fit_xy(qid=pl.Series(["a"] * 99 + [None])), "row 99"),
     case("qid short", fit_xy(qid=QID[:90]), "^qid has 90 entries for 100 rows of X$"),
-    case("qid short (of y)", fit_xy(qid=QID[:90]), "^qid has 90 entries for 100 rows of [Xy]$"),
     case("qid 2-D", fit_xy(qid=np.c_[QID, QID]), r"qid must be 1-D.*\(100, 2\)"),
     case("qid unhashable", fit_xy(qid=[["a"]] * N), "qid must hold hashable ids; row 0"),
     case("qid scalar", fit_xy(qid=3), "qid must hold one id for each row; got 3"),
-    case("qid a string", fit_xy(qid="queries"), "qid must hold one id for each row"),
-    case(
-        "qid sparse",
-        fit_xy(qid=sparse.csr_array(QID[:, None])),
-        "qid must",
-    ),
     case("qid without y", fit_pairs(PAIRS, qid=QID), "qid says how the scores y .* no y"),
     # ------------------------------------------------------------------ sample_weight
     case("sample_weight short", fit_xy(sample_weight=np.ones(90)), "has 90 entries for 100"),
@@ -190,10 +125,6 @@ CASES = [
         fit_xy(sample_weight=put(np.ones(N), -1.0)),
         "sample_weight must be >= 0; entry 7 is -1",
     ),
-    case("sample_weight NaN", fit_xy(sample_weight=put(np.ones(N), np.nan)), "sample_weight .*NaN"),
-    case("sample_weight inf", fit_xy(sample_weight=put(np.ones(N), np.inf)), "sample_weight .*inf"),
-    case("sample_weight 2-D", fit_xy(sample_weight=np.ones((N, 2))), "sample_weight must be 1-D"),
-    case("sample_weight strings", fit_xy(sample_weight=["a"] * N), "sample_weight must be numeric"),
     case(
         "sample_weight without y",
         fit_pairs(PAIRS, sample_weight=np.ones(N)),
@@ -206,25 +137,9 @@ CASES = [
         "pairs i = j", fit_pairs([(0, 1), (5, 5)]), r"pairs\[1\] = \(5, 5\) prefers a row to itself"
     ),
     case("pairs (n, 3)", fit_pairs([(0, 1, 2)]), r"shape \(n_pairs, 2\).*got \(1, 3\)"),
-    case("pairs 1-D", fit_pairs([0, 1]), r"shape \(n_pairs, 2\).*got \(2,\)"),
-    case("pairs scalar", fit_pairs(3), r"shape \(n_pairs, 2\)"),
-    case("pairs ragged", fit_pairs([(0, 1), (2,)]), "pairs cannot be read as an array"),
     case("pairs floats", fit_pairs([(0.5, 1)]), r"pairs must be row numbers \(integers\)"),
-    case("pairs NaN", fit_pairs([(np.nan, 1)]), r"pairs must be row numbers \(integers\)"),
     case("pairs strings", fit_pairs([("0", "1")]), r"row numbers \(integers\).*get_indexer"),
-    case("pairs booleans", fit_pairs([(True, False)]), r"pairs must be row numbers \(integers\)"),
-    case("pairs sparse", fit_pairs(sparse.csr_array(PAIRS)), "pairs must be a dense array"),
-    case("pairs a huge int", fit_pairs([(2**70, 1)]), "pairs must be row numbers|out of range"),
-    case(
-        "pairs a huge float",
-        fit_pairs([(1e300, 1)]),
-        "out of range|row numbers",
-    ),
-    case(
-        "pairs unsigned",
-        fit_pairs(np.array([(2**63 + 1, 1)], dtype=np.uint64)),
-        rf"\({2**63 + 1}, 1\) is out of range",
-    ),
+    case("pairs a huge float", fit_pairs([(1e300, 1)]), "out of range|row numbers"),
     case("pairs out of range with y", fit_xy(pairs=[(0, 100)]), "PreferenceGraph"),
     case("magnitudes zero", fit_pairs(PAIRS, magnitude=[0, 0, 0]), "every pair is a tie"),
     case(
@@ -232,50 +147,28 @@ CASES = [
         fit_pairs(PAIRS, magnitude=[1, 1, -2]),
         "magnitude must be >= 0; entry 2 is -2 .*swap the pair",
     ),
-    case("magnitude < 0", fit_pairs(PAIRS, magnitude=[1, 1, -2]), "magnitude must be >.* entry 2"),
-    case("magnitude NaN", fit_pairs(PAIRS, magnitude=[1, np.nan, 1]), "magnitude contains NaN"),
     case("magnitude short", fit_pairs(PAIRS, magnitude=[1, 2]), "magnitude has 2 entries for 3"),
-    case(
-        "pair_weight short", fit_pairs(PAIRS, pair_weight=[1, 2]), "pair_weight has 2 entries for 3"
-    ),
     case("pair_weight < 0", fit_pairs(PAIRS, pair_weight=[1, -1, 1]), "pair_weight must be >= 0"),
-    case(
-        "pair_weight inf", fit_pairs(PAIRS, pair_weight=[1, np.inf, 1]), "pair_weight contains NaN"
-    ),
     case("magnitude alone", fit_xy(magnitude=[1.0]), "magnitude belongs to pairs"),
-    case("pair_weight alone", fit_xy(pair_weight=[1.0]), "pair_weight belongs to pairs"),
     # ------------------------------------------------------------------ parameters
     *(
         case(f"alpha {value!r}", model(alpha=value), f"alpha must be .*{POSITIVE}; got")
-        for value in (0, 0.0, -1, -0.5, np.nan, np.inf, "auto", None, True, np.True_, 1j, [1.0])
-    ),
-    case(
-        "alpha huge int",
-        model(alpha=10**309),
-        "alpha must be finite",
+        for value in (0, -0.5, np.nan, 10**309, "auto", None, True, [1.0])
     ),
     case(
         "cost",
         model(cost="hinge"),
         "cost must be one of 'magnitude', 'unit', 'relative'; got 'hinge'",
     ),
-    case(
-        "cost None",
-        model(cost=None),
-        "cost must be one of 'magnitude', 'unit', 'relative'; got None",
-    ),
     case("ties", model(ties="half"), "ties must be one of 'keep', 'drop'; got 'half'"),
-    case("ties bool", model(ties=True), "ties must be one of 'keep', 'drop'; got True"),
     case(
         "query_weighting",
         model(query_weighting="rows"),
         "query_weighting must be one of 'pair', 'size', 'query'; got 'rows'",
     ),
     case("solver", model(solver="svd"), "solver must be one of 'auto', 'primal', .*; got 'svd'"),
-    case("solver list", model(solver=["dual"]), r"solver must be one of .*; got \['dual'\]"),
     case("kernel", model(kernel="gaussian"), "kernel must be .*'linear'.*'rbf'.*; got 'gaussian'"),
     case("kernel code", model(kernel="__import__('os')"), "kernel must be a callable or one of"),
-    case("kernel None", model(kernel=None), "kernel must be a callable or one of .*; got None"),
     case(
         "kernel matrix as kernel",
         model(kernel=KERNEL),
@@ -283,27 +176,9 @@ CASES = [
     ),
     case("kernel parameter", rbf(kernel_params={"sigma": 1}), r"'sigma'.*'rbf' .*takes: gamma"),
     case("kernel parameter of linear", model(kernel_params={"gamma": 1}), "takes: none"),
-    case(
-        "kernel_params not a dict",
-        rbf(kernel_params=5),
-        "kernel_params must be a dict",
-    ),
+    case("kernel_params not a dict", rbf(kernel_params=5), "kernel_params must be a dict"),
     case("gamma NaN", rbf(gamma=np.nan), "gamma must be finite and > 0; got nan"),
-    case(
-        "gamma a string",
-        rbf(gamma="scale"),
-        "gamma must be",
-    ),
-    case(
-        "gamma negative",
-        rbf(gamma=-1.0),
-        "gamma must be",
-    ),
-    case(
-        "coef0 a string",
-        model(kernel="poly", coef0="a"),
-        "coef0 must be",
-    ),
+    case("coef0 a string", model(kernel="poly", coef0="a"), "coef0 must be"),
     case("kernel of NaN", model(kernel=lambda a, b: np.nan), "<lambda> returned NaN", works=True),
     case("indefinite kernel", model(kernel="sigmoid"), "alpha above|returned NaN", works=True),
     case("primal with rbf", rbf(solver="primal"), "needs kernel='linear'.*'dual' or 'nystroem'"),
@@ -312,28 +187,10 @@ CASES = [
         "basis with primal", model(solver="primal", basis=5), "basis belongs to solver='nystroem'"
     ),
     case("basis 0", rbf(basis=0), "basis must be at least 1; got 0"),
-    case("basis -3", rbf(basis=-3), "basis must be at least 1; got -3"),
     case("basis too large a row", rbf(basis=[0, 100]), "basis has row numbers outside 0 to 99"),
-    case("basis a negative row", rbf(basis=[0, -1]), "basis has row numbers outside 0 to 99"),
     case("basis twice", rbf(basis=[4, 5, 4]), "basis names a row twice"),
     case("basis empty", rbf(basis=[]), "basis must be a number of basis vectors or a 1-D array"),
-    case(
-        "basis 2-D", rbf(basis=[[0, 1]]), "basis must be a number .* or a 1-D array of row numbers"
-    ),
-    case("basis string", rbf(basis="half"), "basis must be a number of basis vectors"),
-    case("basis True", rbf(basis=True), "basis must be a number of basis vectors"),
-    case(
-        "basis mask",
-        rbf(basis=np.arange(N) < 5),
-        "basis must be a number .* row numbers",
-    ),
-    case("basis float", rbf(basis=5.0), "basis must be a number of basis vectors"),
-    case("basis floats", rbf(basis=[0.0, 1.0]), "basis must be a number .* row numbers"),
-    case(
-        "basis ragged",
-        rbf(basis=[[0], [1, 2]]),
-        "basis must be",
-    ),
+    case("basis mask", rbf(basis=np.arange(N) < 5), "basis must be a number .* row numbers"),
     case(
         "random_state",
         model(kernel="rbf", basis=5, random_state="seed"),
@@ -345,23 +202,12 @@ CASES = [
         fit(X, put(Y, 1e-200), model={"cost": "relative"}),
         "cost='relative' .* 1e-200, which is too small.*round the scores",
     ),
-    case(
-        "relative, magnitude too small",
-        fit_pairs(PAIRS, magnitude=[1, 1e-200, 1], model={"cost": "relative"}),
-        "cost='relative' .* 1e-200, which is too small",
-    ),
     # ------------------------------------------------------------------ precomputed kernels
     case("gram not square", fit(X, Y, model={"kernel": "precomputed"}), r"square .*\(100, 3\)"),
     case(
         "gram not symmetric",
         fit(KERNEL + np.triu(np.ones((N, N)), 1), Y, model={"kernel": "precomputed"}),
         r"not symmetric: .* by up to 1\. .*\(K \+ K.T\) / 2",
-    ),
-    case(
-        "gram NaN",
-        fit(put(KERNEL, np.nan), Y, model={"kernel": "precomputed"}),
-        "Input X contains NaN",
-        sklearn=True,
     ),
     case(
         "gram indefinite",
@@ -376,31 +222,10 @@ CASES = [
     case("graph of other rows", fit(X[:90], GRAPH), "y is a graph over 100 rows for 90 rows of X"),
     case("graph and qid", fit(X, GRAPH, qid=QID), "y is a PreferenceGraph: qid must be part of it"),
     case(
-        "graph and pairs",
-        fit(X, GRAPH, pairs=PAIRS),
-        "y is a PreferenceGraph: pairs must be part of it",
-    ),
-    case(
-        "graph and sample_weight",
-        fit(X, GRAPH, sample_weight=np.ones(N)),
-        "y is a PreferenceGraph: sample_weight must be part of it",
-    ),
-    case(
-        "graph and magnitude",
-        fit(X, GRAPH, magnitude=[1.0]),
-        "magnitude must be part of it|magnitude belongs to pairs",
-    ),
-    case(
-        "graph and pair_weight",
-        fit(X, GRAPH, pair_weight=[1.0]),
-        "pair_weight must be part of it|pair_weight belongs to pairs",
-    ),
-    case(
         "graph without a preference",
         fit(X, PreferenceGraph.from_scores(0 * Y)),
         "no query has a pair to learn from",
     ),
-    case("graph without pairs", fit(X, PreferenceGraph.from_pairs([], n_rows=N)), "no query|empty"),
     case("graphs of other rows", lambda f: GRAPH + GRAPH[:9], "graphs over 100 and 9 rows"),
     case("graphs of scores", lambda f: GRAPH + GRAPH, "two graphs from scores cannot be added"),
     case(
@@ -409,34 +234,15 @@ CASES = [
         "qid has 90 entries for 100 rows of y",
     ),
     case(
-        "graph pairs",
-        lambda f: PreferenceGraph.from_pairs([(0, 9)], n_rows=9),
-        r"pairs\[0\] = \(0, 9\) is out of range: rows are numbered 0 to 8",
-    ),
-    case("graph NaN", lambda f: PreferenceGraph.from_scores([0, np.nan]), "y contains NaN"),
-    case(
         "graph row twice",
         lambda f: PreferenceGraph.from_pairs(PAIRS, n_rows=N)[[0, 1, 0]],
         "a row of a graph with given pairs cannot be selected twice",
     ),
     # ------------------------------------------------------------------ predict and score
     case("predict before fit", lambda f: RankRLS().predict(X), "not fitted yet", NotFittedError),
-    case("score before fit", lambda f: RankRLS().score(X, Y), "not fitted yet", NotFittedError),
-    case(
-        "probability before fit",
-        lambda f: RankRLS().preference_proba(X, X),
-        "not fitted yet",
-        NotFittedError,
-    ),
-    case(
-        "likelihood before fit",
-        lambda f: RankRLS().log_marginal_likelihood(),
-        "not fitted yet",
-        NotFittedError,
-    ),
     *(
         case(f"predict, {name}", lambda f, Z=Z, m=m: getattr(f, m).predict(Z), message, **options)
-        for m in ("plain", "rbf", "nystroem")
+        for m in ("plain", "nystroem")
         for name, Z, message, options in [
             (f"fewer features, {m}", X[:, :2], "2 features, but RankRLS is expecting 3", {}),
             (f"more features, {m}", np.c_[X, X], "6 features, but RankRLS is expecting 3", {}),
@@ -451,23 +257,17 @@ CASES = [
         "fitted with qid, so score needs qid.*in a search or a pipeline",
     ),
     case("score without y", lambda f: f.plain.score(X, None), "y.* is None"),
-    case("score, y short", lambda f: f.plain.score(X, Y[:90]), "y has 90 entries for 100 rows"),
-    case("score, y NaN", lambda f: f.plain.score(X, put(Y, np.nan)), "y contains NaN"),
-    case("score, y constant", lambda f: f.plain.score(X, 0 * Y), "no query has a pair"),
     case(
         "score, outputs",
         lambda f: f.plain.score(X, np.c_[Y, Y]),
         r"model has 1 output\(s\), y has 2",
     ),
     case("score, one output", lambda f: f.outputs.score(X, Y), r"model has 2 output\(s\), y has 1"),
-    case("score, features", lambda f: f.plain.score(X[:, :2], Y), "2 features, but .* expecting 3"),
     case(
         "score, qid short",
         lambda f: f.queries.score(X, Y, qid=QID[:90]),
         "qid has 90 entries for 100 rows of X",
     ),
-    case("score, qid NaN", lambda f: f.queries.score(X, Y, qid=put(QID / 1, np.nan)), "qid is nan"),
-    case("score, graph short", lambda f: f.plain.score(X, GRAPH[:9]), "graph over 9 rows for 100"),
     case(
         "score, graph and qid",
         lambda f: f.queries.score(X, GRAPH, qid=QID),
@@ -478,31 +278,14 @@ CASES = [
         lambda f: f.plain.preference_proba(X[:5], X[:4]),
         r"X_a has 5 row\(s\) and X_b 4: they are compared row by row \(one with many: repeat",
     ),
-    case(
-        "probability, features",
-        lambda f: f.plain.preference_proba(X, X[:, :2]),
-        "2 features, but RankRLS is expecting 3",
-    ),
     # ------------------------------------------------------------------ the path
     case("alphas empty", path(alphas=[]), "alphas is empty"),
-    case("alphas 2-D", path(alphas=[[1, 2]]), r"alphas must be 1-D; .* \(1, 2\)"),
     case("alphas negative", path(alphas=[1, -1]), "alphas must be finite and > 0; got -1"),
-    case("alphas zero", path(alphas=[0.0]), "alphas must be finite and > 0; got 0"),
-    case("alphas NaN", path(alphas=[1, np.nan]), "alphas contains NaN"),
-    case("alphas None", path(alphas=None), "alphas contains NaN"),
-    case(
-        "alphas a string",
-        path(alphas="auto"),
-        "alphas must be",
-    ),
     case(
         "path, fit argument",
         path(alphas=[1], qids=QID),
         "no argument 'qids'; it has qid",
         TypeError,
-    ),
-    case(
-        "path, y short", lambda f: regularization_path(RankRLS(), X, Y[:9], alphas=[1]), "9 entries"
     ),
     case(
         "path of another estimator",
@@ -517,16 +300,6 @@ CASES = [
         works=True,
     ),
     # ------------------------------------------------------------------ arguments that are none
-    case("typo in fit", fit_xy(qids=QID), "unexpected keyword argument 'qids'", TypeError),
-    case("positional qid", fit(X, Y, QID), "positional argument", TypeError),
-    case("typo in a parameter", lambda f: RankRLS(alfa=1), "unexpected keyword.*'alfa'", TypeError),
-    case("positional parameter", lambda f: RankRLS(1.0, "rbf"), "positional argument", TypeError),
-    case(
-        "typo in predict",
-        lambda f: f.plain.predict(X, std=True),
-        "unexpected keyword argument 'std'",
-        TypeError,
-    ),
 ]
 
 
@@ -571,17 +344,6 @@ def test_bad_input(call, message, error, options, fitted, request):
         assert text == text.strip()
 
 
-def test_the_guard_itself(no_work):
-    with pytest.raises(WorkHasBegunError):
-        RankRLS().fit(X, Y)
-
-
-def test_every_case_has_its_own_name():
-    names = [parameter.id for parameter in CASES]
-    assert len(set(names)) == len(names)
-    assert len(names) > 150
-
-
 # ---------------------------------------------------------------------- that need a smaller world
 
 
@@ -602,18 +364,6 @@ def test_relative_with_too_many_levels(monkeypatch, no_work):
         ranker.fit(X, levels, qid=np.arange(N) // 4 % 5)
     with pytest.raises(WorkHasBegunError):
         ranker.set_params(cost="unit").fit(X, levels)
-
-
-def test_relative_limit_is_reached_by_real_data():
-    """Refused before the pairs are made: 12.5 million of them would take 200 MB."""
-    many = np.arange(5001.0)
-    tracemalloc.start()
-    try:
-        with pytest.raises(ValueError, match="12,502,500 here"):
-            RankRLS(cost="relative").fit(many[:, None], many)
-        assert tracemalloc.get_traced_memory()[1] < 5e6
-    finally:
-        tracemalloc.stop()
 
 
 def memory_message(call):
@@ -682,14 +432,6 @@ def test_nystroem_too_large(monkeypatch, no_work):
     assert "basis" in text
 
 
-@pytest.mark.parametrize("solver", ["primal", "dual"])
-def test_advice_can_be_followed(solver, monkeypatch):
-    monkeypatch.setattr(_resources, "budget", lambda: 10)
-    text = memory_message(lambda: RankRLS(solver=solver).fit(X, Y))
-    named = set(re.findall(r"'(\w+)'", text)) - {"linear"}
-    assert named <= set(SOLVERS)
-
-
 TOO_LARGE = {
     "X": lambda ranker: ranker.fit(1e160 * X, Y).predict(1e160 * X),
     "float32 X": lambda ranker: ranker.fit(np.float32(1e25 * X), Y).predict(np.float32(1e25 * X)),
@@ -714,14 +456,6 @@ def test_numbers_too_large_are_named_or_do_not_matter(what, solver):
 # ---------------------------------------------------------------------- more than one call
 
 
-def test_a_failed_fit_leaves_an_unfitted_estimator_unfitted():
-    ranker = RankRLS()
-    with pytest.raises(ValueError, match="y has 90 entries"):
-        ranker.fit(X, Y[:90])
-    with pytest.raises(NotFittedError):
-        ranker.predict(X)
-
-
 @pytest.mark.parametrize(
     "options", [{"kernel": "rbf", "basis": 0}, {"alpha": -1.0}, {"cost": "relative"}]
 )
@@ -733,12 +467,6 @@ def test_a_failed_refit_keeps_the_model_whole(options):
     with pytest.raises(ValueError):
         ranker.fit(X, put(Y, 1e-200))
     assert {name: getattr(ranker, name) for name in before} == before
-
-
-def test_parameters_are_checked_in_fit_not_before():
-    ranker = RankRLS(alpha=-1, kernel="nonsense", cost=3, basis="x")
-    assert ranker.get_params()["kernel"] == "nonsense"
-    ranker.set_params(alpha="auto")
 
 
 def test_plain_pairs_through_a_search_name_the_way_out():

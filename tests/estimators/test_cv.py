@@ -1,7 +1,6 @@
 """RankRLSCV: equal to loops that refit RankRLS for every fold and alpha, and choose the best."""
 
 import itertools
-import pickle
 import warnings
 from contextlib import nullcontext
 from functools import partial
@@ -16,7 +15,6 @@ from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.metrics import make_scorer, ndcg_score
 from sklearn.model_selection import (
-    GridSearchCV,
     GroupKFold,
     KFold,
     LeaveOneGroupOut,
@@ -24,15 +22,12 @@ from sklearn.model_selection import (
     StratifiedKFold,
     cross_val_score,
 )
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import cases
 import rankrls.estimators.cv as module
 from rankrls import AutoRanker, PreferenceGraph, RankRLS, RankRLSCV, metrics
 from rankrls.core.ridge.problem import RidgeProblem
-from rankrls.estimators.choosing import choose_alpha
 from rankrls.io import load_model, save_model
 from rankrls.metrics import concordance_index, ndcg, pairwise_accuracy
 from rankrls.model_selection import (
@@ -184,48 +179,27 @@ def spy(monkeypatch):
 # ---------------------------------------------------------------------- leave-query-out
 
 
+LOSSES = [
+    ("magnitude", "keep", "pair"),
+    ("magnitude", "drop", "size"),
+    ("unit", "keep", "query"),
+    ("relative", "keep", "pair"),
+]
+
+
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("weighting", cases.WEIGHTINGS)
-@pytest.mark.parametrize("cost", cases.COSTS)
-def test_leave_query_out(cost, weighting, model):
-    X, y, qid = data_for(model)
-    params = MODELS[model] | {"cost": cost, "query_weighting": weighting}
-    ranker = fit_cv(X, y, qid=qid, cv="leave-query-out", scoring=smooth, **params)
-    expected = literal_scores(params, X, y, by_query(qid), smooth, qid)
-    assert_chosen(ranker, expected, rtol=1e-6)
-
-
-@pytest.mark.parametrize("model", ["linear", "rbf", "nystroem"])
-@pytest.mark.parametrize("ties", cases.TIES)
-@pytest.mark.parametrize("cost", ["magnitude", "relative"])
-def test_leave_query_out_of_several_outputs(cost, ties, model):
-    X, y, qid = make(seed=1, outputs=2)
-    params = MODELS[model] | {"cost": cost, "ties": ties}
-    scoring = smooth if ties == "keep" else "pairwise_accuracy"
-    metric = smooth if ties == "keep" else pairwise_accuracy
-    ranker = fit_cv(X, y, qid=qid, scoring=scoring, **params)
-    expected = literal_scores(params, X, y, by_query(qid), metric, qid)
-    assert_chosen(ranker, expected, rtol=1e-6)
-
-
-@pytest.mark.parametrize("kind", ["positive", "zeros"])
-@pytest.mark.parametrize("cost", cases.COSTS)
-def test_leave_query_out_with_weights(cost, kind):
-    X, y, qid = make(seed=2)
-    weight = cases.weights(kind, N, np.random.default_rng(5))
-    ranker = fit_cv(X, y, qid=qid, weight=weight, cost=cost, scoring=smooth)
-    expected = literal_scores({"cost": cost}, X, y, by_query(qid), smooth, qid, weight)
-    assert_chosen(ranker, expected, rtol=1e-6)
-
-
-def test_small_and_large_alphas():
-    """At alphas of a default grid, where the shortcut could lose digits."""
-    X, y, qid = make(seed=3)
-    alphas = 2.0 ** np.array([-15, -8, 0, 8, 15])
-    for params in MODELS.values():
-        ranker = fit_cv(X, y, qid=qid, alphas=alphas, scoring=smooth, **params)
-        expected = literal_scores(params, X, y, by_query(qid), smooth, qid, alphas=alphas)
-        assert_chosen(ranker, expected, alphas, rtol=1e-5)
+@pytest.mark.parametrize("loss", LOSSES, ids="-".join)
+@pytest.mark.parametrize(("outputs", "weights"), [(1, None), (2, None), (1, "zeros")])
+def test_leave_query_out(loss, model, outputs, weights):
+    X, y, qid = data_for(model, outputs=outputs)
+    weight = None if weights is None else cases.weights(weights, N, np.random.default_rng(5))
+    params = MODELS[model] | dict(zip(("cost", "ties", "query_weighting"), loss, strict=True))
+    # At alphas of a default grid the shortcut could lose digits.
+    alphas = 2.0 ** np.array([-15, -8, 0, 8, 15]) if outputs == 1 else ALPHAS
+    options = {"qid": qid, "weight": weight, "alphas": alphas}
+    ranker = fit_cv(X, y, cv="leave-query-out", scoring=smooth, **options, **params)
+    expected = literal_scores(params, X, y, by_query(qid), smooth, **options)
+    assert_chosen(ranker, expected, alphas, rtol=1e-5)
 
 
 # ---------------------------------------------------------------------- metrics
@@ -261,24 +235,6 @@ def test_pairwise_accuracy_is_a_mean_over_queries_and_folds():
     assert ranker.best_score_ == pytest.approx(np.mean(values), rel=1e-12)
 
 
-def test_function_is_called_with_labels_predictions_and_lists():
-    X, y, qid = make(seed=6)
-    calls = []
-
-    def metric(y_true, y_score, *, qid):
-        calls.append((y_true, y_score, qid))
-        return 0.5
-
-    fit_cv(X, y, qid=qid, scoring=metric)
-    assert len(calls) == len(ALPHAS)
-    for y_true, y_score, lists in calls:
-        assert y_true.shape == y_score.shape == lists.shape == (N,)
-        assert sorted(y_true) == sorted(y)
-        assert sorted(np.unique(lists, return_counts=True)[1]) == sorted(
-            np.unique(qid, return_counts=True)[1]
-        )
-
-
 # ---------------------------------------------------------------------- folds
 
 
@@ -301,37 +257,10 @@ def test_int_cv(cost, with_qid, k, monkeypatch):
     assert_chosen(ranker, expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("weighting", cases.WEIGHTINGS)
-@pytest.mark.parametrize("outputs", [1, 2])
-def test_folds_of_rows(outputs, weighting, model):
-    X, y, _ = data_for(model, seed=8, outputs=outputs)
-    params = MODELS[model] | {"query_weighting": weighting}
-    folds = [test for _, test in KFold(3, shuffle=True, random_state=0).split(X)]
-    cv = KFold(3, shuffle=True, random_state=0)
-    ranker = fit_cv(X, y, cv=cv, scoring=smooth, **params)
-    assert_chosen(ranker, literal_scores(params, X, y, folds, smooth), rtol=1e-6)
-
-
-@pytest.mark.parametrize("weighting", cases.WEIGHTINGS)
-@pytest.mark.parametrize("cost", ["magnitude", "unit"])
-def test_folds_that_split_queries(cost, weighting):
-    X, y, qid = make(seed=9)
-    params = {"cost": cost, "query_weighting": weighting}
-    folds = [test for _, test in KFold(3).split(X)]
-    ranker = fit_cv(X, y, qid=qid, cv=KFold(3), scoring=smooth, splits=True, **params)
-    assert_chosen(ranker, literal_scores(params, X, y, folds, smooth, qid), rtol=1e-6)
-
-
-def test_boolean_masks_as_splits():
-    X, y, qid = make(seed=9)
-    folds = [np.isin(qid, np.unique(qid)[:2]), np.isin(qid, np.unique(qid)[2:4])]
-    ranker = fit_cv(X, y, qid=qid, cv=[(~test, test) for test in folds], scoring=smooth)
-    rows = [np.flatnonzero(test) for test in folds]
-    assert_chosen(ranker, literal_scores({}, X, y, rows, smooth, qid), rtol=1e-6)
-
-
+GRAPH = object()
 SPLITTERS = {
+    "ComponentKFold": (ComponentKFold(3), GRAPH),
+    "KFold of queries": (KFold(3), True),
     "GroupKFold": (GroupKFold(3), True),
     "LeaveOneGroupOut": (LeaveOneGroupOut(), True),
     "LeaveQueryOut": (LeaveQueryOut(), True),
@@ -340,41 +269,26 @@ SPLITTERS = {
     "StratifiedKFold": (StratifiedKFold(2), False),
     "RepeatedKFold": (RepeatedKFold(n_splits=2, n_repeats=2, random_state=0), False),
     "LeavePairOut of queries": (LeavePairOut(), True),
-    "LeavePairOut": pytest.param(LeavePairOut(), False),
+    "LeavePairOut": (LeavePairOut(), False),
 }
 
 
-@pytest.mark.parametrize(
-    ("splitter", "with_qid"),
-    [v if hasattr(v, "marks") else pytest.param(*v) for v in SPLITTERS.values()],
-    ids=SPLITTERS,
-)
-def test_splitters(splitter, with_qid):
-    X, y, qid = make(seed=10, m=18)
+@pytest.mark.parametrize("model", ["linear", "rbf", "nystroem"])
+@pytest.mark.parametrize("name", SPLITTERS)
+def test_splitters(name, model):
+    splitter, with_qid = SPLITTERS[name]
+    X, y, qid = make(seed=10, m=26 if model == "nystroem" else 18)
     y = np.digitize(y, np.quantile(y, [0.3, 0.7])) * 1.0  # classes for StratifiedKFold
     qid = qid if with_qid else None
-    folds = [test for _, test in splitter.split(X, y, groups=qid)]
-    params = {"query_weighting": "size"}
-    ranker = fit_cv(X, y, qid=qid, cv=splitter, scoring=smooth, **params)
-    assert_chosen(ranker, literal_scores(params, X, y, folds, smooth, qid), rtol=1e-6)
-
-
-@pytest.mark.parametrize("with_qid", [True, False])
-def test_splitters_are_quiet(with_qid):
-    X, y, qid = make(seed=10)
+    graph = PreferenceGraph.from_scores(y, qid=qid)
+    given = (graph, None) if with_qid is GRAPH else (y, qid)
+    folds = [test for _, test in splitter.split(X, graph if with_qid is GRAPH else y, groups=qid)]
+    params = MODELS[model] | {"query_weighting": "size"}
+    options = {"cv": splitter, "scoring": smooth, "splits": name == "KFold of queries"}
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message="The groups parameter is ignored")
-        options = {"cv": KFold(3), "query_weighting": "size", "splits": with_qid}
-        fit_cv(X, y, qid=qid if with_qid else None, **options)
-
-
-def test_component_splitter():
-    X, y, qid = make(seed=10)
-    graph = PreferenceGraph.from_scores(y, qid=qid)
-    cv = ComponentKFold(3)
-    folds = [test for _, test in cv.split(X, graph)]
-    ranker = RankRLSCV(ALPHAS, cv=cv, scoring=smooth).fit(X, graph)
-    assert_chosen(ranker, literal_scores({}, X, y, folds, smooth, qid), rtol=1e-6)
+        ranker = fit_cv(X, given[0], qid=given[1], **options, **params)
+    assert_chosen(ranker, literal_scores(params, X, y, folds, smooth, qid), rtol=1e-6)
 
 
 def test_iterables_of_splits():
@@ -384,7 +298,8 @@ def test_iterables_of_splits():
     folds = [everything[:6], everything[4:9], np.array([20, 3, 11, 25])]
     splits = [(np.setdiff1d(everything, rows), rows) for rows in folds]
     expected = literal_scores({}, X, y, folds, smooth)
-    for cv in (splits, iter(splits), [(a.tolist(), b.tolist()) for a, b in splits]):
+    masks = [(~np.isin(everything, rows), np.isin(everything, rows)) for rows in folds]
+    for cv in (splits, iter(splits), [(a.tolist(), b.tolist()) for a, b in splits], masks):
         assert_chosen(fit_cv(X, y, cv=cv, scoring=smooth), expected, rtol=1e-6)
     whole = [qid == "a", (qid == "b") | (qid == "f")]
     splits = [(np.flatnonzero(~rows), np.flatnonzero(rows)) for rows in whole]
@@ -405,24 +320,11 @@ def test_leave_pair_out(outputs, weighting, model):
         assert_chosen(ranker, expected, alphas)
 
 
-def test_leave_pair_out_without_ties():
-    X, y, _ = make(seed=13, m=10, kind="continuous")
-    y += np.arange(10) * 1e-3
-    assert len(np.unique(y)) == 10
-    ranker = fit_cv(X, y, cv="leave-pair-out", ties="drop")
-    assert_chosen(ranker, literal_pair_scores({"ties": "drop"}, X, y))
-
-
 def test_number_of_refits():
     """No shortcut: every fold is refitted at every alpha. A shortcut: none is."""
     X, y, qid = make(seed=14)
     assert_array_equal(fit_cv(X, y, qid=qid).cv_results_["n_refits"], 0)
     assert_array_equal(fit_cv(X, y).cv_results_["n_refits"], 0)
-    assert (fit_cv(X, y, cv=4, cost="unit").cv_results_["n_refits"] > 0).all()
-
-
-def test_refits_are_counted_by_alpha():
-    X, y, _ = make(seed=14)
     assert_array_equal(fit_cv(X, y, cv=4, cost="unit").cv_results_["n_refits"], 4)
 
 
@@ -455,14 +357,6 @@ def test_order_of_alphas():
         assert ranker.alpha_ == expected.alpha_
         for name, values in expected.cv_results_.items():
             assert_array_equal(ranker.cv_results_[name], values)
-
-
-def test_default_grid():
-    X, y, qid = make(seed=16)
-    ranker = RankRLSCV().fit(X, y, qid=qid)
-    assert ranker.alphas is None
-    assert_array_equal(ranker.alphas_, 2.0 ** np.arange(-15, 16))
-    assert ranker.cv_results_["mean_score"].shape == (31,)
 
 
 @pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
@@ -498,15 +392,6 @@ def test_grid_goes_on_where_the_best_is_at_its_end(cv):
     for name, values in ranker.cv_results_.items():
         assert_allclose(values, given.cv_results_[name], rtol=1e-9)
     assert_allclose(ranker.coef_, given.coef_, rtol=1e-9)
-
-
-def test_grid_does_not_depend_on_the_order_of_rows():
-    X, y, qid = make(seed=18)
-    order = np.random.default_rng(0).permutation(len(y))
-    ranker = RankRLSCV().fit(1e6 * X, y, qid=qid)
-    other = RankRLSCV().fit(1e6 * X[order], y[order], qid=np.asarray(qid)[order])
-    assert_array_equal(ranker.alphas_, other.alphas_)
-    assert ranker.alpha_ == other.alpha_
 
 
 @pytest.mark.parametrize(
@@ -592,11 +477,6 @@ def test_auto(monkeypatch):
     assert same_results(auto(), pairs)
 
 
-def test_auto_with_few_rows():
-    X, y, _ = make(seed=19, m=8, kind="continuous")
-    assert fit_cv(X, y, cost="unit").alpha_ in ALPHAS
-
-
 def test_auto_with_weights_and_few_rows():
     """Data of check_sample_weights_pandas_series, which fails at random for the default model."""
     X = np.array([1, 1, 1, 2, 1, 3, 1, 4, 2, 1, 2, 2, 2, 3, 2, 4, 3, 1, 3, 2, 3, 3, 3, 4])
@@ -617,28 +497,7 @@ def test_random_state_fixes_the_folds(monkeypatch):
         assert first != other
 
 
-def test_random_basis_is_the_same_in_folds_and_in_the_model():
-    X, y, qid = make(seed=21)
-    ranker = fit_cv(X, y, qid=qid, kernel="rbf", basis=8, random_state=4, scoring=smooth)
-    params = {"kernel": "rbf", "basis": ranker.basis_indices_}
-    expected = literal_scores(params, X, y, by_query(qid), smooth, qid)
-    assert_chosen(ranker, expected, rtol=1e-6)
-
-
 # ---------------------------------------------------------------------- data
-
-
-@pytest.mark.parametrize("model", ["linear", "rbf"])
-@pytest.mark.parametrize("cost", cases.COSTS)
-def test_row_order_does_not_matter(cost, model):
-    X, y, qid = make(seed=22)
-    params = MODELS[model] | {"cost": cost, "query_weighting": "query"}
-    expected = fit_cv(X, y, qid=qid, scoring=smooth, **params)
-    order = np.random.default_rng(0).permutation(N)
-    ranker = fit_cv(X[order], y[order], qid=qid[order], scoring=smooth, **params)
-    assert ranker.alpha_ == expected.alpha_
-    assert_allclose(ranker.cv_results_["mean_score"], expected.cv_results_["mean_score"], rtol=1e-8)
-    assert_allclose(ranker.predict(X), expected.predict(X), atol=1e-8)
 
 
 @pytest.mark.parametrize("cv", ["auto", 4, KFold(3)])
@@ -672,24 +531,6 @@ def test_precomputed_kernel(cv):
     ranker = fit_cv(K, y, qid=qid, kernel="precomputed", **options)
     assert_chosen(ranker, expected.cv_results_["mean_score"], rtol=1e-8)
     assert_allclose(ranker.predict(K), expected.predict(X), atol=1e-10)
-
-
-def test_single_precision():
-    X, y, qid = make(seed=25)
-    ranker = fit_cv(X.astype(np.float32), y, qid=qid, scoring=smooth)
-    expected = fit_cv(X, y, qid=qid, scoring=smooth)
-    assert_allclose(ranker.cv_results_["mean_score"], expected.cv_results_["mean_score"], rtol=1e-4)
-
-
-def test_fit_changes_nothing_it_is_given():
-    X, y, qid = make(seed=26)
-    given = X.copy(), y.copy(), qid.copy()
-    ranker = RankRLSCV(ALPHAS, kernel="rbf", basis=5, random_state=0)
-    params = repr(ranker.get_params())
-    ranker.fit(X, y, qid=qid)
-    for array, old in zip((X, y, qid), given, strict=True):
-        assert_array_equal(array, old)
-    assert repr(ranker.get_params()) == params
 
 
 # ---------------------------------------------------------------------- bad input
@@ -788,6 +629,7 @@ BAD = [
         fit=WITH_QID,
     ),
     case("one informative query, unit", "nothing is left", y=ONE_QUERY, fit=WITH_QID, cost="unit"),
+    case("roc_auc", "'pairwise_accuracy' is the AUC", scoring="roc_auc"),
     case("one query", r"more than one query has a pair \(leave out qid", fit={"qid": np.zeros(N)}),
     case(
         "one output informative in one query",
@@ -831,20 +673,12 @@ def test_bad_input(params, y, fit, message):
     assert not hasattr(ranker, "alpha_") or not hasattr(ranker, "coef_")
 
 
-@pytest.mark.parametrize("weighting", cases.WEIGHTINGS)
-def test_two_rows(weighting):
-    with pytest.raises(ValueError, match=r"row|preference|pair"):
-        fit_cv(X_BAD[:2], np.array([0.0, 1.0]), query_weighting=weighting)
-
-
 @pytest.mark.parametrize("model", ["linear", "wide", "rbf"])
-@pytest.mark.parametrize("seed", range(3))
-def test_a_single_positive(model, seed):
+def test_a_single_positive(model):
     """Without any pair of it there is nothing to learn from: an error, or ties that count half."""
-    X, *_ = data_for(model, seed=seed)
-    y = (np.arange(N) == seed).astype(float)
+    X, *_ = data_for(model)
     try:
-        ranker = fit_cv(X, y, cv="leave-pair-out", **MODELS[model])
+        ranker = fit_cv(X, (np.arange(N) == 0) * 1.0, cv="leave-pair-out", **MODELS[model])
     except ValueError:
         return
     assert_array_equal(ranker.cv_results_["mean_score"], 0.5)
@@ -874,18 +708,6 @@ def test_sklearn_checks(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize("name", CONFIGURATIONS)
-def test_no_check_is_lost(name):
-    names = [
-        {getattr(check, "func", check).__name__ for _, check in generated}
-        for generated in (
-            estimator_checks_generator(CONFIGURATIONS[name], legacy=True),
-            estimator_checks_generator(RankRLS(kernel=CONFIGURATIONS[name].kernel), legacy=True),
-        )
-    ]
-    assert names[0] == names[1]
-
-
 def test_has_the_parameters_of_rankrls():
     ours, theirs = RankRLSCV().get_params(), RankRLS().get_params()
     assert set(ours) == (set(theirs) - {"alpha"}) | {
@@ -899,23 +721,6 @@ def test_has_the_parameters_of_rankrls():
     }
     assert RankRLSCV().scoring == "pairwise_accuracy"
     assert RankRLSCV().cv == "auto"
-
-
-@pytest.mark.parametrize("name", list(CONFIGURATIONS)[:-1])
-def test_clone_and_pickle(name):
-    X, y, qid = make(seed=28)
-    original = CONFIGURATIONS[name]
-    ranker = clone(original).fit(X, y, qid=qid)
-    copy = clone(ranker)
-    assert not hasattr(copy, "alpha_")
-    assert repr(copy.get_params()) == repr(original.get_params())
-    copy.fit(X, y, qid=qid)
-    loaded = pickle.loads(pickle.dumps(ranker))
-    for other in (copy, loaded):
-        assert other.alpha_ == ranker.alpha_
-        assert other.best_score_ == ranker.best_score_
-        assert same_results(other, ranker)
-        assert_array_equal(other.predict(X), ranker.predict(X))
 
 
 def test_refit_leaves_nothing_stale():
@@ -939,38 +744,6 @@ def asking(ranker):
 
 
 @pytest.mark.usefixtures("routing")
-def test_pipeline():
-    X, y, qid = make(seed=29)
-    pipe = make_pipeline(StandardScaler(), asking(RankRLSCV(GRID))).fit(X, y, qid=qid)
-    scaled = StandardScaler().fit_transform(X)
-    expected = RankRLSCV(GRID).fit(scaled, y, qid=qid)
-    assert pipe[-1].alpha_ == expected.alpha_
-    assert same_results(pipe[-1], expected)
-    assert_array_equal(pipe.predict(X), expected.predict(scaled))
-    assert pipe.score(X, y, qid=qid) == expected.score(scaled, y, qid=qid)
-
-
-@pytest.mark.usefixtures("routing")
-def test_grid_search_over_gamma():
-    X, y, qid = make(seed=30)
-    gammas = [0.01, 0.1, 1.0]
-    inner = asking(RankRLSCV(GRID, kernel="rbf"))
-    outer = GroupKFold(3).set_split_request(groups="qid")
-    search = GridSearchCV(inner, {"gamma": gammas}, cv=outer, error_score="raise")
-    search.fit(X, y, qid=qid)
-    for gamma, score in zip(gammas, search.cv_results_["mean_test_score"], strict=True):
-        values = []
-        for train, test in GroupKFold(3).split(X, y, qid):
-            inside = RankRLSCV(GRID, kernel="rbf", gamma=gamma)
-            inside.fit(X[train], y[train], qid=qid[train])
-            values.append(inside.score(X[test], y[test], qid=qid[test]))
-        assert score == pytest.approx(np.mean(values), rel=1e-12)
-    best = RankRLSCV(GRID, kernel="rbf", gamma=search.best_params_["gamma"]).fit(X, y, qid=qid)
-    assert search.best_estimator_.alpha_ == best.alpha_
-    assert_array_equal(search.predict(X), best.predict(X))
-
-
-@pytest.mark.usefixtures("routing")
 def test_nested_cross_validation_by_whole_queries():
     X, y, qid = make(seed=31)
     outer = GroupKFold(3).set_split_request(groups="qid")
@@ -989,16 +762,6 @@ def test_nested_cross_validation_by_whole_queries():
         model = RankRLS(alpha).fit(X[train], y[train], qid=qid[train])
         expected.append(pairwise_accuracy(y[test], model.predict(X[test]), qid=qid[test]))
     assert_allclose(scores, expected, rtol=1e-12)
-
-
-def test_what_verbose_says(capsys):
-    X, y, qid = make(seed=32)
-    fit_cv(X, y, qid=qid)
-    assert capsys.readouterr() == ("", "")
-    fit_cv(X, y, qid=qid, verbose=1)
-    said = "".join(capsys.readouterr())
-    assert "RankRLSCV" in said
-    assert "6 folds" in said
 
 
 @pytest.mark.parametrize(("scoring", "metric"), [("pairwise_accuracy", None), ("ndcg@3", 3)])
@@ -1028,26 +791,6 @@ def test_spread_of_the_scores(scoring, metric, grouped, outputs):
 
 
 # -- the end of the grid
-
-
-def test_an_end_of_the_grid_that_is_better_than_its_neighbour_warns():
-    grid = np.array([1.0, 10.0, 100.0])
-    with pytest.warns(UserWarning, match="100, is the largest of the grid: extend alphas"):
-        assert choose_alpha(grid, np.array([0.1, 0.2, 0.3])) == 2
-    with pytest.warns(UserWarning, match="1, is the smallest of the grid"):
-        assert choose_alpha(grid, np.array([0.3, 0.2, 0.3 - 1e-9])) == 0
-    assert choose_alpha(grid, np.array([0.1, 0.3, 0.3])) == 2  # a plateau: no warning
-    assert choose_alpha(grid, np.array([0.1, 0.3, 0.2])) == 1
-    assert choose_alpha(grid[:1], np.array([0.1])) == 0
-    assert choose_alpha(grid, np.array([0.1, 0.2, 0.3]), warn=False) == 2
-
-
-def test_words_for_what_people_try_first():
-    X, y = np.arange(6.0)[:, None], [0, 0, 0, 1, 1, 1]
-    with pytest.raises(ValueError, match=r"'auto'\. RankRLSCV chooses alpha"):
-        RankRLS(alpha="auto").fit(X, y)
-    with pytest.raises(ValueError, match="'pairwise_accuracy' is the AUC"):
-        RankRLSCV(scoring="roc_auc").fit(X, y)
 
 
 # ---------------------------------------------------------------------- several gammas
@@ -1211,8 +954,7 @@ def judged(rng, f, n, noise):
     return pairs, abs(z)
 
 
-@pytest.mark.parametrize("alpha", [0.01, 1.0, 10.0])
-@pytest.mark.parametrize("noise", [0.1, 2.0])
+@pytest.mark.parametrize(("alpha", "noise"), [(0.01, 2.0), (10.0, 0.1)])
 def test_deviations_are_those_of_repeated_sampling(alpha, noise):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((40, 6))

@@ -1,6 +1,5 @@
 """solver="cg" and early stopping, as users call them."""
 
-import pickle
 import threading
 import warnings
 
@@ -10,12 +9,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.metrics.pairwise import rbf_kernel
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from cases import COSTS, TIES, WEIGHTINGS, Case
+from cases import COSTS, WEIGHTINGS, Case
 from high_precision import linear_coefficients
 from rankrls import PreferenceGraph, RankRLS, RankRLSCV, regularization_path
-from rankrls.datasets import make_ranking
+from rankrls.io import load_model, save_model
 from rankrls.metrics import pairwise_error
 
 ALPHAS = 2.0 ** np.arange(-6, 14)
@@ -52,20 +52,58 @@ def close(actual, wanted, tolerance=1e-8):
 
 
 @pytest.mark.parametrize("cost", COSTS)
-@pytest.mark.parametrize("ties", TIES)
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
-@pytest.mark.parametrize("weight", [None, "zeros"])
+@pytest.mark.parametrize(("ties", "weight"), [("keep", None), ("drop", "zeros")])
 def test_same_as_the_direct_solver(cost, ties, weighting, weight):
     case = Case(1, cost=cost, ties=ties, query_weighting=weighting, weight=weight, n_pairs=5)
     X = case.rng.standard_normal((case.m, 8)) + 3.0
-    for alpha in (1e-3, 1.0, 1e4):
+    for alpha in (1e-3, 1e4):
         direct = RankRLS(alpha, solver="primal", **case.options).fit(X, case.y, **case.fit)
-        for layout in LAYOUTS.values():
+        for layout in (np.asarray, sparse.csr_array):
             cg = RankRLS(alpha, solver="cg", tol=1e-12, **case.options)
             cg.fit(layout(X), case.y, **case.fit)
             close(cg.coef_, direct.coef_)
-            assert cg.n_pairs_ == direct.n_pairs_
-            assert cg.solver_ == "cg"
+            assert (cg.n_pairs_, cg.solver_) == (direct.n_pairs_, "cg")
+
+
+@pytest.mark.parametrize("basis", [None, np.arange(40)])
+@pytest.mark.parametrize("alpha", [1.0, 1e-4])
+def test_kernels_have_the_same_solution(alpha, basis, tmp_path):
+    case = Case(3, m=60)
+    X, new = case.rng.standard_normal((60, 4)), case.rng.standard_normal((30, 4))
+    K, K_new = (rbf_kernel(rows, X, gamma=0.2) for rows in (X, new))
+    options = {"kernel": "rbf", "gamma": 0.2, "basis": basis}
+    direct = RankRLS(alpha, **options).fit(X, case.y, **case.fit)
+    cg = RankRLS(alpha, solver="cg", tol=1e-11, **options).fit(X, case.y, **case.fit)
+    assert cg.solver_ == "cg"
+    wanted = direct.predict(new)
+    close(cg.predict(new) - cg.predict(new)[0], wanted - wanted[0], 1e-7)
+    gram = RankRLS(alpha, kernel="precomputed", basis=basis, solver="cg", tol=1e-11)
+    gram.fit(K, case.y, **case.fit)
+    close(gram.predict(K_new) - gram.predict(K_new)[0], wanted - wanted[0], 1e-7)
+    save_model(cg, tmp_path / "model")
+    assert_array_equal(load_model(tmp_path / "model").predict(new), cg.predict(new))
+
+
+@pytest.mark.parametrize("n", [3, 40])
+def test_iterations_as_the_regulariser(n):
+    """P3 §3.4: alpha = 0 and t iterations, without a warning; as many as the rank are exact."""
+    rng = np.random.default_rng(0)
+    X, y, qid = rng.standard_normal((30, n)), rng.standard_normal((30, 2)), np.repeat(range(6), 5)
+    graphs = [PreferenceGraph.from_scores(column, qid=qid) for column in y.T]
+    G = X.T @ (graphs[0].laplacian() @ X)
+    targets = [X.T @ graph.target() for graph in graphs]
+    for t in (1, 2, 35):
+        ranker = RankRLS(0, solver="cg", max_iter=t, tol=1e-13).fit(X, y, qid=qid)
+        for w, c in zip(ranker.coef_, targets, strict=True):
+            wanted = np.linalg.lstsq(G, c, rcond=1e-12)[0]
+            if t < 3:  # the best of the Krylov space
+                V = np.linalg.qr(np.column_stack([c, G @ c])[:, :t])[0]
+                wanted = V @ np.linalg.solve(V.T @ G @ V, V.T @ c)
+            close(w, wanted, 1e-7)
+        assert ranker.n_iter_ <= t
+    with pytest.raises(ValueError, match="alpha must be finite and > 0"):
+        RankRLS(0, solver="primal").fit(X, y)
 
 
 def test_pairs_alone():
@@ -74,17 +112,6 @@ def test_pairs_alone():
     direct = RankRLS(0.1, solver="dual").fit(X, **case.fit)
     cg = RankRLS(0.1, solver="cg", tol=1e-12).fit(X, **case.fit)
     close(cg.coef_, direct.coef_)
-
-
-@pytest.mark.parametrize("cost", ["magnitude", "unit"])
-def test_several_outputs(cost, data):
-    Y = np.column_stack([data["y"], np.round(data["y"]), -(data["y"] ** 2)])
-    options = {"cost": cost, "alpha": 2.0}
-    direct = RankRLS(solver="primal", **options).fit(data["X"], Y, qid=data["qid"])
-    cg = RankRLS(solver="cg", tol=1e-11, **options).fit(data["X"], Y, qid=data["qid"])
-    assert cg.coef_.shape == (3, 300)
-    close(cg.coef_, direct.coef_)
-    close(cg.predict(data["X"]), direct.predict(data["X"]))
 
 
 def test_a_path_from_one_run(data):
@@ -96,19 +123,10 @@ def test_a_path_from_one_run(data):
         close(coef, RankRLS(alpha, solver="primal").fit(X, y, qid=qid).coef_)
 
 
-def test_row_order_does_not_matter(data):
-    X, y, qid = data["X"], data["y"], data["qid"]
-    order = np.random.default_rng(1).permutation(len(y))
-    one = RankRLS(solver="cg", tol=1e-10).fit(X, y, qid=qid)
-    other = RankRLS(solver="cg", tol=1e-10).fit(X[order], y[order], qid=qid[order])
-    close(one.coef_, other.coef_, 1e-7)
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_float32_is_as_good_as_float32_can_be(layout, data):
+def test_float32_is_as_good_as_float32_can_be(data):
     X = data["X"]
     exact = RankRLS(10.0, solver="primal").fit(X, data["y"], qid=data["qid"])
-    X = LAYOUTS[layout](X.toarray().astype(np.float32))
+    X = X.astype(np.float32)
     cg = RankRLS(10.0, solver="cg", tol=1e-12).fit(X, data["y"], qid=data["qid"])
     assert cg.coef_.dtype == np.float32
     close(cg.coef_, exact.coef_, 1e-4)
@@ -154,15 +172,6 @@ def test_tolerance_is_that_of_the_true_residual(data):
         assert np.linalg.norm(residual) <= tol * np.linalg.norm(X.T @ r) * (1 + 1e-6)
 
 
-@pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
-def test_preconditioning_makes_badly_scaled_features_easy():
-    X, y, qid = make_ranking(n_queries=30, random_state=0, return_X_y_qid=True)
-    X = X * 10.0 ** np.arange(X.shape[1])[None] ** 0.5
-    ranker = RankRLS(1.0, solver="cg", tol=1e-10).fit(X, y, qid=qid)
-    assert ranker.n_iter_ <= 3 * X.shape[1]
-    close(ranker.predict(X), RankRLS(1.0, solver="primal").fit(X, y, qid=qid).predict(X), 1e-6)
-
-
 # ---------------------------------------------------------------------------- small alphas
 
 
@@ -189,7 +198,7 @@ def off(actual, wanted):
 
 
 @pytest.mark.parametrize("kind", ["unit rows", "counts"])
-@pytest.mark.parametrize("alpha", [1e3, 1.0, 1e-3, 1e-5, 1e-6, 1e-9, 1e-13])
+@pytest.mark.parametrize("alpha", [1e3, 1e-3, 1e-6, 1e-13])
 def test_new_rows_whatever_alpha(kind, alpha, text):
     """Nothing of the null space of G gets into the model, which new rows would show."""
     X, y, qid, X_new, y_new, q_new = text[kind]
@@ -206,19 +215,7 @@ def test_new_rows_whatever_alpha(kind, alpha, text):
     assert np.linalg.norm(path.coef[0] - cg.coef_) <= 4e-6 * np.linalg.norm(cg.coef_)
 
 
-def test_one_alpha_or_a_grid(text):
-    X, y, qid, X_new, y_new, q_new = text["unit rows"]
-    fit = {"X": X, "y": y, "qid": qid, "eval_set": (X_new, y_new, q_new)}
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "the best alpha")
-        one = RankRLSCV([1e-6], solver="cg").fit(**fit)
-        two = RankRLSCV([1e-6, 1e3], solver="cg").fit(**fit)
-    assert two.alpha_ == 1e-6
-    close(two.coef_, one.coef_, 4e-6)
-    assert two.best_score_ == pytest.approx(one.best_score_, abs=1e-9)
-
-
-@pytest.mark.parametrize("layout", ["dense", "csr", "csc"])
+@pytest.mark.parametrize("layout", ["dense", "csc"])
 def test_raw_counts_are_scaled_and_stay_in_the_range(layout, text):
     """A few frequent words are a thousand times larger than the others: they alone are scaled."""
     X, y, qid = text["counts"][:3]
@@ -282,11 +279,11 @@ RIGHT_OR_WARNED = ("nearly a copy", "offsets of queries", "huge offsets of queri
 
 
 @pytest.mark.parametrize("name", [*RIGHT, *RIGHT_OR_WARNED])
-@pytest.mark.parametrize("n", [2, 8, 45])
+@pytest.mark.parametrize("n", [2, 45])
 def test_ugly_columns_are_right_or_warned_of(name, n):
     X, y, qid = ugly(name, n)
     new = np.random.default_rng(0).standard_normal((50, X.shape[1])) * np.maximum(X.std(axis=0), 1)
-    for alpha in (1e6, 1.0, 1e-4, 1e-8):
+    for alpha in (1e6, 1.0, 1e-8):
         exact = linear_coefficients(X, y, qid, alpha)
         for layout in ("dense", "csr"):
             with warnings.catch_warnings(record=True) as caught:
@@ -299,24 +296,6 @@ def test_ugly_columns_are_right_or_warned_of(name, n):
                 continue
             error = np.linalg.norm(new @ (cg.coef_ - exact)) / np.linalg.norm(new @ exact)
             assert error <= 1e-5, (alpha, layout)
-
-
-@pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
-@pytest.mark.parametrize("alphas", [[1.0], [1e-4, 1.0, 1e4]])
-def test_one_column_of_a_large_scale(alphas):
-    rng = np.random.default_rng(0)
-    a = rng.standard_normal(200)
-    X = np.column_stack([a, 1e9 * rng.standard_normal(200)])
-    y = a + 0.1 * rng.standard_normal(200)
-    path = regularization_path(RankRLS(solver="cg"), X, y, alphas=alphas)
-    for alpha, coef in zip(alphas, path.coef, strict=True):
-        graph = PreferenceGraph.from_scores(y)
-        D = np.array([1.0, 1e-9])
-        scaled = X * D
-        G = scaled.T @ (graph.laplacian() @ scaled) + alpha * np.diag(D**2)
-        wanted = D * np.linalg.solve(G, scaled.T @ graph.target())
-        assert_allclose(coef * [1, 1e9], wanted * [1, 1e9], rtol=1e-8)
-    assert RankRLS(solver="cg").fit(X, y).score(X, y) > 0.96
 
 
 @pytest.mark.parametrize("cost", ["magnitude", "unit"])
@@ -364,17 +343,6 @@ def test_lost_digits_are_warned_of(data):
     ) as found:
         ranker.fit(X, data["y"], qid=data["qid"])
     assert found[0].filename == __file__
-
-
-@pytest.mark.filterwarnings("ignore:the best alpha")
-def test_warnings_name_the_line_of_the_user(data):
-    for ranker in (
-        RankRLS(1e-6, early_stopping=True, max_iter=2),
-        RankRLSCV([1e-6, 1e-5], solver="cg", max_iter=3),
-    ):
-        with pytest.warns(ConvergenceWarning) as caught:
-            ranker.fit(**data)
-        assert {w.filename for w in caught} == {__file__}
 
 
 # ---------------------------------------------------------------------------- threads
@@ -454,17 +422,6 @@ def test_callback_sees_every_iteration_and_can_stop(data):
     assert seen[0].residual > seen[-1].residual
 
 
-def test_progress_is_on_stderr(data, capsys):
-    RankRLS(solver="cg", verbose=1).fit(data["X"], data["y"], qid=data["qid"])
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert "residual" in err
-    RankRLS(early_stopping=True, verbose=1, random_state=0).fit(
-        data["X"], data["y"], qid=data["qid"]
-    )
-    assert "validation error" in capsys.readouterr().err
-
-
 # ---------------------------------------------------------------------------- early stopping
 
 
@@ -485,11 +442,12 @@ def explicit_curve(data, n_iter, alpha=0.0):
     return np.array(errors), models
 
 
-def test_method_two_stops_by_the_validation_error(data):
-    """P3's second method: alpha = 0, the best of all iterations is kept."""
-    ranker = RankRLS(alpha=0.0, early_stopping=True, n_iter_no_change=6).fit(**data)
+@pytest.mark.parametrize("alpha", [0.0, 3.0])
+def test_method_two_stops_by_the_validation_error(alpha, data):
+    """P3's second method: the best of all iterations is kept."""
+    ranker = RankRLS(alpha, early_stopping=True, n_iter_no_change=6).fit(**data)
     curve = ranker.validation_curve_
-    errors, models = explicit_curve(data, ranker.n_iter_)
+    errors, models = explicit_curve(data, ranker.n_iter_, alpha)
     assert_allclose(curve, errors, atol=1e-12)
     assert_array_equal(ranker.validation_iterations_, np.arange(1, ranker.n_iter_ + 1))
     assert ranker.best_iteration_ == np.argmin(errors) + 1
@@ -499,11 +457,29 @@ def test_method_two_stops_by_the_validation_error(data):
     assert_allclose(1 - ranker.score(X_val, y_val, qid=q_val), curve.min(), atol=1e-12)
 
 
-def test_early_stopping_with_alpha(data):
-    ranker = RankRLS(alpha=3.0, early_stopping=True).fit(**data)
-    errors, models = explicit_curve(data, ranker.n_iter_, alpha=3.0)
-    assert_allclose(ranker.validation_curve_, errors, atol=1e-12)
-    close(ranker.coef_, models[ranker.best_iteration_ - 1])
+@pytest.mark.parametrize("precomputed", [False, True])
+def test_kernels_stop_early_in_the_space_of_functions(precomputed):
+    """As conjugate gradients on features of the kernel: any that have these inner products."""
+    rng = np.random.default_rng(0)
+    rows, y, qid = rng.standard_normal((90, 3)), rng.standard_normal(90), np.repeat(range(9), 10)
+    train = qid < 6
+    K = rbf_kernel(rows, gamma=0.5)
+    values, vectors = np.linalg.eigh(K)
+    Z = vectors * np.sqrt(np.maximum(values, 0))
+    held = {"y": y[train], "qid": qid[train]}
+    errors, models = explicit_curve(
+        {"X": Z[train], **held, "eval_set": (Z[~train], y[~train], qid[~train])}, 12
+    )
+    options = {"kernel": "precomputed"} if precomputed else {"kernel": "rbf", "gamma": 0.5}
+    X, X_val = (K[train], K[~train]) if precomputed else (rows[train], rows[~train])
+    X, X_val = (X[:, train], X_val[:, train]) if precomputed else (X, X_val)
+    ranker = RankRLS(0.0, early_stopping=True, n_iter_no_change=6, **options)
+    ranker.fit(X, **held, eval_set=(X_val, y[~train], qid[~train]))
+    n = min(12, ranker.n_iter_)
+    assert_allclose(ranker.validation_curve_[:n], errors[:n], atol=1e-12)
+    wanted = Z[~train] @ models[ranker.best_iteration_ - 1]
+    found = ranker.predict(X_val)
+    close(found - found[0], wanted - wanted[0], 1e-7)
 
 
 def test_method_one_is_the_best_of_the_converged(data):
@@ -528,6 +504,10 @@ def test_method_three_is_the_best_of_all(data):
     search = RankRLSCV(ALPHAS, solver="cg", early_stopping=True, n_iter_no_change=5).fit(**data)
     table = search.validation_curve_
     assert table.shape == (len(search.validation_iterations_), len(ALPHAS))
+    assert_array_equal(search.validation_iterations_, np.arange(1, search.n_iter_ + 1))
+    followed = (~np.isnan(table)).sum(axis=0)
+    best = np.nanargmin(table, axis=0) + 1
+    assert (followed <= best + 5).all()  # patience is counted in iterations
     for s, alpha in enumerate(ALPHAS):
         followed = ~np.isnan(table[:, s])
         checked = search.validation_iterations_[followed]
@@ -541,6 +521,14 @@ def test_method_three_is_the_best_of_all(data):
     assert search.score(X_val, y_val, qid=q_val) == pytest.approx(search.best_score_, abs=1e-12)
 
 
+def test_scoring_that_costs_more_than_the_products_is_rarer(data, monkeypatch):
+    monkeypatch.setattr("rankrls.core.linalg.krylov.NO_COST", 0)
+    search = RankRLSCV(ALPHAS, early_stopping=True).fit(**data)
+    steps = np.diff(search.validation_iterations_)
+    assert steps[0] == 5
+    assert steps[-1] <= 5
+
+
 def test_equal_scores_prefer_the_largest_alpha_and_the_first_iteration():
     """One feature: every model ranks alike."""
     rng = np.random.default_rng(0)
@@ -549,22 +537,6 @@ def test_equal_scores_prefer_the_largest_alpha_and_the_first_iteration():
     search.fit(x, x[:, 0], eval_set=(x, x[:, 0]))
     assert search.alpha_ == 10.0
     assert search.best_iteration_ == 1
-
-
-def test_several_outputs_stop_together(data):
-    X_val, y_val, q_val = data["eval_set"]
-    for cost in ("magnitude", "unit"):
-        ranker = RankRLS(0.0, early_stopping=True, cost=cost)
-        ranker.fit(
-            data["X"],
-            np.column_stack([data["y"], np.round(data["y"])]),
-            qid=data["qid"],
-            eval_set=(X_val, np.column_stack([y_val, np.round(y_val)]), q_val),
-        )
-        assert ranker.coef_.shape == (2, 300)
-        assert ranker.validation_curve_[ranker.best_iteration_ - 1] == pytest.approx(
-            1 - ranker.score(X_val, np.column_stack([y_val, np.round(y_val)]), qid=q_val)
-        )
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -622,12 +594,6 @@ def test_direct_solvers_choose_by_an_eval_set_too(options, data):
     close(search.predict(X_val), ranker.predict(X_val))
 
 
-def test_max_iter_before_the_best(data):
-    with pytest.warns(ConvergenceWarning, match="early stopping reached max_iter=2"):
-        ranker = RankRLS(0.0, early_stopping=True, max_iter=2).fit(**data)
-    assert ranker.n_iter_ == 2
-
-
 def test_callback_of_early_stopping(data):
     seen = []
     ranker = RankRLS(0.0, early_stopping=True)
@@ -637,51 +603,23 @@ def test_callback_of_early_stopping(data):
     assert seen[-1].best_iteration == ranker.best_iteration_
 
 
-def test_refitting_forgets_the_curve(data):
-    ranker = RankRLS(early_stopping=True).fit(**data)
-    assert hasattr(ranker, "validation_curve_")
-    ranker.set_params(early_stopping=False).fit(data["X"], data["y"], qid=data["qid"])
-    assert not hasattr(ranker, "validation_curve_")
-    assert not hasattr(ranker, "best_iteration_")
-
-
-def test_pickle(data):
-    ranker = RankRLS(early_stopping=True).fit(**data)
-    copy = pickle.loads(pickle.dumps(ranker))
-    assert_array_equal(copy.predict(data["X"]), ranker.predict(data["X"]))
-
-
 # ---------------------------------------------------------------------------- bad input
 
 X, Y, Q = np.eye(6), np.arange(6.0), np.repeat([0, 1], 3)
 BAD = {
-    "kernel": (RankRLS(kernel="rbf", solver="cg"), {}, "needs kernel='linear'"),
     "basis": (RankRLS(solver="cg", basis=2), {}, "basis belongs to solver='nystroem'"),
-    "alpha 0": (RankRLS(0.0, solver="cg"), {}, "alpha must be finite and > 0"),
     "alphas 0": (RankRLSCV([0.0, 1.0], solver="cg"), {}, "alphas must be finite and > 0"),
     "direct": (RankRLS(solver="dual", early_stopping=True), {}, "belongs to solver='cg'"),
     "unused": (RankRLS(solver="cg"), {"eval_set": (X, Y)}, "set early_stopping=True"),
     "max_iter": (RankRLS(solver="cg", max_iter=0), {}, "max_iter must be an integer >= 1"),
     "tol": (RankRLS(solver="cg", tol=0.0), {}, "tol must be finite and > 0"),
-    "flag": (RankRLS(early_stopping="yes"), {}, "early_stopping must be True or False"),
-    "fraction": (
-        RankRLS(early_stopping=True, validation_fraction=1.0),
-        {},
-        "validation_fraction must be below 1",
-    ),
     "patience": (
         RankRLS(early_stopping=True, n_iter_no_change=0),
         {"eval_set": (X, Y)},
         "n_iter_no_change must be an integer >= 1",
     ),
     "not a tuple": (RankRLS(early_stopping=True), {"eval_set": X}, r"must be \(X_val, y_val\)"),
-    "list of tuples": (
-        RankRLS(early_stopping=True),
-        {"eval_set": [(X, Y), (X, Y)]},
-        "not a list of tuples",
-    ),
     "no qid": (RankRLS(early_stopping=True), {"qid": Q, "eval_set": (X, Y)}, "needs it too"),
-    "columns": (RankRLS(early_stopping=True), {"eval_set": (X[:, :3], Y)}, "X has 3 features"),
     "outputs": (
         RankRLS(early_stopping=True),
         {"eval_set": (X, np.column_stack([Y, Y]))},
@@ -692,7 +630,6 @@ BAD = {
         {"eval_set": (X, np.ones(6))},
         "no query has a pair to validate on",
     ),
-    "nan": (RankRLS(early_stopping=True), {"eval_set": (X * np.nan, Y)}, "contains NaN"),
     "one query": (
         RankRLS(early_stopping=True),
         {"qid": np.zeros(6)},

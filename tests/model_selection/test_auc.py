@@ -1,7 +1,6 @@
 """Estimates of AUC against loops that are obviously right."""
 
 import itertools
-import runpy
 import tracemalloc
 from pathlib import Path
 
@@ -267,15 +266,6 @@ def test_bad_arguments():
 class _TwoScores(RankRLS):
     def predict(self, X, return_std=False):
         return np.column_stack([super().predict(X)] * 2)
-
-
-def test_the_example_runs(tmp_path, capsys):
-    pytest.importorskip("matplotlib")
-    example = runpy.run_path(str(EXAMPLE))
-    example["main"](["--repetitions", "3", "--output", str(tmp_path / "bias.png")])
-    printed = capsys.readouterr().out
-    assert all(name in printed for name in example["STRATEGIES"])
-    assert (tmp_path / "bias.png").stat().st_size > 0
 
 
 class FirstColumn(BaseEstimator):

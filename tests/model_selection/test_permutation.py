@@ -4,9 +4,15 @@ import tracemalloc
 
 import numpy as np
 import pytest
+import sklearn
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
-from sklearn.linear_model import Ridge
+from sklearn.base import clone
+from sklearn.feature_selection import SelectKBest
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GroupKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import cases
 import rankrls.model_selection._permutation as module
@@ -14,8 +20,10 @@ from rankrls import PreferenceGraph, RankRLS, RankRLSCV
 from rankrls.metrics import pairwise_accuracy
 from rankrls.model_selection import (
     PermutationTestResult,
+    leave_pair_out_auc,
     leave_pair_out_predict,
     leave_pair_out_score,
+    leave_pair_out_tournament,
     leave_query_out_predict,
     permutation_test,
 )
@@ -66,24 +74,6 @@ def test_leave_pair_out(kind, model):
     assert_allclose(result.null_scores, expected, rtol=1e-12)
 
 
-def test_scores_are_those_of_refits():
-    """All the way down to a loop over pairs, for the true labels and two permutations."""
-    X, y, _ = make(seed=1, kind="graded", m=12)
-    ranker = RankRLS(0.7)
-    result = permutation_test(ranker, X, y, n_permutations=2, random_state=1)
-    for z, score in zip(
-        [y, *permutations(y, None, 2, 1)], [result.score, *result.null_scores], strict=True
-    ):
-        right = []
-        for i in range(12):
-            for j in range(12):
-                if z[i] > z[j]:
-                    rest = np.setdiff1d(np.arange(12), [i, j])
-                    a, b = RankRLS(0.7).fit(X[rest], z[rest]).predict(X[[i, j]])
-                    right.append(1.0 if a > b else 0.5 if a == b else 0.0)
-        assert score == pytest.approx(np.mean(right), rel=1e-12)
-
-
 @pytest.mark.parametrize("model", [*MODELS, "nystroem"])
 @pytest.mark.parametrize("kind", ["continuous", "graded"])
 def test_leave_query_out(kind, model):
@@ -107,54 +97,18 @@ def test_other_containers():
     X = np.where(np.abs(X) > 0.5, X, 0.0)
     options = {"n_permutations": 5, "random_state": 0}
     expected = permutation_test(RankRLS(), X, y, **options)
+    graph = PreferenceGraph.from_scores(y)
     others = [
         permutation_test(RankRLS(), sparse.csr_array(X), y, **options),
         permutation_test(RankRLS(kernel="precomputed"), X @ X.T, y, **options),
         permutation_test(RankRLS(), X.tolist(), list(y), **options),
-        permutation_test(RankRLS(), X, PreferenceGraph.from_scores(y), **options),
+        permutation_test(RankRLS(), X, graph, **options),
+        permutation_test(RankRLS(), X, y, **options | {"random_state": np.random.RandomState(0)}),
         permutation_test(RankRLS(), X, y[:, None], **options),
     ]
     for result in others:
         assert_allclose(result.null_scores, expected.null_scores)
         assert result.p_value == expected.p_value
-
-
-def test_graph_with_queries():
-    X, y, qid = make(seed=5, kind="graded")
-    options = {"cv": "leave-query-out", "n_permutations": 8, "random_state": 0}
-    expected = permutation_test(RankRLS(), X, y, qid=qid, **options)
-    result = permutation_test(RankRLS(), X, PreferenceGraph.from_scores(y, qid=qid), **options)
-    assert result.score == pytest.approx(expected.score, rel=1e-12)
-    assert_allclose(result.null_scores, expected.null_scores, rtol=1e-12)
-
-
-def test_graph_with_weights():
-    """Weights say how to train: they must be used, or refused."""
-    X, y, qid = make(seed=5)
-    weight = np.where(X[:, 1] > 0, 1.0, 1e-6)
-    graph = PreferenceGraph.from_scores(y, qid=qid, sample_weight=weight)
-    held = leave_query_out_predict(RankRLS(), X, y, qid=qid, sample_weight=weight)
-    try:
-        result = permutation_test(RankRLS(), X, graph, cv="leave-query-out", n_permutations=2)
-    except ValueError:
-        return
-    assert result.score == pytest.approx(pairwise_accuracy(y, held, qid=qid), rel=1e-12)
-
-
-def test_graph_with_pairs():
-    X, y, _ = make(seed=5)
-    graph = PreferenceGraph.from_scores(y) + PreferenceGraph.from_pairs([(0, 1)], n_rows=N)
-    with pytest.raises(ValueError, match="pairs"):
-        permutation_test(RankRLS(), X, graph, n_permutations=2)
-
-
-def test_estimator_is_left_alone():
-    X, y, _ = make(seed=6)
-    ranker, given = RankRLS(3.0), (X.copy(), y.copy())
-    permutation_test(ranker, X, y, n_permutations=3)
-    assert set(vars(ranker)) == set(vars(RankRLS()))
-    assert_array_equal(X, given[0])
-    assert_array_equal(y, given[1])
 
 
 # ---------------------------------------------------------------------- permutations
@@ -178,38 +132,6 @@ def test_permutations_are_uniform():
     assert np.square(counts - 200).sum() / 200 < 31  # chi², 11 degrees: p = 0.001
 
 
-def test_labels_reach_the_graph_as_permuted(monkeypatch):
-    """The permutations that are scored are the ones of `_permuted`."""
-    X, y, qid = make(seed=8)
-    made = lambda s, codes, n, rng: np.column_stack([s, s[::-1]])[:, :n]  # noqa: E731
-    monkeypatch.setattr(module, "_permuted", made)
-    result = permutation_test(RankRLS(), X, y, n_permutations=2)
-    assert result.null_scores[0] == result.score  # the identity
-    assert result.null_scores[1] == pytest.approx(
-        leave_pair_out_score(RankRLS(), X, y[::-1]), rel=1e-12
-    )
-    options = {"qid": qid, "cv": "leave-query-out"}
-    assert permutation_test(RankRLS(), X, y, n_permutations=1, **options).p_value == 1.0
-
-
-def test_few_labels_are_permuted_at_a_time(monkeypatch):
-    X, y, _ = make(seed=8)
-    drawn = []
-
-    def recorded(s, codes, n, rng):
-        drawn.append(n)
-        return _permuted(s, codes, n, rng)
-
-    monkeypatch.setattr(module, "_permuted", recorded)
-    monkeypatch.setattr(module, "PERMUTED_NUMBERS", 5 * len(y))
-    result = permutation_test(RankRLS(), X, y, n_permutations=12, random_state=0)
-    assert drawn == [5, 5, 2]
-    rng, codes = np.random.RandomState(0), np.zeros(len(y), int)
-    labels = np.hstack([_permuted(y, codes, n, rng) for n in drawn])
-    expected = [leave_pair_out_score(RankRLS(), X, s) for s in labels.T]
-    assert_allclose(result.null_scores, expected, rtol=1e-12)
-
-
 def test_memory_is_asked_for_first():
     X = np.random.default_rng(0).standard_normal((100_000, 2))
     tracemalloc.start()
@@ -225,17 +147,6 @@ def test_memory_is_asked_for_first():
         tracemalloc.stop()
 
 
-def test_random_state():
-    X, y, _ = make(seed=9)
-    first, again, instance, other = (
-        permutation_test(RankRLS(), X, y, n_permutations=5, random_state=state).null_scores
-        for state in (3, 3, np.random.RandomState(3), 4)
-    )
-    assert_array_equal(first, again)
-    assert_array_equal(first, instance)
-    assert not np.array_equal(first, other)
-
-
 # ---------------------------------------------------------------------- p-values
 
 
@@ -248,31 +159,7 @@ def test_p_value(kind, signal):
     assert result.p_value == (1 + at_least) / 41
 
 
-def test_representation():
-    X, y, _ = make(seed=12)
-    text = repr(permutation_test(RankRLS(), X, y, n_permutations=9, random_state=0))
-    assert text.startswith("PermutationTestResult(score=0.")
-    assert "p_value=0." in text
-    assert "in 9 permutations" in text
-    with pytest.raises(AttributeError):
-        permutation_test(RankRLS(), X, y, n_permutations=1).score = 1.0
-
-
 # ---------------------------------------------------------------------- memory
-
-
-@pytest.mark.parametrize("kernel", ["linear", "rbf"])
-def test_memory(kernel):
-    """All predictions of 501 label vectors would be 180 MB, with their signs 500 MB."""
-    X, y, _ = make(seed=13, m=150)
-    tracemalloc.start()
-    try:
-        result = permutation_test(RankRLS(kernel=kernel), X, y, n_permutations=500, random_state=0)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 200e6
-    assert result.null_scores.shape == (500,)
 
 
 # ---------------------------------------------------------------------- bad input
@@ -285,6 +172,7 @@ def case(name, message, *, y=Y_BAD, model=None, **options):
     return pytest.param(model or RankRLS(), y, options, message, id=name)
 
 
+PAIRS_TOO = PreferenceGraph.from_scores(Y_BAD) + PreferenceGraph.from_pairs([(0, 1)], n_rows=N)
 LOSS = "cost='magnitude' and ties='keep'"
 BAD = [
     case("cost unit", LOSS, model=RankRLS(cost="unit")),
@@ -305,7 +193,13 @@ BAD = [
     case("y NaN", "y contains NaN", y=np.where(Y_BAD == 0, np.nan, 1.0)),
     case("qid too short", "qid has 23", qid=QID_BAD[1:], cv="leave-query-out"),
     case("one query", "nothing is left", qid=np.zeros(N), cv="leave-query-out"),
-    case("not a RankRLS", "estimator must be a RankRLS; got a Ridge", model=Ridge()),
+    case("a search", r"got a RankRLSCV.*as alphas", model=RankRLSCV()),
+    case("alphas of others", "alphas is for RankRLS", model=Ridge(), alphas=[1.0]),
+    case("cv of others", "cv .* must be one of", model=Ridge(), cv="loo"),
+    case("outputs of others", "one score", y=np.column_stack([Y_BAD, Y_BAD]), model=Ridge()),
+    case("weights", "sample weights", y=PreferenceGraph.from_scores(Y_BAD, sample_weight=Y_BAD)),
+    case("pairs too", "given pairs", y=PAIRS_TOO),
+    case("two rows", "row|preference|pair", y=PreferenceGraph.from_pairs([(0, 1)], n_rows=N)),
     case("n_permutations 0", "n_permutations", n_permutations=0),
     case("n_permutations negative", "n_permutations", n_permutations=-1),
     case("n_permutations half", "n_permutations", n_permutations=2.5),
@@ -316,22 +210,6 @@ BAD = [
 def test_bad_input(model, y, options, message):
     with pytest.raises(ValueError, match=message):
         permutation_test(model, X_BAD, y, **({"n_permutations": 3} | options))
-
-
-@pytest.mark.parametrize("call", [permutation_test, leave_pair_out_score, leave_pair_out_predict])
-def test_two_rows(call):
-    with pytest.raises(ValueError, match=r"row|preference|pair"):
-        call(RankRLS(), X_BAD[:2], [0.0, 1.0])
-
-
-def test_a_single_positive():
-    """Without the pair nothing is left to learn from: an error, or ties that count half."""
-    y = (np.arange(N) == 4).astype(float)
-    try:
-        result = permutation_test(RankRLS(kernel="rbf"), X_BAD, y, n_permutations=9)
-    except ValueError:
-        return
-    assert_array_equal(result.null_scores, 0.5)
 
 
 # ---------------------------------------------------------------------- a grid of alphas
@@ -394,19 +272,6 @@ def test_queries_against_literal_refits(options):
     )
     assert_allclose([result.score, *result.null_scores], scores.max(axis=1), rtol=1e-12)
     assert result.alpha == GRID[np.flatnonzero(scores[0] == scores[0].max())[-1]]
-
-
-@pytest.mark.filterwarnings("ignore:the best alpha")
-def test_the_true_labels_score_as_in_cross_validation():
-    X, y, qid = make(seed=3)
-    result = permutation_test(RankRLS(), X, y, alphas=GRID, n_permutations=1)
-    chosen = RankRLSCV(GRID, cv="leave-pair-out").fit(X, y)
-    assert (result.alpha, result.score) == (chosen.alpha_, pytest.approx(chosen.best_score_))
-    result = permutation_test(
-        RankRLS(), X, y, qid=qid, cv="leave-query-out", alphas=GRID, n_permutations=1
-    )
-    chosen = RankRLSCV(GRID).fit(X, y, qid=qid)
-    assert (result.alpha, result.score) == (chosen.alpha_, pytest.approx(chosen.best_score_))
 
 
 @pytest.mark.parametrize("cv", ["leave-pair-out", "leave-query-out"])
@@ -482,16 +347,6 @@ def test_p_values_without_signal(with_qid):
         assert np.mean(naive) < np.mean(p) - 0.03
 
 
-def test_a_signal_is_found():
-    X, y, qid = make(seed=11, signal=5.0)
-    for options in ({}, {"qid": qid, "cv": "leave-query-out"}):
-        result = permutation_test(
-            RankRLS(), X, y, alphas=GRID, n_permutations=99, random_state=0, **options
-        )
-        assert result.p_value == 0.01
-    assert leave_pair_out_score(RankRLS(result.alpha), X, y) > 0.8
-
-
 @pytest.mark.parametrize(
     ("alphas", "message"),
     [
@@ -507,12 +362,6 @@ def test_bad_alphas(alphas, message):
     X, y, _ = make()
     with pytest.raises(ValueError, match=message):
         permutation_test(RankRLS(), X, y, alphas=alphas, n_permutations=3)
-
-
-def test_a_search_is_told_about_alphas():
-    X, y, _ = make()
-    with pytest.raises(ValueError, match=r"got a RankRLSCV.*as alphas"):
-        permutation_test(RankRLSCV(), X, y)
 
 
 @pytest.mark.parametrize("with_qid", [False, True])
@@ -546,3 +395,99 @@ def test_the_interval_of_an_auc():
         leave_pair_out_score(RankRLS(), X, y, confidence=95)
     with pytest.raises(ValueError, match="one output"):
         leave_pair_out_score(RankRLS(), X, np.column_stack([y, -y]), confidence=0.9)
+
+
+# ---------------------------------------------------------------------- batches and pipelines
+
+
+def pairs_within(y, qid):
+    m = len(y)
+    return [(i, j) for i in range(m) for j in range(i + 1, m) if qid[i] == qid[j] and y[i] != y[j]]
+
+
+def selecting():
+    return make_pipeline(SelectKBest(k=2), LogisticRegression())
+
+
+@pytest.mark.parametrize("model", [*MODELS, "unit", "nystroem", "pipeline", "select"])
+def test_pairs_within_batches_are_those_of_refits(model):
+    X, y, qid = make(seed=15, kind="binary")
+    options = MODELS | {"unit": {"cost": "unit"}, "nystroem": {"kernel": "rbf", "basis": range(9)}}
+    ranker = RankRLS(**options.get(model, {}))
+    if model in ("pipeline", "select"):
+        ranker = selecting() if model == "select" else make_pipeline(SelectKBest(k=2), RankRLS())
+    pairs = pairs_within(y, qid)
+    held = leave_pair_out_predict(ranker, X, y, qid=qid)
+    assert held.shape == (len(pairs), 2)
+    for (i, j), found in zip(pairs, held, strict=True):
+        rest = np.setdiff1d(np.arange(N), [i, j])
+        if model == "select":
+            fitted = clone(ranker).fit(X[rest], y[rest])
+            a, b = fitted.decision_function(X[[i, j]])
+        else:
+            with sklearn.config_context(enable_metadata_routing=True):
+                fitted = clone(ranker)
+                if model == "nystroem":
+                    kept = [np.flatnonzero(rest == row)[0] for row in range(9) if row in rest]
+                    fitted.set_params(basis=kept)
+                fitted.fit(X[rest], y[rest], qid=qid[rest])
+            a, b = fitted.predict(X[[i, j]])
+        assert_allclose(found[0] - found[1], a - b, rtol=1e-6, atol=1e-9)
+    right = [
+        (1 + np.sign((y[i] - y[j]) * (a - b))) / 2
+        for (i, j), (a, b) in zip(pairs, held, strict=True)
+    ]
+    assert leave_pair_out_score(ranker, X, y, qid=qid) == pytest.approx(np.mean(right))
+
+
+def test_scores_within_batches():
+    """Of several outputs and alphas; a batch effect that is the label itself counts for nothing."""
+    X, y, qid = make(seed=16, kind="graded")
+    Y = np.column_stack([y, -y])
+    both = leave_pair_out_score(RankRLS(), X, Y, qid=qid)
+    assert both == pytest.approx(leave_pair_out_score(RankRLS(), X, y, qid=qid))
+    grid = leave_pair_out_predict(RankRLS(), X, y, qid=qid, alphas=[0.1, 1.0])
+    assert_allclose(grid[1], leave_pair_out_predict(RankRLS(), X, y, qid=qid), rtol=1e-8)
+    batch = np.arange(N) % 2
+    shifted = np.column_stack([np.random.default_rng(0).normal(size=N), 100.0 * batch])
+    labels = (np.arange(N) // 2 + batch) % 3 > 0
+    inside = leave_pair_out_score(RankRLS(), shifted, labels, qid=batch)
+    without = leave_pair_out_score(RankRLS(), shifted[:, :1], labels, qid=batch)
+    assert inside == pytest.approx(without)
+    with pytest.raises(ValueError, match="without qid"):
+        leave_pair_out_score(RankRLS(), X, y, qid=qid, confidence=0.9)
+
+
+def test_selection_inside_the_folds():
+    """Noise: selected on all rows it looks like a signal, inside the folds it does not."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(16, 300)), np.tile([0, 1], 8)
+    honest = permutation_test(selecting(), X, y, cv=4, n_permutations=19, random_state=0)
+    best = SelectKBest(k=2).fit_transform(X, y)
+    fooled = permutation_test(LogisticRegression(), best, y, cv=4, n_permutations=19)
+    assert honest.p_value > 0.1
+    assert fooled.p_value == 0.05
+    assert np.isnan(honest.alpha)
+    pairs = permutation_test(selecting(), X, y, n_permutations=1, random_state=0)
+    assert pairs.score == pytest.approx(leave_pair_out_auc(selecting(), X, y))
+    assert pairs.score == leave_pair_out_score(selecting(), X, y)
+
+
+@pytest.mark.parametrize("cv", ["leave-query-out", 3, GroupKFold(3)])
+def test_refitted_permutations_are_those_of_rankrls(cv):
+    X, y, qid = make(seed=17)
+    pipeline = make_pipeline(StandardScaler(with_std=False), RankRLS())
+    options = {"n_permutations": 3, "random_state": 2, "qid": qid}
+    result = permutation_test(pipeline, X, y, cv=cv, **options)
+    assert result.null_scores.shape == (3,)
+    if cv == "leave-query-out":
+        exact = permutation_test(RankRLS(), X, y, cv=cv, **options)
+        assert_allclose([result.score, *result.null_scores], [exact.score, *exact.null_scores])
+
+
+def test_tournaments_of_pipelines():
+    X, y, _ = make(seed=18, kind="binary", m=12)
+    pipeline = make_pipeline(StandardScaler(with_std=False), RankRLS())
+    assert_allclose(
+        leave_pair_out_tournament(pipeline, X, y), leave_pair_out_tournament(RankRLS(), X, y)
+    )

@@ -357,6 +357,9 @@ def test_roc_of_another_estimator():
     assert display.chance_level_ is None
     assert display.line_.get_color() == "black"
     assert np.isclose(display.roc_auc, roc_auc_score(y, wins))
+    refitted = LeavePairOutRocDisplay.from_estimator(Ridge(), X, y)
+    assert np.isclose(refitted.roc_auc, display.roc_auc)
+    assert np.isclose(refitted.leave_pair_out_auc, display.leave_pair_out_auc)
     _, ax = plt.subplots()
     again = display.plot(ax, name="ridge", chance_level_kw={"color": "red"})
     assert again.ax_ is ax

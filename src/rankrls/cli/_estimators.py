@@ -1,4 +1,8 @@
-"""Options to estimators, and model files to something that scores rows."""
+"""Options to estimators and the steps before them, and model files to something that scores rows.
+
+Filling in and scaling learn from the features of all rows and never from labels; they become part
+of the model.
+"""
 
 from __future__ import annotations
 
@@ -7,62 +11,65 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator
+from sklearn import config_context
+from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 from rankrls import AutoRanker, RankRLS, RankRLSCV, RankSVM
 from rankrls._frames import RawTable, required_features
-from rankrls.cli._options import ModelOptions
+from rankrls._resources import SCALER_VECTORS, require_features
+from rankrls.cli._doubts import warn_about_columns, warn_about_empty_columns
+from rankrls.cli._files import DataFile
 from rankrls.cli._output import Work, note
-from rankrls.cli._preparation import transformed
 from rankrls.core.preferences.costs import Loss
 from rankrls.estimators.choosing import Scoring
 from rankrls.io import load_model
 from rankrls.preprocessing import QueryScaler, TableEncoder
 
-__all__ = ["Scorer", "make_cv", "make_ranker", "name_features", "note_source", "tell_search"]
+__all__ = ["Preparation", "Scorer", "last_step", "make_auto", "make_cv", "make_ranker",
+           "name_features", "note_source", "rows_for", "scale_of", "tell_search"]  # fmt: skip
 
 #: Rows from which the eigendecomposition of a kernel matrix takes more than a few seconds.
 MANY_ROWS = 4000
 
+#: What members of an AutoRanker are chosen by unless ``--scoring`` says something else.
+AUTO_SCORING = "ndcg@10"
 
-def _shared(options: ModelOptions) -> dict[str, Any]:
-    given = {
-        "kernel": options.kernel,
-        "gamma": options.gamma,
-        "degree": options.degree,
-        "coef0": options.coef0,
-        "query_weighting": options.query_weighting,
-        "solver": options.solver,
-        "basis": options.n_components,
-        "random_state": options.seed,
-    }
-    if options.max_iter is not None:
-        given["max_iter"] = options.max_iter
-    if options.tol is not None:
-        given["tol"] = options.tol
-    return given
+SHARED = ("kernel", "gamma", "degree", "coef0", "query_weighting", "solver", "basis",
+          "random_state")  # fmt: skip
 
 
-def _least_squares(options: ModelOptions) -> dict[str, Any]:
-    return {"cost": options.cost, "ties": options.ties, **_shared(options)}
+def _parameters(o: Any, *more: str) -> dict[str, Any]:
+    """Options that are parameters of estimators; iterations only where they are given."""
+    given = {name: getattr(o, name) for name in (*SHARED, *more)}
+    limits = {name: getattr(o, name) for name in ("max_iter", "tol")}
+    return given | {name: value for name, value in limits.items() if value is not None}
 
 
-def make_ranker(options: ModelOptions, alpha: float, loss: str = "squared") -> Any:
+def make_ranker(o: Any, alpha: float) -> Any:
     """RankRLS or, with the hinge loss, RankSVM."""
-    if loss == "squared":
-        return RankRLS(alpha, **_least_squares(options))
-    return RankSVM(alpha, **_shared(options))
+    if o.loss == "squared":
+        return RankRLS(alpha, **_parameters(o, "cost", "ties"))
+    return RankSVM(alpha, **_parameters(o))
 
 
-def make_cv(options: ModelOptions, alphas: Any, cv: str, scoring: str) -> RankRLSCV:
-    """RankRLSCV; ``cv`` is a number of folds or a name."""
-    Scoring(scoring, loss=Loss())  # report an unknown name before anything is read
-    grid = {} if alphas is None else {"alphas": alphas}
+def make_cv(o: Any, cv: str | None = None) -> RankRLSCV:
+    """RankRLSCV."""
+    Scoring(o.scoring, loss=Loss())  # report an unknown name before anything is read
+    cv = getattr(o, "cv", "auto") if cv is None else cv
+    grid = {} if o.alphas is None else {"alphas": o.alphas}
     folds = int(cv) if cv.isdigit() else cv
-    return RankRLSCV(**grid, cv=folds, scoring=scoring, **_least_squares(options))
+    return RankRLSCV(**grid, cv=folds, scoring=o.scoring, **_parameters(o, "cost", "ties"))
+
+
+def make_auto(o: Any) -> AutoRanker:
+    """The ranker of ``--auto``."""
+    scoring = o.scoring if "scoring" in o.given else AUTO_SCORING
+    Scoring(scoring)  # report an unknown name before anything is read
+    return AutoRanker(scoring, effort=o.effort, random_state=o.random_state)
 
 
 def tell_search(work: Work, ranker: RankRLSCV, X: Any) -> None:
@@ -76,16 +83,21 @@ def tell_search(work: Work, ranker: RankRLSCV, X: Any) -> None:
     work.now(f"Cross-validating on {m:,} rows")
 
 
-def name_features(estimator: Any, names: list[str] | None) -> None:
+def last_step(model: Any) -> Any:
+    """The ranker at the end of a pipeline, or the model itself."""
+    return model.steps[-1][1] if isinstance(model, Pipeline) else model
+
+
+def name_features(model: Any, names: list[str] | None) -> None:
     """Store the names of the columns, as scikit-learn does for data frames."""
     if names is not None:
-        first = estimator.steps[0][1] if isinstance(estimator, Pipeline) else estimator
+        first = model.steps[0][1] if isinstance(model, Pipeline) else model
         first.feature_names_in_ = np.array(names, dtype=object)
 
 
 def note_source(model: Any, event: str, **columns: str | None) -> None:
     """Store the columns of the training files in a model, and an event in its history."""
-    ranker = model.steps[-1][1] if isinstance(model, Pipeline) else model
+    ranker = last_step(model)
     source = dict(getattr(ranker, "_source", {}))
     source |= {name: column for name, column in columns.items() if column is not None}
     when = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -93,17 +105,91 @@ def note_source(model: Any, event: str, **columns: str | None) -> None:
     ranker._source = source
 
 
+# ---------------------------------------------------------------------- before the ranker
+
+
+def scale_of(o: Any) -> str:
+    """The scaling: what was asked for, or the default of the kernel."""
+    if o.scale is not None or o.kernel == "precomputed":
+        return o.scale or "none"
+    return "maxabs" if o.kernel in ("chi2", "additive_chi2") else "standard"  # features stay >= 0
+
+
+class Preparation:
+    """An imputer, a scaler, both or none, as the options say; sparse rows stay sparse."""
+
+    def __init__(self, o: Any, is_sparse: bool) -> None:
+        self._o = o
+        self.imputer: Any = None
+        if o.missing in ("mean", "zero"):
+            how: Any = {
+                "mean": {"strategy": "mean"},
+                "zero": {"strategy": "constant", "fill_value": 0.0},
+            }
+            self.imputer = SimpleImputer(**how[o.missing], keep_empty_features=True)
+        kind = scale_of(o)
+        if is_sparse and kind in ("minmax", "query-minmax", "query-standard"):
+            other = "query-maxabs" if kind.startswith("query") else "maxabs or standard"
+            raise ValueError(f"--scale {kind} would fill in all zeros of sparse data: use {other}")
+        self.scaler: Any = None
+        if kind.startswith("query-"):
+            with config_context(enable_metadata_routing=True):
+                self.scaler = QueryScaler(kind.removeprefix("query-"))
+                self.scaler.set_transform_request(qid=True)
+        elif kind == "standard":
+            self.scaler = StandardScaler(with_mean=not is_sparse)
+        elif kind != "none":
+            self.scaler = {"minmax": MinMaxScaler, "maxabs": MaxAbsScaler}[kind]()
+
+    def fit_transform(self, rows: Any) -> Any:
+        """Learn from all rows and return their features, prepared; warn of columns like ids."""
+        X = rows.data
+        if self.imputer is not None:
+            warn_about_empty_columns(rows, self._o)
+            X = self.imputer.fit_transform(X)
+        self.warn_about(rows, X)
+        if self.scaler is None:
+            return X
+        if isinstance(self.scaler, QueryScaler):
+            return self.scaler.fit_transform(X, qid=rows.qid)
+        require_features(X.shape[1], copies=SCALER_VECTORS)
+        return self.scaler.fit_transform(X)
+
+    def warn_about(self, rows: Any, X: Any) -> None:
+        """Warn of columns like ids and, if there is no scaler, of unequal scales."""
+        if self._o.kernel != "precomputed":
+            warn_about_columns(rows, X, self._o, scales=self.scaler is None)
+
+    def begin(self, rows: Any) -> None:
+        """Look at the first batch of a stream: warn of columns like ids, and of too many."""
+        X = rows.data if self.imputer is None else clone(self.imputer).fit_transform(rows.data)
+        self.warn_about(rows, X)
+        require_features(X.shape[1], copies=SCALER_VECTORS)
+
+    def with_ranker(self, ranker: Any, with_qid: bool) -> Any:
+        """The ranker, or a pipeline that ends in it and gives it qid."""
+        both = (("impute", self.imputer), ("scale", self.scaler))
+        steps = [(name, step) for name, step in both if step is not None]
+        if not steps:
+            return ranker
+        if with_qid:
+            with config_context(enable_metadata_routing=True):
+                ranker.set_fit_request(qid=True)
+                ranker.set_score_request(qid=True)
+        return Pipeline([*steps, ("rank", ranker)])
+
+
+# ---------------------------------------------------------------------- models from files
+
+
 class Scorer:
     """A model from a file, and what it needs to know of rows.
 
     Attributes
     ----------
-    model : estimator
-    ranker : estimator
-        Its last step, or the model itself.
-    steps : list of transformers
-    has_steps : bool
-        Whether features are filled in or scaled first.
+    model, ranker : estimator
+        The model, and its last step.
+    steps : list of transformers before it
     n_features : int
     names : list of str or None
         Names of the features, if it was fitted to columns with names.
@@ -114,14 +200,11 @@ class Scorer:
     fills_in : str or None
         What the model puts in the place of missing features: "mean" and so on, or None if it
         does not take them.
-    takes_tables : bool
-        Whether rows may have text and missing values.
     text : None, "auto" or list of str
         Columns that are text, as `load_ranking` takes them; None: the model takes numbers only.
-    takes_frames : bool
-        Whether the first step chooses columns of a data frame by their names.
-    ignores_new : bool
-        Whether a feature that was never there in training cannot change a score.
+    takes_tables, takes_frames : bool
+        Whether rows may have text and missing values; whether the first step chooses columns of a
+        data frame by their names.
     source : dict
         Columns of label, qid and weight that it was fitted to, and its history, as far as known.
     """
@@ -130,14 +213,13 @@ class Scorer:
         if path == "-":
             raise ValueError("the model is read from a file, not from stdin")
         self.model = load_model(path)
-        steps = self.model.steps if isinstance(self.model, Pipeline) else [("", self.model)]
-        self.steps = [step for _, step in steps[:-1]]
-        self.has_steps = len(steps) > 1
-        self.ranker: BaseEstimator = steps[-1][1]
+        self.ranker = last_step(self.model)
+        self.steps = ([step for _, step in self.model.steps[:-1]]
+                      if isinstance(self.model, Pipeline) else [])  # fmt: skip
+        kind = type(self.ranker).__name__
         if not hasattr(self.ranker, "predict") or not hasattr(self.model, "n_features_in_"):
-            kind = type(self.ranker).__name__
             raise ValueError(f"{path}: a {kind} does not score rows; use it in Python")
-        if type(self.ranker).__name__.startswith("Conditional"):
+        if kind.startswith("Conditional"):
             raise ValueError(f"{path}: a ranker of pairs of objects is used in Python")
         names = getattr(self.model, "feature_names_in_", None)
         self.names = None if names is None else [str(name) for name in names]
@@ -145,19 +227,22 @@ class Scorer:
         self.unused = [name for name in self.names or () if name not in needed]
         self.n_features = int(self.model.n_features_in_)
         self.source: dict[str, Any] = dict(getattr(self.ranker, "_source", {}))
-        self.needs_qid = any(isinstance(step, QueryScaler) for step in self.steps)
+        auto = isinstance(self.ranker, AutoRanker)
+        self._gives_qid = auto and self.ranker._with_qid
+        self.needs_qid = self._gives_qid or any(isinstance(s, QueryScaler) for s in self.steps)
         imputers = [step.strategy for step in self.steps if isinstance(step, SimpleImputer)]
         self.fills_in = imputers[0] if imputers else None
-        if isinstance(self.ranker, AutoRanker):
-            self.needs_qid |= self.ranker._with_qid
-        encoder = self._encoder()
-        self.takes_tables, self.text = encoder is not None, None
-        if encoder is not None:
-            self.fills_in, self.text = "median", _text_of(encoder, self.names)
-        self.takes_frames = bool(self.steps) and isinstance(self.steps[0], ColumnTransformer)
+        first: Any = self.steps[0] if self.steps else self.ranker._table if auto else None
+        self.takes_frames = isinstance(first, ColumnTransformer)
+        self.takes_tables = self.takes_frames or isinstance(first, TableEncoder)
+        self.text: Any = None
         if self.takes_frames:  # its steps take text and missing values, or refuse them
-            self.takes_tables, self.fills_in, self.text = True, "steps", "auto"
-        self.ignores_new = getattr(self.ranker, "kernel", "linear") == "linear"
+            self.fills_in, self.text = "steps", "auto"
+        elif self.takes_tables:
+            columns = first.text_columns
+            self.fills_in, self.text = "median", "auto" if columns else None
+            if self.names is not None:
+                self.text = [self.names[j] for j in columns]
 
     def scores(self, X: Any, qid: Any = None, *, name: str) -> Any:
         """Scores of rows of the file ``name``, shape (n,) or (n, n_outputs)."""
@@ -168,21 +253,53 @@ class Scorer:
             )
         if self.takes_frames and self.names is not None and not sparse.issparse(X):
             X = (X if isinstance(X, RawTable) else RawTable(self.names, X, {})).to_frame()
-        X = transformed(self.steps, X, qid)
-        if not isinstance(self.ranker, AutoRanker):
+        for step in self.steps:
+            by_query = isinstance(step, QueryScaler)
+            moves_zeros = step.method != "maxabs" if by_query else (
+                isinstance(step, MinMaxScaler) or getattr(step, "with_mean", False))  # fmt: skip
+            if sparse.issparse(X) and moves_zeros:
+                X = X.toarray()
+            X = step.transform(X, qid=qid) if by_query else step.transform(X)
+        if not self._gives_qid:
             return self.ranker.predict(X)
-        one = np.zeros(X.shape[0]) if qid is None else qid
-        return self.ranker.predict(X, qid=one if self.ranker._with_qid else None)
-
-    def _encoder(self) -> TableEncoder | None:
-        """What makes the table of a file numeric, if it need not be."""
-        if self.steps:
-            return self.steps[0] if isinstance(self.steps[0], TableEncoder) else None
-        return self.ranker._table if isinstance(self.ranker, AutoRanker) else None
+        return self.ranker.predict(X, qid=np.zeros(X.shape[0]) if qid is None else qid)
 
 
-def _text_of(encoder: TableEncoder, names: list[str] | None) -> Any:
-    """Columns that were text in training, or that are left out whatever they hold."""
-    if names is None:
-        return "auto" if encoder.text_columns else None
-    return [names[j] for j in encoder.text_columns]
+def rows_for(
+    scorer: Scorer, data: Any, o: Any, need: tuple[str, ...], beyond: str = ""
+) -> DataFile:
+    """The rows of a file with the features of a model, in their order.
+
+    Missing features are NaN if the model or ``--missing`` fills them in. Features that the model
+    does not know are an error with ``beyond="error"``, or if they could change a score.
+    """
+    missing, fills_in = getattr(o, "missing", None), scorer.fills_in
+    if missing is not None and scorer.takes_tables:
+        raise ValueError(
+            "--missing: the model takes raw tables and fills in missing features itself; leave "
+            "--missing out"
+        )
+    if missing == "mean" and fills_in != "mean":
+        raise ValueError(
+            "--missing mean: the model has learned no means; fit it with --missing mean, or use "
+            "--missing zero"
+        )
+    if missing == "zero" and fills_in is not None:
+        raise ValueError(
+            f"--missing zero: the model fills in missing features by their {fills_in}; leave "
+            "--missing out"
+        )
+    filled = fills_in is not None if missing is None else missing != "error"
+    linear = getattr(scorer.ranker, "kernel", "linear") == "linear"
+    return DataFile(
+        data,
+        o,
+        named=scorer.names,
+        unused=scorer.unused,
+        stored=scorer.source,
+        need=need,
+        n_features=scorer.n_features,
+        beyond=beyond or ("drop" if linear else "error"),
+        missing="nan" if filled else "error",
+        text=scorer.text,
+    )

@@ -1,87 +1,496 @@
-"""Options that several commands share, and how their values are read."""
+"""All options of the command line, in one table.
+
+A row has the flags, the help, how the value is read, and when the option has a use: whoever gives
+an option expects it to be used, so `check` refuses it otherwise. The first flag is the name of the
+parameter in Python.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
 
 import click
 
-__all__ = [
-    "Alpha",
-    "Alphas",
-    "AutoOptions",
-    "Command",
-    "DataOptions",
-    "ModelOptions",
-    "auto_options",
-    "data_options",
-    "example",
-    "given",
-    "json_option",
-    "model_file",
-    "model_options",
-    "predicted_data_options",
-    "relevance_options",
-    "run_options",
-    "scored_data_options",
-    "take",
-]
-
-F = TypeVar("F", bound=Callable[..., Any])
+__all__ = ["FILE", "OPTIONS", "Command", "Option", "check", "flag", "made", "row_of"]
 
 #: A file to read, "-" for stdin. Errors are reported when it is opened.
 FILE = click.Path(allow_dash=True)
 
-
-class Alpha(click.ParamType):
-    """A number above zero, or "auto"."""
-
-    name = "alpha"
-
-    def get_metavar(self, *_: Any, **__: Any) -> str:
-        """Return the name shown in the help."""
-        return "NUMBER|auto"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> float | str:
-        """Return a float or "auto"."""
-        if value == "auto":
-            return value
-        return _positive(self, value, param, ctx, "a number above 0, or auto")
-
-    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[Any]:
-        """Offer "auto"."""
-        words = [word for word in ("auto", "1.0") if word.startswith(incomplete)]
-        return [click.shell_completion.CompletionItem(word) for word in words]
+CHOOSES = "chooses kernels, losses and alphas itself"
+PREPARES = "scales features and fills in missing ones itself"
 
 
-class Alphas(click.ParamType):
-    """A grid of alphas: ``0.1,1,10``, or ``LOW:HIGH`` and ``LOW:HIGH:COUNT`` in equal ratios."""
+@dataclass(frozen=True)
+class Option:
+    """A row of the table.
 
-    name = "alphas"
+    Attributes
+    ----------
+    flags : tuple of str
+    help : str
+    needs : function of all options, or None
+        Returns what follows the flag in an error if the option has no use, else None.
+    auto : str or None
+        What ``--auto`` does instead.
+    kind : str or None
+        The only kind of file that the option is for.
+    click : dict
+        Further arguments of `click.Option`.
+    """
 
-    def get_metavar(self, *_: Any, **__: Any) -> str:
-        """Return the name shown in the help."""
-        return "A,B,…|LOW:HIGH[:N]"
+    flags: tuple[str, ...]
+    help: str | None
+    needs: Callable[[Any], str | None] | None = None
+    auto: str | None = None
+    kind: str | None = None
+    click: dict[str, Any] = field(default_factory=dict)
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[float, ...]:
-        """Return the alphas."""
-        if isinstance(value, tuple):
-            return value
-        what = "numbers above 0: 0.1,1,10 or LOW:HIGH:COUNT"
-        parts = str(value).split(":")
-        if len(parts) == 1:
-            return tuple(
-                _positive(self, word, param, ctx, what) for word in str(value).split(",") if word
-            ) or self.fail(f"{value!r} is not {what}", param, ctx)
-        low, high = (_positive(self, word, param, ctx, what) for word in parts[:2])
-        count = parts[2] if len(parts) == 3 else str(max(round(math.log2(high / low)) + 1, 2))
-        if len(parts) > 3 or not count.isdigit() or not 2 <= int(count) <= 10_000 or low >= high:
-            self.fail(f"{value!r} is not {what}", param, ctx)
-        steps = int(count) - 1
-        return tuple(low * (high / low) ** (step / steps) for step in range(steps + 1))
+
+def _row(flags: str, help: str | None, needs: Any = None, auto: str | None = None,
+         kind: str | None = None, **settings: Any) -> Option:  # fmt: skip
+    return Option(tuple(flags.split()), help, needs, auto, kind, settings)
+
+
+# ---------------------------------------------------------------------- how values are read
+
+
+def _positive(text: Any, what: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise click.BadParameter(f"{str(text)!r} is not {what}")
+    return number
+
+
+def _alpha(text: Any) -> float | str:
+    return text if text == "auto" else _positive(text, "a number above 0, or auto")
+
+
+def _alphas(text: Any) -> tuple[float, ...]:
+    """``0.1,1,10``, or ``LOW:HIGH`` and ``LOW:HIGH:COUNT`` in equal ratios."""
+    what = "numbers above 0: 0.1,1,10 or LOW:HIGH:COUNT"
+    low, *rest = str(text).split(":")
+    if not rest:
+        grid = tuple(_positive(word, what) for word in low.split(",") if word)
+    elif len(rest) <= 2:
+        first, last = _positive(low, what), _positive(rest[0], what)
+        count = rest[1] if len(rest) == 2 else str(max(round(math.log2(last / first)) + 1, 2))
+        steps = int(count) - 1 if count.isdigit() and int(count) <= 10_000 else 0
+        grid = ()
+        if steps > 0 and first < last:
+            grid = tuple(first * (last / first) ** (k / steps) for k in range(steps + 1))
+    if len(rest) > 2 or not grid:
+        raise click.BadParameter(f"{text!r} is not {what}")
+    return grid
+
+
+def _whole(text: Any) -> int:
+    """A whole number above 0."""
+    number = int(text) if str(text).isdecimal() else 0
+    if not 1 <= number <= 2**31:
+        raise click.BadParameter(f"{str(text)!r} is not a whole number from 1 to 2147483648")
+    return number
+
+
+def _share(text: Any) -> float:
+    number = _positive(text, "a number between 0 and 1")
+    return number if number < 1 else _positive("", f"a number between 0 and 1: {text}")
+
+
+def _one_of(words: str) -> click.Choice:
+    return click.Choice(words.split())
+
+
+# ---------------------------------------------------------------------- when they have a use
+
+
+def _unless(wrong: Callable[[Any], bool], text: str) -> Callable[[Any], str | None]:
+    """Refuse an option with a text if ``wrong``; ``{o.kernel}`` stands for other options."""
+    return lambda o: text.format(o=o) if wrong(o) else None
+
+
+def _first(*needs: Callable[[Any], str | None]) -> Callable[[Any], str | None]:
+    return lambda o: next(filter(None, (need(o) for need in needs)), None)
+
+
+def _for_kernels(*names: str) -> Callable[[Any], str | None]:
+    text = f"is for --kernel {' or '.join(names)}; the kernel is {{o.kernel}}"
+    return _unless(lambda o: o.kernel.removesuffix("nomial") not in names, text)
+
+
+def _hinge(o: Any) -> bool:
+    return getattr(o, "loss", None) == "hinge"
+
+
+def _fixed(o: Any) -> bool:
+    """Whether alpha is not chosen."""
+    return getattr(o, "alpha", None) not in (None, "auto") or _hinge(o)
+
+
+_SQUARED = _unless(_hinge, "is for --loss squared: the hinge loss has no such choice")
+_ITERATES = _unless(
+    lambda o: not _hinge(o) and o.solver != "cg",
+    "is for solvers that iterate: add --solver cg, or leave it out",
+)
+_SEARCH = _unless(_fixed, "is for --alpha auto, which cross-validates")
+_RUN = _unless(lambda o: o.qrels is None, "is for runs with --qrels")
+_LISTS = _unless(lambda o: o.format == "scores", "is for ranked lists: --format trec, csv or json")
+_DRAWS = _unless(lambda o: o.method != "permutation", "is for --method permutation")
+
+
+def _of_model(o: Any) -> str | None:
+    """Features of rows whose scores are given."""
+    unused = getattr(o, "scores", None) is not None
+    return "is for a model: --scores needs no feature" if unused else None
+
+
+# ---------------------------------------------------------------------- the table
+
+GRID = "by default 2^-15 … 2^15, extended if the best alpha is at an end."
+NAMES: dict[str, Any] = {"metavar": "A,B,…|@FILE", "multiple": True}
+SHOWN: dict[str, Any] = {"show_default": True}
+
+#: Rows by parameter; ``command.parameter`` where commands differ.
+OPTIONS: dict[str, Option] = {
+    # ------------------------------------------------------------------ rows of files
+    "format": _row(
+        "--format --input-format", "Format of the file; detected from its content by default.",
+        type=_one_of("auto letor csv parquet"), default="auto"),
+    "input_format": _row(
+        "--input-format", "Format of the file; detected from its content by default.",
+        type=_one_of("auto letor csv parquet"), default="auto"),
+    "target": _row(
+        "--target --label", "Column of the labels (CSV, Parquet); by default the one called label, "
+        "relevance, rel, grade, target or y.", metavar="COLUMN"),
+    "qid": _row(
+        "--qid --qid-column", "Column of the query ids (CSV, Parquet); by default the one called "
+        "qid, query_id, queryid or query.", metavar="COLUMN"),
+    "one_ranking": _row(
+        "--one-ranking", "All rows are one ranking; query ids, if any, are ignored.",
+        _first(_unless(lambda o: bool(o.group), "and --group exclude each other"),
+               _unless(lambda o: bool(o.qid), "and --qid exclude each other")), is_flag=True),
+    "features": _row(
+        "--features", "Columns of the features (CSV, Parquet), or a file with one on each line; by "
+        "default all others. Names with commas in double quotes. May be given several times.",
+        _of_model, **NAMES),
+    "feature_names": _row(
+        "--feature-names", "Names for the features of LETOR text, in the order of their ids, or a "
+        "file with one on each line. They become part of the model.", kind="letor", **NAMES),
+    "drop": _row(
+        "--drop", "Column that is not a feature, such as text or an id (CSV, Parquet): A,B or "
+        "given several times.", metavar="COLUMN", multiple=True),
+    "sample_weight": _row(
+        "--sample-weight --weight", "Column of row weights (CSV, Parquet), used in training only.",
+        metavar="COLUMN"),
+    "no_header": _row(
+        "--no-header", "The CSV file has no header; columns are named 1, 2, …", kind="csv",
+        is_flag=True),
+    "delimiter": _row(
+        "--delimiter", "Delimiter of a CSV file; detected by default.", kind="csv",
+        metavar="CHAR"),
+    "zero_based": _row(
+        "--zero-based", "Feature ids of LETOR text begin at 0, not 1.", kind="letor",
+        is_flag=True),
+    "group": _row(
+        "--group", "Sizes of consecutive queries, one on each line, for LETOR text without query "
+        "ids; by default the file DATA.query or DATA.group, if there is one.", kind="letor",
+        type=FILE, metavar="FILE"),
+    "missing": _row(
+        "--missing", "How to impute missing features (empty cells, NA, NaN, NULL): by the mean of "
+        "the feature, by 0, or not at all (error, the default). The imputation is part of the "
+        "model and is applied by predict and evaluate.", _of_model, PREPARES,
+        type=_one_of("error mean zero")),
+    "unlabelled": _row(
+        "--unlabelled", "Rows without a label: stop, or leave them out.",
+        type=_one_of("error drop"), default="error", **SHOWN),
+    # ------------------------------------------------------------------ the model
+    "kernel": _row(
+        "--kernel", "linear, rbf, poly, sigmoid, cosine, laplacian, …", None, CHOOSES,
+        default="linear", metavar="NAME", **SHOWN),
+    "gamma": _row(
+        "--gamma", "Width of the kernels rbf, poly, sigmoid, laplacian and chi2; by default "
+        "1/n_features.", _for_kernels("rbf", "poly", "sigmoid", "laplacian", "chi2"), CHOOSES,
+        type=float),
+    "degree": _row(
+        "--degree", "Degree of the polynomial kernel.", _for_kernels("poly"), CHOOSES, type=float,
+        default=3, **SHOWN),
+    "coef0": _row(
+        "--coef0", "Constant of the kernels poly and sigmoid.", _for_kernels("poly", "sigmoid"),
+        CHOOSES, type=float, default=1, **SHOWN),
+    "cost": _row(
+        "--cost", "Target of a pair: the difference of its labels, or 1.", _SQUARED, CHOOSES,
+        type=_one_of("magnitude unit relative"), default="magnitude", **SHOWN),
+    "ties": _row(
+        "--ties", "Whether rows with equal labels should get equal scores.",
+        _first(_SQUARED, _unless(lambda o: o.ties == "keep" and o.cost != "magnitude",
+                                 "keep is for --cost magnitude: --cost {o.cost} drops ties")),
+        CHOOSES, type=_one_of("keep drop"), default="keep", **SHOWN),
+    "query_weighting": _row(
+        "--query-weighting", "Weight of each pair of a query with n rows: 1, 1/n, or 1/pairs.",
+        None, CHOOSES, type=_one_of("pair size query"), default="pair", **SHOWN),
+    "scale": _row(
+        "--scale", "Scale the features, over all rows or within each query; standard by default "
+        "(sparse features are not centred). The scaling becomes part of the model. It is learned "
+        "from the features of all rows, including held-out rows, and never from labels.",
+        _unless(lambda o: o.kernel == "precomputed" and o.scale != "none",
+                "is for features, not for kernel values (--kernel precomputed)"), PREPARES,
+        type=_one_of("none standard minmax maxabs query-minmax query-standard query-maxabs")),
+    "solver": _row(
+        "--solver", "Algorithm of the fit.", None, CHOOSES,
+        type=_one_of("auto primal dual nystroem cg"), default="auto", **SHOWN),
+    "basis": _row(
+        "--basis", "Nyström approximation with N random rows as basis.",
+        _unless(lambda o: o.solver not in ("auto", "nystroem"),
+                "is for --solver nystroem; got --solver {o.solver}"), CHOOSES, type=_whole,
+        metavar="N"),
+    "max_iter": _row(
+        "--max-iter", "Maximum number of iterations of --solver cg and --loss hinge.", _ITERATES,
+        CHOOSES, type=_whole, metavar="N"),
+    "tol": _row(
+        "--tol", "Tolerance of --solver cg and --loss hinge.", _ITERATES, CHOOSES, type=float),
+    "random_state": _row(
+        "--random-state", "Seed of random folds and bases.", type=int, default=0, **SHOWN),
+    "auto": _row(
+        "--auto", "An average of rankers on several views of the raw table, chosen by exact "
+        "cross-validation: AutoRanker, the ranker to start with. It takes text, categories and "
+        "missing values as they are.", is_flag=True),
+    "effort": _row(
+        "--effort", "With --auto: how many views and losses are tried.",
+        _unless(lambda o: not o.auto, "is for --auto: add it, or leave --effort out"),
+        type=_one_of("quick normal thorough"), default="normal", **SHOWN),
+    # ------------------------------------------------------------------ fit, cv, report
+    "fit.model": _row("--model -m", "Model to write.", required=True, type=FILE, metavar="FILE"),
+    "alpha": _row(
+        "--alpha", "Regularisation strength. auto, the default: chosen by exact cross-validation "
+        "(see rankrls cv). The default is 1 for rows read in batches and for --loss hinge.",
+        _unless(lambda o: o.alpha == "auto" and _hinge(o),
+                "auto is for --loss squared, which can be cross-validated exactly"), CHOOSES,
+        type=_alpha, metavar="NUMBER|auto"),
+    "alphas": _row("--alphas", f"Grid of alphas; {GRID}", _unless(
+        _fixed, "is what --alpha auto chooses from: add --alpha auto"), CHOOSES, type=_alphas,
+        metavar="A,B,…|LOW:HIGH[:N]"),
+    "cv": _row(
+        "--cv", "leave-query-out, leave-pair-out, or a number of folds of whole queries (of rows "
+        "without query ids).", _SEARCH, "holds out whole queries, one by one", default="auto",
+        metavar="HOW|K", **SHOWN),
+    "scoring": _row(
+        "--scoring", "Metric by which alpha is chosen: pairwise_accuracy, ndcg, ndcg@10, "
+        "average_precision, …; with --auto ndcg@10 is the default.", _SEARCH,
+        default="pairwise_accuracy", metavar="METRIC", **SHOWN),
+    "loss": _row("--loss", "squared: RankRLS; hinge: RankSVM.", None, CHOOSES,
+                 type=_one_of("squared hinge"), default="squared", **SHOWN),
+    "c": _row(
+        "-c", "SVMrank's C instead of alpha, with --loss hinge: alpha = queries/(2 C).",
+        _first(_unless(lambda o: not _hinge(o) or o.c == "auto",
+                       "is SVMrank's C, for --loss hinge; for RankRLS give --alpha"),
+               _unless(lambda o: o.alpha is not None, "and --alpha exclude each other")), CHOOSES,
+        type=_alpha, metavar="C"),
+    "stream": _row(
+        "--stream/--in-memory", "Read the file in batches, in constant memory, or at once. By "
+        "default, large files are streamed where possible: no --alpha auto, linear kernel, rows "
+        "sorted by query. --stream --alpha auto chooses alpha by folds of whole queries.", None,
+        "reads all rows at once", default=None),
+    "no_uncertainty": _row(
+        "--no-uncertainty", "Write a smaller file, without the data that standard deviations and "
+        "updates need.", _SQUARED, is_flag=True),
+    "clicks": _row(
+        "--clicks", "Column of clicks of a log: one row for each item shown, or for each query, "
+        "item and position with counts. Labels and weights are computed from clicks and "
+        "positions, with the position bias removed.",
+        _first(_unless(lambda o: o.position is None, "needs --position, the place of each row"),
+               _unless(lambda o: bool(o.target or o.sample_weight),
+                       "gives labels and weights: leave out --target and --sample-weight"),
+               _unless(lambda o: bool(o.stream), "is for logs that are read at once")),
+        metavar="COLUMN"),
+    "position": _row(
+        "--position", "Column of the positions of --clicks, 1 at the top.",
+        _unless(lambda o: o.clicks is None, "is for click logs: add --clicks"), metavar="COLUMN"),
+    "item": _row(
+        "--item", "Column of the items of --clicks; by default the one called item, item_id, doc, "
+        "doc_id, docid, product, product_id or id.",
+        _unless(lambda o: o.clicks is None, "is for click logs: add --clicks"), metavar="COLUMN"),
+    "impressions": _row(
+        "--impressions", "Column of how often a row of --clicks was shown; by default once.",
+        _unless(lambda o: o.clicks is None, "is for click logs: add --clicks"), metavar="COLUMN"),
+    "plot": _row("--plot", "Draw the scores: .png, .svg or .pdf.", None,
+                 "has no path of alphas to draw", type=FILE, metavar="FILE"),
+    "every": _row(
+        "--all", "Print all alphas, not only the ends of a long grid and those around the best; "
+        "with --auto all candidates.", is_flag=True),
+    "test": _row(
+        "--test", "Rows to evaluate on, also several times; by default the training rows are held "
+        "out, query by query.", type=FILE, metavar="FILE", multiple=True),
+    "report.output": _row("--output -o", "Page to write.", type=FILE, default="report.html",
+                          metavar="FILE", **SHOWN),
+    "title": _row("--title", "Title of the page."),
+    # ------------------------------------------------------------------ predict, evaluate, compare
+    "model": _row("--model -m", "Model made by rankrls fit.", required=True, type=FILE,
+                  metavar="FILE"),
+    "predict.output": _row(
+        "--output -o", "Scores, one on each line, higher is better; stdout by default.",
+        type=FILE, default="-", metavar="FILE"),
+    "predict.format": _row(
+        "--format", "Format of the output: scores in the order of the rows (default), or the "
+        "ranked list of every query as a TREC run, as CSV, or as one JSON object in each line, "
+        "with query, rank, id and score.", type=_one_of("scores trec csv json")),
+    "top": _row(
+        "--top", "Write the first K rows of each ranked list; as CSV by default.", _LISTS,
+        type=_whole, metavar="K"),
+    "doc_id": _row(
+        "--doc-id", "Column of the ids in ranked lists; of LETOR text the word in comments before "
+        "them, as in '# docid = d7'. By default rows are numbered from 0.", _LISTS,
+        metavar="COLUMN"),
+    "duplicates": _row(
+        "--duplicates", "An id that comes twice in a query: keep the better place only, keep both, "
+        "or stop. By default both are kept and a warning tells; a TREC run has each id once.",
+        _unless(lambda o: o.doc_id is None, "is about ids: name their column by --doc-id"),
+        type=_one_of("first keep error")),
+    "run_name": _row(
+        "--run-name", "Last word of the lines of a TREC run; rankrls by default.",
+        _first(_LISTS, _unless(lambda o: o.format != "trec", "is for --format trec")),
+        metavar="NAME"),
+    "evaluate.model": _row("--model -m", "Model made by rankrls fit.", type=FILE, metavar="FILE"),
+    "scores": _row(
+        "--scores", "Scores to evaluate instead of a model's: one number on each line.",
+        type=FILE, metavar="FILE"),
+    "run": _row("--run", "TREC run to evaluate against --qrels, instead of DATA.", type=FILE,
+                metavar="FILE"),
+    "metrics": _row(
+        "--metrics", "ndcg, map, mrr, precision, recall, err, each with a cut-off if wanted "
+        "(ndcg@10), pairwise_accuracy.", metavar="NAME,…", multiple=True),
+    "at": _row(
+        "--at", "Cut-off of NDCG and precision without --metrics.",
+        _unless(lambda o: bool(o.metrics), "is for NDCG and precision where no --metrics are "
+                "named: write @K"), type=_whole, default=10, metavar="K", **SHOWN),
+    "relevance_threshold": _row(
+        "--relevance-threshold --relevant", "Smallest label that counts as relevant for MAP, MRR, "
+        "precision and recall.", type=float, default=1.0, metavar="LABEL", **SHOWN),
+    "gain": _row(
+        "--gain", "Gain of a label in NDCG: 2^label - 1, or the label, as in trec_eval.",
+        type=_one_of("exponential linear"), default="exponential", **SHOWN),
+    "max_grade": _row("--max-grade", "Highest grade of the scale, for ERR.", type=float,
+                      default=4.0, metavar="LABEL", **SHOWN),
+    "undefined": _row(
+        "--undefined", "NDCG, MAP, … of a query without a relevant row; by default it is left out "
+        "of the mean. trec_eval: 0.", type=_one_of("0 1 skip"), default="skip", **SHOWN),
+    "qrels": _row("--qrels", "Judgements of TREC: query iteration id grade.", type=FILE,
+                  metavar="FILE"),
+    "evaluate.ties": _row(
+        "--ties", "Equal scores of a run: the mean over all orders, by rank, or the last id first, "
+        "as in trec_eval.", _RUN, type=_one_of("expected rank id"), default="expected", **SHOWN),
+    "missing_queries": _row("--missing-queries", "Judged queries that are not in a run.", _RUN,
+                            type=_one_of("zero skip"), default="zero", **SHOWN),
+    "per_query": _row("--per-query", "One line for each query.", is_flag=True),
+    "data": _row(
+        "--data", "Rows with labels: A and B are models, or files of scores. Several files, one "
+        "option for each, are read as one.", type=FILE, metavar="FILE", multiple=True),
+    "metric": _row("--metric", "As in rankrls evaluate --metrics.", default="ndcg@10",
+                   metavar="NAME", **SHOWN),
+    "method": _row("--method", "Statistical test.", type=_one_of("permutation wilcoxon t"),
+                   default="permutation", **SHOWN),
+    "n_permutations": _row("--n-permutations", "Number of random sign flips.", _DRAWS,
+                           type=_whole, default=9999, metavar="N", **SHOWN),
+    "confidence_level": _row("--confidence-level", "Confidence level of the interval.",
+                             type=_share, default=0.95, metavar="P", **SHOWN),
+    "compare.random_state": _row("--random-state", "Seed of the sign flips.", _DRAWS, type=int,
+                                 default=0, **SHOWN),
+    # ------------------------------------------------------------------ update
+    "forget": _row(
+        "--forget", "Queries to remove from the model, with the values that were added. May be "
+        "given several times.", type=FILE, multiple=True, metavar="FILE"),
+    "update.output": _row("--output -o", "File to write; by default MODEL is replaced.",
+                          type=FILE, metavar="FILE"),
+    "check": _row(
+        "--check", "What to do if the new queries do not look like those of training: features in "
+        "another range, or an accuracy below the expected one.", type=_one_of("warn error off"),
+        default="warn", **SHOWN),
+    "dry_run": _row("--dry-run", "Change and write nothing; tell what would be done.",
+                    is_flag=True),
+    "backup": _row(
+        "--backup", "Keep the previous version as MODEL.bak.",
+        _unless(lambda o: o.output is not None, "keeps the file that is replaced: leave out -o"),
+        is_flag=True),
+    # ------------------------------------------------------------------ export, weights
+    "to": _row("--to", "Target of the export.", required=True,
+               type=_one_of("elasticsearch opensearch solr vespa sql onnx svmrank")),
+    "export.output": _row("--output -o", "File to write; stdout by default, except for ONNX (use "
+                          "-o -).", type=FILE, metavar="FILE"),
+    "name": _row("--name", "Elasticsearch, OpenSearch, Solr, Vespa: name of the model there; "
+                 "rankrls by default."),
+    "names": _row("--feature-names", "Names of the features, or a file with one on each line; by "
+                  "default those of the training data.", **NAMES),
+    "store": _row("--store", "Solr: the feature store.", metavar="NAME"),
+    "drop_zeros": _row("--drop-zeros", "Leave out features of weight zero.", is_flag=True),
+    "normalizers": _row(
+        "--normalizers", "Elasticsearch, OpenSearch, Solr: write the scaling as normalizers of "
+        "features: scores are those of predict.", is_flag=True),
+    "weights.top": _row("--top", "Only the first K; all by default.", type=_whole, metavar="K"),
+    # ------------------------------------------------------------------ leaderboard, split, demo
+    "controls": _row(
+        "--controls", "Columns of the comparison whose effects are removed, such as the difference "
+        "of length; position: being shown first.", metavar="A,B,…", multiple=True),
+    "groups": _row(
+        "--groups", "Judge, prompt or session of a judgement; none: judgements are independent.",
+        default="auto", metavar="COLUMN", **SHOWN),
+    "leaderboard.sample_weight": _row(
+        "--pair-weight --weight", "Column of weights, such as numbers of votes.",
+        metavar="COLUMN"),
+    "trusted": _row("--trusted", "Groups that are trusted; the weight of others is chosen by them.",
+                    metavar="A,B,…", multiple=True),
+    "confidence": _row("--confidence", "Confidence level of the intervals.", type=_share,
+                       default=0.95, metavar="P", **SHOWN),
+    "elo": _row("--elo", "Ratings on the scale of chess, 400 points for a factor of ten of the "
+                "odds, instead of log odds.", is_flag=True),
+    "leaderboard.random_state": _row("--random-state", "Seed of the draws behind sets of ranks.",
+                                     type=int, default=0, **SHOWN),
+    "leaderboard.output": _row("--output -o", "Page to write, .html.", type=FILE, metavar="FILE"),
+    "share": _row("--test", "Share of the queries that go to TEST.", type=_share, default=0.2,
+                  metavar="SHARE", **SHOWN),
+    "split.random_state": _row("--random-state", "Seed of the choice of queries.", type=int,
+                               default=0, **SHOWN),
+    "demo.output": _row("--output -o", "Where the files are written.", type=FILE,
+                        default="rankrls-demo", metavar="DIRECTORY", **SHOWN),
+    "json": _row("--json", "Print one JSON object.", is_flag=True),
+}  # fmt: skip
+
+
+OPTIONS["compare.ties"] = OPTIONS["evaluate.ties"]
+
+
+def row_of(command: str, name: str) -> Option:
+    """Row of a parameter of a command."""
+    return OPTIONS.get(f"{command}.{name}") or OPTIONS[name]
+
+
+def flag(command: str, name: str) -> str:
+    """An option as people write it."""
+    return row_of(command, name).flags[0].replace("/", " or ")
+
+
+def made(command: str, name: str) -> click.Option:
+    """An option for click."""
+    row = row_of(command, name)
+    return click.Option([*row.flags, name], help=row.help, **row.click)
+
+
+def check(command: str, o: SimpleNamespace) -> None:
+    """Raise for an option that has no use."""
+    for name in o.given:
+        row = row_of(command, name)
+        if row.auto and getattr(o, "auto", False):
+            what = f"--auto {row.auto}: leave out {flag(command, name)}, or --auto"
+            raise ValueError(what)
+    for name in o.given:
+        need = row_of(command, name).needs
+        text = need(o) if need is not None else None
+        if text is not None:
+            raise ValueError(f"{flag(command, name)} {text}")
 
 
 class Command(click.Command):
@@ -95,269 +504,9 @@ class Command(click.Command):
         if not ctx.resilient_parsing:  # of the shell's completion
             _, _, order = self.make_parser(ctx).parse_args(list(args))
             for place, option in enumerate(order):
-                if option in order[:place] and _takes_one_value(option):
+                if option not in order[:place] or not isinstance(option, click.Option):
+                    continue
+                if not option.multiple and (not option.is_flag or option.secondary_opts):
                     names = " or ".join(option.opts + option.secondary_opts)
                     raise click.UsageError(f"{names} is given more than once: give it once", ctx)
         return super().parse_args(ctx, args)
-
-
-def _takes_one_value(option: click.Parameter) -> bool:
-    if not isinstance(option, click.Option) or option.multiple:
-        return False
-    return not option.is_flag or bool(option.secondary_opts)
-
-
-def _positive(kind: click.ParamType, text: Any, param: Any, ctx: Any, what: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not 0 < number < math.inf:
-        kind.fail(f"{str(text)!r} is not {what}", param, ctx)
-    return number
-
-
-@dataclass(frozen=True)
-class DataOptions:
-    """Options for reading rows; see `data_options`."""
-
-    format: str
-    label: str | None
-    qid_column: str | None
-    one_ranking: bool
-    features: tuple[str, ...]
-    feature_names: tuple[str, ...]
-    drop: tuple[str, ...]
-    weight: str | None
-    no_header: bool
-    delimiter: str | None
-    zero_based: bool
-    missing: str | None
-    unlabelled: str
-    group: str | None
-    given: frozenset[str]
-
-
-@dataclass(frozen=True)
-class ModelOptions:
-    """Options of the model; see `model_options`."""
-
-    kernel: str
-    gamma: float | None
-    degree: float
-    coef0: float
-    cost: str
-    ties: str
-    query_weighting: str
-    solver: str
-    n_components: int | None
-    scale: str | None
-    max_iter: int | None
-    tol: float | None
-    seed: int
-    given: frozenset[str]
-
-
-@dataclass(frozen=True)
-class AutoOptions:
-    """Options of `AutoRanker`; see `auto_options`."""
-
-    auto: bool
-    effort: str
-    given: frozenset[str]
-
-
-def given() -> frozenset[str]:
-    """Return the names of the parameters given on the command line."""
-    context = click.get_current_context()
-    typed = click.core.ParameterSource.COMMANDLINE
-    return frozenset(name for name in context.params if context.get_parameter_source(name) is typed)
-
-
-def take(kind: Any, values: dict[str, Any]) -> Any:
-    """Move the values that a class of options has from a command's arguments into it."""
-    names = [field.name for field in fields(kind) if field.name != "given"]
-    return kind(**{name: values.pop(name) for name in names}, given=given())
-
-
-def _all(function: F, options: list[Callable[[F], F]]) -> F:
-    for option in reversed(options):
-        function = option(function)
-    return function
-
-
-def scored_data_options(function: F) -> F:
-    """Options for reading rows that a model scores; those of weights are hidden."""
-    return data_options(function, weights=False)
-
-
-def predicted_data_options(function: F) -> F:
-    """Options for ``predict``, where ``--format`` is the format of the output."""
-    return data_options(function, weights=False, formats=("--input-format",))
-
-
-def data_options(
-    function: F, weights: bool = True, formats: tuple[str, ...] = ("--format", "--input-format")
-) -> F:
-    """Options for reading a file of rows."""
-    return _all(
-        function,
-        [
-            click.option(*formats, "format",
-                         type=click.Choice(["auto", "letor", "csv", "parquet"]), default="auto",
-                         help="Format of the file; detected from its content by default."),
-            click.option("--label", "--target", "label", metavar="COLUMN",
-                         help="Column of the labels (CSV, Parquet); by default the one called "
-                         "label, relevance, rel, grade, target or y."),
-            click.option("--qid-column", "--qid", "qid_column", metavar="COLUMN",
-                         help="Column of the query ids (CSV, Parquet); by default the one called "
-                         "qid, query_id, queryid or query."),
-            click.option("--one-ranking", is_flag=True,
-                         help="All rows are one ranking; query ids, if any, are ignored."),
-            click.option("--features", metavar="A,B,…|@FILE", multiple=True,
-                         help="Columns of the features (CSV, Parquet), or a file with one on each "
-                         "line; by default all others. Names with commas in double quotes. May be "
-                         "given several times."),
-            click.option("--feature-names", metavar="A,B,…|@FILE", multiple=True,
-                         help="Names for the features of LETOR text, in the order of their ids, or "
-                         "a file with one on each line. They become part of the model.",
-                         hidden=not weights),
-            click.option("--drop", metavar="COLUMN", multiple=True,
-                         help="Column that is not a feature, such as text or an id (CSV, Parquet): "
-                         "A,B or given several times."),
-            click.option("--weight", "--sample-weight", "weight", metavar="COLUMN",
-                         help="Column of row weights (CSV, Parquet), "
-                         "used in training only.", hidden=not weights),
-            click.option("--no-header", is_flag=True,
-                         help="The CSV file has no header; columns are named 1, 2, …"),
-            click.option("--delimiter", metavar="CHAR",
-                         help="Delimiter of a CSV file; detected by default."),
-            click.option("--zero-based", is_flag=True, help="Feature ids of LETOR text begin at 0, "
-                         "not 1."),
-            click.option("--group", type=FILE, metavar="FILE",
-                         help="Sizes of consecutive queries, one on each line, for LETOR text "
-                         "without query ids; by default the file DATA.query or DATA.group, if "
-                         "there is one."),
-            click.option("--missing", type=click.Choice(["error", "mean", "zero"]),
-                         help="How to impute missing features (empty cells, NA, NaN, NULL): by the "
-                         "mean of the feature, by 0, or not at all (error, the default). The "
-                         "imputation is part of the model and is applied by predict and evaluate."),
-            click.option("--unlabelled", type=click.Choice(["error", "drop"]), default="error",
-                         show_default=True, help="Rows without a label: stop, or leave them out."),
-        ],
-    )  # fmt: skip
-
-
-def model_options(function: F) -> F:
-    """Options of the model."""
-    return _all(
-        function,
-        [
-            click.option("--kernel", default="linear", show_default=True, metavar="NAME",
-                         help="linear, rbf, poly, sigmoid, cosine, laplacian, …"),
-            click.option("--gamma", type=float, help="Of rbf, poly, sigmoid, laplacian and chi2; "
-                         "by default 1/n_features."),
-            click.option("--degree", type=float, default=3, show_default=True,
-                         help="Degree of the polynomial kernel."),
-            click.option("--coef0", type=float, default=1, show_default=True,
-                         help="Of poly and sigmoid."),
-            click.option("--cost", type=click.Choice(["magnitude", "unit", "relative"]),
-                         default="magnitude", show_default=True,
-                         help="Target of a pair: the difference of its labels, or 1."),
-            click.option("--ties", type=click.Choice(["keep", "drop"]), default="keep",
-                         show_default=True,
-                         help="Whether rows with equal labels should get equal scores."),
-            click.option("--query-weighting", type=click.Choice(["pair", "size", "query"]),
-                         default="pair", show_default=True,
-                         help="Weight of each pair of a query with n rows: 1, 1/n, or 1/pairs."),
-            click.option("--scale",
-                         type=click.Choice(["none", "standard", "minmax", "maxabs", "query-minmax",
-                                            "query-standard", "query-maxabs"]),
-                         help="Scale the features, over all rows or within each query; standard by "
-                         "default (sparse features are not centred). The scaling becomes part of "
-                         "the model. It is learned from the features of all rows, including "
-                         "held-out rows, and never from labels."),
-            click.option("--solver", default="auto", show_default=True,
-                         type=click.Choice(["auto", "primal", "dual", "nystroem", "cg"])),
-            click.option("--basis", "n_components", type=click.IntRange(1, 2**31),
-                         metavar="N",
-                         help="Nyström approximation with N random rows as basis."),
-            click.option("--max-iter", type=click.IntRange(1), metavar="N",
-                         help="Maximum number of iterations of --solver cg and --loss hinge."),
-            click.option("--tol", type=float, help="Tolerance of --solver cg and --loss hinge."),
-            click.option("--random-state", "seed", type=int, default=0, show_default=True,
-                         help="Seed of random folds and bases."),
-        ],
-    )  # fmt: skip
-
-
-def relevance_options(function: F) -> F:
-    """Options that define relevance and gains."""
-    return _all(
-        function,
-        [
-            click.option("--relevant", "--relevance-threshold", "threshold", type=float,
-                         default=1.0, show_default=True, metavar="LABEL",
-                         help="Smallest label that counts as relevant for MAP, MRR, precision and "
-                         "recall."),
-            click.option("--gain", type=click.Choice(["exponential", "linear"]),
-                         default="exponential", show_default=True,
-                         help="Of NDCG: 2^label - 1, or the label, as in trec_eval."),
-            click.option("--max-grade", type=float, default=4.0, show_default=True,
-                         metavar="LABEL", help="Of ERR: the highest grade of the scale."),
-            click.option("--undefined", type=click.Choice(["0", "1", "skip"]), default="skip",
-                         show_default=True, help="NDCG, MAP, … of a query without a relevant row; "
-                         "by default it is left out of the mean. trec_eval: 0."),
-        ],
-    )  # fmt: skip
-
-
-def run_options(function: F) -> F:
-    """Options for comparing runs with judgements."""
-    return _all(
-        function,
-        [
-            click.option("--qrels", type=FILE, metavar="FILE", help="Judgements of TREC: query "
-                         "iteration id grade."),
-            click.option("--ties", type=click.Choice(["expected", "rank", "id"]),
-                         default="expected", show_default=True,
-                         help="Equal scores of a run: the mean over all orders, by rank, or the "
-                         "last id first, as in trec_eval."),
-            click.option("--missing-queries", type=click.Choice(["zero", "skip"]),
-                         default="zero", show_default=True,
-                         help="Judged queries that are not in a run."),
-        ],
-    )  # fmt: skip
-
-
-def auto_options(function: F) -> F:
-    """``--auto`` and what goes with it."""
-    return _all(
-        function,
-        [
-            click.option("--auto", is_flag=True,
-                         help="An average of rankers on several views of the raw table, chosen by "
-                         "exact cross-validation: AutoRanker, the ranker to start with. It takes "
-                         "text, categories and missing values as they are."),
-            click.option("--effort", type=click.Choice(["quick", "normal", "thorough"]),
-                         default="normal", show_default=True,
-                         help="With --auto: how many views and losses are tried."),
-        ],
-    )  # fmt: skip
-
-
-def json_option(function: F) -> F:
-    """``--json``."""
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")(function)
-
-
-def model_file(function: F) -> F:
-    """``-m``: a model to use."""
-    return click.option(
-        "-m", "--model", required=True, type=FILE, metavar="FILE", help="Model made by rankrls fit."
-    )(function)
-
-
-def example(text: str) -> str:
-    r"""Help that keeps its lines: click leaves paragraphs after ``\b`` alone."""
-    return "\n\n".join("\b\n" + part for part in text.strip().split("\n\n"))

@@ -9,9 +9,8 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from types import TracebackType
 from typing import Any
 
 __all__ = [
@@ -19,6 +18,7 @@ __all__ = [
     "escaped",
     "escaped_json",
     "facts",
+    "listed",
     "note",
     "number",
     "one_line",
@@ -41,25 +41,24 @@ _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 
+#: Whether the process was started with stdout closed (``>&-``); see ``_run.py``.
+CLOSED = {"stdout": False}
+
 
 def escaped(text: str) -> str:
     r"""Text of which a terminal only shows characters: ``\x1b`` for the escape character, etc."""
-    return _UNSAFE.sub(lambda found: _code(found[0]), text)
 
+    def code(found: re.Match[str]) -> str:
+        number = ord(found[0])
+        return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}"
 
-def _code(character: str) -> str:
-    number = ord(character)
-    return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}"
+    return _UNSAFE.sub(code, text)
 
 
 def escaped_json(text: str) -> str:
     """The same for JSON in one or more lines, which stays the same JSON."""
     lines = text.split("\n")
     return "\n".join(_UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", line) for line in lines)
-
-
-#: Whether the process was started with stdout closed (``>&-``); see ``_run.py``.
-CLOSED = {"stdout": False}
 
 
 def require_stdout() -> None:
@@ -114,12 +113,17 @@ def queries(count: int) -> str:
     return f"{count:,} quer{'y' if count == 1 else 'ies'}"
 
 
-def size(n_bytes: int) -> str:
+def listed(names: Sequence[Any], most: int = 8) -> str:
+    """The first names."""
+    return ", ".join(map(str, names[:most])) + ", …" * (len(names) > most)
+
+
+def size(n_bytes: float) -> str:
     """Bytes for people."""
     for unit in ("B", "kB", "MB"):
         if n_bytes < 1000:
             return f"{n_bytes:.3g} {unit}"
-        n_bytes /= 1000  # type: ignore[assignment]
+        n_bytes /= 1000
     return f"{n_bytes:.3g} GB"
 
 
@@ -157,9 +161,7 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if hasattr(value, "tolist"):
         return _plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class Work:
@@ -177,60 +179,30 @@ class Work:
     """
 
     def __init__(self, doing: str, total: float | None = None) -> None:
-        self._doing, self._total, self._done = escaped(doing), total, 0.0
-        self._detail = ""
+        self._doing, self._total, self._done, self._detail = escaped(doing), total, 0.0, ""
         self._lock = threading.Lock()
         self._hearing: Any = None
         self._bar: Any = None
         self._task: Any = None
         self._started = time.perf_counter()
-        self._timer = self._later(PATIENCE, self._show)
-
-    def _later(self, seconds: float, call: Callable[[], None]) -> threading.Timer:
-        timer = threading.Timer(seconds, call)
-        timer.daemon = True
-        return timer
 
     def __enter__(self) -> Work:
-        if not sys.stderr.isatty():
-            self._timer = self._later(LOG_PATIENCE, self._log)
-        self._timer.start()
+        if sys.stderr.isatty():
+            self._wait(PATIENCE, self._show)
+        else:
+            self._wait(LOG_PATIENCE, self._log)
         from rankrls._calls import progress_goes_to  # which imports NumPy
 
         self._hearing = progress_goes_to(self._hear)
         self._hearing.__enter__()
         return self
 
-    def _hear(self, message: str, done: float = 0.0, total: float = 0.0) -> None:
-        """What a ranker says that it is doing; not while the share of a file is shown."""
-        with self._lock:
-            if self._total is not None:
-                return
-            self._detail, self._done = message, done
-            if self._bar is not None:
-                about = {"description": self._words(), "total": total or None, "completed": done}
-                self._bar.update(self._task, **about)
+    def _wait(self, seconds: float, call: Any) -> None:
+        self._timer = threading.Timer(seconds, call)
+        self._timer.daemon = True
+        self._timer.start()
 
-    def _words(self) -> str:
-        return f"{self._doing}: {escaped(self._detail)}" if self._detail else self._doing
-
-    def _log(self) -> None:
-        """A line, and the next one when as much time again has passed."""
-        with self._lock:
-            if not self._doing:
-                return
-            seconds = time.perf_counter() - self._started
-            share = f", {self._done / self._total:.0%}" if self._total else ""
-            note(f"{self._words()}{share} ({seconds:.0f} s so far)")
-            self._timer = self._later(seconds, self._log)
-            self._timer.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._hearing.__exit__(None, None, None)
         with self._lock:
             self._timer.cancel()
@@ -238,21 +210,40 @@ class Work:
                 self._bar.stop()
             self._bar, self._doing = None, ""
 
+    def _update(self, **changes: Any) -> None:
+        if self._bar is not None:
+            self._bar.update(self._task, description=self._words(), **changes)
+
+    def _hear(self, message: str, done: float = 0.0, total: float = 0.0) -> None:
+        """What a ranker says that it is doing; not while the share of a file is shown."""
+        with self._lock:
+            if self._total is None:
+                self._detail, self._done = message, done
+                self._update(total=total or None, completed=done)
+
     def update(self, done: float) -> None:
         """Tell how much is done."""
         with self._lock:
             self._done = done
-            if self._bar is not None:
-                self._bar.update(self._task, completed=done)
+            self._update(completed=done)
 
     def now(self, doing: str, total: float | None = None) -> None:
         """Tell that something else is being done; None: nobody knows how much of it."""
         with self._lock:
-            self._doing, self._total, self._done = escaped(doing), total, 0.0
-            self._detail = ""
-            if self._bar is not None:
-                about = {"description": self._doing, "total": total, "completed": 0.0}
-                self._bar.update(self._task, **about)
+            self._doing, self._total, self._done, self._detail = escaped(doing), total, 0.0, ""
+            self._update(total=total, completed=0.0)
+
+    def _words(self) -> str:
+        return f"{self._doing}: {escaped(self._detail)}" if self._detail else self._doing
+
+    def _log(self) -> None:
+        """A line, and the next one when as much time again has passed."""
+        with self._lock:
+            if self._doing:
+                seconds = time.perf_counter() - self._started
+                share = f", {self._done / self._total:.0%}" if self._total else ""
+                note(f"{self._words()}{share} ({seconds:.0f} s so far)")
+                self._wait(seconds, self._log)
 
     def _show(self) -> None:
         try:
@@ -261,8 +252,7 @@ class Work:
             from rich.table import Column
         except ImportError:  # progress is not worth an error
             return
-        # stdout is for results: rich must not touch it.
-        console = Console(stderr=True)
+        console = Console(stderr=True)  # stdout is for results: rich must not touch it
         bar = 40 if console.width > 120 else 10
         # A long text is cut, so that bar and clock fit beside it.
         width = Column(

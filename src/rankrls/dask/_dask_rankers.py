@@ -13,13 +13,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 import dask
 from rankrls import estimators
 from rankrls._calls import unchanged_on_error
-from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.dask import _partitions
-from rankrls.dask._fit import check_columns, distribute, fit_cv, fit_ranker
-from rankrls.dask._whole_queries import DistributedRows, Loader
+from rankrls.dask._fit import check_columns, fit_cv, fit_ranker
+from rankrls.dask._whole_queries import Loader
 from rankrls.estimators.incremental import IncrementalRanker
+from rankrls.estimators.ranker import Preferences, graph_accuracy, require_preferences
 from rankrls.estimators.scalers import SCALERS, taken_apart
-from rankrls.metrics import pairwise_accuracy
 
 __all__ = ["RankRLS", "RankRLSCV", "fit"]
 
@@ -182,6 +181,7 @@ class DaskRanker(IncrementalRanker):
         ----------
         X, y, qid, sample_weight
             As for ``fit``; all must be local if X is. qid is required if ``fit`` was given qid.
+            The predictions and the other arrays are gathered, about 32 bytes for each row.
         **judgements
             pairs, magnitude and pair_weight; only if X is local.
 
@@ -195,18 +195,24 @@ class DaskRanker(IncrementalRanker):
             raise ValueError(
                 f"{', '.join(judgements)}: given pairs name rows of a local X; pass X.compute()"
             )
-        check_is_fitted(self)
         if self._with_qid and qid is None:
             raise ValueError(
                 "the model was fitted with qid, so score needs qid too: without it rows of "
                 "different queries would be compared"
             )
-        check_columns(self, X)
-        rows, _ = distribute(self, X, y, qid, sample_weight, together=True)
-        n_outputs = self._model.n_outputs
-        if rows.n_outputs != n_outputs:
-            raise ValueError(f"the model has {n_outputs} output(s), y has {rows.n_outputs}")
-        return _accuracy(self._model, rows)
+        found, y, qid, sample_weight = (
+            values.compute() if _partitions.is_lazy(values) else values
+            for values in (self.predict(X), y, qid, sample_weight)
+        )
+        preferences = Preferences(y, qid, sample_weight=sample_weight)
+        preferences.check_names(None)
+        graph = preferences.graph(len(found))
+        if graph.n_outputs != self._model.n_outputs:
+            raise ValueError(
+                f"the model has {self._model.n_outputs} output(s), y has {graph.n_outputs}"
+            )
+        require_preferences(graph, "evaluate")
+        return graph_accuracy(graph, found)
 
     def _check_new(self, X: Any) -> Any:
         if _partitions.is_lazy(X):
@@ -230,41 +236,6 @@ def _predict_block(
     if X.shape[0] == 0:
         return np.empty((0, model.n_outputs), dtype=shape[0])
     return np.sqrt(model.variance(X)) if deviation else model.predict(X)
-
-
-def _accuracy(model: Any, rows: DistributedRows) -> float:
-    """Accuracy averaged over the queries with a pair; predictions move, and not features."""
-    tasks = rows.tasks()
-    key = tasks.give("model", model)
-    stay, together = rows.parts(
-        tasks, _part_accuracy, key, before=_predicted, width=model.n_outputs
-    )
-    totals = np.sum(tasks.compute(stay + together, large=True), axis=0)
-    rows.require(totals[1] > 0, "evaluate")
-    return float(np.mean(totals[0] / totals[1]))
-
-
-def _predicted(X: Any, model: Any) -> Array:
-    return model.predict(X)
-
-
-def _part_accuracy(predictions: Array, graph: PreferenceGraph, query: Array, model: Any) -> Array:
-    """Sum and number of the accuracies of queries for each output, shape (2, k)."""
-    totals = np.zeros((2, predictions.shape[1]))
-    assert graph.scores is not None
-    for j in np.flatnonzero(graph.scored_outputs()):
-        by_query = np.asarray(
-            pairwise_accuracy(
-                graph.scores[:, j],
-                predictions[:, j],
-                qid=query,
-                sample_weight=graph.sample_weight,
-                average=None,
-            )
-        )
-        counted = by_query[np.isfinite(by_query)]
-        totals[:, j] = counted.sum(), len(counted)
-    return totals
 
 
 class RankRLS(DaskRanker, estimators.RankRLS):
@@ -299,7 +270,7 @@ class RankRLS(DaskRanker, estimators.RankRLS):
     - "cg": 8 n k bytes to and from every partition, in every iteration.
 
     Without qid all rows are one ranking. Its partitions can be added up with cost="magnitude" and
-    ties="keep" only.
+    ties="keep" only, and not with solver "cg".
 
     y, qid and weights (about 24 bytes per row) stay on the workers during ``fit``.
 

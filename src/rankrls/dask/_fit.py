@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from copy import deepcopy
 from functools import partial, reduce
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
@@ -24,8 +22,6 @@ from rankrls._validation import check_option
 from rankrls.core.linalg.krylov import converge, stop_early
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.laplacian import CentredLaplacian, Objective
-from rankrls.core.preferences.query_weights import Groups
 from rankrls.core.preferences.statistics import UNDERFLOW, RankingStatistics, add_batch
 from rankrls.core.ridge.iterative import LinearSystem, join_outputs
 from rankrls.core.ridge.models import FittedFunction
@@ -46,7 +42,7 @@ from rankrls.estimators.stream import (
 )
 from rankrls.exceptions import FeatureScaleWarning, IdColumnWarning
 
-__all__ = ["check_columns", "distribute", "fit_cv", "fit_ranker"]
+__all__ = ["check_columns", "fit_cv", "fit_ranker"]
 
 Array = NDArray[Any]
 
@@ -63,28 +59,20 @@ def check_columns(ranker: Any, X: Any, *, reset: bool = False) -> None:
         validate_data(ranker, like, reset=reset, skip_check_array=True)
 
 
-def distribute(
-    ranker: Any, X: Any, y: Any, qid: Any, sample_weight: Any, *, together: bool
-) -> tuple[DistributedRows, bool]:
-    """Return checked rows, and whether y is a vector; queries are counted on the workers."""
-    rows, dtype = _partitions.features(X)
-    y, qid, sample_weight, flat = _partitions.preferences(X, rows, y, qid, sample_weight)
-    n = int(ranker.n_features_in_)
-    return DistributedRows(rows, dtype, n, y, qid, sample_weight, together=together), flat
-
-
 def _take(
     ranker: Any, X: Any, y: Any, qid: Any, weight: Any, progress: Progress
 ) -> tuple[DistributedRows, bool]:
-    """Check the arguments of ``fit``."""
-    _partitions.features(X)
+    """Check the arguments of ``fit``; returns rows, and whether y is a vector."""
+    features, dtype = _partitions.features(X)
     check_columns(ranker, X, reset=True)
-    if ranker.n_features_in_ == 0:
+    n = int(ranker.n_features_in_)
+    if n == 0:
         raise ValueError("X has no columns: 0 feature(s), while a minimum of 1 is required")
     ids = _partitions.columns_named_as_ids(X)
     if ids:
         warn(id_text(ids, getattr(ranker, "feature_names_in_", None)), IdColumnWarning)
-    rows, flat = distribute(ranker, X, y, qid, weight, together=False)
+    y, qid, weight, flat = _partitions.preferences(X, features, y, qid, weight)
+    rows = DistributedRows(features, dtype, n, y, qid, weight)
     progress(
         f"{rows.n_rows:,} rows in {len(rows.lengths)} partitions, {rows.n_queries:,} queries, "
         f"{rows.n_crossing:,} of them in several partitions"
@@ -138,6 +126,10 @@ def fit_ranker(
             f"{type(scaler).__name__} before solver={solver!r}: scales change the sums that "
             "solver='primal' has; use it, or scale the features before"
         )
+    if solver == "cg" and not rows.with_qid:
+        raise ValueError(
+            "solver='cg' needs qid: without it use solver='primal', or 'nystroem' with a basis"
+        )
     if solver == "cg":
         iteration = ranker._iteration(progress, callback)
         _fit_cg(ranker, rows, flat, alphas, iteration, eval_set, persist)
@@ -152,11 +144,11 @@ def fit_ranker(
         basis = Basis.from_rows(kernel, rows.take(indices), indices)
         progress(f"{size:,} basis vectors gathered")
     scaling = None if scaler is None else Scaling(scaler, rows)
-    (learned,) = _sum(ranker, rows, flat, basis, scaling)
+    (learned,), trace = _sum(ranker, rows, flat, basis, scaling)
     rows.require(learned.preferences > 0)
     store_learned(ranker, learned, kernel)
     if solver == "primal" and scaling is None:
-        _warn_about_scales(ranker, rows)
+        _warn_about_scales(ranker, trace)
     progress("solved")
     return None if scaling is None else scaling.scaler
 
@@ -201,26 +193,27 @@ def _sum(
     basis: Basis | None = None,
     scaling: Scaling | None = None,
     fold_of: Array | None = None,
-) -> list[Learned]:
-    """Return the sums over all rows, or over each fold of queries, in one pass over X."""
+) -> tuple[list[Learned], float]:
+    """Return the sums over all rows, or over each fold of queries, and the trace of L.
+
+    All are computed in one pass over X.
+    """
     tasks = rows.tasks()
     shape = (rows.n_features, rows.n_outputs, rows.dtype, flat)
     extras = [tasks.give("basis", basis), tasks.give("folds", fold_of)]
     if rows.with_qid:
-        stay, together = rows.parts(tasks, partial(_part_sums, shape, ranker._loss), *extras)
-        total = tasks.tree("sum", _add_sums, stay + together)
+        parts = rows.parts(tasks, partial(_part_sums, shape, ranker._loss), *extras)
+        total = tasks.tree("sum", _add_sums, parts)
     else:
-        stay, _ = rows.parts(tasks, _part_ranking, *extras)
-        merged = tasks.tree("sum", _add_rankings, stay)
+        merged = tasks.tree("sum", _add_rankings, rows.parts(tasks, _part_ranking, *extras))
         total = tasks.add("sum", partial(_ranking_sums, shape, ranker._loss), merged, *extras)
-    sums: list[Learned]
-    sums, *fitted = tasks.compute(
+    (sums, trace), *fitted = tasks.compute(
         [total, *([] if scaling is None else scaling.keys(tasks))], large=basis is not None
     )
     if scaling is not None:
         scaling.fit(fitted, sums)
     sums[0].seen = rows.seen()
-    return sums
+    return sums, trace
 
 
 def _nothing(shape: tuple[Any, ...], basis: Basis | None) -> Learned:
@@ -236,29 +229,30 @@ def _part_sums(
     query: Array,
     basis: Basis | None,
     fold_of: Array | None,
-) -> list[Learned]:
-    """Return the sums over one part, for each fold."""
+) -> tuple[list[Learned], float]:
+    """Return the sums over one part, for each fold, and the trace of L of the first outputs."""
+    trace = float(graph.objectives(loss)[0].laplacian.degree().sum())
+    n_folds = 1 if fold_of is None else int(fold_of.max()) + 1
+    sums = [_nothing(shape, basis) for _ in range(n_folds)]
     if fold_of is None:
-        learned = _nothing(shape, basis)
-        learned.add(graph, X, loss)
-        return [learned]
-    sums = [_nothing(shape, basis) for _ in range(int(fold_of.max()) + 1)]
+        sums[0].add(graph, X, loss)
+        return sums, trace
     fold = fold_of[query]
     for number in np.unique(fold):
         mine = np.flatnonzero(fold == number)
         sums[number].add(graph[mine], X[mine], loss)
-    return sums
+    return sums, trace
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def _add_sums(parts: list[list[Learned]]) -> list[Learned]:
+def _add_sums(parts: list[tuple[list[Learned], float]]) -> tuple[list[Learned], float]:
     """Add the sums of parts, fold by fold."""
-    totals = [learned.copy() for learned in parts[0]]
-    for part in parts[1:]:
+    totals = [learned.copy() for learned in parts[0][0]]
+    for part, _ in parts[1:]:
         for total, other in zip(totals, part, strict=True):
             total.total = add_batch(total.total, other.total)
             total.preferences = total.preferences + other.preferences
-    return totals
+    return totals, sum(trace for _, trace in parts)
 
 
 def _part_ranking(
@@ -280,44 +274,29 @@ def _ranking_sums(
     ranking: RankingStatistics,
     basis: Basis | None,
     fold_of: Any,
-) -> list[Learned]:
-    learned = _nothing(shape, basis)
+) -> tuple[list[Learned], float]:
+    learned, trace = _nothing(shape, basis), 0.0
     learned.preferences = learned.preferences + ranking.n_preferences
     if ranking.total is not None:
         learned.total = [ranking.statistics(loss.query_weighting)]
-    return [learned]
+        kappa = ranking.kappa(loss.query_weighting)
+        trace = float(2 * kappa / ranking.total.mass * ranking.edge_weight)
+    return [learned], trace
 
 
-def _warn_about_scales(ranker: Any, rows: DistributedRows) -> None:
+def _warn_about_scales(ranker: Any, trace: float) -> None:
     """Warn about unequal scales. A variance is half the mean squared difference of pairs."""
     solver = ranker._model.solvers[0]
-    scale = np.sqrt(solver.largest)
-    if most_unequal(scale) is None:
-        return
-    if rows.with_qid:
-        tasks = Tasks(rows.graph)
-        stay, together = rows.parts(tasks, partial(_trace, ranker._loss), width=0)
-        trace = sum(tasks.compute(stay + together))
-    else:
-        ranking = _moments_of_scores(rows)
-        kappa, N = ranking.kappa(ranker._loss.query_weighting), ranking.total.mass
-        trace = 2 * kappa / N * ranking.edge_weight
-    scale /= np.sqrt(trace)
+    scale = np.sqrt(solver.largest / trace)
     scale[scale <= 64 * solver.rounding * np.abs(solver.mean)] = 0.0  # constant in each query
     scales = most_unequal(scale)
     if scales is not None:
-        kind = type(ranker).__name__
         remedy = (
             "scale them on the workers by rankrls.dask.fit(make_pipeline(StandardScaler(), "
-            f"rankrls.{kind}()), X, y, qid=qid)"
+            f"rankrls.{type(ranker).__name__}()), X, y, qid=qid)"
         )
         names = getattr(ranker, "feature_names_in_", None)
         warn(scale_text(scales, names, remedy), FeatureScaleWarning)
-
-
-def _trace(loss: Loss, Z: Array, graph: PreferenceGraph, query: Array) -> float:
-    """Trace of L, twice the weight of all pairs, for the first group of outputs."""
-    return float(graph.objectives(loss)[0].laplacian.degree().sum())
 
 
 # -- cross-validation -------------------------------------------------------------------------
@@ -355,15 +334,15 @@ def fit_cv(ranker: Any, X: Any, y: Any, qid: Any, sample_weight: Any, *, scaler:
         fold_of[fold] = number
     progress(f"statistics of {n_folds} folds of queries")
     scaling = None if scaler is None else Scaling(scaler, rows)
-    sums = _sum(ranker, rows, flat, None, scaling, fold_of)
+    sums, trace = _sum(ranker, rows, flat, None, scaling, fold_of)
     rows.require(np.sum([learned.preferences for learned in sums], axis=0) > 0)
 
     def score_again(W: list[Array]) -> ListScores:
         """Score every query with the models fitted without its fold, in one pass over X."""
         tasks = rows.tasks()
         extras = (tasks.give("weights", W), tasks.give("folds", fold_of))
-        stay, together = rows.parts(tasks, partial(_part_scores, scoring), *extras)
-        first, *others = tasks.compute(stay + together, large=True)
+        parts = rows.parts(tasks, partial(_part_scores, scoring), *extras)
+        first, *others = tasks.compute(parts, large=True)
         for other in others:
             first.merge(other)
         return first
@@ -372,7 +351,7 @@ def fit_cv(ranker: Any, X: Any, y: Any, qid: Any, sample_weight: Any, *, scaler:
         learned = choose_by_folds(ranker, sums, grid, scoring, score_again)
         store_learned(ranker, learned, kernel)
     if scaling is None:
-        _warn_about_scales(ranker, rows)
+        _warn_about_scales(ranker, trace)
         return None
     return scaling.scaler
 
@@ -389,15 +368,11 @@ def _part_scores(
 
 
 class _System(NamedTuple):
-    """Rows of one part, kept for many products: one system for each group of outputs.
-
-    A part of one ranking also has the mean row, the mean scores and the weight.
-    """
+    """Rows of one part, kept for many products: one system for each group of outputs."""
 
     systems: list[LinearSystem]
     n_pairs: list[int]
     preferences: Array
-    mean: Any = None
 
 
 class _Summary(NamedTuple):
@@ -420,27 +395,15 @@ def _fit_cg(
     persist: bool,
 ) -> None:
     tasks = rows.tasks()
-    ranking = kappa = None
-    if not rows.with_qid:
-        ranking = _moments_of_scores(rows)
-        rows.require(ranking.n_preferences > 0)
-        kappa = ranking.kappa(ranker._loss.query_weighting)
-    extras = (tasks.give("kappa", kappa),)
-    stay, together = rows.parts(tasks, partial(_part_system, ranker._loss), *extras)
-    if not rows.with_qid:
-        means = [tasks.add("mean", attrgetter("mean"), key) for key in stay]
-        together = [tasks.add("between", _between_system, means, *extras)]
+    keys = rows.parts(tasks, partial(_part_system, ranker._loss))
     # Rows that were brought together are always kept in memory.
-    kept = tasks.persist(stay + together if persist else together)
+    moved = [key for key in keys if "together" in key[0]]
+    kept = tasks.persist(keys if persist else moved)
     graph = kept if persist else tasks.graph | kept
-    keys = stay + together
     tasks = Tasks(graph)
     parts = [tasks.add("summary", partial(_summary, rows.n_outputs), key) for key in keys]
     summary: _Summary = tasks.compute([tasks.tree("sum", _add_summaries, parts)])[0]
-    if ranking is None:
-        rows.require(summary.preferences > 0)
-    else:
-        summary = summary._replace(n_pairs=np.full(rows.n_outputs, ranking.n_pairs))
+    rows.require(summary.preferences > 0)
     if not summary.squares.any():
         raise ValueError(UNDERFLOW)
     outputs = [np.flatnonzero(summary.groups == g) for g in np.unique(summary.groups)]
@@ -450,7 +413,7 @@ def _fit_cg(
             W, history = converge(systems, alphas, iteration)
         else:
             X_val, held = check_eval_set(
-                eval_set, ranker._check_rows, has_qid=rows.with_qid, n_outputs=rows.n_outputs
+                eval_set, ranker._check_rows, has_qid=True, n_outputs=rows.n_outputs
             )
             score = partial(graph_accuracy, held)
             W, history = stop_early(
@@ -460,7 +423,7 @@ def _fit_cg(
         ranker.__dict__.pop(name, None)
     coef = join_outputs(outputs, W, rows.dtype)
     ranker._model = FittedFunction(alphas[: len(coef)], coef=coef)
-    ranker._flat, ranker._with_qid, ranker.solver_ = flat, rows.with_qid, "cg"
+    ranker._flat, ranker._with_qid, ranker.solver_ = flat, True, "cg"
     ranker.n_pairs_, ranker.n_queries_ = int(summary.n_pairs.sum()), rows.n_queries
     ranker.n_iter_ = history.n_iter
     ranker._store_validation(history)
@@ -501,51 +464,12 @@ class _DistributedEquations:
         return root * (root.T @ np.abs(W))
 
 
-def _part_system(
-    loss: Loss, X: Any, graph: PreferenceGraph, query: Array, kappa: float | None
-) -> _System:
-    """Return the equations of the rows of one part; ``kappa`` is that of one ranking."""
-    if kappa is None:
-        return _system(X, graph.objectives(loss), graph.n_preferences)
-    y, weight = graph.scores, graph.sample_weight
-    assert y is not None
-    system = _system(X, [_scatter(y, weight, kappa)], graph.n_preferences)
-    groups = Groups(np.zeros(len(y), dtype=np.int64), weight, 1)
-    mean = groups.mean(X)
-    mean = mean.toarray() if sparse.issparse(mean) else mean
-    return system._replace(mean=(mean, groups.mean(y), groups.total))
-
-
-def _scatter(y: Array, weight: Array | None, kappa: float) -> Objective:
-    groups = Groups(np.zeros(len(y), dtype=np.int64), weight, 1)
-    laplacian = CentredLaplacian(groups, np.array([kappa]), y)
-    return Objective(laplacian, np.arange(y.shape[1]), 0, 0.0)
-
-
-def _system(X: Any, objectives: list[Objective], preferences: Array) -> _System:
-    product = Products(X, offsets=Offsets.of(X))
+def _part_system(loss: Loss, X: Any, graph: PreferenceGraph, query: Array) -> _System:
+    """Return the equations of the rows of one part."""
+    product, objectives = Products(X, offsets=Offsets.of(X)), graph.objectives(loss)
     systems = [LinearSystem(product, objective) for objective in objectives]
-    return _System(systems, [objective.n_pairs for objective in objectives], preferences)
-
-
-def _moments_of_scores(rows: DistributedRows) -> Any:
-    """Return the moments of the scores of one ranking, without reading X."""
-    tasks = Tasks(rows.graph)
-    parts = [tasks.add("moments", _score_moments, rows.keys[i]) for i in rows.used]
-    return tasks.compute([tasks.tree("sum", _add_rankings, parts)])[0]
-
-
-def _score_moments(graph: PreferenceGraph) -> RankingStatistics:
-    """Return the moments of the scores of a partition, beside a column of zeros."""
-    assert graph.scores is not None
-    return RankingStatistics.of(np.zeros((graph.n_rows, 1)), graph.scores, graph.sample_weight)
-
-
-@np.errstate(over="ignore", invalid="ignore")
-def _between_system(means: list[tuple[Any, Array, Array]], kappa: float) -> _System:
-    """Return the equations of the means of the parts of one ranking: scatters add up."""
-    X, y, weight = (np.concatenate([mean[k] for mean in means]) for k in range(3))
-    return _system(X, [_scatter(y, weight, kappa)], np.zeros(y.shape[1], dtype=np.int64))
+    n_pairs = [objective.n_pairs for objective in objectives]
+    return _System(systems, n_pairs, graph.n_preferences)
 
 
 @np.errstate(over="ignore", invalid="ignore")

@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import pairwise
 from typing import Any
 
 import dask.array as da
@@ -55,20 +54,6 @@ class Partitions:
             return self.lengths
         tasks = Tasks(self.graph)
         return tasks.compute([tasks.add("length", _length, block[0]) for block in self.blocks])
-
-    def cut_as(self, lengths: list[int]) -> Partitions:
-        """Return the same rows in partitions of other lengths with the same total."""
-        borders, wanted = np.cumsum([0, *self.counted]), np.cumsum([0, *lengths])
-        token = f"rankrls-cut-{uuid.uuid4().hex}"
-        graph = dict(self.graph)
-        for i, (start, stop) in enumerate(pairwise(wanted.tolist())):
-            # Blocks from the one with row ``start`` to the one with the last row.
-            first = min(int(np.searchsorted(borders, start, side="right")) - 1, len(self) - 1)
-            last = max(int(np.searchsorted(borders, stop)), first + 1)
-            inside = slice(start - int(borders[first]), stop - int(borders[first]))
-            blocks = [self.blocks[k] for k in range(first, last)]
-            graph[token, i] = (partial(_rows, inside), blocks)
-        return Partitions(graph, [[(token, i)] for i in range(len(lengths))], lengths)
 
 
 def is_lazy(values: Any) -> bool:
@@ -153,10 +138,14 @@ def _beside(name: str, values: Any, X: Any, rows: Partitions) -> Partitions:
     if len(source) == len(rows):
         return source
     # Arrays made from the columns of one file can have different partitions of unknown lengths.
+    array = values.to_dask_array() if is_frame(values) else values
+    source = _source(array)
     n = sum(source.counted)
     if n != sum(rows.counted):
         raise ValueError(f"{name} has {n} entries for {sum(rows.counted)} rows of X")
-    return source.cut_as(rows.counted)
+    chunks = (tuple(source.counted), *array.chunks[1:])
+    array = da.Array(array.dask, array.name, chunks, meta=array._meta)
+    return _source(array.rechunk({0: tuple(rows.counted)}))
 
 
 def _cut(name: str, values: Any, rows: Partitions) -> Partitions:
@@ -211,12 +200,6 @@ def as_array(rows: Partitions, n_columns: int, dtype: Any, load: Callable[..., A
 
 def _is_future(task: Any) -> bool:
     return hasattr(task, "key") and hasattr(task, "client")
-
-
-def _rows(inside: slice, blocks: list[list[Any]]) -> Array:
-    """Return some rows of consecutive blocks; each block is a list of columns."""
-    parts = [np.hstack(columns) if len(columns) > 1 else columns[0] for columns in blocks]
-    return np.concatenate([np.asarray(part) for part in parts])[inside]
 
 
 def _length(block: Any) -> int:

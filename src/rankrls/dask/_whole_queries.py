@@ -79,10 +79,6 @@ class Loader:
             raise _unequal(self.number, X.shape[0], "X", self.n_rows, "y")
         return canonical(X, dense=False)
 
-    def rows(self, indices: Array, blocks: list[Any]) -> Any:
-        """Return some of the rows."""
-        return self(blocks)[indices]
-
 
 def _unequal(number: int, n: int, one: str, m: int, other: str) -> ValueError:
     return ValueError(
@@ -92,7 +88,7 @@ def _unequal(number: int, n: int, one: str, m: int, other: str) -> ValueError:
 
 
 class DistributedRows:
-    """Training rows, or rows to evaluate, with every query whole in one part.
+    """Training rows, with every query whole in one part; without qid, a part is a partition.
 
     Parameters
     ----------
@@ -101,8 +97,6 @@ class DistributedRows:
     n_features : int
     y : Partitions
     qid, weight : Partitions or None, with the partitions of y
-    together : bool
-        Whether rows without qid are brought together, too; otherwise every partition is a part.
 
     Attributes
     ----------
@@ -121,8 +115,6 @@ class DistributedRows:
         y: Partitions,
         qid: Partitions | None,
         weight: Partitions | None,
-        *,
-        together: bool = True,
     ) -> None:
         self.X, self.dtype, self.n_features = X, dtype, n_features
         self.with_qid, self.weighted = qid is not None, weight is not None
@@ -165,8 +157,7 @@ class DistributedRows:
         order = np.lexsort([(place - codes) % len(sizes), -rows, codes])
         first = order[np.append(True, np.diff(codes[order]) > 0)]
         crosses = np.bincount(codes) > 1
-        moves = crosses & (self.with_qid or together)
-        self._group = np.where(moves, place[first], -1)
+        self._group = np.where(crosses & self.with_qid, place[first], -1)
         self.n_crossing = int(crosses.sum())
 
     def seen(self) -> SeenQueries:
@@ -183,71 +174,40 @@ class DistributedRows:
         """Return a graph of all rows, to which `parts` adds tasks."""
         return Tasks(self.X.graph, self.graph)
 
-    def parts(
-        self,
-        tasks: Tasks,
-        after: Callable[..., Any],
-        *extras: Any,
-        before: Callable[..., Any] | None = None,
-        width: int | None = None,
-    ) -> tuple[list[Any], list[Any]]:
-        """Add ``after(Z, graph, query, *extras)`` of all parts; returns the keys of the results.
+    def parts(self, tasks: Tasks, work: Callable[..., Any], *extras: Any) -> list[Any]:
+        """Add ``work(X, graph, query, *extras)`` of all parts; returns the keys of the results.
 
-        The first keys are those of rows that stay in place, the second ones those of rows that are
-        brought together.
-
-        Parameters
-        ----------
-        tasks : Tasks
-        after : function
-            Of rows Z of whole queries, their `PreferenceGraph`, the number of the query of each
-            row, shape (m,), and ``extras``, which are given as keys.
-        before : function, optional
-            Z is ``before(X, *extras)``, computed before rows are moved; otherwise it is X.
-        width : int, optional
-            Number of columns of Z; that of X by default. With 0, X is not read.
+        The arguments are rows of whole queries, their `PreferenceGraph`, the number of the query of
+        each row, shape (m,), and ``extras``, which are given as keys.
         """
         group = self._group
-        self._check_moves(self.n_features if width is None else width)
-        stay = []
-        pieces: dict[int, list[Any]] = {int(g): [] for g in np.unique(group[group >= 0])}
-        for i, codes in zip(self.used, self.codes, strict=True):
-            moves = group[codes]
-            work = tasks.add(
-                "rows",
-                partial(_split, self.loaders[i], codes, moves, before, after),
-                None if width == 0 else self.X.blocks[i],
-                self.keys[i],
-                *extras,
-            )
-            if (moves < 0).any():
-                stay.append(tasks.add("stay", itemgetter(0), work))
-            for g in np.unique(moves[moves >= 0]).tolist():
-                pieces[g].append(tasks.add("piece", partial(_piece, g), work))
-        together = [
-            tasks.add("together", partial(_together, after), parts, *extras)
-            for parts in pieces.values()
-        ]
-        return stay, together
-
-    def _check_moves(self, width: int) -> None:
-        moves = self._group >= 0
-        most = int(np.bincount(self._group[moves], self.sizes[moves]).max(initial=0))
-        if most * width * 8 > MAX_MOVED_BYTES:
+        moves = group >= 0
+        most = int(np.bincount(group[moves], self.sizes[moves]).max(initial=0))
+        if most * self.n_features * 8 > MAX_MOVED_BYTES:
             raise ValueError(
                 f"{most:,} rows of queries that lie in several partitions would have to come "
-                f"together on one worker ({most * width * 8 / 2**30:.1f} GiB): sort or shuffle the "
-                "rows by qid into smaller partitions"
+                f"together on one worker ({most * self.n_features * 8 / 2**30:.1f} GiB): sort or "
+                "shuffle the rows by qid into smaller partitions"
             )
-        n_pieces = sum(
-            len(np.unique(self._group[codes][self._group[codes] >= 0])) for codes in self.codes
-        )
+        results = []
+        pieces: dict[int, list[Any]] = {int(g): [] for g in np.unique(group[moves])}
+        for i, codes in zip(self.used, self.codes, strict=True):
+            to = group[codes]
+            split = partial(_split, self.loaders[i], codes, to, work)
+            key = tasks.add("rows", split, self.X.blocks[i], self.keys[i], *extras)
+            if (to < 0).any():
+                results.append(tasks.add("stay", itemgetter(-1), key))
+            for g in np.unique(to[to >= 0]).tolist():
+                pieces[g].append(tasks.add("piece", itemgetter(g), key))
+        n_pieces = sum(map(len, pieces.values()))
         if n_pieces > MANY_PIECES:
             warn(
                 f"{self.n_crossing:,} queries are spread over several partitions, so that "
                 f"{n_pieces:,} pieces must move between workers: shuffle or sort the rows by qid "
                 "first (the result is the same)",
             )
+        together = partial(_together, work)
+        return results + [tasks.add("together", together, p, *extras) for p in pieces.values()]
 
     def take(self, indices: Array) -> Any:
         """Return rows of X by index, gathered on the client, shape (r, n)."""
@@ -257,12 +217,12 @@ class DistributedRows:
         found, order = [], []
         for i in np.unique(place):
             mine = np.flatnonzero(place == i)
-            load = partial(self.loaders[i].rows, indices[mine] - borders[i])
-            found.append(tasks.add("rows", load, self.X.blocks[i]))
+            take = partial(_take, self.loaders[i], indices[mine] - borders[i])
+            found.append(tasks.add("rows", take, self.X.blocks[i]))
             order.append(mine)
         return stacked(tasks.compute(found))[np.argsort(np.concatenate(order))]
 
-    def require(self, varied: Array, purpose: str = "learn from") -> None:
+    def require(self, varied: Array) -> None:
         """Raise an error unless every output has a preference, according to ``varied``."""
         if varied.all():
             return
@@ -276,12 +236,12 @@ class DistributedRows:
                 f"in {self.n_rows} rows and {self.n_queries} queries, all labels of a query are "
                 "equal, or it has a single row"
             )
-        raise ValueError(f"no query has a pair to {purpose}: {problem}")
+        raise ValueError(f"no query has a pair to learn from: {problem}")
 
 
 # -- on the workers ---------------------------------------------------------------------------
 
-#: Rows Z, their scores, numbers of their queries, and weights.
+#: Rows X, their scores, numbers of their queries, and weights.
 Piece = tuple[Any, Array, Array, Array | None]
 
 
@@ -319,53 +279,40 @@ def _census(graph: PreferenceGraph) -> tuple[int, int, int, Any, Array]:
 def _split(
     load: Loader,
     number: Array,
-    moves: Array,
-    before: Callable[..., Any] | None,
-    after: Callable[..., Any],
-    blocks: list[Any] | None,
+    to: Array,
+    work: Callable[..., Any],
+    blocks: list[Any],
     graph: PreferenceGraph,
     *extras: Any,
-) -> tuple[Any, dict[int, Piece]]:
-    """Return the result of the rows of one partition that stay in place, and those that move.
+) -> dict[int, Any]:
+    """Return the rows of one partition that move, by group, and under −1 the result of the others.
 
-    ``number`` and ``moves``, of shape (n_queries,), give for every query of the partition its
-    number among all queries, and the group to which it moves, or −1.
+    ``number`` and ``to``, of shape (n_queries,), give for every query of the partition its number
+    among all queries, and the group to which it moves, or −1.
     """
-    Z = np.empty((graph.n_rows, 0)) if blocks is None else load(blocks)
-    Z = Z if before is None else before(Z, *extras)
-    codes, y, weight = graph.query_codes, graph.scores, graph.sample_weight
+    X, codes, y, weight = load(blocks), graph.query_codes, graph.scores, graph.sample_weight
     assert codes is not None
     assert y is not None
-
-    def take(rows: Any) -> Piece:
+    found: dict[int, Any] = {}
+    for g in np.unique(to).tolist():
+        rows = as_slice(np.flatnonzero(to[codes] == g))
         query = number[codes[rows]]
-        return Z[rows], y[rows], query, None if weight is None else weight[rows]
-
-    group = moves[codes]
-    pieces = {int(g): take(np.flatnonzero(group == g)) for g in np.unique(moves[moves >= 0])}
-    result = None
-    if (moves < 0).any():
-        rows = as_slice(np.flatnonzero(group < 0))
-        result = _whole(after, take(rows), extras)
-    return result, pieces
+        piece = X[rows], y[rows], query, None if weight is None else weight[rows]
+        found[g] = piece if g >= 0 else _together(work, [piece], *extras)
+    return found
 
 
-def _piece(group: int, work: tuple[Any, dict[int, Piece]]) -> Piece:
-    return work[1][group]
-
-
-def _together(after: Callable[..., Any], pieces: list[Piece], *extras: Any) -> Any:
-    """Return the result of the rows of queries that came from several partitions."""
-    Z, y, query, weight = zip(*pieces, strict=True)
-    w = None if weight[0] is None else np.concatenate(weight)
-    return _whole(after, (stacked(Z), np.concatenate(y), np.concatenate(query), w), extras)
+def _take(load: Loader, indices: Array, blocks: list[Any]) -> Any:
+    return load(blocks)[indices]
 
 
 @np.errstate(over="ignore", invalid="ignore")  # the solver rejects overflow
-def _whole(after: Callable[..., Any], piece: Piece, extras: tuple[Any, ...]) -> Any:
-    Z, y, query, weight = piece
-    graph = PreferenceGraph.from_scores(y, qid=query, sample_weight=weight)
-    return after(Z, graph, query, *extras)
+def _together(work: Callable[..., Any], pieces: list[Piece], *extras: Any) -> Any:
+    """Return the result of rows of whole queries, which may come from several partitions."""
+    X, y, query, weight = zip(*pieces, strict=True)
+    queries, w = np.concatenate(query), None if weight[0] is None else np.concatenate(weight)
+    graph = PreferenceGraph.from_scores(np.concatenate(y), qid=queries, sample_weight=w)
+    return work(stacked(X), graph, queries, *extras)
 
 
 def _join(labels: list[Any]) -> Array:

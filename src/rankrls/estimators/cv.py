@@ -156,7 +156,8 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         std_score/√n_scores is only a rough standard error of the mean.
     validation_curve_ : ndarray of shape (n_checks, n_alphas)
         With early stopping, the error (1 − score) of each alpha at ``validation_iterations_``; NaN
-        after an alpha has been stopped.
+        after an alpha has been stopped. These are all iterations, or every second to fifth where
+        scoring the held-out rows with all alphas takes longer than the products with X.
     cv_predictions_ : ndarray of shape (n_alphas, n_rows[, n_outputs])
         With ``store_cv_predictions``: predictions of every row by the models without its fold,
         comparable within folds and queries; NaN for rows that are not held out. For given pairs,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from abc import abstractmethod
 from copy import copy
 from dataclasses import dataclass
@@ -37,6 +36,7 @@ from rankrls._validation import (
     check_scores,
     encode_qid,
     is_integer,
+    is_number,
     show,
 )
 from rankrls.core.linalg.krylov import DEFAULT_MAX_ITER, History, IterationOptions
@@ -563,7 +563,7 @@ class RidgeRanker(BaseRanker):
 
     @property
     def _keeps_columns(self) -> bool:
-        return self.solver == "cg"
+        return self.solver == "cg" and super()._keeps_columns
 
     @property
     def _loss(self) -> Loss:
@@ -578,7 +578,8 @@ class RidgeRanker(BaseRanker):
         return self._check_kernel()
 
     def _check_alpha(self, name: str, value: Any) -> float:
-        if self.early_stopping and isinstance(value, numbers.Real) and value == 0:
+        iterates = self.early_stopping or self.solver == "cg"
+        if iterates and is_number(value) and value == 0:  # the iterations regularise
             return 0.0
         if isinstance(value, str):
             raise ValueError(f"{name} must be a number > 0; got {value!r}. RankRLSCV chooses alpha")

@@ -38,8 +38,9 @@ class RankRLS(IncrementalRanker):
     Parameters
     ----------
     alpha : float, default=1.0
-        Regularisation strength, > 0 (0 is allowed with early stopping). It multiplies ‖f‖²;
-        nothing is rescaled.
+        Regularisation strength, > 0. It multiplies ‖f‖²; nothing is rescaled. 0 is allowed with
+        early stopping, and with ``solver="cg"``, where ``max_iter`` iterations regularise instead:
+        there is no warning that they did not converge.
     kernel : str or callable, default="linear"
         A kernel of scikit-learn's `pairwise_kernels`, a function of two rows, or "precomputed" (X
         holds kernel values).
@@ -65,8 +66,8 @@ class RankRLS(IncrementalRanker):
         - "dual" solves a system of size n_rows;
         - "nystroem" approximates f by the span of basis vectors, and solves a system of their
           number;
-        - "cg" uses conjugate gradients, which only need products with X (linear kernel; no
-          uncertainties);
+        - "cg" uses conjugate gradients, which only need products with X (no uncertainties). For
+          kernels X is replaced by features of the kernel: those of the ``basis``, or of all rows;
         - "auto" uses "nystroem" if there is a ``basis``, and "cg" with early stopping. For kernels
           other than linear it uses "dual" if two n_rows × n_rows matrices fit into half of the
           memory, otherwise "nystroem" with a warning. For the linear kernel it uses "cg" if X is

@@ -8,20 +8,19 @@ provided for comparison.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier
 from sklearn.model_selection import LeaveOneOut, check_cv
-from sklearn.utils import check_random_state, indexable
-from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils import check_random_state
 
-from rankrls._validation import check_option, check_scores, encode_qid
+from rankrls._validation import check_option, encode_qid
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.metrics import concordance_index
-from rankrls.model_selection._cross_validation import refit
+from rankrls.model_selection._cross_validation import held_out_scores
 from rankrls.model_selection._splitters import LeavePairOut
 
 __all__ = [
@@ -33,7 +32,7 @@ __all__ = [
 ]
 
 Array = NDArray[Any]
-Splits = Iterable[tuple[Array, Array]]
+Splits = Iterator[tuple[Array, Array]]
 
 
 def pooled_auc(
@@ -150,7 +149,7 @@ def averaged_auc(
         for train, test in _cv_splits(cv, X, positive, groups)
         if positive[test].min() < positive[test].max()
     )
-    held_out = _held_out_scores(estimator, X, y, splits, intercept="own", n_jobs=n_jobs)
+    held_out = held_out_scores(estimator, X, y, splits, n_jobs=n_jobs)
     if not held_out:
         raise ValueError(
             "no fold has rows of both classes: use fewer folds, or stratified ones (an int cv)"
@@ -269,7 +268,7 @@ def leave_pair_out_auc(estimator: Any, X: Any, y: ArrayLike, *, n_jobs: int | No
     """
     positive = _two_levels(y, least=2)
     splits = LeavePairOut().split(positive, positive)
-    held_out = _held_out_scores(estimator, X, y, splits, intercept="own", n_jobs=n_jobs)
+    held_out = held_out_scores(estimator, X, y, splits, n_jobs=n_jobs)
     first = np.array([test[0] for test, _ in held_out])
     difference = np.subtract(*np.array([scores for _, scores in held_out]).T)
     return float(np.mean((np.sign(difference) * (2 * positive[first] - 1) + 1) / 2))
@@ -299,7 +298,7 @@ def _two_levels(y: Any, least: int = 1) -> Array:
     return codes
 
 
-def _balanced_splits(positive: Array, random_state: Any) -> Iterator[tuple[Array, Array]]:
+def _balanced_splits(positive: Array, random_state: Any) -> Splits:
     """Generate, for each row, the training rows without it and a random row of the other class."""
     rng = check_random_state(random_state)
     members = [np.flatnonzero(positive == level) for level in (0, 1)]
@@ -324,53 +323,8 @@ def _pooled(
     n_jobs: int | None,
 ) -> float:
     """AUC of the held-out scores of all splits, pooled."""
-    held_out = _held_out_scores(estimator, X, y, splits, intercept=intercept, n_jobs=n_jobs)
-    rows, scores = (np.concatenate(part) for part in zip(*held_out, strict=True))
-    return concordance_index(positive[rows], scores)
-
-
-def _held_out_scores(
-    estimator: Any, X: Any, y: Any, splits: Splits, *, intercept: str, n_jobs: int | None
-) -> list[tuple[Array, Array]]:
-    """Test rows of each split, and their scores by the model fitted to its training rows.
-
-    Splits are processed lazily, so that their training rows, n arrays of n − 1 rows for
-    leave-one-out, are never in memory at the same time.
-    """
     check_option("intercept", intercept, ("auto", "residual", "own"))
     residual = intercept == "residual" or (intercept == "auto" and not is_classifier(estimator))
-    X, y = indexable(X, np.asarray(y))
-    X = np.asarray(X) if isinstance(X, list) else X
-    if residual:
-        check_scores(y)
-
-    def fit_and_score(train: Array, test: Array, fold: int) -> tuple[Array, Array]:
-        if (y[train] == y[train][:1]).all():
-            raise ValueError(
-                f"the training rows of fold {fold} are all of one class; use stratified folds (an "
-                "int cv), or more of them"
-            )
-        both = np.append(test, train) if residual else test
-        scores = _scores(*refit(estimator, X, y, train, both))
-        n = len(test)
-        if residual:  # the mean training residual becomes zero
-            return test, scores[:n] - scores[n:].mean() + y[train].astype(float).mean()
-        return test, scores
-
-    return Parallel(n_jobs=n_jobs)(
-        delayed(fit_and_score)(train, test, fold) for fold, (train, test) in enumerate(splits)
-    )
-
-
-def _scores(model: Any, X: Any) -> Array:
-    if hasattr(model, "decision_function"):
-        scores = np.asarray(model.decision_function(X))
-    elif is_classifier(model) and hasattr(model, "predict_proba"):
-        scores = np.asarray(model.predict_proba(X))[:, 1]
-    else:
-        scores = np.asarray(model.predict(X))
-    if scores.size != scores.shape[0]:
-        raise ValueError(
-            f"the model must give one score for each row; its scores have shape {scores.shape}"
-        )
-    return scores.ravel().astype(float)
+    held_out = held_out_scores(estimator, X, y, splits, residual=residual, n_jobs=n_jobs)
+    rows, scores = (np.concatenate(part) for part in zip(*held_out, strict=True))
+    return concordance_index(positive[rows], scores)

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn import config_context, model_selection
-from sklearn.base import clone
-from sklearn.utils import get_tags
+from sklearn.base import clone, is_classifier
+from sklearn.utils import get_tags, indexable
 from sklearn.utils.metadata_routing import get_routing_for_object
+from sklearn.utils.parallel import Parallel, delayed
 
 from rankrls._calls import takes_queries
 from rankrls._frames import check_same_rows
-from rankrls._validation import label_array, refuse_lazy
+from rankrls._validation import check_scores, label_array, refuse_lazy
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.estimators.choosing import Scoring, is_fold_count
 from rankrls.metrics import make_ranking_scorer, pairwise_accuracy
 from rankrls.model_selection._splitters import QueryKFold
 from rankrls.rankings import predicts_by_query
 
-__all__ = ["cross_val_predict", "cross_val_score", "cross_validate", "refit", "take"]
+__all__ = [
+    "cross_val_predict",
+    "cross_val_score",
+    "cross_validate",
+    "held_out_scores",
+    "refit",
+    "take",
+]
 
 Array = NDArray[Any]
 
@@ -145,7 +154,8 @@ def cross_val_predict(
     Returns
     -------
     ndarray of shape (n_rows,) or (n_rows, n_outputs)
-        Scores, comparable only within a query.
+        Scores, comparable only within a query and fold: each fold has its own model, whose scores
+        have their own constant.
     """
     with config_context(enable_metadata_routing=True):
         routed = _routed(estimator, X, y, qid, cv, options.pop("params", None))
@@ -184,6 +194,65 @@ def take(data: Any, rows: Array, columns: Array | None = None) -> Any:
     if hasattr(data, "iloc"):
         return data.iloc[rows]
     return [data[i] for i in rows.tolist()] if isinstance(data, list | tuple) else data[rows]
+
+
+def held_out_scores(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    splits: Iterable[tuple[Array, Array]],
+    *,
+    qid: Any = None,
+    residual: bool = False,
+    n_jobs: int | None = None,
+) -> list[tuple[Array, Array]]:
+    """Test rows of each split, and their scores by the model fitted to its training rows.
+
+    ``residual``: shift the scores of each model such that its mean training residual is zero.
+    Splits are processed lazily, so that their training rows, n arrays of n − 1 rows for
+    leave-one-out, are never in memory at the same time.
+    """
+    refuse_lazy(X)
+    X, y = indexable(X, np.asarray(y))
+    X = np.asarray(X) if isinstance(X, list) else X
+    if residual:
+        check_scores(y)
+
+    def fit_and_score(train: Array, test: Array, fold: int) -> tuple[Array, Array]:
+        if (y[train] == y[train][:1]).all():
+            raise ValueError(
+                f"the training rows of fold {fold} are all of one class; use stratified folds (an "
+                "int cv), or more of them"
+            )
+        both = np.append(test, train) if residual else test
+        scores = _model_scores(*refit(estimator, X, y, train, both, params), ranks=bool(params))
+        if residual:
+            n = len(test)
+            return test, scores[:n] - scores[n:].mean() + y[train].astype(float).mean()
+        return test, scores
+
+    params: dict[str, Any] = {}
+    with config_context(**({} if qid is None else {"enable_metadata_routing": True})):
+        if qid is not None and get_routing_for_object(estimator).consumes("fit", {"qid"}):
+            params["qid"] = qid if hasattr(qid, "iloc") else label_array("qid", qid)
+        return Parallel(n_jobs=n_jobs)(
+            delayed(fit_and_score)(train, test, fold) for fold, (train, test) in enumerate(splits)
+        )
+
+
+def _model_scores(model: Any, X: Any, ranks: bool) -> Array:
+    # The decision function of a ranker with qid refuses, since it compares all rows.
+    if hasattr(model, "decision_function") and not ranks:
+        scores = np.asarray(model.decision_function(X))
+    elif is_classifier(model) and hasattr(model, "predict_proba"):
+        scores = np.asarray(model.predict_proba(X))[:, 1]
+    else:
+        scores = np.asarray(model.predict(X))
+    if scores.size != scores.shape[0]:
+        raise ValueError(
+            f"the model must give one score for each row; its scores have shape {scores.shape}"
+        )
+    return scores.ravel().astype(float)
 
 
 def _routed(estimator: Any, X: Any, y: Any, qid: Any, cv: Any, params: Any) -> dict[str, Any]:

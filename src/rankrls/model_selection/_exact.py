@@ -1,4 +1,8 @@
-"""Exact cross-validated predictions, equal to those of explicit refits."""
+"""Exact cross-validated predictions.
+
+They equal those of explicit refits up to a constant for each query and fold: values are comparable
+within a query and fold only.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +25,13 @@ from rankrls._validation import (
 )
 from rankrls.core.ridge.pairs import all_pairs
 from rankrls.core.ridge.residuals import Folds, check_fold, query_folds
-from rankrls.estimators import RankRLS
+from rankrls.estimators import RankRLS, RankRLSCV
 from rankrls.estimators.calibration import by_judgement
 from rankrls.estimators.ranker import Preferences
 from rankrls.estimators.rankrls import exact_problem
+from rankrls.model_selection._cross_validation import held_out_scores
 from rankrls.model_selection._permutation import permutation_test
+from rankrls.model_selection._splitters import LeavePairOut
 
 __all__ = [
     "holdout_judgements",
@@ -73,8 +79,8 @@ def leave_query_out_predict(
     Returns
     -------
     ndarray of shape (n[, n_outputs]), with alphas (n_alphas, n[, n_outputs])
-        Scores, comparable only within a query, because each query is predicted by a different
-        model.
+        Scores, comparable only within a query: each query is predicted by a different model, and
+        equal to a refit up to a constant for each query.
 
     Notes
     -----
@@ -133,8 +139,9 @@ def holdout_predict(
     Returns
     -------
     list of ndarray of shape (len(fold)[, n_outputs]), with alphas a leading axis (n_alphas, …)
-        Scores, comparable only within a fold and query. There is one array for each fold, unlike
-        in `leave_query_out_predict`, because folds may overlap and need not cover all rows.
+        Scores, comparable only within a fold and query, and equal to refits up to a constant for
+        each of these. There is one array for each fold, unlike in `leave_query_out_predict`,
+        because folds may overlap and need not cover all rows.
 
     Examples
     --------
@@ -160,46 +167,69 @@ def holdout_predict(
     return [shaped(part, problem.graph.flat, alphas) for part in held.predictions]
 
 
+@takes_queries
 @tells("predictions of every pair without it")
 def leave_pair_out_predict(
-    estimator: RankRLS,
+    estimator: Any,
     X: Any,
     y: Any,
     *,
+    qid: Any = None,
     pairs: ArrayLike | None = None,
     alphas: ArrayLike | None = None,
+    n_jobs: int | None = None,
 ) -> Array:
-    """Predict both rows of each pair by the model trained without them, without refitting.
+    """Predict both rows of each pair by the model trained without them.
 
     Parameters
     ----------
-    estimator : RankRLS
-        With cost="magnitude" and ties="keep" (or y without ties).
-    X, y : as for ``fit``, one ranking
+    estimator : RankRLS, or any estimator or pipeline
+        A RankRLS is not refitted: without qid it needs cost="magnitude" and ties="keep" (or y
+        without ties). Other estimators, such as a pipeline that selects features, are refitted
+        without each pair, so that the selection never sees it.
+    X, y : as for ``fit``
+    qid : array-like of shape (n,), optional
+        Query (batch, group) of each row: only pairs within a query are left out, and rankers
+        compare the training rows of the same query only. If None, all rows are one ranking.
     pairs : array-like of shape (n_pairs, 2), optional
-        Row indices. By default all i < j with different y, or all i < j if there are several
-        outputs.
+        Row indices. By default all i < j (of the same query) with different y, or all i < j if
+        there are several outputs.
     alphas : array-like of shape (n_alphas,), optional
+        Grid of values instead of the alpha of a RankRLS.
+    n_jobs : int, optional
+        Number of refits run in parallel, for estimators that are refitted.
 
     Returns
     -------
     ndarray of shape (n_pairs, 2[, n_outputs]), with alphas a leading axis (n_alphas, …)
-        Only the two scores of the same pair can be compared.
+        Only the two scores of the same pair can be compared: they equal those of a refit up to a
+        constant for each pair.
 
     Notes
     -----
-    Each pair requires the solution of a 2 × 2 system in the eigenbasis of the centred kernel (P1
-    §3.4); all pairs together take a few array operations for each alpha.
+    Without qid, each pair requires the solution of a 2 × 2 system in the eigenbasis of the centred
+    kernel (P1 §3.4); all pairs together take a few array operations for each alpha. With qid, pairs
+    are folds of `holdout_predict`.
     """
-    _, problem, grid = exact_problem(estimator, X, Preferences(y), alphas)
-    chosen = problem.default_pairs() if pairs is None else check_pairs(
-        pairs, problem.graph.n_rows
-    )  # fmt: skip
-    out = np.stack([part for part, _ in problem.leave_pairs_out(chosen, grid)])
-    return shaped(out, problem.graph.flat, alphas)
+    if not isinstance(estimator, RankRLS | RankRLSCV):
+        if alphas is not None:
+            raise ValueError("alphas is for RankRLS; other estimators are refitted as they are")
+        splitter = LeavePairOut("different" if pairs is None else pairs)
+        splits = splitter.split(X, y, groups=qid)
+        held = held_out_scores(estimator, X, y, splits, qid=qid, n_jobs=n_jobs)
+        return np.array([scores for _, scores in held])
+    _, problem, grid = exact_problem(estimator, X, Preferences(y, qid), alphas)
+    graph = problem.graph
+    if qid is None:
+        chosen = problem.default_pairs() if pairs is None else check_pairs(pairs, graph.n_rows)
+        out = np.stack([part for part, _ in problem.leave_pairs_out(chosen, grid)])
+    else:
+        splitter = LeavePairOut("different" if pairs is None else pairs)
+        folds = [test for _, test in splitter.split(X, graph)]
+        out = problem.leave_out(folds, grid).values.reshape(len(grid), len(folds), 2, -1)
+    return shaped(out, graph.flat, alphas)
 
 
-@tells("predictions of every pair without it")
 class ScoreInterval(float):
     """A score, with a confidence interval.
 
@@ -214,28 +244,32 @@ class ScoreInterval(float):
     confidence: float
 
 
+@takes_queries
+@tells("predictions of every pair without it")
 def leave_pair_out_score(
-    estimator: RankRLS,
+    estimator: Any,
     X: Any,
     y: Any,
     *,
+    qid: Any = None,
     confidence: float | None = None,
     alphas: ArrayLike | None = None,
     random_state: Any = 0,
+    n_jobs: int | None = None,
 ) -> float:
     """Fraction of pairs with different y that are ordered correctly by the model without them.
 
     For binary y this is the leave-pair-out estimate of the AUC, otherwise of the concordance index.
-    Tied predictions count as ½. The parameters are those of `leave_pair_out_predict`; several
-    outputs are averaged.
+    Tied predictions count as ½. Several outputs are averaged.
 
     Parameters
     ----------
-    estimator, X, y : as for `leave_pair_out_predict`
+    estimator, X, y, qid, n_jobs : as for `leave_pair_out_predict`
+        With qid, such as the batch in which a sample was measured, only pairs within a query count.
     confidence : float, optional
-        Level of a confidence interval, such as 0.95, for one output, cost="magnitude" and
-        ties="keep". The result is then a float with the attributes ``low``, ``high`` and
-        ``confidence``.
+        Level of a confidence interval, such as 0.95, for a RankRLS with cost="magnitude" and
+        ties="keep", one output and no qid. The result is then a float with the attributes ``low``,
+        ``high`` and ``confidence``.
     alphas : array-like, optional
         With ``confidence``: the grid from which alpha was chosen by the same score, so that the
         interval allows for the choice.
@@ -262,6 +296,15 @@ def leave_pair_out_score(
     >>> bool(0.5 < auc.low < auc < auc.high)
     True
     """
+    if not isinstance(estimator, RankRLS | RankRLSCV) or qid is not None:
+        if confidence is not None:
+            raise ValueError("confidence is for a RankRLS and one ranking, without qid")
+        pairs = np.array([test for _, test in LeavePairOut().split(X, y, groups=qid)])
+        held = leave_pair_out_predict(estimator, X, y, qid=qid, pairs=pairs, n_jobs=n_jobs)
+        labels = np.unique(np.asarray(y), return_inverse=True)[1].reshape(np.shape(y))
+        signs = np.sign(labels[pairs[:, 0]] - labels[pairs[:, 1]])
+        right = signs * np.sign(held[:, 0] - held[:, 1])
+        return float((1 + right.sum(axis=0) / np.abs(signs).sum(axis=0)).mean() / 2)
     _, problem, grid = exact_problem(estimator, X, Preferences(y))
     accuracy, _ = next(problem.pair_accuracies(grid, n_threads(estimator.n_jobs)))
     score = ScoreInterval(accuracy.mean())
@@ -345,10 +388,10 @@ def holdout_judgements(
     Returns
     -------
     ndarray of shape (n_pairs[, n_outputs]), or (n_pairs, 2[, n_outputs]) by item
-        f(preferred) − f(other), with a leading axis for ``alphas``. With ``by="item"``, the first
-        column is predicted without the judgements of the preferred item, the second without those
-        of the other item. NaN for judgements that are in no fold. With ``return_std``, a pair of
-        such arrays.
+        f(preferred) − f(other), as that of a refit, with a leading axis for ``alphas``. With
+        ``by="item"``, the first column is predicted without the judgements of the preferred item,
+        the second without those of the other item. NaN for judgements that are in no fold. With
+        ``return_std``, a pair of such arrays.
 
     Notes
     -----
@@ -410,15 +453,20 @@ def holdout_judgements(
     return tuple(results) if return_std else results[0]
 
 
-def leave_pair_out_tournament(estimator: RankRLS, X: Any, y: Any) -> Array:
+def leave_pair_out_tournament(
+    estimator: Any, X: Any, y: Any, *, n_jobs: int | None = None
+) -> Array:
     """Rank rows by the fraction of comparisons each wins in leave-pair-out cross-validation.
 
     Parameters
     ----------
-    estimator : RankRLS
-        Defines the parameters; it need not be fitted. It must have cost="magnitude" and ties="keep"
-        (or y without ties), because pairs of equal y are left out as well.
+    estimator : RankRLS, or any estimator or pipeline
+        Defines the parameters; it need not be fitted. A RankRLS must have cost="magnitude" and
+        ties="keep" (or y without ties), because pairs of equal y are left out as well. Other
+        estimators are refitted without each of the n(n − 1)/2 pairs.
     X, y : as for ``fit``, one ranking; y of shape (n,)
+    n_jobs : int, optional
+        Number of refits run in parallel, for estimators that are refitted.
 
     Returns
     -------
@@ -440,7 +488,7 @@ def leave_pair_out_tournament(estimator: RankRLS, X: Any, y: Any) -> Array:
     ties), the ranking agrees with all of them and its AUC is the leave-pair-out AUC. Otherwise the
     two differ slightly.
 
-    The predictions for all n(n − 1)/2 pairs are exact and come from one decomposition.
+    The predictions of a RankRLS for all n(n − 1)/2 pairs are exact and come from one decomposition.
 
     Examples
     --------
@@ -456,7 +504,7 @@ def leave_pair_out_tournament(estimator: RankRLS, X: Any, y: Any) -> Array:
     """
     n = X.shape[0] if hasattr(X, "shape") else len(X)
     pairs = all_pairs(n)
-    predictions = leave_pair_out_predict(estimator, X, y, pairs=pairs)
+    predictions = leave_pair_out_predict(estimator, X, y, pairs=pairs, n_jobs=n_jobs)
     if predictions.ndim != 2:
         raise ValueError("a tournament has one output; give y of shape (n,)")
     return tournament_scores(pairs, predictions, n)

@@ -8,20 +8,23 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state
 
 from rankrls import _resources
 from rankrls._calls import takes_queries, tells
 from rankrls._resources import n_threads
-from rankrls._validation import check_integer, check_option
+from rankrls._validation import check_integer, check_option, encode_qid
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.core.ridge.residuals import query_folds
-from rankrls.estimators import RankRLS
-from rankrls.estimators.choosing import covering_grid
+from rankrls.estimators import RankRLS, RankRLSCV
+from rankrls.estimators.choosing import covering_grid, is_fold_count
 from rankrls.estimators.ranker import Preferences
 from rankrls.estimators.rankrls import exact_problem
 from rankrls.metrics import pairwise_accuracy
+from rankrls.model_selection._cross_validation import held_out_scores
+from rankrls.model_selection._splitters import LeavePairOut, LeaveQueryOut, QueryKFold
 
 __all__ = ["PermutationTestResult", "permutation_test"]
 
@@ -49,7 +52,8 @@ class PermutationTestResult:
     p_value : float
         (1 + number of null scores >= score)/(1 + n_permutations).
     alpha : float
-        The alpha of ``score``; the largest one if several are equally good.
+        The alpha of ``score``; the largest one if several are equally good. NaN for estimators
+        other than RankRLS.
     """
 
     score: float
@@ -73,40 +77,47 @@ class PermutationTestResult:
 @takes_queries
 @tells("held-out scores of permuted labels")
 def permutation_test(
-    estimator: RankRLS,
+    estimator: Any,
     X: Any,
     y: Any,
     *,
     qid: Any = None,
     alphas: Any = None,
     n_permutations: int = 1000,
-    cv: str = "leave-pair-out",
+    cv: Any = "leave-pair-out",
     random_state: Any = None,
+    n_jobs: int | None = None,
 ) -> PermutationTestResult:
     """Test whether a cross-validated accuracy is better than that of permuted labels.
 
     Parameters
     ----------
-    estimator : RankRLS
-        Defines the parameters; it need not be fitted. It must have cost="magnitude" and
-        ties="keep", so that all labellings share one preference graph.
+    estimator : RankRLS, or any estimator or pipeline
+        Defines the parameters; it need not be fitted. A RankRLS must have cost="magnitude" and
+        ties="keep", so that all labellings share one preference graph. Other estimators, such as a
+        pipeline that selects features, are refitted for each fold of each permutation, so that the
+        selection is part of the test.
     X, y : as for ``fit``, y of shape (n,)
     qid : array-like of shape (n,), optional
         Query label of each row. If given, labels are permuted within queries.
     alphas : array-like of shape (n_alphas,) or "auto", optional
-        Grid from which alpha is chosen. The choice is part of the test: for the true labels and for
-        each permutation, the score is the best over the grid. "auto" is all powers of two that may
-        matter: from 2^-15 to 1000 times the largest eigenvalue, which labels do not change.
-        By default only the estimator's alpha is used.
+        Grid from which the alpha of a RankRLS is chosen. The choice is part of the test: for the
+        true labels and for each permutation, the score is the best over the grid. "auto" is all
+        powers of two that may matter: from 2^-15 to 1000 times the largest eigenvalue, which labels
+        do not change. By default only the estimator's alpha is used.
     n_permutations : int, default=1000
-    cv : {"leave-pair-out", "leave-query-out"}, default="leave-pair-out"
-        Use "leave-query-out" with qid.
+    cv : {"leave-pair-out", "leave-query-out"}, int or splitter, default="leave-pair-out"
+        With qid, a RankRLS needs "leave-query-out". An int (stratified folds for y with two levels,
+        folds of whole queries with qid) or a splitter is for estimators that are refitted.
     random_state : int, RandomState instance or None
+    n_jobs : int, optional
+        Number of refits run in parallel, for estimators that are refitted.
 
     Returns
     -------
     PermutationTestResult
-        The score is the pairwise accuracy (AUC for two classes).
+        The score is the pairwise accuracy (AUC for two classes), the mean over folds that have a
+        pair.
 
     Notes
     -----
@@ -132,6 +143,12 @@ def permutation_test(
     True
     """
     n_permutations = check_integer("n_permutations", n_permutations, least=1)
+    rng = check_random_state(random_state)
+    if not isinstance(estimator, RankRLS | RankRLSCV):
+        if alphas is not None:
+            raise ValueError("alphas is for RankRLS; other estimators are refitted as they are")
+        values = _refitted(estimator, X, y, qid, n_permutations, cv, rng, n_jobs)
+        return _result(values[None], np.array([np.nan]))
     check_option("cv", cv, ("leave-pair-out", "leave-query-out"))
     auto = isinstance(alphas, str)
     if auto:
@@ -158,7 +175,6 @@ def permutation_test(
     advice = "use fewer permutations, or fewer alphas"
     size = (n_permutations, len(grid))
     _resources.require("this number of permutations", *size, copies=2, advice=advice)
-    rng = check_random_state(random_state)
     s, codes = graph.scores[:, 0], graph.query_codes
     assert codes is not None
     batch = max(16, BATCH_NUMBERS // len(s))
@@ -175,12 +191,54 @@ def permutation_test(
             scores.append(np.array([found for found, _ in problem.pair_accuracies(grid, threads)]))
         else:
             scores.append(_query_accuracies(problem, grid))
-    by_alpha = np.concatenate(scores, axis=1)
+    return _result(np.concatenate(scores, axis=1), grid)
+
+
+def _result(by_alpha: Array, grid: Array) -> PermutationTestResult:
+    """The test, from scores of shape (n_alphas, 1 + n_permutations), the true labels first."""
     values = by_alpha.max(axis=0)
     null = values[1:]
-    p_value = (1 + int((null >= values[0]).sum())) / (1 + n_permutations)
+    p_value = (1 + int((null >= values[0]).sum())) / (1 + len(null))
     best = int(np.flatnonzero(by_alpha[:, 0] == values[0])[-1])
     return PermutationTestResult(float(values[0]), null, p_value, float(grid[best]))
+
+
+def _refitted(
+    estimator: Any, X: Any, y: Any, qid: Any, n: int, cv: Any, rng: Any, n_jobs: int | None
+) -> Array:
+    """Scores of the true labels and n permutations, by refits; shape (1 + n,)."""
+    array = np.asarray(y)
+    if array.ndim != 1:
+        raise ValueError("permutation_test takes y of shape (n,), one score for each row")
+    levels, ranks = np.unique(array, return_inverse=True)
+    codes = encode_qid(qid, len(array)).codes
+    named = {"leave-pair-out": LeavePairOut(), "leave-query-out": LeaveQueryOut()}
+    if isinstance(cv, str):
+        check_option("cv (unless a number of folds or a splitter)", cv, tuple(named))
+        cv = named[cv]
+    elif is_fold_count(cv) and qid is not None:
+        cv = QueryKFold(cv)
+    else:
+        cv = check_cv(cv, array, classifier=len(levels) == 2)
+    values = []
+    for labels in _labellings(ranks, codes, n, 1, rng):
+        number = labels[:, 0].astype(np.int64)
+        splits = cv.split(X, levels[number], groups=qid)
+        held = held_out_scores(estimator, X, levels[number], splits, qid=qid, n_jobs=n_jobs)
+        found = [
+            float(pairwise_accuracy(number[test], scores, qid=codes[test]))
+            for test, scores in held
+            if _has_pair(number[test], codes[test])
+        ]
+        if not found:
+            raise ValueError("no fold has two rows of a query with different y")
+        values.append(np.mean(found))
+    return np.array(values)
+
+
+def _has_pair(y: Array, codes: Array) -> bool:
+    pairs = np.unique(np.column_stack([codes, y]), axis=0)
+    return len(pairs) > len(np.unique(codes))
 
 
 def _query_accuracies(problem: RidgeProblem, alphas: Array) -> Array:

@@ -11,6 +11,7 @@ from sklearn.metrics import auc, roc_curve
 
 from rankrls._validation import check_finite_array, check_pairs
 from rankrls.core.ridge.pairs import all_pairs
+from rankrls.estimators import RankRLS
 from rankrls.model_selection import leave_pair_out_predict, tournament_scores
 from rankrls.plotting._display import BLUE, Display
 
@@ -79,25 +80,29 @@ class LeavePairOutRocDisplay(Display):
         name: str | None = None,
         ax: Any = None,
         plot_chance_level: bool = True,
+        n_jobs: int | None = None,
         **line_options: Any,
     ) -> LeavePairOutRocDisplay:
         """Leave out all pairs of rows and plot the ROC curve.
 
         Parameters
         ----------
-        estimator : RankRLS
-            Estimator with the parameters to use; it must have cost="magnitude" and ties="keep". It
-            is not fitted.
+        estimator : RankRLS, or any estimator or pipeline
+            Estimator with the parameters to use. A RankRLS must have cost="magnitude" and
+            ties="keep", and is not fitted. Others, such as a pipeline that selects features, are
+            refitted without each of the n(n − 1)/2 pairs.
         X : array-like or sparse matrix of shape (n, n_features)
         y : array-like of shape (n,)
             Binary labels; the higher one is the positive class.
         name : str, optional
             Name shown in the legend; by default the class name of the estimator.
+        n_jobs : int, optional
+            Number of refits run in parallel, for estimators that are refitted.
         ax, plot_chance_level, **line_options
             As for `plot`.
         """
         labels = _two_levels(y)
-        if getattr(estimator, "cost", "") != "magnitude" or estimator.ties != "keep":
+        if isinstance(estimator, RankRLS) and not estimator._loss.keeps_ties:
             raise ValueError(
                 "the tournament also leaves out pairs of the same class, which needs a RankRLS "
                 "with cost='magnitude' and ties='keep'"
@@ -105,7 +110,7 @@ class LeavePairOutRocDisplay(Display):
         pairs = all_pairs(len(labels))
         return cls.from_predictions(
             labels,
-            leave_pair_out_predict(estimator, X, labels.astype(float), pairs=pairs),
+            leave_pair_out_predict(estimator, X, labels.astype(float), pairs=pairs, n_jobs=n_jobs),
             pairs=pairs,
             name=cls._name(estimator, name),
             ax=ax,

@@ -9,7 +9,6 @@ diagonal.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -65,55 +64,49 @@ def is_graded(diagonal: Array, alpha: float) -> bool:
     return len(present) > 0 and largest + alpha > GRADED * (float(present.min()) + alpha)
 
 
-class Factorization(ABC):
-    """Interface of a factorised S of shape (p, p).
+class Factorization:
+    """A factorised S of shape (p, p); both kinds have the same methods.
 
-    Attributes
-    ----------
-    loss : float
-        Approximate relative rounding error of solutions, if it is larger than usual.
+    ``loss`` is the approximate relative rounding error of solutions, if it is larger than usual.
     """
 
     loss: float = 0.0
 
-    @abstractmethod
     def solve_path(self, B: Array, alphas: Array) -> Array:
-        """(S + alpha I)⁻¹ B for every alpha, shape (n_alphas, p, k).
-
-        The null space of S is excluded if it is known.
-        """
+        """(S + alpha I)⁻¹ B for every alpha, (n_alphas, p, k), without the null space of S."""
+        raise NotImplementedError
 
     def solve(self, B: Array, alpha: float) -> Array:
         """(S + alpha I)⁻¹ B of shape (p, k)."""
         return self.solve_path(B, np.array([alpha]))[0]
 
-    @abstractmethod
     def whiten(self, B: Array, alpha: float) -> Array:
         """W with k columns and WᵀW = Bᵀ (S + alpha I)⁻¹ B for B of shape (p, k) in S's range."""
+        raise NotImplementedError
 
-    @abstractmethod
     def rotate(self, M: Array) -> Array:
         """Rows of M, shape (…, p), in the coordinates of `metric`: the part without alpha."""
+        raise NotImplementedError
 
-    @abstractmethod
     def metric(self, M: Array, alpha: float) -> tuple[Array, Array | None]:
         """R and w (None: ones) with M (S + alpha I)⁻¹ Mᵀ = R diag(w) Rᵀ, for rotated M."""
+        raise NotImplementedError
 
-    @abstractmethod
     def quadratic(self, B: Array, alpha: float) -> Array:
         """The diagonal of Bᵀ (S + alpha I)⁻¹ B, shape (k,), for any B."""
+        raise NotImplementedError
 
-    @abstractmethod
     def log_determinant(self, alpha: float) -> float:
         """Log det(S + alpha I)."""
+        raise NotImplementedError
 
-    @abstractmethod
     def condition(self, alpha: float) -> float:
         """Approximate condition number of S + alpha I, of the equilibrated matrix for Cholesky."""
+        raise NotImplementedError
 
-    @abstractmethod
     def matrix(self) -> Array:
         """S itself, a new array of shape (p, p)."""
+        raise NotImplementedError
 
 
 class CholeskyFactorization(Factorization):
@@ -124,9 +117,7 @@ class CholeskyFactorization(Factorization):
     """
 
     def __init__(self, C: Array, alpha: float, diagonal: Array) -> None:
-        self.C = C
-        self.alpha = alpha
-        self.diagonal = diagonal
+        self.C, self.alpha, self.diagonal = C, alpha, diagonal
 
     @classmethod
     def attempt(cls, S: Array, alpha: float) -> tuple[CholeskyFactorization, bool]:
@@ -222,17 +213,10 @@ class NotPositiveError(ValueError):
 class Complement:
     """Q of shape (p, p − c): orthonormal columns that span the complement of N.
 
-    Parameters
-    ----------
-    N : sparse array of shape (p, c)
-        Orthonormal columns, no two of which share a row.
-
-    Notes
-    -----
-    A Householder reflection for each column of N takes it to a coordinate vector. The reflections
-    act on disjoint rows, so their product is H = I − 2WWᵀ with sparse W; Q are the columns of H
-    other than those coordinates. A decomposition in the coordinates of Q has exactly no component
-    along N.
+    N, of shape (p, c), is sparse with orthonormal columns, no two of which share a row. A
+    Householder reflection for each of them takes it to a coordinate vector. The reflections act on
+    disjoint rows, so their product is H = I − 2WWᵀ with sparse W; Q are the columns of H other than
+    those coordinates. A decomposition in the coordinates of Q has exactly no component along N.
     """
 
     def __init__(self, N: Any) -> None:
@@ -245,12 +229,9 @@ class Complement:
         first = order[np.concatenate([[0], np.cumsum(lengths)[:-1]])] if c else order[:0]
         pivots, top = N.indices[first], N.data[first]
         W = N.copy()
-        W.data = W.data.copy()
         W.data[first] += np.where(top >= 0, 1.0, -1.0)
         W.data /= np.sqrt(2.0 * (1.0 + np.abs(top)))[column]
-        self.W = W.tocsr()
-        self.kept = np.setdiff1d(np.arange(p), pivots)
-        self.shape = (p, p - c)
+        self.W, self.kept = W.tocsr(), np.setdiff1d(np.arange(p), pivots)
 
     def restrict(self, S: Array) -> Array:
         """QᵀSQ for symmetric S of shape (p, p), which may be overwritten."""
@@ -265,7 +246,7 @@ class Complement:
         """Q V for V of shape (p − c, k)."""
         if not self.W.shape[1]:
             return V
-        out = np.zeros((self.shape[0], V.shape[1]), dtype=V.dtype)
+        out = np.zeros((self.W.shape[0], V.shape[1]), dtype=V.dtype)
         out[self.kept] = V
         out -= 2.0 * (self.W @ (self.W.T @ out))
         return out
@@ -288,11 +269,9 @@ class EigenFactorization(Factorization):
 
     Attributes
     ----------
-    values : ndarray of shape (q,)
-        Eigenvalues; those in ``null`` are set to zero.
-    vectors : ndarray of shape (p, q)
+    values, vectors : ndarray of shape (q,) and (p, q)
     null : ndarray of shape (q,), bool
-        Eigenvalues at the level of rounding.
+        Eigenvalues at the level of rounding, which are set to zero.
     floor : float
         `solve` and `whiten` exclude ``null`` for alphas up to this one. It is infinite if a gap in
         the spectrum shows that S is singular: a coefficient vector there represents the function
@@ -408,12 +387,10 @@ def factorize(
     noise: float = 0.0,
     for_path: bool = False,
 ) -> Factorization:
-    """Factorise S for the given ``alphas``; S may be overwritten.
+    """Factorise S, symmetric positive semi-definite (p, p), for ``alphas``; it may be overwritten.
 
     Parameters
     ----------
-    S : ndarray of shape (p, p), symmetric positive semi-definite
-    alphas : ndarray of shape (n_alphas,), > 0
     B : ndarray of shape (p, k)
         The right-hand sides. They determine whether a Cholesky solve is accurate enough; if it is
         not (S singular, alpha tiny), an eigendecomposition is computed instead.
@@ -424,10 +401,7 @@ def factorize(
     scaled : bool
         Whether rows and columns of S represent features: if their scales are very different (S is
         graded), it is factorised by Cholesky for each alpha.
-    null : sparse array of shape (p, c), optional
-        A known part of the null space of S, see `EigenFactorization`.
-    noise : float
-        Size of the rounding errors in S, if it exceeds eps ‖S‖.
+    null, noise : as in `EigenFactorization`
     for_path : bool
         Whether solutions for other alphas will be requested.
     """

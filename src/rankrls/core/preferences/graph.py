@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numbers
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -32,56 +31,6 @@ __all__ = ["PreferenceGraph"]
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True)
-class _Scores:
-    """Scored rows: s of shape (m, k), their queries, and row weights or None.
-
-    ``flat`` is true if the scores were given as a vector of shape (m,).
-    """
-
-    s: Array
-    queries: Queries
-    weight: Array | None
-    flat: bool
-
-
-@dataclass(frozen=True)
-class _Pairs:
-    """Given pairs (preferred, other) with magnitudes and weights, all of length l.
-
-    ``features`` holds covariates of the comparisons, of shape (l, q), or None.
-    """
-
-    pairs: Array
-    magnitude: Array
-    weight: Array
-    features: Array | None = None
-
-    def take(self, kept: Array, number: Array) -> _Pairs:
-        features = None if self.features is None else self.features[kept]
-        return _Pairs(number[self.pairs[kept]], self.magnitude[kept], self.weight[kept], features)
-
-    def __add__(self, other: _Pairs) -> _Pairs:
-        features = None
-        if self.features is not None or other.features is not None:
-            if self.features is None or other.features is None:
-                raise ValueError(
-                    "only one of the graphs has pair_features; give them to both or to neither"
-                )
-            if self.features.shape[1] != other.features.shape[1]:
-                raise ValueError(
-                    f"graphs with {self.features.shape[1]} and {other.features.shape[1]} "
-                    "pair_features cannot be added"
-                )
-            features = np.concatenate([self.features, other.features])
-        return _Pairs(
-            np.concatenate([self.pairs, other.pairs]),
-            np.concatenate([self.magnitude, other.magnitude]),
-            np.concatenate([self.weight, other.weight]),
-            features,
-        )
-
-
 class PreferenceGraph:
     """Preferences over m rows, from scores, from pairs, or from both.
 
@@ -98,6 +47,16 @@ class PreferenceGraph:
     n_rows : int
     n_outputs : int
         Number of score columns; 1 if there are only pairs.
+    scores : ndarray of shape (m, n_outputs), or None if there are only pairs
+    sample_weight : ndarray of shape (m,), or None
+    pairs : ndarray of shape (l, 2)
+        The given pairs (preferred, other).
+    magnitude, pair_weight : ndarray of shape (l,)
+        Strength of the given preferences, 0 for ties, and their weights.
+    pair_features : ndarray of shape (l, q), or None
+        Covariates of the given pairs.
+    flat : bool
+        Whether scores, coefficients and predictions are vectors instead of columns.
 
     Examples
     --------
@@ -111,10 +70,26 @@ class PreferenceGraph:
     array([ 2., -1.,  0., -1.])
     """
 
-    def __init__(self, n_rows: int, scores: _Scores | None, pairs: _Pairs | None) -> None:
-        self.n_rows = n_rows
-        self._scores = scores
-        self._pairs = pairs
+    def __init__(
+        self,
+        n_rows: int,
+        scores: Array | None = None,
+        queries: Queries | None = None,
+        sample_weight: Array | None = None,
+        *,
+        flat: bool = True,
+        pairs: Array | None = None,
+        magnitude: Array | None = None,
+        pair_weight: Array | None = None,
+        pair_features: Array | None = None,
+    ) -> None:
+        self.n_rows, self.scores, self.flat = n_rows, scores, flat
+        self.queries, self.sample_weight = queries, sample_weight
+        self.has_given_pairs = pairs is not None
+        self.pairs = np.empty((0, 2), np.int64) if pairs is None else pairs
+        self.magnitude = np.empty(0) if magnitude is None else magnitude
+        self.pair_weight = np.empty(0) if pair_weight is None else pair_weight
+        self.pair_features = pair_features
 
     @classmethod
     @takes_queries
@@ -141,7 +116,7 @@ class PreferenceGraph:
         if sample_weight is not None:
             weight = check_weights("sample_weight", sample_weight, m, of="rows of y").copy()
         columns = s[:, None] if s.ndim == 1 else s
-        return cls(m, _Scores(columns.copy(), queries, weight, s.ndim == 1), None)
+        return cls(m, columns.copy(), queries, weight, flat=s.ndim == 1)
 
     @classmethod
     def from_pairs(
@@ -185,64 +160,39 @@ class PreferenceGraph:
         if pair_features is not None:
             features = check_finite_array("pair_features", pair_features, ndim=(2,)).copy()
             check_length("pair_features", features, n_pairs, "pairs")
-        return cls(n_rows, None, _Pairs(edges, y, weight, features))
+        return cls(n_rows, pairs=edges, magnitude=y, pair_weight=weight, pair_features=features)
 
     # ------------------------------------------------------------------ contents
 
     @property
     def n_outputs(self) -> int:
         """Number of score columns; 1 if there are only pairs."""
-        return 1 if self._scores is None else self._scores.s.shape[1]
-
-    @property
-    def flat(self) -> bool:
-        """Whether scores, coefficients and predictions are vectors instead of columns."""
-        return self._scores is None or self._scores.flat
+        return 1 if self.scores is None else self.scores.shape[1]
 
     @property
     def n_queries(self) -> int:
         """Number of queries; 1 if there are only pairs."""
-        return 1 if self._scores is None else len(self._scores.queries)
+        return 1 if self.queries is None else len(self.queries)
 
     @property
     def n_given_pairs(self) -> int:
         """Number of explicitly given pairs."""
-        return 0 if self._pairs is None else len(self._pairs.pairs)
-
-    @property
-    def scores(self) -> Array | None:
-        """Scores of shape (m, n_outputs), or None if there are only pairs."""
-        return None if self._scores is None else self._scores.s
+        return len(self.pairs)
 
     @property
     def query_codes(self) -> Array | None:
         """Query numbers of shape (m,), or None if there are only pairs."""
-        return None if self._scores is None else self._scores.queries.codes
+        return None if self.queries is None else self.queries.codes
 
     @property
-    def sample_weight(self) -> Array | None:
-        """Row weights of shape (m,), or None."""
-        return None if self._scores is None else self._scores.weight
+    def query_labels(self) -> Any:
+        """Query id of each query number; [None] without ids."""
+        return [None] if self.queries is None else self.queries.labels
 
     @property
-    def pairs(self) -> Array:
-        """The given pairs, shape (l, 2)."""
-        return np.empty((0, 2), np.int64) if self._pairs is None else self._pairs.pairs
-
-    @property
-    def pair_weight(self) -> Array:
-        """Weights of the given pairs, shape (l,)."""
-        return np.empty(0) if self._pairs is None else self._pairs.weight
-
-    @property
-    def magnitude(self) -> Array:
-        """Strength of the given preferences, 0 for ties, shape (l,)."""
-        return np.empty(0) if self._pairs is None else self._pairs.magnitude
-
-    @property
-    def pair_features(self) -> Array | None:
-        """Covariates of the given pairs, shape (l, q), or None."""
-        return None if self._pairs is None else self._pairs.features
+    def has_qid(self) -> bool:
+        """Whether the scores were given with query ids."""
+        return self.queries is not None and list(self.queries.labels[:1]) != [None]
 
     @property
     def preferring(self) -> Array:
@@ -257,13 +207,12 @@ class PreferenceGraph:
     def used_rows(self) -> Array:
         """Whether each row may have an edge, shape (m,), bool."""
         used = np.zeros(self.n_rows, dtype=bool)
-        if self._scores is not None:
-            codes = self._scores.queries.codes
+        if self.queries is not None:
+            codes = self.queries.codes
             used |= np.bincount(codes)[codes] > 1
-            if self._scores.weight is not None:
-                used &= self._scores.weight > 0
-        if self._pairs is not None:
-            used[self._pairs.pairs[self._pairs.weight > 0]] = True
+            if self.sample_weight is not None:
+                used &= self.sample_weight > 0
+        used[self.pairs[self.pair_weight > 0]] = True
         return used
 
     @property
@@ -276,39 +225,27 @@ class PreferenceGraph:
 
     def __repr__(self) -> str:
         parts = [f"n_rows={self.n_rows}"]
-        if self._scores is not None:
+        if self.scores is not None:
             parts.append(f"n_queries={self.n_queries}")
         if self.n_outputs > 1:
             parts.append(f"n_outputs={self.n_outputs}")
-        if self._pairs is not None:
+        if self.has_given_pairs:
             parts.append(f"n_given_pairs={self.n_given_pairs}")
         return f"PreferenceGraph({', '.join(parts)})"
-
-    @property
-    def has_qid(self) -> bool:
-        """Whether the scores were given with query ids."""
-        return self._scores is not None and list(self._scores.queries.labels[:1]) != [None]
-
-    @property
-    def query_labels(self) -> Any:
-        """Query id of each query number; [None] without ids."""
-        return [None] if self._scores is None else self._scores.queries.labels
 
     @cached_property
     def preference_counts(self) -> Array:
         """Number of queries with a preference, for each output, shape (n_outputs,), int."""
-        if self._scores is None:
+        if self.scores is None:
             return np.zeros(1, dtype=np.int64)
         return self.varying_queries().sum(axis=0)
 
     def varying_queries(self) -> Array:
         """Whether each query has a preference, shape (n_queries, n_outputs), bool."""
-        assert self._scores is not None
-        s, codes = self._scores.s, self._scores.queries.codes
-        if self._scores.weight is not None:
-            used = self._scores.weight > 0
-            s, codes = s[used], codes[used]
-        return varying_queries(s, codes, len(self._scores.queries))
+        assert self.scores is not None
+        assert self.queries is not None
+        used = slice(None) if self.sample_weight is None else self.sample_weight > 0
+        return varying_queries(self.scores[used], self.queries.codes[used], self.n_queries)
 
     @property
     def n_preferences(self) -> Array:
@@ -345,16 +282,32 @@ class PreferenceGraph:
                 f"graphs over {self.n_rows} and {other.n_rows} rows cannot be added; both must "
                 "refer to the same rows"
             )
-        if self._scores is not None and other._scores is not None:
+        if self.scores is not None and other.scores is not None:
             raise ValueError(
                 "two graphs from scores cannot be added; give one y with a qid, or convert one of "
                 "them to pairs"
             )
-        scores = self._scores if self._scores is not None else other._scores
-        pairs = self._pairs if other._pairs is None else other._pairs
-        if self._pairs is not None and other._pairs is not None:
-            pairs = self._pairs + other._pairs
-        return PreferenceGraph(self.n_rows, scores, pairs)
+        scored = other if self.scores is None else self
+        given = [graph for graph in (self, other) if graph.has_given_pairs]
+        features = [graph.pair_features for graph in given if graph.pair_features is not None]
+        if len(features) not in (0, len(given)):
+            raise ValueError(
+                "only one of the graphs has pair_features; give them to both or to neither"
+            )
+        sizes = [C.shape[1] for C in features]
+        if len(set(sizes)) > 1:
+            raise ValueError(f"graphs with {sizes[0]} and {sizes[1]} pair_features cannot be added")
+        return PreferenceGraph(
+            self.n_rows,
+            scored.scores,
+            scored.queries,
+            scored.sample_weight,
+            flat=scored.flat,
+            pairs=np.concatenate([self.pairs, other.pairs]) if given else None,
+            magnitude=np.concatenate([self.magnitude, other.magnitude]),
+            pair_weight=np.concatenate([self.pair_weight, other.pair_weight]),
+            pair_features=np.concatenate(features) if features else None,
+        )
 
     def __getitem__(self, rows: Any) -> PreferenceGraph:
         """Return the graph of some rows, renumbered in the given order.
@@ -368,28 +321,39 @@ class PreferenceGraph:
         chosen = np.atleast_1d(np.arange(self.n_rows)[rows])
         if chosen.ndim != 1:
             raise IndexError(f"index a graph by a list of rows; got shape {chosen.shape}")
-        scores = pairs = None
-        if self._scores is not None:
-            old = self._scores
-            codes = encode_qid(old.queries.codes[chosen], len(chosen))
-            labels = [old.queries.labels[int(code)] for code in codes.labels]
-            weight = None if old.weight is None else old.weight[chosen]
-            scores = _Scores(old.s[chosen], Queries(codes.codes, labels), weight, old.flat)
-        if self._pairs is not None:
-            number = np.full(self.n_rows, -1)
-            number[chosen] = np.arange(len(chosen))
-            if (number[chosen] != np.arange(len(chosen))).any():
-                raise ValueError("a row of a graph with given pairs cannot be selected twice")
-            kept = np.flatnonzero((number[self._pairs.pairs] >= 0).all(axis=1))
-            pairs = self._pairs.take(kept, number)
-        return PreferenceGraph(len(chosen), scores, pairs)
+        scores = queries = weight = None
+        if self.scores is not None and self.queries is not None:
+            scores = self.scores[chosen]
+            codes = encode_qid(self.queries.codes[chosen], len(chosen))
+            labels = [self.queries.labels[int(code)] for code in codes.labels]
+            queries = Queries(codes.codes, labels)
+            weight = None if self.sample_weight is None else self.sample_weight[chosen]
+        graph = PreferenceGraph(len(chosen), scores, queries, weight, flat=self.flat)
+        if not self.has_given_pairs:
+            return graph
+        number = np.full(self.n_rows, -1)
+        number[chosen] = np.arange(len(chosen))
+        if (number[chosen] != np.arange(len(chosen))).any():
+            raise ValueError("a row of a graph with given pairs cannot be selected twice")
+        kept = np.flatnonzero((number[self.pairs] >= 0).all(axis=1))
+        return self._give_pairs(graph, kept, number)
 
     def only_pairs(self, kept: Array) -> PreferenceGraph:
         """Return the graph of the same rows with some of the given pairs, by mask or indices."""
-        if self._pairs is None:
+        if not self.has_given_pairs:
             raise ValueError("the graph has no given pairs")
-        pairs = self._pairs.take(kept, np.arange(self.n_rows))
-        return PreferenceGraph(self.n_rows, self._scores, pairs)
+        scored = (self.scores, self.queries, self.sample_weight)
+        graph = PreferenceGraph(self.n_rows, *scored, flat=self.flat)
+        return self._give_pairs(graph, kept, np.arange(self.n_rows))
+
+    def _give_pairs(self, graph: PreferenceGraph, kept: Array, number: Array) -> PreferenceGraph:
+        """Put some of the pairs into another graph, in which rows have other numbers."""
+        graph.has_given_pairs = True
+        graph.pairs = number[self.pairs[kept]]
+        graph.magnitude, graph.pair_weight = self.magnitude[kept], self.pair_weight[kept]
+        if self.pair_features is not None:
+            graph.pair_features = self.pair_features[kept]
+        return graph
 
     # ------------------------------------------------------------------ as a quadratic form
 
@@ -397,26 +361,15 @@ class PreferenceGraph:
         """L, r and counts for a loss: one `Objective` per group of outputs that share L."""
         loss = Loss() if loss is None else loss
         edges = None
-        if self._pairs is not None:
-            given = self._pairs
-            edges = from_edges(
-                given.pairs,
-                given.magnitude,
-                given.weight,
-                self.n_rows,
-                cost=loss.of_pair,
-                features=given.features,
-            )
-        if self._scores is None:
+        if self.has_given_pairs:
+            given = (self.pairs, self.magnitude, self.pair_weight, self.n_rows)
+            edges = from_edges(*given, cost=loss.of_pair, features=self.pair_features)
+        if self.scores is None or self.queries is None:
             if edges is None:
                 raise ValueError("the preference graph is empty; give scores or pairs")
             return [edges]
         scored = from_scores(
-            self._scores.s,
-            self._scores.queries.codes,
-            len(self._scores.queries),
-            self._scores.weight,
-            loss,
+            self.scores, self.queries.codes, self.n_queries, self.sample_weight, loss
         )
         if edges is None or edges.n_pairs == 0:
             return scored

@@ -4,10 +4,10 @@ A cost gives an edge of magnitude d its target z(d) and weight w²(d). Scores gi
 magnitude s_i − s_j to every pair of a query, weighted by c ω_i ω_j with c the query's weighting.
 
 A `Laplacian` provides products with L, the normal equations of explicit features, and an exact
-factor L = F Fᵀ to the solvers. Four kinds are sufficient for all costs:
+factor L = F Fᵀ to the solvers. Three kinds are sufficient for all costs:
 
-- `CentredLaplacian`: all rows of a group against each other (ties kept, or no ties);
-- `PooledLaplacian`: rows of equal score pooled, and a Laplacian over the pools (ties dropped);
+- `CentredLaplacian`: all rows of a group against each other (ties kept, or no ties), or rows of
+  equal score pooled, and a Laplacian over the pools (ties dropped);
 - `EdgeLaplacian`: an explicit list of edges (given pairs, or pairs of levels);
 - `SumLaplacian`: scores and pairs together.
 
@@ -21,11 +21,10 @@ annihilates constants exactly if L does (Fᵀ1 = 0).
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +55,6 @@ __all__ = [
     "Laplacian",
     "Objective",
     "PooledFactor",
-    "PooledLaplacian",
     "ScatterFactor",
     "StackedFactor",
     "SumLaplacian",
@@ -68,20 +66,15 @@ __all__ = [
 Array = NDArray[Any]
 EPS = float(np.finfo(np.float64).eps)
 
+#: Edges are light if their weight is less than the largest one divided by this.
+UNEVEN = 1e6
 
-class Moments(NamedTuple):
-    """The normal equations of explicit features Φ of shape (m, n), in float64.
-
-    ``gram`` = ΦᵀLΦ of shape (n, n), ``cross`` = Φᵀr of shape (n, k), and ``mean``, the mean row of
-    shape (n,) over the rows that have an edge, with their weights.
-    """
-
-    gram: Array
-    cross: Array
-    mean: Array
+#: Maximum number of pairs of distinct scores of a query for a cost without a closed form (about
+#: 4500 distinct scores in one query).
+MAX_LEVEL_PAIRS = 10_000_000
 
 
-class Laplacian(ABC):
+class Laplacian:
     """L and r of a preference graph over m rows, for k outputs that share L.
 
     Attributes
@@ -105,38 +98,40 @@ class Laplacian(ABC):
     @property
     def L(self) -> LinearOperator:
         """The Laplacian as a SciPy ``LinearOperator`` of shape (m, m)."""
-        return LinearOperator(
-            (self.n_rows, self.n_rows),
-            matvec=lambda v: self.apply(np.reshape(v, (-1, 1)))[:, 0],
-            matmat=self.apply,
-            rmatvec=lambda v: self.apply(np.reshape(v, (-1, 1)))[:, 0],
-            rmatmat=self.apply,
-            dtype=np.float64,
-        )
 
-    @abstractmethod
+        def apply(v: Array) -> Array:
+            return self.apply(np.reshape(v, (-1, 1)))[:, 0]
+
+        products = {"matmat": self.apply, "rmatvec": apply, "rmatmat": self.apply}
+        shape = (self.n_rows, self.n_rows)
+        return LinearOperator(shape, matvec=apply, **products, dtype=np.float64)
+
     def apply(self, V: Array) -> Array:
         """L V, shape (m, k)."""
+        raise NotImplementedError
 
-    @abstractmethod
-    def moments(self, X: Any) -> Moments:
-        """The normal equations of explicit features X, dense or sparse, of shape (m, n)."""
+    def moments(self, X: Any) -> tuple[Array, Array, Array]:
+        """The normal equations of features X, dense or sparse, of shape (m, n), in float64.
 
-    @abstractmethod
+        XᵀLX, Xᵀr, and the weighted mean row, shape (n,), over the rows that have an edge.
+        """
+        raise NotImplementedError
+
     def factor(self) -> Factor:
         """F and t with F Fᵀ = L and F t = r."""
+        raise NotImplementedError
 
     def independent_factor(self) -> Factor:
         """A factor whose null space is known."""
         return self.factor()
 
-    @abstractmethod
     def degree(self) -> Array:
         """The diagonal of L, shape (m,)."""
+        raise NotImplementedError
 
-    @abstractmethod
     def row_weight(self) -> Array:
         """Weight of each row that has an edge, zero for the others, shape (m,)."""
+        raise NotImplementedError
 
     def lost_digits(self, n_features: int | None) -> float:
         """Relative rounding error of what light edges determine; 0 if weights are similar.
@@ -145,9 +140,9 @@ class Laplacian(ABC):
         """
         return 0.0
 
-    @abstractmethod
     def links(self) -> sparse.coo_array:
         """A sparse m × h incidence of rows and groups: rows that share a group are connected."""
+        raise NotImplementedError
 
     def components(self) -> Array:
         """Index of the connected component of each row, shape (m,)."""
@@ -161,59 +156,9 @@ class CentredLaplacian(Laplacian):
 
     For equal magnitudes w_ij = c ω_i ω_j the pairs of a group add up to c N times its scatter,
     so κ = c N. The target is r = L s for scores s of shape (m, k).
-    """
 
-    def __init__(self, groups: Groups, kappa: Array, s: Array) -> None:
-        self.groups = groups
-        self.kappa = kappa
-        self.scale = kappa[groups.codes] * groups.weight
-        self.s = groups.deviations(s)
-        self.r = self.scale[:, None] * self.s
-        self.energy = np.einsum("ij,ij->j", self.s, self.r)
-
-    def apply(self, V: Array) -> Array:
-        """κ ω (v − v̄)."""
-        return self.scale[:, None] * self.groups.deviations(V)
-
-    def moments(self, X: Any) -> Moments:
-        """Rows centred by group, then multiplied."""
-        means = self.groups.mean(X)
-        gram, cross = self.groups.scatter(X, means, self.scale, self.r)
-        mean = _weighted_mean(self.groups.total * (self.kappa > 0), means)
-        return Moments(gram, cross, mean)
-
-    def factor(self) -> Factor:
-        """F = diag(√(κω))(I − uuᵀ), u_i = √(ω_i/Ω), and t = Fᵀ s."""
-        return ScatterFactor(self.groups, self.kappa, self.s)
-
-    def degree(self) -> Array:
-        """κ ω (1 − ω/Ω)."""
-        return self.scale * (1 - self.groups.share)
-
-    def row_weight(self) -> Array:
-        """ω in groups with κ > 0."""
-        return np.where(self.scale > 0, self.groups.weight, 0.0)
-
-    def components(self) -> Array:
-        """The groups with κ > 0; each row without an edge is a separate component."""
-        idle = np.flatnonzero(self.scale == 0)
-        component = self.groups.codes.copy()
-        component[idle] = self.groups.n_groups + np.arange(len(idle))
-        return component
-
-    def links(self) -> sparse.coo_array:
-        """Each group with κ > 0."""
-        used = np.flatnonzero(self.scale > 0)
-        return sparse.coo_array(
-            (np.ones(len(used)), (used, self.groups.codes[used])),
-            shape=(self.n_rows, self.groups.n_groups),
-        )
-
-
-class PooledLaplacian(Laplacian):
-    """Rows of equal score pooled into levels: within-level scatter plus a Laplacian of the levels.
-
-    With f̄_a the mean of level a, the pairs between two levels add up to
+    If tied pairs are dropped, the groups are levels of equal score, and ``between`` is a Laplacian
+    over the levels. With f̄_a the mean of level a, the pairs between two levels add up to
 
         Σ_{i∈a, j∈b} ω_i ω_j (z − (f_i − f_j))²
             = Ω_b scatter(a) + Ω_a scatter(b) + Ω_a Ω_b (z − (f̄_a − f̄_b))²,
@@ -221,54 +166,68 @@ class PooledLaplacian(Laplacian):
     a sum of non-negative terms without cancellation. So L = scatter + Pᵀ L_levels P.
     """
 
-    def __init__(self, groups: Groups, kappa: Array, between: Laplacian) -> None:
-        self.groups = groups
-        self.kappa = kappa
+    def __init__(
+        self, groups: Groups, kappa: Array, s: Array | None, between: Laplacian | None = None
+    ) -> None:
+        self.groups, self.kappa, self.between = groups, kappa, between
         self.scale = kappa[groups.codes] * groups.weight
-        self.between = between
-        self.r = groups.share[:, None] * between.r[groups.codes]
-        self.energy = between.energy
+        if between is None:
+            assert s is not None
+            self.s = groups.deviations(s)
+            self.r = self.scale[:, None] * self.s
+            self.energy = np.einsum("ij,ij->j", self.s, self.r)
+        else:
+            self.r = groups.share[:, None] * between.r[groups.codes]
+            self.energy = between.energy
 
     def apply(self, V: Array) -> Array:
         """κ ω (v − v̄_a) + Pᵀ L_levels P v."""
-        means = self.groups.mean(V)
-        codes = self.groups.codes
+        if self.between is None:
+            return self.scale[:, None] * self.groups.deviations(V)
+        means, codes = self.groups.mean(V), self.groups.codes
         pooled = self.between.apply(means)
         return self.scale[:, None] * (V - means[codes]) + self.groups.share[:, None] * pooled[codes]
 
-    def moments(self, X: Any) -> Moments:
-        """Within-level Gram matrix plus the normal equations of the level means."""
+    def moments(self, X: Any) -> tuple[Array, Array, Array]:
+        """Rows centred by group, then multiplied; plus the normal equations of level means."""
         means = self.groups.mean(X)
-        within, _ = self.groups.scatter(X, means, self.scale, np.zeros((self.n_rows, 0)))
-        between = self.between.moments(means)
         mean = _weighted_mean(self.groups.total * (self.kappa > 0), means)
-        return Moments(within + between.gram, between.cross, mean)
+        if self.between is None:
+            return *self.groups.scatter(X, means, self.scale, self.r), mean
+        within, _ = self.groups.scatter(X, means, self.scale, np.zeros((self.n_rows, 0)))
+        gram, cross, _ = self.between.moments(means)
+        return within + gram, cross, mean
 
     def factor(self) -> Factor:
-        """A single square factor, since the within and between parts are orthogonal."""
+        """A single square factor; the parts within and between levels are orthogonal."""
+        if self.between is None:
+            return ScatterFactor(self.groups, self.kappa, self.s)
         return PooledFactor(self.groups, self.kappa, self.between.independent_factor())
 
     def degree(self) -> Array:
         """κ ω (1 − ω/Ω), and the part (ω/Ω)² of the level's degree."""
-        share, codes = self.groups.share, self.groups.codes
-        return self.scale * (1 - share) + share**2 * self.between.degree()[codes]
+        share = self.groups.share
+        degree = self.scale * (1 - share)
+        if self.between is not None:
+            degree += share**2 * self.between.degree()[self.groups.codes]
+        return degree
 
     def lost_digits(self, n_features: int | None) -> float:
         """Those of the levels."""
-        return self.between.lost_digits(n_features)
+        return 0.0 if self.between is None else self.between.lost_digits(n_features)
 
     def row_weight(self) -> Array:
-        """ω in levels that are compared with another level."""
+        """ω in groups with κ > 0."""
         return np.where(self.scale > 0, self.groups.weight, 0.0)
 
     def links(self) -> sparse.coo_array:
-        """The groups of the levels, as groups of rows."""
-        used = np.flatnonzero(self.groups.weight > 0)
+        """Each group with κ > 0, or the groups of the levels as groups of rows."""
+        used = np.flatnonzero((self.scale if self.between is None else self.groups.weight) > 0)
         rows = sparse.csr_array(
             (np.ones(len(used)), (used, self.groups.codes[used])),
             shape=(self.n_rows, self.groups.n_groups),
         )
-        return (rows @ self.between.links().tocsr()).tocoo()
+        return (rows if self.between is None else rows @ self.between.links().tocsr()).tocoo()
 
 
 class EdgeLaplacian(Laplacian):
@@ -279,6 +238,8 @@ class EdgeLaplacian(Laplacian):
         flow = weight * z
         self.energy = np.array([float(flow @ z)])
         self.r = (sums(head, flow, n_rows) - sums(tail, flow, n_rows))[:, None]
+        #: Edges of small weight compared with the largest one.
+        self.light = weight * UNEVEN < weight.max(initial=0.0)
 
     @cached_property
     def adjacency(self) -> sparse.csr_array:
@@ -298,35 +259,34 @@ class EdgeLaplacian(Laplacian):
             return (self.matrix @ V[:, 0])[:, None]
         return self.matrix @ V
 
-    def moments(self, X: Any) -> Moments:
+    def moments(self, X: Any) -> tuple[Array, Array, Array]:
         """Xᵀ(L X), or sums over differences of rows if that would cancel."""
         mean = _weighted_mean(self.row_weight(), X)
-        eps, degree = float(np.finfo(X.dtype).eps), self.degree()
+        degree = self.degree()
         if sparse.issparse(X):
             gram, cross = (X.T @ (self.matrix @ X)).toarray(), X.T @ self.r
             squares = X.multiply(X).T @ degree
-
-            def deviations(D: Array) -> Array:
-                return self._components.deviations(D)
-
-            centre_columns(gram, cross, squares, X, deviations, lambda D: self.matrix @ D, self.r)
+            number = connected_components(self.matrix, directed=False)[1]
+            groups = Groups(number, None, int(number.max(initial=-1)) + 1)
+            apply = self.matrix.__matmul__
+            centre_columns(gram, cross, squares, X, groups.deviations, apply, self.r)
         else:
             squares = _weighted_squares(degree, X)
             D = X - mean.astype(X.dtype)
             A = self.adjacency.astype(X.dtype, copy=False)
             LD = degree.astype(X.dtype)[:, None] * D - A @ D - A.T @ D
             gram, cross = (D.T @ LD).astype(np.float64), (D.T @ self.r).astype(np.float64)
-            uneven = bool(self._light.any())
-            if uneven or (gram.diagonal() < CANCELLED * _weighted_squares(degree, D)).any():
-                gram, cross = self._sums_of_differences(X)
+            cancelled = gram.diagonal() < CANCELLED * _weighted_squares(degree, D)
+            if self.light.any() or cancelled.any():
+                gram, cross = np.zeros_like(gram), np.zeros_like(cross)
+                for edges in row_blocks(len(self.weight), X.shape[1]):
+                    D = X[self.head[edges]] - X[self.tail[edges]]
+                    weighted = self.weight[edges, None] * D
+                    gram += weighted.T @ D
+                    cross += weighted.T @ self.z[edges, None]
         gram = (gram + gram.T) / 2
-        clear_rounding(gram, cross, squares, eps)
-        return Moments(gram, cross, mean)
-
-    @property
-    def _light(self) -> Array:
-        """Edges of small weight compared with the largest one, shape (l,), bool."""
-        return self.weight * UNEVEN < self.weight.max(initial=0.0)
+        clear_rounding(gram, cross, squares, float(np.finfo(X.dtype).eps))
+        return gram, cross, mean
 
     def lost_digits(self, n_features: int | None) -> float:
         """Rounding error of the heaviest edge relative to the light edges.
@@ -334,49 +294,26 @@ class EdgeLaplacian(Laplacian):
         They do not matter if the other edges are enough to determine all features, or connect the
         same rows.
         """
-        light, m = self._light, self.n_rows
-        if not light.any():
+        heavy, m = ~self.light, self.n_rows
+        if heavy.all() or (n_features is not None and np.count_nonzero(heavy) >= n_features):
             return 0.0
-        kept = sparse.csr_array((self.weight * ~light, (self.head, self.tail)), shape=(m, m))
-        kept.eliminate_zeros()
-        if n_features is not None and np.count_nonzero(~light) >= n_features:
+        ends = (self.head[heavy], self.tail[heavy])
+        kept = sparse.csr_array((self.weight[heavy], ends), shape=(m, m))
+        if connected_components(kept)[0] == connected_components(self.matrix)[0]:
             return 0.0
-        if connected_components(kept)[0] == self._components.n_groups:
-            return 0.0
-        weight = self.weight[light]
+        weight = self.weight[self.light]
         share = min(m if n_features is None else n_features, len(weight)) / float(weight.sum())
         return EPS * float(self.weight.max()) * share
 
-    def _sums_of_differences(self, X: Array) -> tuple[Array, Array]:
-        """Σ w² d dᵀ and Σ w² z d over the edges, d = x_h − x_j, a block of edges at a time."""
-        n = X.shape[1]
-        gram, cross = np.zeros((n, n)), np.zeros((n, 1))
-        for edges in row_blocks(len(self.weight), n):
-            D = X[self.head[edges]] - X[self.tail[edges]]
-            weighted = self.weight[edges, None] * D
-            gram += weighted.T @ D
-            cross += weighted.T @ self.z[edges, None]
-        return gram, cross
-
-    @cached_property
-    def _components(self) -> Groups:
-        """The connected components; each row without an edge is a separate component."""
-        number = connected_components(self.matrix, directed=False)[1]
-        return Groups(number, None, int(number.max(initial=-1)) + 1)
-
     def factor(self) -> Factor:
         """The incidence matrix if there are few edges, otherwise a Cholesky factor of L."""
-        n_ends = self.row_weight().sum()
-        edges = self.head, self.tail, self.weight, self.z
-        if len(self.weight) > n_ends:
-            edges = _merge_edges(*edges, self.n_rows)
-        if len(edges[0]) > n_ends:
+        if len(self.weight) > self.row_weight().sum():
             return self.independent_factor()
-        return IncidenceFactor(*edges, self.n_rows)
+        return IncidenceFactor(self.head, self.tail, self.weight, self.z, self.n_rows)
 
     def independent_factor(self) -> Factor:
         """A factor with independent columns, at most one for each row."""
-        return GroundedFactor(self.matrix.toarray(), self.r, self.links())
+        return GroundedFactor(self.matrix.toarray(), self.r, self.components())
 
     def degree(self) -> Array:
         """Σ w² of the edges of a row."""
@@ -401,8 +338,7 @@ class SumLaplacian(Laplacian):
     """Scores and pairs together, with the sums of their L, r and energies."""
 
     def __init__(self, scored: Laplacian, edges: EdgeLaplacian) -> None:
-        self.scored = scored
-        self.edges = edges
+        self.scored, self.edges = scored, edges
         self.r = scored.r + edges.r
         self.energy = scored.energy + edges.energy
 
@@ -410,11 +346,10 @@ class SumLaplacian(Laplacian):
         """L₁V + L₂V."""
         return self.scored.apply(V) + self.edges.apply(V)
 
-    def moments(self, X: Any) -> Moments:
+    def moments(self, X: Any) -> tuple[Array, Array, Array]:
         """The sums of both parts."""
-        first, second = self.scored.moments(X), self.edges.moments(X)
-        mean = _weighted_mean(self.row_weight(), X)
-        return Moments(first.gram + second.gram, first.cross + second.cross, mean)
+        (gram, cross, _), (more, added, _) = self.scored.moments(X), self.edges.moments(X)
+        return gram + more, cross + added, _weighted_mean(self.row_weight(), X)
 
     def factor(self) -> Factor:
         """[F₁ F₂] if there are few pairs, otherwise a Cholesky factor of L₁ + L₂."""
@@ -424,7 +359,7 @@ class SumLaplacian(Laplacian):
 
     def independent_factor(self) -> Factor:
         """A Cholesky factor of L₁ + L₂."""
-        return GroundedFactor(self.apply(np.eye(self.n_rows)), self.r, self.links())
+        return GroundedFactor(self.apply(np.eye(self.n_rows)), self.r, self.components())
 
     def degree(self) -> Array:
         """The sum of both."""
@@ -443,19 +378,6 @@ class SumLaplacian(Laplacian):
         return sparse.hstack([self.scored.links(), self.edges.links()]).tocoo()
 
 
-def _merge_edges(
-    head: Array, tail: Array, weight: Array, z: Array, n_rows: int
-) -> tuple[Array, Array, Array, Array]:
-    """Merge all edges between two rows into one edge low → high, with Σw² and the mean target."""
-    flip = head > tail
-    low, high = np.where(flip, tail, head), np.where(flip, head, tail)
-    key, edge = np.unique(low * np.int64(n_rows) + high, return_inverse=True)
-    total = sums(edge, weight, len(key))
-    flow = sums(edge, np.where(flip, -z, z) * weight, len(key))
-    low, high = np.divmod(key, np.int64(n_rows))
-    return low, high, total, flow / total
-
-
 def _weighted_squares(weight: Array, X: Array) -> Array:
     """Σ_i weight_i x_i² for every column, shape (n,), a block of rows at a time."""
     total = np.zeros(X.shape[1])
@@ -468,14 +390,6 @@ def _weighted_mean(weight: Array, rows: Any) -> Array:
     """Σ_i weight_i rows_i / Σ weight, shape (n,), zero without weight; sparse rows stay sparse."""
     share = weight / (weight.sum() or 1.0)
     return np.asarray(share.astype(rows.dtype) @ rows, dtype=np.float64).ravel()
-
-
-#: Edges are light if their weight is less than the largest one divided by this.
-UNEVEN = 1e6
-
-#: Maximum number of pairs of distinct scores of a query for a cost without a closed form (about
-#: 4500 distinct scores in one query).
-MAX_LEVEL_PAIRS = 10_000_000
 
 
 # -- factors L = F Fᵀ ------------------------------------------------------------------------
@@ -664,14 +578,12 @@ class GroundedFactor(Factor):
     ----------
     L : ndarray of shape (m, m)
     r : ndarray of shape (m, k)
-    links : sparse array of shape (m, h)
-        Rows that share a group (column) are connected.
+    component : ndarray of shape (m,)
+        Index of the connected component of each row.
     """
 
-    def __init__(self, L: Array, r: Array, links: sparse.coo_array) -> None:
+    def __init__(self, L: Array, r: Array, component: Array) -> None:
         m = L.shape[0]
-        adjacency = sparse.block_array([[None, links], [links.T, None]])
-        component = connected_components(adjacency, directed=False)[1][:m]
         # The vertex of largest degree is the ground of its component.
         order = np.argsort(-np.diagonal(L), kind="stable")
         ground_of = np.full(component.max() + 1 if m else 0, -1)
@@ -741,23 +653,13 @@ class Covariates:
     ----------
     flow : sparse array of shape (m, q)
         Σ_edges w² (e_h − e_j) cᵀ; Φᵀ flow is the block next to ΦᵀLΦ.
-    gram : ndarray of shape (q, q)
-        Σ_edges w² c cᵀ.
-    cross : ndarray of shape (q,)
-        Σ_edges w² z c.
+    gram, cross : ndarray of shape (q, q) and (q,)
+        Σ_edges w² c cᵀ and Σ_edges w² z c.
     """
 
     flow: Any
     gram: Array
     cross: Array
-
-    @classmethod
-    def of(cls, pairs: Array, weight: Array, z: Array, C: Array, n_rows: int) -> Covariates:
-        """Compute the terms from the edges (head, tail)."""
-        ends, edges = pairs.T.ravel(), np.tile(np.arange(len(pairs)), 2)
-        signs = np.concatenate([weight, -weight])
-        incidence = sparse.csr_array((signs, (ends, edges)), shape=(n_rows, len(pairs)))
-        return cls(incidence @ C, C.T @ (weight[:, None] * C), C.T @ (weight * z))
 
 
 @dataclass(frozen=True)
@@ -799,23 +701,18 @@ def from_scores(
         weights = QueryWeights.of_rows(how, query, n_queries, weight, None)
         system = CentredLaplacian(Groups(query, weight, n_queries), weights.kappa, s)
         return [Objective(system, np.arange(s.shape[1]), weights.n_pairs, weights.log_weight)]
-    objectives = []
-    for levels, outputs in shared_levels(s, query, loss):
-        weights = QueryWeights.of_rows(how, query, n_queries, weight, levels)
-        rows = Groups(levels.codes, weight, len(levels))
-        build = _between_pairs if cost.by_pairs else _between_levels
-        objectives.append(build(s[:, outputs], levels, weights, rows, outputs, cost))
-    return objectives
-
-
-def shared_levels(s: Array, query: Array, loss: Loss) -> list[tuple[Levels, Array]]:
-    """Levels of each column of s, shape (m, k), with the outputs that share them (and so L)."""
     shared: dict[bytes, tuple[Levels, list[int]]] = {}
     for j in range(s.shape[1]):
         levels = Levels.of(s[:, j], query)
-        key = s[:, j].tobytes() if loss.of_pair.by_pairs else levels.codes.tobytes()
+        key = s[:, j].tobytes() if cost.by_pairs else levels.codes.tobytes()
         shared.setdefault(key, (levels, []))[1].append(j)
-    return [(levels, np.asarray(outputs)) for levels, outputs in shared.values()]
+    objectives = []
+    for levels, outputs in shared.values():
+        weights = QueryWeights.of_rows(how, query, n_queries, weight, levels)
+        rows = Groups(levels.codes, weight, len(levels))
+        build = _between_pairs if cost.by_pairs else _between_levels
+        objectives.append(build(s[:, outputs], levels, weights, rows, np.array(outputs), cost))
+    return objectives
 
 
 def _between_levels(
@@ -833,7 +730,6 @@ def _between_levels(
         one, energy = cost.level_scores(levels, weights)
         target = np.repeat(one[:, None], k, axis=1)
     kappa = weights.kappa
-    system: Laplacian
     if g == len(s):
         weight = rows.weight if rows.weighted else None
         single = Groups(levels.query[levels.codes], weight, len(kappa))
@@ -841,7 +737,7 @@ def _between_levels(
     else:
         pooled = Groups(levels.query, weights.Omega, len(kappa))
         between = CentredLaplacian(pooled, kappa, target)
-        system = PooledLaplacian(rows, weights.level_kappa, between)
+        system = CentredLaplacian(rows, weights.level_kappa, None, between)
     if energy is not None:
         system.energy = np.repeat(energy, k)
     return Objective(system, outputs, weights.n_pairs, weights.log_weight)
@@ -850,42 +746,8 @@ def _between_levels(
 def _between_pairs(
     s: Array, levels: Levels, weights: QueryWeights, rows: Groups, outputs: Array, cost: Cost
 ) -> Objective:
-    """Objective of any cost, with an edge between any two levels of a query."""
-    between, kappa = level_edges(levels, weights.Omega, weights.c, cost)
-    system = PooledLaplacian(rows, kappa, between)
-    system.r = np.repeat(system.r, s.shape[1], axis=1)
-    system.energy = np.repeat(system.energy, s.shape[1])
-    log_weight = log_weights(between, levels, weights, cost)
-    return Objective(system, outputs, weights.n_pairs, log_weight)
-
-
-def level_edges(levels: Levels, Omega: Array, c: Array, cost: Cost) -> tuple[EdgeLaplacian, Array]:
-    """Edges of weight c Ω_a Ω_b w² between levels, and κ inside each level, shape (g,)."""
-    head, tail = _level_pairs(levels.query, cost)
-    weighted = (Omega[head] > 0) & (Omega[tail] > 0)
-    head, tail = head[weighted], tail[weighted]
-    d = levels.score[head] - levels.score[tail]
-    z, strength = cost.edges(d, c[levels.query[head]])
-    g = len(levels)
-    # All rows of a level are compared with level b with weight c Ω_b w².
-    kappa = sums(head, strength * Omega[tail], g) + sums(tail, strength * Omega[head], g)
-    weight = strength * Omega[head] * Omega[tail]
-    return EdgeLaplacian(head, tail, weight, z, g), kappa
-
-
-def log_weights(between: EdgeLaplacian, levels: Levels, weights: QueryWeights, cost: Cost) -> float:
-    """Σ log of the weights of all edges between rows, c ω_i ω_j w²."""
-    if cost.weight is None:
-        return weights.log_weight
-    head, tail = between.head, between.tail
-    counts = weights.n_a[head] * weights.n_a[tail]
-    logarithms = np.log(cost.weight(levels.score[head] - levels.score[tail]))
-    return weights.log_weight + float(counts @ logarithms)
-
-
-def _level_pairs(query: Array, cost: Cost) -> tuple[Array, Array]:
-    """All (higher, lower) pairs of levels of the same query; levels are sorted by query."""
-    g = len(query)
+    """Objective of any cost, with an edge of weight c Ω_a Ω_b w² between levels of a query."""
+    query, Omega, g = levels.query, weights.Omega, len(levels)
     sizes = np.bincount(query)
     n_pairs = int((sizes.astype(object) * (sizes - 1)).sum()) // 2
     if n_pairs > MAX_LEVEL_PAIRS:
@@ -895,11 +757,23 @@ def _level_pairs(query: Array, cost: Cost) -> tuple[Array, Array]:
             f"{MAX_LEVEL_PAIRS:,} allowed. Round the scores, or use cost='magnitude' or 'unit', "
             "which cost O(rows)"
         )
+    # All (higher, lower) pairs; levels are sorted by query and score.
     above = np.cumsum(sizes)[query] - np.arange(g) - 1
     tail = np.repeat(np.arange(g), above)
-    first = np.cumsum(above) - above
-    head = tail + 1 + np.arange(len(tail)) - first[tail]
-    return head, tail
+    head = tail + 1 + np.arange(len(tail)) - (np.cumsum(above) - above)[tail]
+    weighted = (Omega[head] > 0) & (Omega[tail] > 0)
+    head, tail = head[weighted], tail[weighted]
+    d = levels.score[head] - levels.score[tail]
+    z, strength = cost.edges(d, weights.c[query[head]])
+    # All rows of a level are compared with level b with weight c Ω_b w².
+    kappa = sums(head, strength * Omega[tail], g) + sums(tail, strength * Omega[head], g)
+    between = EdgeLaplacian(head, tail, strength * Omega[head] * Omega[tail], z, g)
+    system, k = CentredLaplacian(rows, kappa, None, between), s.shape[1]
+    system.r, system.energy = np.repeat(system.r, k, axis=1), np.repeat(system.energy, k)
+    log_weight = weights.log_weight
+    if cost.weight is not None:
+        log_weight += float((weights.n_a[head] * weights.n_a[tail]) @ np.log(cost.weight(d)))
+    return Objective(system, outputs, weights.n_pairs, log_weight)
 
 
 def from_edges(
@@ -918,7 +792,10 @@ def from_edges(
     system = EdgeLaplacian(pairs[:, 0], pairs[:, 1], weight, z, n_rows)
     covariates = None
     if features is not None:
-        covariates = Covariates.of(pairs, weight, z, features[used], n_rows)
+        C, ends = features[used], (pairs.T.ravel(), np.tile(np.arange(len(pairs)), 2))
+        signs = np.concatenate([weight, -weight])
+        flow = sparse.csr_array((signs, ends), shape=(n_rows, len(pairs))) @ C
+        covariates = Covariates(flow, C.T @ (weight[:, None] * C), C.T @ (weight * z))
     log_weight = float(np.log(weight).sum())
     return Objective(system, np.arange(1), len(pairs), log_weight, covariates)
 

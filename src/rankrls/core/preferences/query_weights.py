@@ -141,13 +141,18 @@ class Groups:
         features does not affect the accuracy. Sparse rows are neither centred nor densified, except
         for the columns in which the difference of uncentred sums would cancel.
         """
-        if sparse.issparse(X):
-            return self._sparse_scatter(X, means, scale, r)
         m, n = X.shape
+        if sparse.issparse(X):
+            gram, cross = _sparse_gram(X, scale), X.T @ r
+            squares = gram.diagonal().copy()
+            gram -= _sparse_gram(means, sums(self.codes, scale, self.n_groups))
+            apply = scale[:, None].__mul__
+            centre_columns(gram, cross, squares, X, self.deviations, apply, r)
+            self._clear(gram, cross, means, scale)
+            return gram, cross
         constant = m > 0 and bool((scale == scale[0]).all())
         root = np.sqrt(scale).astype(X.dtype)
-        r = r.astype(X.dtype, copy=False)
-        means = means.astype(X.dtype, copy=False)
+        r, means = r.astype(X.dtype, copy=False), means.astype(X.dtype, copy=False)
 
         def products(blocks: list[slice]) -> tuple[Array, Array]:
             gram, cross = np.zeros((n, n)), np.zeros((n, r.shape[1]))
@@ -164,7 +169,14 @@ class Groups:
                 gram += part.T @ part
             return gram, cross
 
-        gram, cross = _summed(products, list(row_blocks(m, n)), n)
+        blocks = list(row_blocks(m, n))
+        # The number of parts, and so the result, does not depend on the number of threads.
+        n_parts = max(min(len(blocks), PARTS), 1) if n <= SMALL else 1
+        parts = [blocks[i::n_parts] for i in range(n_parts)]
+        (gram, cross), *others = in_threads(products, parts, n)
+        for other_gram, other_cross in others:
+            gram += other_gram
+            cross += other_cross
         if constant:
             gram *= scale[0]
         self._clear(gram, cross, means, scale)
@@ -174,29 +186,6 @@ class Groups:
         weight = sums(self.codes, scale, self.n_groups)
         squares = means.multiply(means) if sparse.issparse(means) else means * means
         clear_rounding(gram, cross, weight @ squares, float(np.finfo(means.dtype).eps))
-
-    def _sparse_scatter(self, X: Any, means: Any, scale: Array, r: Array) -> tuple[Array, Array]:
-        """Σ scale x xᵀ − Σ_a (Σ_{i∈a} scale_i) x̄_a x̄_aᵀ for columns without cancellation."""
-        weight = sums(self.codes, scale, self.n_groups)
-        gram, cross = _sparse_gram(X, scale), X.T @ r
-        squares = gram.diagonal().copy()
-        gram -= _sparse_gram(means, weight)
-        centre_columns(gram, cross, squares, X, self.deviations, lambda D: scale[:, None] * D, r)
-        self._clear(gram, cross, means, scale)
-        return gram, cross
-
-
-def _summed(
-    products: Callable[[list[slice]], tuple[Array, Array]], blocks: list[slice], n: int
-) -> tuple[Array, Array]:
-    """Sum products of n columns over blocks of rows; the number of threads does not change it."""
-    n_parts = max(min(len(blocks), PARTS), 1) if n <= SMALL else 1
-    parts = [blocks[i::n_parts] for i in range(n_parts)]
-    (gram, cross), *others = in_threads(products, parts, n)
-    for other_gram, other_cross in others:
-        gram += other_gram
-        cross += other_cross
-    return gram, cross
 
 
 def clear_rounding(gram: Array, cross: Array, squares: Array, eps: float) -> None:
@@ -208,9 +197,7 @@ def clear_rounding(gram: Array, cross: Array, squares: Array, eps: float) -> Non
     diagonal = gram.diagonal()
     rounding = diagonal <= 64 * eps**2 * squares
     constant = np.flatnonzero(rounding & np.isfinite(diagonal))
-    gram[constant] = 0.0
-    gram[:, constant] = 0.0
-    cross[constant] = 0.0
+    gram[constant] = gram[:, constant] = cross[constant] = 0.0
 
 
 def centre_columns(
@@ -222,44 +209,22 @@ def centre_columns(
     apply: Callable[[Array], Array],
     r: Array,
 ) -> None:
-    """Recompute, in place, the inaccurate rows of ``gram`` and ``cross``.
+    """Recompute, in place, inaccurate rows of XᵀLX and Xᵀr for sparse X of shape (m, n).
 
-    Parameters
-    ----------
-    gram : ndarray of shape (n, n)
-        XᵀLX as a difference of sums of products of uncentred columns.
-    cross : ndarray of shape (n, k)
-        Xᵀr.
-    squares : ndarray of shape (n,)
-        Uncentred sums of squares, from which the diagonal of ``gram`` was computed by subtraction.
-    X : sparse array of shape (m, n)
-    deviations : function
-        Centres the columns of a dense matrix without changing products with L.
-    apply : function
-        D ↦ LD for centred columns D.
-    r : ndarray of shape (m, k)
-
-    Notes
-    -----
-    Only the columns in which the difference cancels (an offset that is large compared with the
-    spread) are made dense, 64 at a time. Their products with other columns need no second centring.
+    The diagonal of ``gram`` was computed by subtraction from ``squares``, uncentred sums of
+    squares. Only the columns in which the difference cancels (an offset that is large compared with
+    the spread) are made dense: ``deviations`` centres columns without changing products with L, and
+    ``apply`` maps centred columns D to LD. Their products with other columns need no second
+    centring.
     """
     lost = np.flatnonzero(gram.diagonal() < CANCELLED * squares)
-    parts = [lost[start : start + 64] for start in range(0, len(lost), 64)]
-    for a, columns in enumerate(parts):
-        D = deviations(X[:, columns].toarray())
+    if len(lost):
+        D = deviations(X[:, lost].toarray())
         LD = apply(D)
-        gram[columns] = (X.T @ LD).T
-        for others in parts[a + 1 :]:
-            E = deviations(X[:, others].toarray())
-            gram[np.ix_(columns, others)] = (E.T @ LD).T
-        gram[np.ix_(columns, columns)] = D.T @ LD
-        cross[columns] = D.T @ r
-    # Rows of later parts against earlier ones are those of earlier parts, transposed.
-    for a, columns in enumerate(parts):
-        for others in parts[:a]:
-            gram[np.ix_(columns, others)] = gram[np.ix_(others, columns)].T
-    gram[:, lost] = gram[lost].T
+        gram[lost] = (X.T @ LD).T
+        gram[:, lost] = gram[lost].T
+        gram[np.ix_(lost, lost)] = D.T @ LD
+        cross[lost] = D.T @ r
 
 
 def _sparse_gram(X: sparse.csr_array, weight: Array) -> Array:
@@ -367,21 +332,10 @@ def pair_weights(group: Array, weight: Array, n_groups: int) -> tuple[Array, Arr
 class QueryWeights:
     """Counts and weights of queries and of groups of their rows, and the query weighting c.
 
-    The groups are levels if tied pairs are dropped, and whole queries if they are kept.
-
-    Parameters
-    ----------
-    how : {"pair", "size", "query"} or function
-        The query weighting.
-    query : ndarray of shape (g,)
-        Query of each group.
-    n_queries : int
-    n, Omega : ndarray of shape (g,)
-        Number of rows with ω > 0, and Σω.
-    kept_weight : ndarray of shape (n_queries,), or None
-        Σ_{i<j} ω_i ω_j if tied pairs are kept; None if they are dropped.
-    log_omega : ndarray of shape (g,), or None
-        Σ log ω over the rows with ω > 0; None if all ω = 1.
+    The groups are levels if tied pairs are dropped, and whole queries if they are kept. ``query``,
+    ``n`` and ``Omega`` have shape (g,): the query of each group, its number of rows with ω > 0,
+    and Σω. ``kept_weight``, of shape (n_queries,), is Σ_{i<j} ω_i ω_j if tied pairs are kept,
+    otherwise None; ``log_omega``, (g,), Σ log ω over the rows with ω > 0, None if all ω = 1.
 
     Attributes
     ----------
@@ -407,8 +361,7 @@ class QueryWeights:
         log_omega: Array | None,
     ) -> None:
         self.query, self.n_a, self.Omega = query, n, Omega
-        self.kept = kept_weight is not None
-        self.log_omega = log_omega
+        self.kept, self.log_omega = kept_weight is not None, log_omega
         self.n_q = sums(query, n, n_queries)
         self.N = sums(query, Omega, n_queries)
         # All pairs minus the pairs within a level, or minus the rows themselves.

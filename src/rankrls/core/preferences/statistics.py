@@ -46,29 +46,21 @@ class Statistics:
     ----------
     outputs : ndarray of shape (k,), int
         The columns of y to which they apply.
-    gram : ndarray of shape (n, n)
-        ΦᵀLΦ.
-    cross : ndarray of shape (n, k)
-        Φᵀr.
-    mean : ndarray of shape (n,)
-        The mean row over the rows that have an edge, with their weights.
-    mass : float
-        The sum of those weights.
+    gram, cross : ndarray of shape (n, n) and (n, k)
+        ΦᵀLΦ and Φᵀr.
+    mean, mass : ndarray of shape (n,) and float
+        The weighted mean row over the rows that have an edge, and the sum of those weights.
     energy : ndarray of shape (k,)
         The sum of squared targets, Σ_edges w² z².
-    n_pairs : int
-        Number of edges.
-    log_weight : float
-        Σ_edges log w².
-    largest : ndarray of shape (n,)
-        The largest value that each entry of the diagonal of ``gram`` has ever had. Rounding errors
-        in the sums are relative to it, even after rows are subtracted.
+    n_pairs, log_weight : int and float
+        Number of edges, and Σ_edges log w².
+    largest, largest_energy : ndarray of shape (n,) and (k,)
+        The largest values that the diagonal of ``gram`` and ``energy`` have ever had. Rounding
+        errors in the sums are relative to them, even after rows are subtracted; |Φᵀr| is at most
+        the square root of their product.
     rounding : float
         Relative rounding error of the products: that of float64, or more for float32 rows and
         for Nyström features.
-    largest_energy : ndarray of shape (k,)
-        The largest value that ``energy`` has ever had; |Φᵀr| is at most the square root of its
-        product with ``largest``.
     """
 
     outputs: Array
@@ -93,10 +85,9 @@ class Statistics:
 
         Covariates of given pairs are appended to the features, so that n becomes n + q.
         """
-        moments = objective.laplacian.moments(Phi)
         k = len(objective.outputs)
-        gram, mean = moments.gram, moments.mean
-        cross = np.repeat(moments.cross, k // moments.cross.shape[1], axis=1)
+        gram, cross, mean = objective.laplacian.moments(Phi)
+        cross = np.repeat(cross, k // cross.shape[1], axis=1)
         if objective.covariates is not None:
             added = objective.covariates
             beside = np.asarray(Phi.T @ added.flow, dtype=np.float64)

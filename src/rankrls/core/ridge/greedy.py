@@ -25,7 +25,6 @@ regression without q is kept from then on.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -90,7 +89,7 @@ def select_leave_query_out(
         blocks = [factor.rmatmat(np.ascontiguousarray(X[:, part]))[order] for part in parts]
         return [*blocks, t.copy()]
 
-    folds = QueryBlocks(codes[order], parts[0].stop)
+    folds = QueryBlocks(codes[order])
     path = _select(_GreedyState(start, parts, folds, alpha, n_select), progress)
     # Σ w² (z − difference)² = ‖t − Fᵀf‖² + Σ w² z² − ‖t‖², where the last two are equal if the
     # targets z are differences of scores.
@@ -117,10 +116,8 @@ def select_leave_one_out(
         return [block + block[out].sum(axis=0) / left for block in centred]
 
     # Without row i its deviation from the mean is m/(m − 1) times as large.
-    state = _GreedyState(
-        start, parts, QueryBlocks(np.arange(m), parts[0].stop), nu, n_select, m / (m - 1)
-    )
-    return _select(state, progress)
+    folds = QueryBlocks(np.arange(m))
+    return _select(_GreedyState(start, parts, folds, nu, n_select, m / (m - 1)), progress)
 
 
 def _select(state: _GreedyState, progress: Progress) -> GreedyPath:
@@ -135,52 +132,31 @@ def _select(state: _GreedyState, progress: Progress) -> GreedyPath:
     return GreedyPath(np.array(state.selected), errors, len(state.refits))
 
 
-class Chunk:
-    """Some of the folds, as slices of all rows and of all folds."""
-
-    def __init__(self, folds: slice, starts: Array) -> None:
-        self.rows, self.folds = slice(int(starts[0]), int(starts[-1])), folds
-        self.starts = starts - starts[0]  # of each fold, and the end of the last
-        self.index = np.arange(self.starts[-1] + 1)
-        self.codes = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-        self.single = len(starts) == len(self.index)
-        self.ones = sparse.csr_array((np.ones(len(self.codes)), self.index[:-1], self.starts))
-
-    def sums(self, values: Array) -> sparse.csr_array:
-        """One row per fold of the chunk: times V it is Σ_{i∈q} values_i V_ij."""
-        return sparse.csr_array((values[self.rows], self.index[:-1], self.starts))
-
-    def spread(self, values: Array) -> sparse.csr_array:
-        """The transpose: times B it is values_i B_{q(i),j}."""
-        return sparse.csr_array((values[self.rows], self.codes, self.index))
-
-    def column(self, values: Array) -> sparse.csr_array:
-        """One column: times a row κ it is values_i κ_j (faster than broadcasting)."""
-        return sparse.csr_array((values[self.rows], 0 * self.codes, self.index))
-
-    def products(self, U: Array, V: Array) -> Array:
-        """Σ_{i∈q} U_ij V_ij of rows of the chunk, one row per fold."""
-        return U * V if self.single else self.ones @ (U * V)
-
-
 class QueryBlocks:
-    """Folds of rows that are left out together, from the ascending fold numbers of the rows.
+    """Folds of rows that are left out together, from the ascending fold numbers of the rows."""
 
-    Folds are processed in chunks of rows small enough for ``width`` columns to stay in cache.
-    """
-
-    def __init__(self, codes: Array, width: int) -> None:
-        self.n_rows, self.n_folds = len(codes), int(codes[-1]) + 1
+    def __init__(self, codes: Array) -> None:
+        self.codes, self.n_rows, self.n_folds = codes, len(codes), int(codes[-1]) + 1
         self.starts = np.searchsorted(codes, np.arange(self.n_folds + 1))
+        self.index = np.arange(self.n_rows + 1)
         self.single = self.n_folds == self.n_rows
-        number = self.starts[:-1] // max(1, BLOCK // width)
-        first = np.flatnonzero(np.diff(number, prepend=-1)).tolist()
-        bounds = itertools.pairwise([*first, self.n_folds])
-        self.chunks = [Chunk(slice(i, j), self.starts[i : j + 1]) for i, j in bounds]
+        self.ones = self.sums(np.ones(self.n_rows))
 
     def rows(self, q: int) -> slice:
         """The rows of a fold."""
         return slice(int(self.starts[q]), int(self.starts[q + 1]))
+
+    def sums(self, values: Array) -> sparse.csr_array:
+        """One row per fold: times V it is Σ_{i∈q} values_i V_ij."""
+        return sparse.csr_array((values, self.index[:-1], self.starts))
+
+    def spread(self, values: Array) -> sparse.csr_array:
+        """The transpose: times B it is values_i B_{q(i),j}."""
+        return sparse.csr_array((values, self.codes, self.index))
+
+    def products(self, U: Array, V: Array) -> Array:
+        """Σ_{i∈q} U_ij V_ij, one row per fold."""
+        return U * V if self.single else self.ones @ (U * V)
 
 
 class _Regression:
@@ -290,26 +266,20 @@ class _GreedyState:
     def gains(self) -> Array:
         """Decrease of ‖e‖² when each feature is added, shape (n,)."""
         gains = np.zeros(self.parts[-1].stop)
-        full, chunks = self.full, self.folds.chunks
-        a, e, W_t = full.A[-1].T, self.E[-1].T, full.W[-1][: full.k].T
-        sums = [[(c.sums(x), c.sums(y)) for x, y in zip(a, e, strict=True)] for c in chunks]
+        full, folds = self.full, self.folds
+        columns = [
+            (a, w, folds.sums(a), folds.sums(e))
+            for a, w, e in zip(full.A[-1].T, full.W[-1][: full.k].T, self.E[-1].T, strict=True)
+        ]
         for b, part in enumerate(self.parts):
-            N = full.norms(b)
-            M = [full.inner(x, w, b) for x, w in zip(a, W_t, strict=True)]
-            for chunk, a_and_e in zip(chunks, sums, strict=True):
-                A, E = full.A[b][chunk.rows], self.E[b][chunk.rows]
-                without = self.alpha_plus(N, chunk.products(E, A))
-                without[self.refitted[chunk.folds]] = np.inf  # their gain comes from the refits
-                hh = chunk.products(E, E)
-                for j, (a_sums, e_sums) in enumerate(a_and_e):
-                    beta = a_sums @ E
-                    np.subtract(M[j], beta, out=beta)
-                    beta /= without
-                    # ‖e‖² − ‖e − βh‖² = βᵀ(2 hᵀe − β hᵀh)
-                    fall = e_sums @ E
-                    fall *= 2.0
-                    fall -= beta * hh
-                    gains[part] += np.einsum("ij,ij->j", beta, fall)
+            A, E = full.A[b], self.E[b]
+            without = self.alpha_plus(full.norms(b), folds.products(E, A))
+            without[self.refitted] = np.inf  # their gain comes from the refits
+            hh = folds.products(E, E)
+            for a, w, a_sums, e_sums in columns:
+                beta = (full.inner(a, w, b) - a_sums @ E) / without
+                # ‖e‖² − ‖e − βh‖² = βᵀ(2 hᵀe − β hᵀh)
+                gains[part] += np.einsum("ij,ij->j", beta, 2 * (e_sums @ E) - beta * hh)
             for refit in self.refits:
                 gains[part] += refit.gains(b)
         return gains
@@ -365,22 +335,15 @@ class _GreedyState:
 
     def add(self, feature: int) -> None:
         """Add a feature to S."""
-        full, chunks = self.full, self.folds.chunks
+        full = self.full
         without, norm = self.norms_without(feature)
         self.det *= without / norm
         self.X_S[full.k] = self.original(feature)
         (v, w), h = full.column(feature), _column(self.E, feature)
-        operators = [(chunk.sums(h), chunk.spread(h), chunk.column(v)) for chunk in chunks]
-        for b in range(len(self.E)):
-            inner = full.inner(v, w, b)
-            kappa = inner / norm
-            for chunk, (h_sums, h_spread, v_column) in zip(chunks, operators, strict=True):
-                A, E = full.A[b][chunk.rows], self.E[b][chunk.rows]
-                E -= h_spread @ ((inner - h_sums @ A) / without[chunk.folds, None])
-                A -= v_column @ kappa[None, :]
-            full.W[b][: full.k] -= w[:, None] * kappa
-            full.W[b][full.k] = kappa
-        full.k += 1
+        h_sums, h_spread = self.folds.sums(h), self.folds.spread(h)
+        for b, E in enumerate(self.E):
+            E -= h_spread @ ((full.inner(v, w, b) - h_sums @ full.A[b]) / without[:, None])
+        full.add(feature)
         self.selected.append(feature)
         for refit in self.refits:
             refit.add(feature)

@@ -61,23 +61,18 @@ class Influence:
     ----------
     size : ndarray of int
         Number of independent terms |U|.
-    leverage : ndarray
+    leverage, studentised, p_value, cook : ndarray
+        ``studentised`` is √F.
     residual : ndarray
         Residual by the model without the group: signed for a single term, otherwise the root mean
         square.
-    studentised : ndarray
-        √F.
-    p_value : ndarray
-    cook : ndarray
     agreement : ndarray or None
         Cosine of the angle between the targets t_U and their predictions t_U − e_U by the model
         without the group; NaN if one of them is zero. None for rows.
     weight : ndarray or None
         Weight κ of the squared residual of a row; None for other groups.
-    metric : ndarray or None
-        Metric on new rows of the model without the group, if new rows were given.
-    metric_of_all : float or None
-        The same metric for the full model.
+    metric, metric_of_all : ndarray and float, or None
+        Metric on new rows, if given, of the models without the group and of the full model.
     """
 
     size: Array
@@ -100,38 +95,6 @@ class NewRows:
     metric: Callable[[Array], float]
 
 
-@dataclass(frozen=True)
-class _LeftOut:
-    """Groups of terms with their held-out residuals.
-
-    Attributes
-    ----------
-    terms : Residuals
-    alpha : float
-    folds : Folds
-        Indices of the terms of each group.
-    e : ndarray of shape (total,)
-        Residuals without the group, concatenated over groups.
-    size : ndarray of shape (n_groups,), int
-        Number of independent terms of each group.
-    scale : ndarray of shape (n_groups,)
-        Divisors that turn sums of squares of e into mean squares.
-    n_terms : int
-        N.
-    energy : float
-        tᵀt of all N terms.
-    """
-
-    terms: Residuals
-    alpha: float
-    folds: Folds
-    e: Array
-    size: Array
-    scale: Array
-    n_terms: int
-    energy: float
-
-
 def judgement_influence(
     problem: RidgeProblem, folds: Folds, alpha: float, new: NewRows | None = None
 ) -> Influence:
@@ -140,7 +103,10 @@ def judgement_influence(
     kept = folds.members[counted[folds.members]]
     mine = Folds((np.cumsum(counted) - 1)[kept], folds.sums(counted), folds.what, folds.labels)
     problem, _, used = counted_problem(problem)
-    new = _with_columns(problem, new, used)
+    space = problem.space
+    if new is not None and space.kernel.precomputed and not isinstance(space, NystroemSpace):
+        # Columns of a kernel matrix; a basis selects its columns itself.
+        new = replace(new, X=new.X if new.X.shape[1] == len(used) else new.X[:, used])
     terms, root, e = judgement_terms(problem, mine, alpha)
     problem = problem.smaller_side()
     n_terms, energy = len(root), float(np.square(terms.t[:, 0]).sum())
@@ -150,9 +116,7 @@ def judgement_influence(
         n_terms += factor.shape[1] - factor.null().shape[1]
         energy += float(np.square(factor.t).sum())
     scale = mine.sums(np.square(root))
-    return _influence(
-        _LeftOut(terms, alpha, mine, e, mine.sizes, scale, n_terms, energy), problem, new
-    )
+    return _influence(terms, alpha, mine, e, mine.sizes, scale, n_terms, energy, problem, new)
 
 
 def query_influence(
@@ -179,7 +143,7 @@ def query_influence(
     size = np.rint(mine.sums(1.0 - free)).astype(np.int64)
     scale = np.bincount(number, problem.objectives[0].laplacian.degree(), minlength=n)
     n_terms, energy = round(len(free) - free.sum()), float(np.square(factor.t).sum())
-    return _influence(_LeftOut(terms, alpha, mine, e, size, scale, n_terms, energy), problem, new)
+    return _influence(terms, alpha, mine, e, size, scale, n_terms, energy, problem, new)
 
 
 def row_influence(problem: RidgeProblem, alpha: float, new: NewRows | None = None) -> Influence:
@@ -206,7 +170,7 @@ def row_influence(problem: RidgeProblem, alpha: float, new: NewRows | None = Non
     kappa = np.divide(degree, 1.0 - free, out=np.zeros(m), where=within)
     size, n_terms = (kappa > 0).astype(np.int64), round(len(free) - free.sum())
     energy = float(np.square(factor.t).sum())
-    found = _influence(_LeftOut(terms, alpha, every, e, size, kappa, n_terms, energy), problem, new)
+    found = _influence(terms, alpha, every, e, size, kappa, n_terms, energy, problem, new)
     return replace(found, agreement=None, weight=np.where(kappa > 0, kappa, np.nan))
 
 
@@ -304,18 +268,6 @@ def _coordinate_terms(problem: RidgeProblem, grid: Array) -> tuple[Residuals, An
     return terms, factor, np.asarray(N.multiply(N).sum(axis=1)).ravel()
 
 
-def _with_columns(problem: RidgeProblem, new: NewRows | None, used: Array) -> NewRows | None:
-    """New rows for the problem of some rows; columns are selected if X is a kernel matrix.
-
-    A basis selects its columns itself.
-    """
-    if new is None or not problem.space.kernel.precomputed or new.X.shape[1] == len(used):
-        return new
-    if isinstance(problem.space, NystroemSpace):
-        return new
-    return replace(new, X=new.X[:, used])
-
-
 def _blocks(folds: Folds, q: int) -> Iterator[Array]:
     """Indices of consecutive folds whose terms are processed together."""
     limit, ends = max(1, WORK // max(q, 1)), np.cumsum(folds.sizes)
@@ -331,34 +283,58 @@ def _blocks(folds: Folds, q: int) -> Iterator[Array]:
 
 
 @np.errstate(divide="ignore", invalid="ignore")
-def _influence(groups: _LeftOut, problem: RidgeProblem, new: NewRows | None) -> Influence:
-    terms, folds, alpha = groups.terms, groups.folds, groups.alpha
+def _influence(
+    terms: Residuals,
+    alpha: float,
+    folds: Folds,
+    e: Array,
+    size: Array,
+    scale: Array,
+    N: int,
+    energy: float,
+    problem: RidgeProblem,
+    new: NewRows | None,
+) -> Influence:
+    """Diagnostics of groups of terms from their residuals e without the group, shape (total,).
+
+    ``folds`` are the terms of each group, of which ``size`` are independent; ``scale`` turns sums
+    of squares of e into mean squares. ``energy`` is tᵀt of all N terms.
+    """
     b, n, products = terms.target(alpha)[:, 0], len(folds), terms.products(alpha)
     _, w = terms.metric(np.zeros((1, len(b))), alpha)
     diagonal = products if products.ndim == 1 else products.diagonal()
     leverage, squares, cost, moved, targets, predictions, both = np.zeros((7, n))
     metric = None if new is None else np.full(n, np.nan)
     if new is not None:
-        of_new = terms.metric(_new_points(problem, terms, new.X, alpha), alpha)[0] * w
+        points: Any = problem.inputs_of(new.X)
+        if isinstance(problem.space, DualSpace):
+            solver = problem.decompose(np.array([alpha]))[0]
+            V = solver.factorization.vectors[:, certain(solver.factorization)]
+            points = solver.factor.rmatmat(np.ascontiguousarray(np.asarray(points).T)).T @ V
+            live = terms.sigma != 0
+            points = np.divide(points, terms.sigma, out=np.zeros_like(points), where=live)
+        else:
+            points = rotated(terms.made, points, 0)
+        of_new = terms.metric(points, alpha)[0] * w
         fitted = of_new @ b
     for numbers in _blocks(folds, len(b)):
         places = folds.places(numbers)
-        U, e = folds.members[places], groups.e[places]
+        U, of_block = folds.members[places], e[places]
         t, rho = terms.t[U, 0], terms.residuals(U, alpha)[0][:, 0]
         group = np.repeat(np.arange(len(numbers)), folds.sizes[numbers])
         A, _ = terms.metric(terms.vectors(U), alpha)
         for out, values in (
             (leverage, np.square(A) @ w),
-            (squares, e * e),
-            (cost, e * rho),
+            (squares, np.square(of_block)),
+            (cost, of_block * rho),
             (targets, t * t),
-            (predictions, np.square(t - e)),
-            (both, t * (t - e)),
+            (predictions, np.square(t - of_block)),
+            (both, t * (t - of_block)),
         ):
             out[numbers] = np.bincount(group, values, minlength=len(numbers))
         some = np.flatnonzero(folds.sizes[numbers])
         starts = (folds.starts[numbers] - folds.starts[numbers[0]])[some]
-        lost = np.add.reduceat(A * e[:, None], starts, axis=0) if len(some) else A[:0]
+        lost = np.add.reduceat(A * of_block[:, None], starts, axis=0) if len(some) else A[:0]
         change = lost * w
         product = change * products if products.ndim == 1 else change @ products
         moved[numbers[some]] = np.einsum("ij,ij->i", product, change)
@@ -367,16 +343,15 @@ def _influence(groups: _LeftOut, problem: RidgeProblem, new: NewRows | None) -> 
             known = np.isfinite(scores).all(axis=0)
             for place in np.flatnonzero(known):
                 metric[numbers[some[place]]] = new.metric(scores[:, place])
-    size, N = groups.size, groups.n_terms
     # tᵀρ = tᵀt − tᵀHt, as a sum of the part outside the spectrum and the shrunk part.
-    misfit = max(groups.energy - float(w @ (b * b)), 0.0)
+    misfit = max(energy - float(w @ (b * b)), 0.0)
     if products.ndim == 1:
         inside = np.divide(b * b, products, out=np.zeros_like(b), where=products > 0)
-        misfit = max(groups.energy - inside.sum(), 0.0) + float((1 - w * products) @ inside)
+        misfit = max(energy - inside.sum(), 0.0) + float((1 - w * products) @ inside)
     freedom = float(w @ diagonal)
     single = folds.sizes == 1
-    residual = np.sqrt(squares / groups.scale)
-    residual[single] *= np.sign(groups.e[folds.starts[single]])
+    residual = np.sqrt(squares / scale)
+    residual[single] *= np.sign(e[folds.starts[single]])
     rest = N - size
     noise = np.maximum(misfit - cost, 0.0) / rest
     ratio = np.maximum(cost, 0.0) / size / noise
@@ -391,14 +366,3 @@ def _influence(groups: _LeftOut, problem: RidgeProblem, new: NewRows | None) -> 
     known = {name: np.where(size > 0, value, np.nan) for name, value in values.items()}
     of_all = None if new is None else new.metric(fitted)
     return Influence(size=size, **known, metric=metric, metric_of_all=of_all)
-
-
-def _new_points(problem: RidgeProblem, terms: Residuals, X: Any, alpha: float) -> Array:
-    """Points of new rows, in the coordinates of the terms, shape (n, q)."""
-    inputs = problem.inputs_of(X)
-    if not isinstance(problem.space, DualSpace):
-        return rotated(terms.made, inputs, 0)
-    solver = problem.decompose(np.array([alpha]))[0]
-    V = solver.factorization.vectors[:, certain(solver.factorization)]
-    B = solver.factor.rmatmat(np.ascontiguousarray(np.asarray(inputs).T)).T @ V
-    return np.divide(B, terms.sigma, out=np.zeros_like(B), where=terms.sigma != 0)

@@ -44,6 +44,7 @@ __all__ = [
 Array = NDArray[Any]
 
 LINEAR = Kernel("linear")
+EPS = float(np.finfo(np.float64).eps)
 
 #: Largest acceptable relative error of the faster computation of the Nyström system.
 MAX_LOSS = 1e-9
@@ -77,12 +78,9 @@ class _Solver:
     def __init__(
         self, data: Objective | Statistics, b: Array, factorization: Factorization
     ) -> None:
-        self.n_pairs = data.n_pairs
-        self.log_weight = data.log_weight
-        self.energy = data.energy
-        self.outputs = data.outputs
-        self.b = b
-        self.factorization = factorization
+        self.n_pairs, self.log_weight = data.n_pairs, data.log_weight
+        self.energy, self.outputs = data.energy, data.outputs
+        self.b, self.factorization = b, factorization
 
     def log_marginal_likelihood(self, alpha: float) -> Array:
         """Log density of the targets z of all edges, shape (k,).
@@ -107,26 +105,15 @@ class _Solver:
 class PrimalSolver(_Solver):
     """(ΦᵀLΦ + alpha I) w = Φᵀ r.
 
-    Parameters
-    ----------
-    statistics : Statistics
-        ΦᵀLΦ, Φᵀr and the mean row of the features; ``gram`` may be overwritten.
-    alphas : ndarray of shape (n_alphas,)
-        The alphas for which solutions will be requested.
-    for_path : bool
-        Whether solutions for more alphas will be requested.
-    scaled : bool
-        Whether the scales of the features may be very different.
+    ``statistics.gram`` may be overwritten. ``for_path``: more alphas than ``alphas`` will be
+    requested; ``scaled``: the scales of the features may be very different.
     """
 
     def __init__(
         self, statistics: Statistics, alphas: Array, *, for_path: bool = False, scaled: bool = True
     ) -> None:
-        self.mean = statistics.mean
-        self.mass = statistics.mass
-        self.largest = statistics.largest
-        self.largest_energy = statistics.largest_energy
-        self.rounding = statistics.rounding
+        self.mean, self.mass, self.rounding = statistics.mean, statistics.mass, statistics.rounding
+        self.largest, self.largest_energy = statistics.largest, statistics.largest_energy
         S, b = statistics.gram, statistics.cross
         made = factorize(S, alphas, b, in_range=True, scaled=scaled, for_path=for_path)
         super().__init__(statistics, b, made)
@@ -182,7 +169,6 @@ class DualSolver(_Solver):
     row_means : ndarray of shape (m,)
         Mean kernel value of each row with the rows that have an edge.
     alphas : ndarray of shape (n_alphas,)
-        The alphas for which solutions will be requested.
     noise : float
         Size of the rounding errors in S, if it exceeds eps ‖S‖.
     for_path : bool
@@ -200,14 +186,11 @@ class DualSolver(_Solver):
         noise: float = 0.0,
         for_path: bool = False,
     ) -> None:
-        self.factor = factor
-        self.share = row_share(objective)
-        self.row_means = row_means
-        k = len(objective.outputs)
-        t = np.broadcast_to(factor.t, (factor.t.shape[0], k)).astype(S.dtype)
+        self.factor, self.share, self.row_means = factor, row_share(objective), row_means
+        t = np.broadcast_to(factor.t, (len(factor.t), len(objective.outputs))).astype(S.dtype)
         null = factor.null() if for_path else None
         # Rounding errors of a constant part of K, which cancels in FᵀKF, relative to FᵀKF.
-        cancelled = noise > 100 * float(np.finfo(S.dtype).eps) * float(np.linalg.norm(S))
+        cancelled = noise > 100 * EPS * float(np.linalg.norm(S))
         made = factorize(S, alphas, t, in_range=False, noise=noise, null=null, for_path=for_path)
         if cancelled:
             made.loss = max(made.loss, len(S) * noise / float(alphas.min()))
@@ -215,23 +198,13 @@ class DualSolver(_Solver):
 
     @classmethod
     def from_kernel(
-        cls,
-        objective: Objective,
-        K: Array,
-        alphas: Array,
-        *,
-        for_path: bool = False,
-        eps: float | None = None,
+        cls, objective: Objective, K: Array, alphas: Array, *, for_path: bool = False
     ) -> DualSolver:
-        """Make a solver from the kernel matrix of shape (m, m), which may be overwritten.
-
-        ``eps`` is the relative rounding error of its entries; by default that of its dtype.
-        """
+        """Make a solver from the kernel matrix of shape (m, m), which may be overwritten."""
         factor = _factor(objective, for_path)
-        row_means = K @ row_share(objective).astype(K.dtype)
+        row_means = K @ row_share(objective)
         # Parts of K that cancel in FᵀKF (such as a constant) leave rounding errors of this size.
-        scale = float((K.diagonal() * objective.laplacian.degree()).max())
-        noise = (float(np.finfo(K.dtype).eps) if eps is None else eps) * scale
+        noise = EPS * float((K.diagonal() * objective.laplacian.degree()).max())
         S = factor.sandwich(K)
         return cls(objective, S, factor, row_means, alphas, noise=noise, for_path=for_path)
 
@@ -248,21 +221,19 @@ class DualSolver(_Solver):
                 return cls.from_kernel(objective, K, alphas, for_path=for_path)
             X = X.toarray()
         advice = "use fewer features, or sparse ones with solver='cg'"
-        size = X.dtype.itemsize
-        _resources.require("the dual solver", *X.shape, itemsize=size, copies=2, advice=advice)
+        _resources.require("the dual solver", *X.shape, copies=2, advice=advice)
         factor = _factor(objective, for_path)
-        row_means = X @ (row_share(objective).astype(X.dtype) @ X)
+        row_means = X @ (row_share(objective) @ X)
         X_F = factor.rmatmat(X)
-        squares = np.einsum("ij,ij->j", X_F, X_F, dtype=np.float64)
+        squares = np.einsum("ij,ij->j", X_F, X_F)
         # Columns that are constant in every query, up to the rounding errors of centring.
-        whole = objective.laplacian.degree() @ np.square(X, dtype=np.float64)
-        rounding = squares <= 64 * float(np.finfo(X.dtype).eps) ** 2 * whole
+        rounding = squares <= 64 * EPS**2 * (objective.laplacian.degree() @ np.square(X))
         X_F[:, rounding & np.isfinite(squares)] = 0.0
         solver = cls(objective, X_F @ X_F.T, factor, row_means, alphas, for_path=for_path)
         solver.factorization.loss = 0.0  # its rank is that of the features
         if is_graded(squares, float(alphas.min())):  # small columns are lost beside large ones
             smallest = float(squares[squares > 0].min()) + float(alphas.min())
-            solver.factorization.loss = float(np.finfo(X.dtype).eps) * squares.max() / smallest
+            solver.factorization.loss = EPS * squares.max() / smallest
         return solver
 
     def coefficients(self, alphas: Array) -> Array:
@@ -335,17 +306,17 @@ def _factor(objective: Objective, for_path: bool) -> Factor:
 
 @dataclass
 class FittedFunction:
-    """f(x) = ⟨w, x⟩, or Σ_i a_i k(x, x_i) over training rows or basis vectors, for each alpha.
+    """Coefficients for each alpha, and predictions: linear, of kernel rows, or of a basis.
 
     Attributes
     ----------
     alphas : ndarray of shape (n_alphas,)
     kernel : Kernel
-    coef : ndarray of shape (n_alphas, n_features, n_outputs) or None
+    coef : ndarray of shape (n_alphas, n, n_outputs) or None
         Weights of the features, if the kernel is linear.
-    dual_coef : ndarray of shape (n_alphas, n_kernel_rows, n_outputs) or None
-        Coefficients of all training rows, or of all basis vectors.
-    rows : features of shape (q, n) of the training rows ``kept``, less ``shift``, or None
+    dual_coef : ndarray of shape (n_alphas, m, n_outputs) or None
+        Coefficients of training rows or basis vectors.
+    rows : the training rows ``kept``, less ``shift``, or None
         None for a precomputed kernel, with a basis, and if nothing needs them.
     kept : ndarray of shape (q,), int, or None
         Indices of the ``dual_coef`` that may be non-zero; those that the map of a basis keeps.
@@ -398,11 +369,18 @@ class FittedFunction:
         pair_scale: Array | None = None,
     ) -> FittedFunction:
         """Coefficients of basis vectors, from the weights of their Nyström features."""
+        parts = cls(alphas, solvers=solvers, pair_scale=pair_scale)
+        weights = parts._gather([solver.coefficients(alphas) for solver in solvers])
+        model = cls.of_weights(basis, alphas, parts._split(weights), dtype)
+        model.solvers, model.pair_scale, model.pair_coef = solvers, pair_scale, parts.pair_coef
+        return model
+
+    @classmethod
+    def of_weights(cls, basis: Basis, alphas: Array, weights: Any, dtype: Any) -> FittedFunction:
+        """Coefficients of basis vectors, from weights (n_alphas, q, n_outputs) of features."""
         kept = basis.map.kept
-        model = cls(alphas, basis.kernel, kept=kept, basis=basis, pair_scale=pair_scale)
-        model.solvers = solvers
-        weights = model._gather([solver.coefficients(alphas) for solver in solvers])
-        a = basis.map.coefficients(model._split(weights)).astype(dtype, copy=False)
+        model = cls(alphas, basis.kernel, kept=kept, basis=basis)
+        a = basis.map.coefficients(weights).astype(dtype, copy=False)
         model.dual_coef = np.zeros((len(alphas), len(basis.indices), a.shape[-1]), dtype)
         model.dual_coef[:, kept] = a
         if basis.kernel.linear:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,7 @@ from scipy import sparse
 from scipy.linalg import eigh
 
 from rankrls import _resources
-from rankrls.core.linalg.factorizations import (
-    EigenFactorization,
-    factorize,
-    is_graded,
-    rounding_level,
-)
+from rankrls.core.linalg.factorizations import EigenFactorization, is_graded, rounding_level
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.query_weights import Groups, query_factor
@@ -113,30 +109,22 @@ class PairHoldOut:
 
     def pair_accuracies(self, alphas: Array, threads: int) -> Iterator[tuple[Array, int]]:
         """For each alpha, the leave-pair-out accuracy of each output (n_outputs,), and refits."""
-        if self.graph.scores is None:
-            raise ValueError("leave-pair-out needs scores y")
-        counted = n_different_pairs(self.graph.scores)
-        for total, n_refits in self._concordance(alphas, threads):
-            yield (counted + total) / (2 * counted), n_refits
-
-    def _concordance(self, alphas: Array, threads: int) -> Iterator[tuple[Array, int]]:
-        """For each alpha, Σ sign((s_i − s_j)(f_i − f_j)) over all pairs i < j left out, and refits.
-
-        Shape (n_outputs,).
-        """
         scores = self.graph.scores
-        assert scores is not None
+        if scores is None:
+            raise ValueError("leave-pair-out needs scores y")
+        counted = n_different_pairs(scores)
+        # Σ sign((s_i − s_j)(f_i − f_j)) over all pairs i < j that are left out.
         if self.is_bipartite():
-            self._require_room(int(n_different_pairs(scores).max()))
+            self._require_room(int(counted.max()))
             pairs = self.default_pairs()
             order = np.sign(scores[pairs[:, 0]] - scores[pairs[:, 1]])
             for out, n_refits in self.leave_pairs_out(pairs, alphas):
-                yield (np.sign(out[:, 0] - out[:, 1]) * order).sum(axis=0), n_refits
+                total = (np.sign(out[:, 0] - out[:, 1]) * order).sum(axis=0)
+                yield (counted + total) / (2 * counted), n_refits
             return
         self._require_pairs()
         self._require_room()
-        weighting = self.loss.query_weighting
-        first = self.first_equal()
+        weighting, first = self.loss.query_weighting, self.first_equal()
         results = self.ranking(alphas).concordance(scores, alphas, weighting, threads, first)
         for alpha, (total, unsafe) in zip(alphas, results, strict=True):
             unsafe = unsafe[first[unsafe[:, 0]] != first[unsafe[:, 1]]]
@@ -144,7 +132,7 @@ class PairHoldOut:
             for number, refitted in self._refit_pairs(unsafe, everything, alpha):
                 i, j = unsafe[number]
                 total += np.sign((scores[i] - scores[j]) * (refitted[0] - refitted[1]))
-            yield total, len(unsafe)
+            yield (counted + total) / (2 * counted), len(unsafe)
 
     def default_pairs(self) -> Array:
         """All i < j with different scores, shape (n_pairs, 2); with several outputs all i < j."""
@@ -165,19 +153,16 @@ class PairHoldOut:
         assert s is not None
         if isinstance((smaller := self.smaller_side()).space, DualSpace):
             made = smaller.decompose(alphas)[0].factorization
-            m = len(s)
-            how = self.loss.query_weighting
-            kappa = m * float(query_factor(how, float(m), m * (m - 1) / 2))
+            kappa = alphas[0] / penalty(alphas[0], len(s), self.loss.query_weighting)
             self._ranking = RankingSpectrum(s, made.values / kappa, made.vectors)
-            return self._ranking
-        X = self._dense_features()
-        squares = np.einsum("ij,ij->j", X, X)
-        if not is_graded(squares, 0.0):
-            self._ranking = RankingSpectrum.of_features(s, X)
-            return self._ranking
-        made = factorize(X.T @ X, alphas[:1], X.T @ s, in_range=True, scaled=True)
-        self.decompose(alphas[:1])  # which warns of lost digits
-        self._ranking = RankingSpectrum(s, whitened=lambda nu: made.whiten(X.T, nu).T)
+        else:
+            X = self._dense_features()
+            if is_graded(np.einsum("ij,ij->j", X, X), 0.0):
+                self.decompose(alphas[:1])  # which warns of lost digits
+            V, singular, _ = np.linalg.svd(X, full_matrices=False)
+            cut = max(X.shape) * np.finfo(np.float64).eps * singular.max(initial=0.0)
+            V = np.ascontiguousarray(V[:, singular > cut])
+            self._ranking = RankingSpectrum(s, singular[singular > cut] ** 2, V)
         return self._ranking
 
     def _dense_features(self) -> Array:
@@ -235,7 +220,7 @@ class PairHoldOut:
         for column in np.flatnonzero(differ.sum(axis=0) <= 2):
             others = np.flatnonzero(differ[:, column])
             if len(others):
-                some = self._pairs_with(int(others[0])) if pairs is None else pairs
+                some = self.default_pairs() if pairs is None else pairs
                 held = np.array([(some == row).any(axis=1) for row in others]).all(axis=0)
                 if held.any():
                     first = tuple(some[held][0].tolist())
@@ -243,15 +228,6 @@ class PairHoldOut:
                         f"without the pair {first} all labels are equal, so nothing is left to "
                         "learn"
                     )
-
-    def _pairs_with(self, row: int) -> Array:
-        """The pairs of one row among those of `default_pairs`, in the same order."""
-        scores = self.graph.scores
-        assert scores is not None
-        others = np.delete(np.arange(len(scores)), row)
-        if scores.shape[1] == 1:
-            others = others[scores[others, 0] != scores[row, 0]]
-        return np.sort(np.column_stack([np.full(len(others), row), others]), axis=1)
 
     def can_leave_pairs_out(self) -> bool:
         """Whether `leave_pairs_out` has its shortcut."""
@@ -263,9 +239,7 @@ class PairHoldOut:
         graph = self.graph
         if graph.scores is None or graph.n_given_pairs or graph.sample_weight is not None:
             return False
-        if self.loss.keeps_ties:
-            return False
-        if isinstance(self.space, NystroemSpace):
+        if self.loss.keeps_ties or isinstance(self.space, NystroemSpace):
             return False
         one = graph.n_queries == 1 and graph.n_outputs == 1
         return one and len(np.unique(graph.scores)) == 2
@@ -281,11 +255,8 @@ class RankingSpectrum:
     ----------
     s : ndarray of shape (m, k)
         Scores.
-    values : ndarray of shape (q,)
-    V : ndarray of shape (m, q)
+    values, V : ndarray of shape (q,) and (m, q)
         Eigenvalues and eigenvectors l, V of C K C other than the constant, C = I − 11ᵀ/m.
-    whitened : function of ν, instead of ``values`` and ``V``
-        W with W Wᵀ = H, for features whose eigenvectors would be inaccurate.
 
     Notes
     -----
@@ -295,30 +266,15 @@ class RankingSpectrum:
         f_U without U = f_U − H_UU (M_UU)⁻¹ e_U    up to a constant.
     """
 
-    def __init__(
-        self,
-        s: Array,
-        values: Array | None = None,
-        V: Array | None = None,
-        *,
-        whitened: Callable[[float], Array] | None = None,
-    ) -> None:
-        self.values, self.V, self.whitened = values, V, whitened
-        self.complete = V is not None and V.shape[1] == len(s) - 1
+    def __init__(self, s: Array, values: Array, V: Array) -> None:
+        self.values, self.V = values, V
+        self.complete = V.shape[1] == len(s) - 1
         self._take(s)
-
-    @classmethod
-    def of_features(cls, s: Array, X: Array) -> RankingSpectrum:
-        """Make a spectrum from dense features of shape (m, n)."""
-        U, d, _ = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
-        kept = d > rounding_level(d)
-        return cls(s, d[kept] ** 2, np.ascontiguousarray(U[:, kept]))
 
     def _take(self, s: Array) -> None:
         self.s = s - s.mean(axis=0)
-        if self.V is not None:
-            self.b = self.V.T @ self.s
-            self.rest = np.zeros_like(self.s) if self.complete else self.s - self.V @ self.b  # R s
+        self.b = self.V.T @ self.s
+        self.rest = np.zeros_like(self.s) if self.complete else self.s - self.V @ self.b  # R s
 
     def with_scores(self, s: Array) -> RankingSpectrum:
         """Return the same decomposition with other scores of shape (m, k)."""
@@ -336,8 +292,12 @@ class RankingSpectrum:
         i, j = pairs.T
         for alpha in alphas:
             H, M, f, e, largest = self._matrices(alpha, query_weighting)
-            h, h_ij = H.diagonal(), H[i, j]
-            m_ii, m_jj, m_ij, unsafe = _inverses(M, i, j, largest)
+            h, h_ij, m_ij = H.diagonal(), H[i, j], M[i, j]
+            m_ii, m_jj = M.diagonal()[i], M.diagonal()[j]
+            det = m_ii * m_jj - m_ij**2
+            unsafe = det <= SINGULAR * largest * (m_ii + m_jj)
+            det[unsafe] = 1.0
+            m_ii, m_jj, m_ij = m_jj / det, m_ii / det, -m_ij / det  # of the inverse
             g_i = m_ii[:, None] * e[i] + m_ij[:, None] * e[j]
             g_j = m_ij[:, None] * e[i] + m_jj[:, None] * e[j]
             out = np.empty((len(pairs), 2, f.shape[1]))
@@ -354,41 +314,37 @@ class RankingSpectrum:
         Equal rows, with the same number in ``first`` of shape (m,), are tied.
         The held-out difference of a pair is (f_i − a_ij e_i) − (f_j − b_ij e_j), b_ij = a_ji.
         """
+        k = scores.shape[1]
         for alpha in alphas:
-            H, M, f, e, largest = self._matrices(alpha, query_weighting)
-            if f.shape[1] == 1:
-                yield _one_output(H, M, f[:, 0], e[:, 0], scores[:, 0], largest, first)
-            else:
-                yield _many_outputs(H, M, f, e, scores, largest, threads, first)
+            matrices = self._matrices(alpha, query_weighting)
+            count = partial(_concordance, *matrices, scores, first)
+            parts = np.array_split(np.arange(k), min(k, threads))
+            if len(parts) == 1:
+                yield count(parts[0])
+                continue
+            with ThreadPoolExecutor(threads) as pool:
+                found = list(pool.map(count, parts))
+            yield np.concatenate([total for total, _ in found]), found[0][1]
 
     def _matrices(
         self, alpha: float, query_weighting: Any
     ) -> tuple[Array, Array, Array, Array, float]:
         """H, M, f, e and the largest eigenvalue of M, for leaving out two rows."""
-        m = len(self.s)
+        m, V = len(self.s), self.V
         nu = penalty(alpha, m - 2, query_weighting)
-        if self.whitened is not None:
-            W = self.whitened(nu)
-            H = W @ W.T
-            M = np.eye(m) - 1.0 / m - H
-            f = H @ self.s
-            return H, M, f, self.s - f, 1.0
-        assert self.values is not None
-        assert self.V is not None
         h, w = self.values / (self.values + nu), nu / (self.values + nu)
         largest = 1.0 if not self.complete else float(w.max(initial=0.0))
-        H = _sandwich(self.V, h)
+        H = _sandwich(V, h)
         M = -H
         M -= 1.0 / m
         M.flat[:: m + 1] += 1.0
         # C − H cancels if H is close to C; then M is summed directly.
         if M.diagonal().min() < 1e-4:
-            M = _sandwich(self.V, w)
+            M = _sandwich(V, w)
             if not self.complete:
-                M += np.eye(m) - 1.0 / m - self.V @ self.V.T
-        f = self.V @ (h[:, None] * self.b)
-        e = self.rest + self.V @ (w[:, None] * self.b)
-        return H, M, f, e, largest
+                M += np.eye(m) - 1.0 / m - V @ V.T
+        e = self.rest + V @ (w[:, None] * self.b)
+        return H, M, V @ (h[:, None] * self.b), e, largest
 
 
 def _sandwich(V: Array, weight: Array) -> Array:
@@ -399,66 +355,26 @@ def _sandwich(V: Array, weight: Array) -> Array:
     return root @ root.T
 
 
-def _inverses(M: Array, i: Array, j: Array, largest: float) -> tuple[Array, Array, Array, Array]:
-    """Entries ii, jj and ij of (M_UU)⁻¹ for each pair, and which pairs are nearly singular."""
-    diagonal, m_ij = M.diagonal(), M[i, j]
-    m_ii, m_jj = diagonal[i], diagonal[j]
-    det = m_ii * m_jj - m_ij**2
-    unsafe = det <= SINGULAR * largest * (m_ii + m_jj)
-    det[unsafe] = 1.0
-    return m_jj / det, m_ii / det, -m_ij / det, unsafe
-
-
-def _one_output(
-    H: Array, M: Array, f: Array, e: Array, s: Array, largest: float, first: Array
+def _concordance(
+    H: Array, M: Array, f: Array, e: Array, largest: float, s: Array, first: Array, outputs: Array
 ) -> tuple[Array, Array]:
-    """Σ_{i<j} sign((s_i − s_j)(f_i − f_j)) by blocks of rows, and the unsafe pairs."""
+    """Sums of `RankingSpectrum.concordance` for some outputs, by blocks of rows; unsafe pairs."""
     m = len(f)
-    total, bad = 0.0, [np.empty((0, 2), dtype=np.int64)]
-    size = max(1, 2**17 // m)
-    for start in range(0, m - 1, size):
-        rows, later = slice(start, min(start + size, m)), slice(start, None)
+    total, bad = np.zeros(len(outputs)), [np.empty((0, 2), dtype=np.int64)]
+    columns = list(zip(*(values[:, outputs].T.copy() for values in (f, e, s)), strict=True))
+    step = max(1, 2**15 // m)
+    for start in range(0, m - 1, step):
+        rows, later = slice(start, min(start + step, m)), slice(start, None)
         a, b, unsafe = _pair_factors(H, M, rows, largest)
-        t = b * e[later] - f[later]
-        t += f[rows, None] - a * e[rows, None]
-        t *= s[rows, None] - s[later]
-        t[unsafe | (first[rows, None] == first[later])] = 0.0
-        total += float(np.sign(np.triu(t, 1)).sum())
         bad.append(np.argwhere(unsafe) + start)
-    return np.array([total]), np.concatenate(bad)
-
-
-def _many_outputs(
-    H: Array, M: Array, f: Array, e: Array, s: Array, largest: float, threads: int, first: Array
-) -> tuple[Array, Array]:
-    """Compute `_one_output` for many outputs, a row at a time, with outputs split over threads."""
-    m, k = f.shape
-    factors = [_pair_factors(H, M, slice(i, i + 1), largest) for i in range(m - 1)]
-    bad = [np.argwhere(unsafe) + i for i, (_, _, unsafe) in enumerate(factors)]
-
-    def count(columns: Array) -> Array:
-        f_c, e_c, s_c = (np.ascontiguousarray(values[:, columns]) for values in (f, e, s))
-        total, ones = np.zeros(len(columns)), np.ones(m)
-        work = np.empty((2, m, len(columns)))
-        for i, (a, b, unsafe) in enumerate(factors):
-            t, u = work[:, : m - i - 1]
-            np.multiply(b[0, 1:, None], e_c[i + 1 :], out=t)
-            t -= f_c[i + 1 :]
-            np.dot(np.column_stack([a[0, 1:], -ones[i + 1 :]]), np.stack([e_c[i], f_c[i]]), out=u)
-            t -= u
-            np.subtract(s_c[i], s_c[i + 1 :], out=u)
-            t *= u
-            zero = unsafe[0, 1:] | (first[i] == first[i + 1 :])
-            if zero.any():
-                t[zero] = 0.0
-            total += ones[i + 1 :] @ np.sign(t, out=t)
-        return total
-
-    parts = np.array_split(np.arange(k), max(1, -(-k * m // 2**17)))
-    if threads == 1:
-        return np.concatenate([count(part) for part in parts]), np.concatenate(bad)
-    with ThreadPoolExecutor(threads) as pool:
-        return np.concatenate(list(pool.map(count, parts))), np.concatenate(bad)
+        used = np.triu(~(unsafe | (first[rows, None] == first[later])), 1).astype(float)
+        for number, (f_c, e_c, s_c) in enumerate(columns):
+            t = b * e_c[later]
+            t -= f_c[later]
+            t -= a * e_c[rows, None] - f_c[rows, None]
+            t *= s_c[rows, None] - s_c[later]
+            total[number] += np.vdot(np.sign(t, out=t), used)
+    return total, np.concatenate(bad)
 
 
 def _pair_factors(H: Array, M: Array, rows: slice, largest: float) -> tuple[Array, Array, Array]:
@@ -487,16 +403,8 @@ class BipartiteSpectrum:
     class: as observations they leave the mean of f at zero and only change its covariance. The last
     term is then a single observation of gᵀf, which moves f along C g.
 
-    Parameters
-    ----------
-    s : ndarray of shape (m,)
-        Scores with exactly two levels.
-    loss : Loss
-        Ties are dropped.
-    K : ndarray of shape (m, m), optional
-        Kernel matrix.
-    X : ndarray of shape (m, n), optional
-        Explicit features instead of a kernel matrix.
+    ``s`` of shape (m,) has exactly two levels, and ties are dropped in ``loss``. K is the kernel
+    matrix; X, of shape (m, n), explicit features instead.
 
     Notes
     -----
@@ -529,25 +437,21 @@ class BipartiteSpectrum:
         self.everything = Groups(np.zeros(m, dtype=np.int64), None, 1)
         self.classes = Groups(self.upper.astype(np.int64), None, 2)
         self.W = self.classes.isometry.toarray()
-        self.K: Array | None = None
         self.factors: tuple[Array, Array, Array] | None = None
         if K is not None:
-            self._decompose(K)
+            self.noise = np.finfo(float).eps * float((K.diagonal() * self.root**2).max())
+            self.K = _both_sides(self.everything, K)
+            self.K *= self.root[:, None] * self.root
+            C = _both_sides(self.classes, self.K)
+            made = EigenFactorization(C, np.inf, null=self.classes.isometry, noise=self.noise)
+            self.values, self.V = made.values, made.vectors
+            K_W = self.K @ self.W
+            self.K_WW, self.K_WV = self.W.T @ K_W, K_W.T @ self.V
         else:
             assert X is not None
             self.factors = self._factors(self.everything.deviations(X) * self.root[:, None])
             left, d, _ = self.factors
             self.values, self.V = d[d > 0] ** 2, left[:, d > 0]
-
-    def _decompose(self, K: Array) -> None:
-        self.noise = np.finfo(float).eps * float((K.diagonal() * self.root**2).max())
-        K = _both_sides(self.everything, K)
-        K *= self.root[:, None] * self.root
-        C = _both_sides(self.classes, K)
-        made = EigenFactorization(C, np.inf, null=self.classes.isometry, noise=self.noise)
-        self.values, self.V = made.values, made.vectors
-        K_W = K @ self.W
-        self.K, self.K_WW, self.K_WV = K, self.W.T @ K_W, K_W.T @ self.V
 
     def _factors(self, X_hat: Array) -> tuple[Array, Array, Array]:
         """V, d and Y = X̂Q of the singular value decomposition V d Qᵀ of X̂ centred by class."""
@@ -613,7 +517,6 @@ class BipartiteSpectrum:
                 return T, A, B + W @ between @ W.T
             # The within-class data nearly determine the class means, so the difference has
             # cancelled.
-            assert self.K is not None
             values, vectors = eigh(self.K)
             live = values > rounding_level(values, self.noise)
             self.factors = self._factors(vectors[:, live] * np.sqrt(values[live]))

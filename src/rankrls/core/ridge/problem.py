@@ -26,7 +26,7 @@ from rankrls.core.preferences.laplacian import (
     Objective,
 )
 from rankrls.core.preferences.query_weights import query_factor, row_blocks, varying_queries
-from rankrls.core.preferences.statistics import Statistics
+from rankrls.core.preferences.statistics import UNDERFLOW, Statistics
 from rankrls.core.ridge.iterative import HeldOutRows, fit_iterative
 from rankrls.core.ridge.models import (
     LOST_DIGITS,
@@ -41,8 +41,8 @@ from rankrls.core.ridge.pairs import MAX_REFITS, NO_SHORTCUT, PairHoldOut
 from rankrls.core.ridge.residuals import (
     Folds,
     HeldOut,
-    LeavingBasis,
     Residuals,
+    basis_constraints,
     equalize,
     split_folds,
 )
@@ -107,8 +107,13 @@ class RidgeProblem(PairHoldOut):
         pair_scale: Array | None = None,
     ) -> None:
         self.graph, self.space, self.loss = graph, space, loss
-        self.keep_basis, self.names = keep_basis, names
-        self.pair_scale = _scale(graph) if pair_scale is None else pair_scale
+        self.keep_basis, self.names, self.pair_scale = keep_basis, names, pair_scale
+        C = graph.pair_features
+        if C is not None and pair_scale is None:
+            largest = np.abs(C).max(axis=0, initial=0.0)
+            unit = np.where(largest > 0, largest, 1.0)
+            scale = unit * np.sqrt(np.square(C / unit).mean(axis=0))
+            self.pair_scale = np.where(scale > 0, scale, 1.0)
         self.objectives: list[Objective] = self._objectives(graph)
         self._solvers: list[Any] | None = None
         self._statistics: list[Statistics] | None = None
@@ -117,16 +122,17 @@ class RidgeProblem(PairHoldOut):
         self._told = False
         self._equal: Array | None = None
         if not any(objective.laplacian.row_weight().any() for objective in self.objectives):
-            raise ValueError(
-                "the weights are so small that their products underflow; scale them up"
-            )
+            raise ValueError(UNDERFLOW)
 
     def _objectives(self, graph: PreferenceGraph) -> list[Objective]:
         """The objectives of a graph, with covariates in their units."""
-        found = graph.objectives(self.loss)
-        if self.pair_scale is None:
-            return found
-        return [replace(o, covariates=_scaled(o.covariates, self.pair_scale)) for o in found]
+        objectives, scale = graph.objectives(self.loss), self.pair_scale
+        for number, objective in enumerate(objectives):
+            if scale is not None and (old := objective.covariates) is not None:
+                gram = old.gram / scale / scale[:, None]
+                covariates = Covariates(old.flow / scale, gram, old.cross / scale)
+                objectives[number] = replace(objective, covariates=covariates)
+        return objectives
 
     @property
     def n_pairs(self) -> int:
@@ -206,9 +212,8 @@ class RidgeProblem(PairHoldOut):
         return fit_nystroem(statistics, space.basis, alphas, dtype)
 
     def _solve_dual(self, space: DualSpace, alphas: Array) -> FittedFunction:
-        dtype, m, kernel = np.dtype(np.float64), space.n_rows, space.kernel
+        m, kernel, rows = space.n_rows, space.kernel, space.rows
         used = np.flatnonzero(sum(o.laplacian.row_weight() for o in self.objectives))
-        rows = space.rows
         if rows is not None and len(used) < m:
             rows = rows[used]
         model = FittedFunction(alphas, kernel, rows=rows, kept=used, shift=space.shift)
@@ -222,28 +227,24 @@ class RidgeProblem(PairHoldOut):
                 objectives = self._objectives(self.graph[used])
             model.solvers = self._dual_solvers(space, objectives, used, alphas, for_path=False)
         A = model._gather([solver.coefficients(alphas) for solver in model.solvers])
-        model.dual_coef = np.zeros((len(alphas), m, A.shape[-1]), dtype=dtype)
+        model.dual_coef = np.zeros((len(alphas), m, A.shape[-1]))
         model.dual_coef[:, used] = A
-        if kernel.linear:
-            model.coef = np.stack([rows.T @ a for a in A]).astype(dtype, copy=False)
-            if model.lost > MAX_LOSS and space.X.shape[1] <= max(len(used), CHEAP_SIZE):
-                other = self._by_features(space, model, alphas)
-                return other if other.lost < model.lost else model
-        return model
-
-    def _by_features(
-        self, space: DualSpace, model: FittedFunction, alphas: Array
-    ) -> FittedFunction:
-        """Solve for the weights of features, if products of their rows have lost digits."""
-        primal = self._like(self.graph, LinearSpace(space.kernel, space.X))
+        if not kernel.linear:
+            return model
+        model.coef = np.stack([rows.T @ a for a in A]).astype(np.float64, copy=False)
+        if model.lost <= MAX_LOSS or space.X.shape[1] > max(len(used), CHEAP_SIZE):
+            return model
+        # Products of rows have lost digits: solve for the weights of features.
+        primal = self._like(self.graph, LinearSpace(kernel, space.X))
         found = primal.solve(alphas, tell=False)
-        dual = np.empty((len(alphas), space.n_rows, found.n_outputs))
+        if found.lost >= model.lost:
+            return model
+        assert found.coef is not None
         for objective in self.objectives:
             L, outputs = objective.laplacian, objective.outputs
-            assert found.coef is not None
             for a, w in enumerate(found.coef[..., outputs]):
-                dual[a][:, outputs] = (L.r - L.apply(space.rows @ w)) / alphas[a]
-        return replace(model, coef=found.coef, dual_coef=dual, solvers=found.solvers)
+                model.dual_coef[a][:, outputs] = (L.r - L.apply(space.rows @ w)) / alphas[a]
+        return replace(model, coef=found.coef, solvers=found.solvers)
 
     def _dual_solvers(
         self,
@@ -270,14 +271,11 @@ class RidgeProblem(PairHoldOut):
             K = space.gram if whole else space.gram[np.ix_(used, used)]
         else:  # the kernel matrix is not used again, so it may be overwritten
             K = space.kernel(space.rows if whole else space.rows[used])
-        eps, solvers = float(np.finfo(K.dtype).eps), []
-        K = K.astype(np.float64, copy=False)
+        solvers = []
         for number, objective in enumerate(objectives):
             last = number == len(objectives) - 1
             mine = K if last and not (shared and whole) else K.copy(order="K")
-            solvers.append(
-                DualSolver.from_kernel(objective, mine, alphas, for_path=for_path, eps=eps)
-            )
+            solvers.append(DualSolver.from_kernel(objective, mine, alphas, for_path=for_path))
         return solvers
 
     @np.errstate(over="ignore", invalid="ignore")
@@ -288,12 +286,23 @@ class RidgeProblem(PairHoldOut):
         threads: int,
         held_out: HeldOutRows | None = None,
     ) -> tuple[FittedFunction, History]:
-        """Solve by conjugate gradients; with held-out rows, return the best (alpha, iteration)."""
-        X = self.space.X
+        """Solve by conjugate gradients; with held-out rows, return the best (alpha, iteration).
+
+        For kernels the unknowns are weights of Nyström features, so iterates are those in the
+        space of functions.
+        """
+        space = self.space
+        basis = space.basis if isinstance(space, NystroemSpace) else None
+        X = space.features if isinstance(space, NystroemSpace) else space.X
+        if basis is not None and held_out is not None:
+            held_out = replace(held_out, X=basis.features(held_out.X))
         self._tell_light(max(o.laplacian.lost_digits(UNKNOWN) for o in self.objectives))
-        return fit_iterative(
+        model, history = fit_iterative(
             self.objectives, X, alphas, options=options, threads=threads, held_out=held_out
         )
+        if basis is not None:
+            model = FittedFunction.of_weights(basis, model.alphas, model.coef, X.dtype)
+        return model, history
 
     def _require_positive(self, space: NystroemSpace, alpha: float) -> None:
         """Raise an error if the kernel is indefinite and alpha is too small to compensate for it.
@@ -317,7 +326,7 @@ class RidgeProblem(PairHoldOut):
             if short <= max(1e-6, 1e3 * basis.map.rounding) * size:
                 short = 0.0
         missing = max(short, basis.map.left_out)
-        degree = max(float(o.laplacian.degree().max()) for o in self.objectives)
+        degree = self._largest_degree()
         if missing * degree > alpha:
             raise ValueError(
                 f"kernel {space.kernel.name} is not positive semi-definite on the rows and the "
@@ -341,7 +350,13 @@ class RidgeProblem(PairHoldOut):
             light = EPS * max(solver.factorization.condition(alpha) for solver in solvers)
         if self._tell_light(light):
             return
-        if kernel and (loss := max(loss, self._lost_in_basis(alpha))) > LOST_IN_KERNEL:
+        if isinstance(space, NystroemSpace) and not space.kernel.shift_invariant:
+            # A constant part of the kernel of a basis.
+            Z = space.basis.map.Z.astype(np.float64)
+            size, centred = float((Z * Z).sum(axis=1).max()), Z - Z.mean(axis=0)
+            if float((centred * centred).sum(axis=1).max()) <= 1e-2 * size:
+                loss = max(loss, EPS * size * self._largest_degree() / alpha)
+        if kernel and loss > LOST_IN_KERNEL:
             self._told = True
             warn(
                 f"values of kernel {space.kernel.name} are too large for float64 compared with "
@@ -367,32 +382,29 @@ class RidgeProblem(PairHoldOut):
             )
         return self._told
 
-    def _lost_in_basis(self, alpha: float) -> float:
-        """Approximate relative error due to a constant part of the kernel of a basis."""
-        space = self.space
-        if not isinstance(space, NystroemSpace) or space.kernel.shift_invariant:
-            return 0.0
-        Z = space.basis.map.Z.astype(np.float64)
-        size, centred = float((Z * Z).sum(axis=1).max()), Z - Z.mean(axis=0)
-        if float((centred * centred).sum(axis=1).max()) > 1e-2 * size:
-            return 0.0
-        degree = max(float(o.laplacian.degree().max()) for o in self.objectives)
-        return EPS * size * degree / alpha
+    def _largest_degree(self) -> float:
+        return max(float(o.laplacian.degree().max()) for o in self.objectives)
 
     @np.errstate(over="ignore", invalid="ignore")
     def size(self) -> float:
         """Upper bound of the largest eigenvalue of XᵀLX, or of L times the kernel matrix."""
-        space = self.space
-        degree = max(float(o.laplacian.degree().max()) for o in self.objectives)
+        space, X = self.space, self.space.X
         if space.kernel.precomputed and isinstance(space, NystroemSpace):
             size = float(np.square(space.features).sum())
         elif space.kernel.precomputed:
-            size = float(np.abs(np.asarray(space.X).diagonal()).sum())
-        elif space.kernel.linear:
-            size = _scatter(space.X)
-        else:
-            size = float(np.abs(space.kernel.paired(space.X)).sum())
-        return degree * size
+            size = float(np.abs(np.asarray(X).diagonal()).sum())
+        elif not space.kernel.linear:
+            size = float(np.abs(space.kernel.paired(X)).sum())
+        else:  # Σ ‖x − x̄‖²
+            mean = np.asarray(X.mean(axis=0, dtype=np.float64)).ravel()
+            if sparse.issparse(X):
+                squares = float((X.data.astype(np.float64) ** 2).sum())
+                size = max(squares - X.shape[0] * float(mean @ mean), 0.0)
+            else:
+                size = sum(
+                    float(np.square(X[block] - mean).sum()) for block in row_blocks(*X.shape)
+                )
+        return self._largest_degree() * size
 
     # -- decompositions for hold-outs
 
@@ -452,8 +464,7 @@ class RidgeProblem(PairHoldOut):
         """Explicit or Nyström features in double precision; None if the kernel matrix is used."""
         if isinstance(self.space, DualSpace):
             return None
-        Phi = self.space.features  # type: ignore[attr-defined]
-        return Phi if Phi.dtype == np.float64 else Phi.astype(np.float64)
+        return self.space.features.astype(np.float64, copy=False)  # type: ignore[attr-defined]
 
     def smaller_side(self) -> RidgeProblem:
         """The equivalent problem with the smaller matrix, used for hold-outs.
@@ -556,16 +567,26 @@ class RidgeProblem(PairHoldOut):
             self.decompose(alphas)  # before memory for the predictions is allocated
         shape = (len(alphas), len(folds.members), graph.n_outputs)
         _resources.require("held-out predictions", *shape, advice="ask for fewer alphas at a time")
-        values, n_refits = np.full(shape, np.nan), np.zeros(len(alphas), dtype=np.int64)
+        values, unsafe = np.empty(shape), np.ones((len(alphas), len(folds)), dtype=bool)
+        constraints, doubtful, n_refits = None, np.zeros(len(folds), dtype=bool), 0
+        if isinstance(self.space, NystroemSpace) and not self.keep_basis and ratio is not None:
+            constraints, doubtful = basis_constraints(self.space, folds)
         refits: dict[tuple[int, bytes], Array] = {}  # each entry holds all outputs
         for number, objective in enumerate(self.objectives):
-            unsafe = np.ones((len(alphas), len(folds)), dtype=bool)
             if ratio is not None:
-                part = np.empty((*shape[:2], len(objective.outputs)))
-                part = values if part.shape == shape else part
-                unsafe = self._shortcut(number, folds, alphas, ratio, bool(cut.any()), part)
+                residuals, factor, rows = self.residuals(number, alphas, cut=bool(cut.any()))
+                E = None
+                if constraints is not None:
+                    E = [residuals.made.rotate(one) for one in constraints]
+                part = values
+                if len(objective.outputs) < shape[2]:
+                    part = np.empty((*shape[:2], len(objective.outputs)))
+                terms, points = _coordinates(factor, folds), partial(_members, folds, rows)
+                unsafe = doubtful | residuals.without(
+                    terms, points, alphas, part, sizes=folds.sizes, ratio=ratio, constraints=E
+                )
                 values[..., objective.outputs] = part
-            n_refits += unsafe.sum(axis=1)
+            n_refits = n_refits + unsafe.sum(axis=1)
             refitted = np.flatnonzero(unsafe.any(axis=0)).tolist()
             if len(refitted) > MAX_REFITS:
                 raise ValueError(f"{len(refitted):,} refits would be needed{NO_SHORTCUT}")
@@ -578,40 +599,17 @@ class RidgeProblem(PairHoldOut):
                 place = slice(int(folds.starts[i]), int(folds.starts[i] + folds.sizes[i]))
                 for a, one in zip(bad, refits[key], strict=True):
                     values[a, place, objective.outputs] = one[:, objective.outputs].T
-        together = graph.query_codes if graph.scores is not None else None
+        together = graph.query_codes
         if together is None:
             together = self.objectives[0].laplacian.components()
         equalize(values, folds, together, self.first_equal())
-        return HeldOut(folds, values, n_refits)
+        return HeldOut(folds, values, np.asarray(n_refits))
 
     def first_equal(self) -> Array:
         """Index of the first row that equals each row, shape (m,), computed once."""
         if self._equal is None:
             self._equal = first_equal(self.space.X)
         return self._equal
-
-    def _shortcut(
-        self, number: int, folds: Folds, alphas: Array, ratio: Array, cut: bool, out: Array
-    ) -> Array:
-        """Write predictions without refits into ``out``, and return which are unreliable."""
-        residuals, factor, rows = self.residuals(number, alphas, cut=cut)
-        constraints, doubtful = None, np.zeros(len(folds), dtype=bool)
-        if isinstance(self.space, NystroemSpace) and not self.keep_basis:
-            leaving = LeavingBasis.of(self.space)
-            constraints = []
-            for number, fold in enumerate(folds):
-                E, doubtful[number] = leaving.constraints(fold)
-                constraints.append(residuals.made.rotate(E[: 0 if doubtful[number] else None]))
-        unsafe = residuals.without(
-            _coordinates(factor, folds),
-            partial(_members, folds, rows),
-            alphas,
-            out,
-            sizes=folds.sizes,
-            ratio=ratio,
-            constraints=constraints,
-        )
-        return unsafe | doubtful
 
     def every_pair_counts(self) -> bool:
         """Whether the objective compares all rows of a query, with equal weights."""
@@ -634,22 +632,15 @@ class RidgeProblem(PairHoldOut):
         It is 1 for whole components. If rows of a query are left out, the pairs of the n that stay
         add up to κ' times their scatter, and only "size" has the same κ' = 1 for several queries.
         """
-        how = self.loss.query_weighting
-        if not cut.any():
+        how, m = self.loss.query_weighting, self.graph.n_rows
+        if not cut.any() or (how == "size" and self.every_pair_counts()):
             return np.ones(len(folds))
-        if not self.every_pair_counts():
+        if not self.every_pair_counts() or self.graph.n_queries > 1:
             return None
-        if how == "size":
-            return np.ones(len(folds))
-        if self.graph.n_queries > 1:
-            return None
-        m = self.graph.n_rows
-
-        def kappa(n: Any) -> Any:
-            return n * query_factor(how, n, n * (n - 1) / 2)
-
         with np.errstate(divide="ignore", invalid="ignore"):
-            return kappa(float(m)) / kappa(m - folds.sizes.astype(float))
+            n = np.append(m - folds.sizes.astype(float), float(m))
+            kappa = n * query_factor(how, n, n * (n - 1) / 2)
+            return kappa[-1] / kappa[:-1]
 
     def _require_something_left(self, folds: Folds, cut: Array) -> None:
         """Raise an error if a fold contains all preferences of an output."""
@@ -729,7 +720,12 @@ class RidgeProblem(PairHoldOut):
             Whether to also compute the posterior variances of the differences.
         """
         self._require_judgements_left(folds)
-        problem = self.touched()[0].smaller_side()
+        graph = self.graph
+        touched = graph.used_rows()
+        touched[graph.pairs.ravel()] = True
+        rows = np.flatnonzero(touched)
+        problem = self if touched.all() else self.on_rows(graph[rows], rows)
+        problem = problem.smaller_side()
         graph = problem.graph
         counted = graph.pair_weight > 0
         terms = Folds(folds.members[counted[folds.members]], folds.sums(counted))
@@ -751,18 +747,10 @@ class RidgeProblem(PairHoldOut):
             values[..., objective.outputs] = part
             if variance is not None and spread is not None:
                 variance[..., objective.outputs] = spread[..., None]
-        if variance is not None:
-            variance += problem._unspanned(graph.pairs[folds.members])[:, None]
+        if variance is not None and isinstance(problem.space, NystroemSpace):
+            variance += problem._unspanned(problem.space, graph.pairs[folds.members])[:, None]
         problem._refit_judgements(folds, alphas, unsafe, values, variance)
         return HeldOut(folds, values, unsafe.sum(axis=1), variance)
-
-    def touched(self) -> tuple[RidgeProblem, Array]:
-        """The problem of the rows that have an edge or a given pair, and these rows."""
-        graph = self.graph
-        touched = graph.used_rows()
-        touched[graph.pairs.ravel()] = True
-        rows = np.flatnonzero(touched)
-        return (self if touched.all() else self.on_rows(graph[rows], rows)), rows
 
     def judgement_residuals(
         self, number: int, alphas: Array
@@ -805,11 +793,8 @@ class RidgeProblem(PairHoldOut):
             points = partial(differences, rows=of_rows(np.arange(graph.n_rows)))
         return Residuals(vectors, t, made, b, sigma=sigma, root=root), points
 
-    def _unspanned(self, pairs: Array) -> Array:
+    def _unspanned(self, space: NystroemSpace, pairs: Array) -> Array:
         """Variance of differences outside the span of the Nyström basis, shape (n_pairs,)."""
-        space, X = self.space, self.space.X
-        if not isinstance(space, NystroemSpace):
-            return np.zeros(len(pairs))
         if space.kernel.precomputed:
             raise ValueError(
                 "variances with a basis need k(x, x), which a precomputed kernel does not provide; "
@@ -817,7 +802,7 @@ class RidgeProblem(PairHoldOut):
             )
         out = np.empty(len(pairs))
         for block in row_blocks(len(pairs), space.features.shape[1]):
-            a, b = (subtract(X[ends], space.basis.shift) for ends in pairs[block].T)
+            a, b = (subtract(space.X[ends], space.basis.shift) for ends in pairs[block].T)
             Delta = space.features[pairs[block, 0]] - space.features[pairs[block, 1]]
             out[block] = space.kernel.squared_distance(a, b) - np.einsum("ij,ij->i", Delta, Delta)
         return np.maximum(out, 0.0)
@@ -838,16 +823,13 @@ class RidgeProblem(PairHoldOut):
             other = self._like(graph.only_pairs(rest), self.space)
             model = other.solve(alphas[bad], tell=False)
             place = slice(int(folds.starts[number]), int(folds.starts[number]) + len(leaving))
-            rows, end = np.unique(graph.pairs[leaving], return_inverse=True)
-            end = end.reshape(-1, 2)
-            f = predict_path(model, self.space.X[rows])
-            differences = f[:, end[:, 0]] - f[:, end[:, 1]]
+            a, b = (self.space.X[side] for side in graph.pairs[leaving].T)
+            differences = predict_path(model, a) - predict_path(model, b)
             C = None if graph.pair_features is None else graph.pair_features[leaving]
             if C is not None:
                 differences = differences + C @ model.pair_coef
             values[bad, place] = differences
             if variance is not None:
-                a, b = (self.space.X[side] for side in graph.pairs[leaving].T)
                 for alpha in bad:
                     one = other.solve(alphas[[alpha]], tell=False)
                     variance[alpha, place] = one.difference_variance(a, b, C)
@@ -875,25 +857,6 @@ def _members(folds: Folds, points: Callable[[Array], Array], numbers: Array) -> 
 def certain(made: EigenFactorization) -> Array:
     """Eigenvectors other than those that certainly belong to the eigenvalue 0, by index."""
     return np.flatnonzero(~made.null | np.isfinite(made.floor))
-
-
-def _scale(graph: PreferenceGraph) -> Array | None:
-    """Root mean square of each covariate over all given pairs; None without covariates."""
-    if graph.pair_features is None:
-        return None
-    C = graph.pair_features
-    largest = np.abs(C).max(axis=0, initial=0.0)
-    unit = np.where(largest > 0, largest, 1.0)
-    scale = unit * np.sqrt(np.square(C / unit).mean(axis=0))
-    return np.where(scale > 0, scale, 1.0)
-
-
-def _scaled(covariates: Covariates | None, scale: Array) -> Covariates | None:
-    """Covariates divided by their scales."""
-    if covariates is None:
-        return None
-    flow, gram, cross = covariates.flow / scale, covariates.gram, covariates.cross / scale
-    return Covariates(flow, gram / scale / scale[:, None], cross)
 
 
 def rotated(made: Factorization, rows: Any, first: int) -> Array:
@@ -932,17 +895,6 @@ def _centred_rows(
         coordinates = np.arange(block.start, block.stop)
         left += null[coordinates].T @ rows_F(coordinates)
     return lambda coordinates: rows_F(coordinates) - null[coordinates] @ left
-
-
-def _scatter(X: Any) -> float:
-    """Σ ‖x − x̄‖² over the rows of X, block by block."""
-    m, mean = X.shape[0], np.asarray(X.mean(axis=0, dtype=np.float64)).ravel()
-    if sparse.issparse(X):
-        squares = float((X.data.astype(np.float64) ** 2).sum())
-        return max(squares - m * float(mean @ mean), 0.0)
-    step = max(1, (1 << 20) // max(X.shape[1], 1))
-    blocks = (X[first : first + step] - mean for first in range(0, m, step))
-    return float(sum(np.einsum("ij,ij->", block, block) for block in blocks))
 
 
 def _dense(V: Any) -> Array:

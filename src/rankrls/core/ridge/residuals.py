@@ -27,11 +27,7 @@ from scipy.linalg import eigh, qr
 
 from rankrls._resources import few_threads, require
 from rankrls._validation import show
-from rankrls.core.linalg.factorizations import (
-    CholeskyFactorization,
-    EigenFactorization,
-    Factorization,
-)
+from rankrls.core.linalg.factorizations import EigenFactorization, Factorization
 from rankrls.core.preferences.laplacian import Laplacian
 from rankrls.core.spaces.spaces import NystroemSpace
 
@@ -39,8 +35,8 @@ __all__ = [
     "SINGULAR",
     "Folds",
     "HeldOut",
-    "LeavingBasis",
     "Residuals",
+    "basis_constraints",
     "check_fold",
     "equalize",
     "query_folds",
@@ -73,15 +69,9 @@ _ZERO, _NOT_ZERO = 1e-9, 1e-3
 class Folds(Sequence[Array]):
     """Rows, coordinates or judgements of each fold, which are left out together.
 
-    Parameters
-    ----------
-    members : ndarray of shape (total,), int
-        Members, concatenated over folds; folds may overlap.
-    sizes : ndarray of shape (n_folds,), int
-    what : str
-        Name of the kind of fold in messages.
-    labels : sequence of length n_folds, optional
-        Names of the folds, if they are not numbered.
+    ``members``, of shape (total,), are concatenated over folds of the given ``sizes``, which may
+    overlap; ``what`` is the name of the kind of fold in messages, ``labels`` are the names of the
+    folds, if they are not numbered.
     """
 
     def __init__(
@@ -98,10 +88,7 @@ class Folds(Sequence[Array]):
 
     @classmethod
     def of_groups(cls, codes: Array, labels: Any = None) -> Folds:
-        """One fold for each of the numbers 0, 1, … in ``codes``, shape (l,), all of which occur.
-
-        ``labels`` are the names of the groups.
-        """
+        """One fold for each of the numbers 0, 1, … in ``codes``, all of which occur."""
         what = "fold" if labels is None else "group"
         return cls(np.argsort(codes, kind="stable"), np.bincount(codes), what, labels)
 
@@ -208,15 +195,9 @@ def query_folds(codes: Array) -> list[Array]:
 def equalize(values: Array, folds: Folds, together: Array, first: Array) -> None:
     """Give equal rows of a fold and query equal predictions, which rounding made different.
 
-    Otherwise ties would be broken by the order of the rows.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_alphas, total number of rows, n_outputs), modified in place
-    together : ndarray of shape (m,)
-        The query of each row, or other sets of rows whose predictions can be compared.
-    first : ndarray of shape (m,)
-        From `first_equal`.
+    Otherwise ties would be broken by the order of the rows. ``values``, of shape (n_alphas, total
+    number of rows, n_outputs), is modified in place; ``together``, (m,), are sets of rows whose
+    predictions can be compared, and ``first`` is from `first_equal`.
     """
     repeated = np.bincount(first, minlength=len(first))[first] > 1
     if not repeated.any():
@@ -298,9 +279,8 @@ class Residuals:
     ) -> None:
         self.vectors, self.t, self.made, self.b = vectors, t, made, b
         self.free, self.root, self.exact = free, root, sigma is not None
-        self.sigma = made.values if isinstance(made, EigenFactorization) else np.empty(0)
-        if sigma is not None:
-            self.sigma = sigma
+        spectral = made.values if isinstance(made, EigenFactorization) else np.empty(0)
+        self.sigma = spectral if sigma is None else sigma
 
     def metric(self, Psi: Array, alpha: float) -> tuple[Array, Array]:
         """A and w with H = A diag(w) Aᵀ for rows of Ψ; the weights are w (b − Ψᵀe)."""
@@ -409,14 +389,12 @@ class Residuals:
         n_constraints = np.zeros(len(terms), int)
         if constraints is not None:
             n_constraints = np.array([len(E) for E in constraints], dtype=int)
-        ratio = np.ones(len(terms)) if ratio is None else ratio
         unsafe = np.zeros((len(alphas), len(terms)), dtype=bool)
         if not q:  # nothing varies
             values[:] = 0.0
             if variance is not None:
                 variance[:] = 0.0
             return unsafe
-        large = (terms.sizes >= q) & (terms.sizes > 1)
         keys = np.column_stack([terms.sizes, sizes, n_constraints])
         for numbers in _batches(keys, q):
             U = terms.members[terms.places(numbers)].reshape(len(numbers), -1)
@@ -424,16 +402,15 @@ class Residuals:
             E = np.empty((len(numbers), 0, q))
             if constraints is not None:
                 E = np.stack([constraints[i] for i in numbers])
-            if large[numbers[0]]:
+            solve = self._folds
+            if U.shape[1] >= max(q, 2):
                 solve = self._downdated
             elif U.shape[1] == 1 and not E.size and len(self.sigma):
                 solve = self._singles
-            else:
-                solve = self._folds
-            where = _as_slice((starts[numbers][:, None] + np.arange(P.shape[1])).ravel())
+            where = (starts[numbers][:, None] + np.arange(P.shape[1])).ravel()
             # Folds of the same size have the same ratio.
-            found, spread, bad = solve(U, P, E, alphas * ratio[numbers[0]], variance is not None)
-            unsafe[:, numbers] = bad
+            scaled = alphas if ratio is None else alphas * ratio[numbers[0]]
+            found, spread, unsafe[:, numbers] = solve(U, P, E, scaled, variance is not None)
             values[:, where] = found.reshape(len(alphas), -1, values.shape[2])
             if variance is not None:
                 variance[:, where] = spread.reshape(len(alphas), -1)
@@ -525,20 +502,23 @@ class Residuals:
 
             w = Q (QᵀS'Q + alpha I)⁻¹ Qᵀc',   S' = S − Ψ_Uᵀ C⁻¹ Ψ_U,   c' = b − Ψ_Uᵀ C⁻¹ t_U,
 
-        where C⁻¹ = I + n nᵀ/(1 − nᵀn) for each offset of which U holds the part n.
+        where C⁻¹ = I + n nᵀ/(1 − nᵀn) for each offset of which U holds the part n. No eigenvalue of
+        J exceeds 1, so that 1/λ_min(J_UU) is at most the trace of (S + alpha I)(S' + alpha I)⁻¹
+        less all but one. Features of very different scales have no eigenvectors: refits.
         """
+        found = np.zeros((len(alphas), *P.shape[:2], self.b.shape[1]))
+        spread, bad = np.zeros(found.shape[:3]), np.ones((len(alphas), len(U)), dtype=bool)
+        if not len(self.sigma):
+            return found, spread, bad
         live, scale = np.ones(len(self.b), dtype=bool), np.ones(len(self.b))
         if self.exact:
             live, scale = self.sigma > 0, np.sqrt(np.maximum(self.sigma, 0.0))
         elif isinstance(self.made, EigenFactorization):
             live = ~self.made.dropped(float(alphas.min()))
-        scale, spectral = scale[live], len(self.sigma) > 0
+        scale, S = scale[live], np.diag(self.sigma[live])
         least = np.array([self.least(float(alpha)) for alpha in alphas])
-        S = np.diag(self.sigma[live]) if spectral else self.made.matrix()
         P, E, b = P[..., live] * scale, E[..., live] * scale, self.b[live] * scale[:, None]
         Psi, t = self.vectors(U)[..., live] * scale, self.t[U]
-        found = np.empty((len(alphas), *P.shape[:2], b.shape[1]))
-        spread, bad = np.empty(found.shape[:3]), np.zeros((len(alphas), len(U)), dtype=bool)
         for i, terms in enumerate(U):
             S_rest, c = S - Psi[i].T @ Psi[i], b - Psi[i].T @ t[i]
             if self.free is not None:
@@ -551,10 +531,15 @@ class Residuals:
                 Q = qr(E[i].T, check_finite=False)[0][:, E.shape[1] :]
                 S_rest, before, c = Q.T @ S_rest @ Q, Q.T @ S @ Q, Q.T @ c
                 rows = rows @ Q
-            S_rest = (S_rest + S_rest.T) / 2
-            solve = _solve_by_alpha if not spectral or len(alphas) == 1 else _solve_path
-            found[:, i], squares, limit = solve(S_rest, before, c, rows, alphas, variances)
-            spread[:, i], bad[:, i] = alphas[:, None] * squares, ~(limit * least < 1)
+            with few_threads(len(S)):
+                sigma, V = eigh((S_rest + S_rest.T) / 2, driver="evd", check_finite=False)
+            left, rows = sigma[:, None] + alphas, rows @ V
+            w = 1.0 / np.where(left > 0, left, np.inf)
+            ratios = (np.einsum("ij,ij->j", V, before @ V)[:, None] + alphas) * w
+            limit = ratios.sum(axis=0) - len(sigma) + 1
+            bad[:, i] = ~((left > 0).all(axis=0) & (limit * least < 1))
+            found[:, i] = np.moveaxis(_of_alphas(rows, w, V.T @ c), 1, 0)
+            spread[:, i] = (alphas * (np.square(rows) @ w)).T
         return found, spread, bad
 
     def without_two(self, e: Array, alpha: float) -> Iterator[tuple[Array, Array, Array]]:
@@ -586,43 +571,6 @@ class Residuals:
             yield others, residuals, unsafe
 
 
-def _solve_path(
-    S: Array, before: Array, c: Array, rows: Array, alphas: Array, variances: bool
-) -> tuple[Array, Array, Array]:
-    """Solve a downdated system for several alphas by its eigenvectors.
-
-    Returns rows (S + alpha I)⁻¹c, (n_alphas, r, k), the diagonal of rows (S + alpha I)⁻¹ rowsᵀ,
-    (n_alphas, r), if ``variances``, and an upper bound of 1/λ_min(J_UU), (n_alphas,):
-    trace((before + alpha I)(S + alpha I)⁻¹) less all but one, as no eigenvalue of J exceeds 1.
-    """
-    with few_threads(len(S)):
-        values, V = eigh(S, driver="evd", check_finite=False)
-    left, rotated = values[:, None] + alphas, rows @ V
-    w = 1.0 / np.where(left > 0, left, np.inf)
-    ratios = (np.einsum("ij,ij->j", V, before @ V)[:, None] + alphas) * w
-    limit = np.where((left > 0).all(axis=0), ratios.sum(axis=0) - len(S) + 1, np.inf)
-    found = np.moveaxis(_of_alphas(rotated, w, V.T @ c), 1, 0)
-    squares = (np.square(rotated) @ w).T if variances else np.zeros(found.shape[:2])
-    return found, squares, limit
-
-
-def _solve_by_alpha(
-    S: Array, before: Array, c: Array, rows: Array, alphas: Array, variances: bool
-) -> tuple[Array, Array, Array]:
-    """Solve a downdated system by a Cholesky factorisation for each alpha; as `_solve_path`."""
-    found = np.zeros((len(alphas), len(rows), c.shape[1]))
-    squares, limit = np.zeros(found.shape[:2]), np.full(len(alphas), np.inf)
-    for a, alpha in enumerate(map(float, alphas)):
-        made, positive = CholeskyFactorization.attempt(S.copy(), alpha)
-        if positive:
-            found[a] = rows @ made.solve(c, alpha)
-            ratios = np.trace(made.solve(before + alpha * np.eye(len(S)), alpha))
-            limit[a] = ratios - len(S) + 1
-            if variances:
-                squares[a] = made.quadratic(rows.T, alpha)
-    return found, squares, limit
-
-
 def _partly(N: Any) -> tuple[Any, Array]:
     """Columns of sparse N that are neither zero nor of unit norm, and their squared norms."""
     squares = np.asarray(N.multiply(N).sum(axis=0)).ravel()
@@ -643,14 +591,6 @@ def _batches(keys: Array, q: int) -> Iterator[Array]:
         yield from (same[first : first + step] for first in range(0, len(same), step))
 
 
-def _as_slice(places: Array) -> Any:
-    """Return ascending positions as a slice if they are contiguous."""
-    if not len(places):
-        return places
-    first, last = int(places[0]), int(places[-1])
-    return slice(first, last + 1) if last - first + 1 == len(places) else places
-
-
 def _of_alphas(rows: Array, weight: Array, b: Array) -> Array:
     """Rows diag(weight) b for each column of the weight: (len(rows), n_alphas, k)."""
     n_alphas, k = weight.shape[1], b.shape[1]
@@ -658,54 +598,31 @@ def _of_alphas(rows: Array, weight: Array, b: Array) -> Array:
     return (rows @ joined).reshape(len(rows), n_alphas, k)
 
 
-# -- basis vectors that are left out ------------------------------------------------------------
-
-
-class LeavingBasis:
-    """Constraints on the weights of Nyström features when basis vectors are left out.
+def basis_constraints(space: NystroemSpace, folds: Folds) -> tuple[list[Array], Array]:
+    """Constraints on the weights of Nyström features when basis vectors are left out with a fold.
 
     Kernel coefficients are a = Z⁻ᵀ w. Those of left-out vectors B must be zero, unless vectors that
     depend on the basis remain: with φ(d) = Σ_j C_dj φ(basis_j) for such a vector d, a_B may be any
     combination of the rows C_dB. So N a_B = 0, with N the complement of these rows.
 
-    Parameters
-    ----------
-    Phi : ndarray of shape (m, q)
-        Features Φ = K_MR Z⁻ᵀ.
-    back : ndarray of shape (q, q)
-        Z⁻ᵀ.
-    basis : ndarray of shape (q,), int
-        The row of each basis vector.
-    spare : ndarray of int
-        Rows of basis vectors that depend on these and therefore have no feature.
+    Returns E for each fold, (n_constraints, q), with E w = 0, and whether its number is uncertain
+    or only w = 0 satisfies it, shape (n_folds,): such folds must be refitted.
     """
-
-    def __init__(self, Phi: Array, back: Array, basis: Array, spare: Array) -> None:
-        self.back, self.basis, self.spare = back, basis, spare
-        self.C = Phi[spare] @ back.T  # Φ_basis = Z, hence C = Φ_spare Z⁻¹
-        pivots = 1.0 / np.abs(back.diagonal())
-        rounding = np.finfo(float).eps * (pivots.max() / pivots.min()) ** 2
-        self.rough = len(spare) > 0 and rounding > _ZERO  # dependent, or nearly so?
-
-    @classmethod
-    def of(cls, space: NystroemSpace) -> LeavingBasis:
-        """The constraints of the basis of a space."""
-        basis = space.basis
-        back = basis.map.coefficients(np.eye(len(basis.kept))[None])[0]
-        return cls(space.features, back, basis.kept, np.setdiff1d(basis.indices, basis.kept))
-
-    def constraints(self, rows: Array) -> tuple[Array, bool]:
-        """Constraints E with E w = 0, shape (n_constraints, q), and whether they are unreliable.
-
-        They are unreliable if their number is uncertain, or if only w = 0 satisfies them.
-        """
-        gone, staying = np.isin(self.basis, rows), ~np.isin(self.spare, rows)
-        E, filled = self.back[gone], self.C[staying][:, gone]
-        if self.rough and (gone.any() or not staying.all()):
-            return E, True
-        if not filled.size:
-            return E, len(E) == len(self.back)
-        _, sigma, Vt = np.linalg.svd(filled)
-        doubtful = bool(((sigma > _ZERO) & (sigma < _NOT_ZERO)).any())
-        E = Vt[int((sigma >= _NOT_ZERO).sum()) :] @ E
-        return E, doubtful or len(E) == len(self.back)
+    basis = space.basis
+    back = basis.map.coefficients(np.eye(len(basis.kept))[None])[0]  # Z⁻ᵀ
+    spare = np.setdiff1d(basis.indices, basis.kept)  # depend on the others, without a feature
+    C = space.features[spare] @ back.T  # Φ_basis = Z, hence C = Φ_spare Z⁻¹
+    rough = len(spare) > 0 and basis.map.rounding > _ZERO  # dependent, or nearly so?
+    constraints, doubtful = [], np.zeros(len(folds), dtype=bool)
+    for number, rows in enumerate(folds):
+        gone, staying = np.isin(basis.kept, rows), ~np.isin(spare, rows)
+        E, filled = back[gone], C[staying][:, gone]
+        if rough and (gone.any() or not staying.all()):
+            doubtful[number] = True
+        elif filled.size:
+            _, sigma, Vt = np.linalg.svd(filled)
+            doubtful[number] = ((sigma > _ZERO) & (sigma < _NOT_ZERO)).any()
+            E = Vt[int((sigma >= _NOT_ZERO).sum()) :] @ E
+        doubtful[number] |= len(E) == len(back)
+        constraints.append(E[: 0 if doubtful[number] else None])
+    return constraints, doubtful

@@ -34,25 +34,16 @@ ENTRIES_PER_THREAD = 100_000
 #: and in single precision.
 FAR = {8: 100.0, 4: 10.0}
 
-#: Number of rows of a dense matrix, and entries of a sparse one, centred at once.
+#: Number of rows of a dense matrix that are centred at once.
 ROWS = 4096
-ENTRIES = 2**20
 
 
 @dataclass(frozen=True)
 class Offsets:
-    """Columns whose mean is far from zero, and the constants to subtract from them.
+    """Columns (b,) whose mean is far from zero, and the means to subtract, rounded as X is.
 
-    Attributes
-    ----------
-    columns : ndarray of shape (b,), int, increasing
-    values : ndarray of shape (b,)
-        The means, rounded to the precision of X.
-    constant : ndarray of shape (b,), bool
-        Columns that are constant up to rounding.
-    lost : ndarray of shape (b,)
-        Rounding error of the entries relative to the standard deviation of the column; zero for
-        constant columns.
+    ``constant`` are the columns that are constant up to rounding, and ``lost`` is the rounding
+    error of the entries relative to the standard deviation of the column, zero for constant ones.
     """
 
     columns: Array
@@ -138,21 +129,12 @@ class Products(LinearOperator):
 
     X is not copied, densified or converted: the blocks of a sparse X share its arrays and need one
     more integer for each row (each column of CSC). float32 X is multiplied in float32; only sums
-    over blocks and results are float64. Dense X is multiplied by BLAS.
+    over blocks and results are float64. Dense X is multiplied by BLAS, sparse X by threads, since
+    SciPy's products release the GIL.
 
-    Parameters
-    ----------
-    X : ndarray, or sparse CSR or CSC
-    threads : int
-        Number of threads for sparse X; SciPy's products release the GIL.
-    pool : Executor, optional
-        Thread pool with this number of threads.
-    offsets : Offsets, optional
-        If given, the operator represents X − 1cᵀ, with c the offsets. These columns are replaced by
-        a centred copy, because subtracting (c·v)1 from X v would leave the rounding errors of X v.
+    With ``offsets`` c, the operator represents X − 1cᵀ. These columns are replaced by a centred
+    copy, because subtracting (c·v)1 from X v would leave the rounding errors of X v.
 
-    Notes
-    -----
     Use it as ``with Products.of(X, threads) as product: …``; the threads end with the block.
     """
 
@@ -231,7 +213,10 @@ class Products(LinearOperator):
             return np.zeros(self.shape[1])
         mean = self._backward(weight[:, None])[:, 0] / total
         if self.blocks:
-            squares = self._sparse_squares(weight, mean, total)
+            # No column of a large mean is left, so that little cancels in the difference.
+            multiply = self._stack if self.by_columns else self._gather
+            squares = multiply(weight[:, None], square=True)[:, 0]
+            squares = np.maximum(squares - total * mean**2, 0.0)
         else:
             squares = _sums(self.X, mean, weight, power=2)
         if self.offsets is not None and self.centred is not None:
@@ -239,44 +224,25 @@ class Products(LinearOperator):
             squares[self.offsets.columns] = _sums(self.centred, inner, weight, power=2)
         return squares
 
-    def _sparse_squares(self, weight: Array, mean: Array, total: float) -> Array:
-        """Σ_stored weight_i (x_ij − x̄_j)² plus x̄_j² times the weight of all other entries."""
-        n = self.shape[1]
-        squares, stored = np.zeros(n), np.zeros(n)
-        A = self.X.T if self.by_columns else self.X
-        for rows, part, _ in _row_blocks(A, 1 + A.nnz // ENTRIES):
-            counts = np.diff(part.indptr)
-            if self.by_columns:
-                column = np.repeat(np.arange(rows.start, rows.stop), counts)
-                w = weight[part.indices]
-            else:
-                column, w = part.indices, np.repeat(weight[rows], counts)
-            squares += np.bincount(column, w * (part.data - mean[column]) ** 2, minlength=n)
-            stored += np.bincount(column, w, minlength=n)
-        # If every entry is stored, the remaining weight is rounding error.
-        missing = total - stored
-        missing[missing <= 1e-12 * total] = 0.0
-        return squares + missing * mean**2
-
-    def _stack(self, V: Array) -> Array:
-        """A V for the rows A (of X, or of Xᵀ), block by block."""
+    def _stack(self, V: Array, *, square: bool = False) -> Array:
+        """A V (with squared entries of A) for the rows A of X or Xᵀ, block by block."""
         V = _as(V, self.X.dtype)
         out = np.empty((self.blocks[-1].rows.stop, V.shape[1]))
 
         def multiply(block: RowBlock) -> None:
-            out[block.rows] = _times(block.A, V)
+            out[block.rows] = _times(block.A, V, square)
 
         self._each(multiply, self.blocks)
         return out
 
-    def _gather(self, U: Array) -> Array:
+    def _gather(self, U: Array, *, square: bool = False) -> Array:
         """AᵀU, summed over the blocks of each thread and then over threads."""
         U = _as(U, self.X.dtype)
 
         def multiply(blocks: list[RowBlock]) -> Array:
             total = np.zeros((blocks[0].A.shape[1], U.shape[1]))
             for block in blocks:
-                total += _times(block.A_T, U[block.rows])
+                total += _times(block.A_T, U[block.rows], square)
             return total
 
         shares = [self.blocks[i :: self.threads] for i in range(self.threads)]
@@ -333,8 +299,10 @@ def _dense(X: Any) -> Array:
     return X.toarray() if sparse.issparse(X) else X
 
 
-def _times(A: Any, V: Array) -> Array:
+def _times(A: Any, V: Array, square: bool) -> Array:
     """A V; a single column is multiplied as a vector, which is faster."""
+    if square:
+        A = A._with_data(np.square(A.data), copy=False)
     return (A @ V[:, 0])[:, None] if V.shape[1] == 1 else A @ V
 
 

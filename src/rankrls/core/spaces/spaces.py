@@ -221,8 +221,7 @@ def _rbf(X: Any, Y: Any, gamma: float) -> Array:
     """
     squares = -gamma * _row_products(X, X)
     others = squares if Y is None else -gamma * _row_products(Y, Y)
-    furthest = -min(squares.min(initial=0.0), others.min(initial=0.0))
-    if furthest > FAR_ROWS:
+    if -min(squares.min(initial=0.0), others.min(initial=0.0)) > FAR_ROWS:
         dense = [V.toarray() if sparse.issparse(V) else V for V in (X, X if Y is None else Y)]
         K = cdist(*dense, "sqeuclidean")
         K *= -gamma
@@ -242,35 +241,31 @@ def first_equal(X: Any) -> Array:
     """Index of the first row that equals each row of X, shape (m,)."""
     m, n = X.shape
     weight = np.random.default_rng(0).integers(1, 2**64 - 1, n, dtype=np.uint64)
-    step = max(ENTRIES // max(n, 1), 1)
-    blocks = [slice(start, start + step) for start in range(0, m, step)]
+    blocks = list(_chunks(m, max(ENTRIES // max(n, 1), 1)))
+
+    def scrambled(values: Array) -> Array:
+        """Integers made of the bits of numbers, in which every bit depends on the leading ones."""
+        bits = (values.astype(np.float64) + 0.0).view(np.uint64)  # 0 for −0, too
+        bits ^= bits >> np.uint64(32)
+        bits *= np.uint64(0x9E3779B97F4A7C15)
+        return bits ^ (bits >> np.uint64(29))
+
     if sparse.issparse(X):
         X = X.tocsr()
-        key = sparse.csr_array((_scrambled(X.data), X.indices, X.indptr), shape=X.shape) @ weight
+        key = sparse.csr_array((scrambled(X.data), X.indices, X.indptr), shape=X.shape) @ weight
     else:
-        key = np.empty(m, dtype=np.uint64)
-        for block in blocks:
-            key[block] = np.einsum("ij,j->i", _scrambled(X[block]), weight)
+        parts = [np.einsum("ij,j->i", scrambled(X[block]), weight) for block in blocks]
+        key = np.concatenate(parts)
     order = np.argsort(key, kind="stable")
     joined = np.zeros(m, dtype=bool)  # equal to the row before, in this order
     alike = np.flatnonzero(key[order][1:] == key[order][:-1]) + 1
-    for block in blocks:
-        part = alike[block]
+    for part in (alike[block] for block in blocks):
         if len(part):
             unequal = (X[order[part]] != X[order[part - 1]]).sum(axis=1)
             joined[part] = np.asarray(unequal).ravel() == 0
     first = np.empty(m, dtype=np.int64)
     first[order] = order[np.flatnonzero(~joined)[np.cumsum(~joined) - 1]]
     return first
-
-
-def _scrambled(values: Array) -> Array:
-    """Integers made of the bits of numbers, in which every bit depends on the leading ones."""
-    bits = (values.astype(np.float64) + 0.0).view(np.uint64)  # 0 for −0, too
-    bits ^= bits >> np.uint64(32)
-    bits *= np.uint64(0x9E3779B97F4A7C15)
-    bits ^= bits >> np.uint64(29)
-    return bits
 
 
 def check_kernel_values(K: Array, basis: Any) -> None:
@@ -305,17 +300,15 @@ def check_gram(K: Array, what: str = "the precomputed kernel") -> None:
             f"got shape {K.shape}"
         )
     scale = max(abs(K.max()), abs(K.min()), np.finfo(K.dtype).tiny)
-    tolerance = 1e3 * len(K) * np.finfo(K.dtype).eps * scale
+    tolerance = max(1e3 * len(K) * np.finfo(K.dtype).eps, 1e-6) * scale
+    advice = "Column j must belong to the row basis[j]"
+    if what == "the precomputed kernel":
+        advice = "If it should be, pass (K + K.T) / 2"
     for part in _chunks(len(K), 512):
         worst = np.abs(K[part] - K[:, part].T).max()
-        if worst > max(tolerance, 1e-6 * scale):
+        if worst > tolerance:
             raise ValueError(
-                f"{what} is not symmetric: entries differ by up to {worst:.3g}. "
-                + (
-                    "If it should be, pass (K + K.T) / 2"
-                    if what == "the precomputed kernel"
-                    else "Column j must belong to the row basis[j]"
-                )
+                f"{what} is not symmetric: entries differ by up to {worst:.3g}. {advice}"
             )
 
 
@@ -355,7 +348,12 @@ class NystroemMap:
                 "the kernel matrix of the basis vectors is zero or not positive semi-definite"
             )
         Z, kept = np.tril(factor[:rank, :rank]), pivots[:rank] - 1
-        return cls(Z, kept, _left_out(K_RR, Z, kept))
+        others, left_out = np.setdiff1d(np.arange(len(K_RR)), kept), 0.0
+        if len(others):
+            W = solve_triangular(Z, K_RR[np.ix_(kept, others)], lower=True, check_finite=False)
+            left_out = float(np.abs(K_RR[np.ix_(others, others)] - W.T @ W).max())
+        rounding = np.sqrt(np.finfo(np.float64).eps) * float(np.abs(K_RR).max())
+        return cls(Z, kept, left_out if left_out > rounding else 0.0)
 
     def features(self, block: Array) -> Array:
         """Φ = K_MR Z⁻ᵀ of shape (m, q) from the kernel block of shape (m, q)."""
@@ -382,19 +380,6 @@ class NystroemMap:
         stacked = np.moveaxis(weights, 0, 1).reshape(q, -1)
         a = self._solve(stacked, trans="T")
         return np.moveaxis(a.reshape(q, n_alphas, k), 1, 0)
-
-
-def _left_out(K_RR: Array, Z: Array, kept: Array) -> float:
-    """The largest entry of K − K_·kept K_kept⁻¹ K_kept·; zero if it is at rounding level.
-
-    For a positive semi-definite K it is, after a pivoted Cholesky factorisation.
-    """
-    others = np.setdiff1d(np.arange(len(K_RR)), kept)
-    if not len(others):
-        return 0.0
-    W = solve_triangular(Z, K_RR[np.ix_(kept, others)], lower=True, check_finite=False)
-    worst = float(np.abs(K_RR[np.ix_(others, others)] - W.T @ W).max())
-    return worst if worst > np.sqrt(np.finfo(K_RR.dtype).eps) * float(np.abs(K_RR).max()) else 0.0
 
 
 @dataclass(frozen=True)
@@ -472,23 +457,14 @@ class Basis:
 class Space:
     """Functions of the rows of X, and the training rows themselves.
 
-    Attributes
-    ----------
-    X : ndarray or sparse array of shape (m, n); the kernel matrix if it is precomputed
-    kernel : Kernel
-    solver : str
-        Name of the solver for this space.
+    ``X`` has shape (m, n); it is the kernel matrix if that is precomputed. ``solver`` is the name
+    of the solver for this space.
     """
 
     solver: str
 
     def __init__(self, kernel: Kernel, X: Any) -> None:
-        self.kernel, self.X = kernel, X
-
-    @property
-    def n_rows(self) -> int:
-        """Number m of training rows."""
-        return self.X.shape[0]
+        self.kernel, self.X, self.n_rows = kernel, X, X.shape[0]
 
 
 class LinearSpace(Space):
@@ -496,20 +472,16 @@ class LinearSpace(Space):
 
     solver = "primal"
 
-    @property
-    def features(self) -> Any:
-        """X itself."""
-        return self.X
+    def __init__(self, kernel: Kernel, X: Any) -> None:
+        super().__init__(kernel, X)
+        self.features = X
 
 
 class NystroemSpace(Space):
     """f(x) = Σ_R a_i k(x, x_i) over basis vectors R, with weights of the features Φ = K_MR Z⁻ᵀ.
 
-    Parameters
-    ----------
-    basis : Basis
-        The basis, drawn once before anything is computed.
-    X : training rows; the kernel matrix if it is precomputed, or its columns of basis vectors
+    The basis is drawn before anything is computed. X are the training rows, the kernel matrix if it
+    is precomputed, or its columns of basis vectors.
     """
 
     solver = "nystroem"
@@ -616,9 +588,13 @@ def choose_space(
         rows = choose_basis(basis, X.shape[0], random_state)
     m = X.shape[0] if used is None else used
     solver = choose_solver(solver, kernel, X, m, basis=rows, early_stopping=early_stopping)
-    if solver == "nystroem":
-        rows = choose_basis(None, X.shape[0], random_state) if rows is None else rows
-        return NystroemSpace(Basis.of(kernel, X, rows), X)
+    if solver == "nystroem" or (solver == "cg" and not kernel.linear):
+        if rows is None:
+            every = np.arange(X.shape[0])
+            rows = every if solver == "cg" else choose_basis(None, X.shape[0], random_state)
+        with_basis = NystroemSpace(Basis.of(kernel, X, rows), X)
+        with_basis.solver = solver
+        return with_basis
     if solver == "dual":
         return DualSpace(kernel, X)
     space = LinearSpace(kernel, X)
@@ -639,51 +615,44 @@ def choose_solver(
 
     ``m`` is the number of rows that have an edge, ``basis`` the requested basis vectors.
     """
+    n = X.shape[1]
     if solver == "auto":
-        solver = "cg" if early_stopping else _auto(kernel, X, m, X.shape[1], basis)
+        size = min(n, m)
+        if early_stopping:
+            solver = "cg"
+        elif basis is not None:
+            solver = "nystroem"
+        elif kernel.linear:
+            large = sparse.issparse(X) and size > DIRECT_SIZE
+            solver = "primal" if n <= m else "dual"
+            solver = "cg" if large or not _resources.fits(size, size, copies=2) else solver
+        elif kernel.precomputed or _resources.fits(m, m, copies=2):
+            solver = "dual"
+        else:
+            solver = "nystroem"
+            warn(
+                f"the kernel matrix of {m:,} rows does not fit into memory, so solver='nystroem' "
+                f"is used, an approximation with {DEFAULT_BASIS} random basis vectors; set basis= "
+                "to change their number"
+            )
     if early_stopping and solver != "cg":
         raise ValueError(f"early_stopping belongs to solver='cg'; got solver={solver!r}")
-    if solver in ("primal", "cg") and not kernel.linear:
+    if solver == "primal" and not kernel.linear:
         raise ValueError(
             f"solver={solver!r} works on explicit features and needs kernel='linear'; with "
             f"kernel={kernel.name} use solver='dual' or 'nystroem'"
         )
-    if basis is not None and solver != "nystroem":
+    if basis is not None and solver != "nystroem" and (solver != "cg" or kernel.linear):
         raise ValueError(f"basis belongs to solver='nystroem'; got solver={solver!r}")
-    _require_memory(solver, kernel, X, m, basis)
+    shape, advice = (n, n), "use solver='cg'"
+    if solver == "nystroem" or (solver == "cg" and not kernel.linear):
+        default = DEFAULT_BASIS if solver == "nystroem" else X.shape[0]
+        r = min(default, X.shape[0]) if basis is None else len(basis)
+        shape, advice = (X.shape[0], r), "use fewer basis vectors (basis=1000, say)"
+    elif solver == "dual":
+        shape = (m, m)
+        advice = advice if kernel.linear else "use solver='nystroem' with basis=1000, say"
+    free = solver == "cg" and kernel.linear
+    if not (free or (solver == "dual" and kernel.precomputed)):
+        _resources.require(f"solver={solver!r}", *shape, copies=2, advice=advice)
     return solver
-
-
-def _auto(kernel: Kernel, X: Any, m: int, n: int, basis: Sized | None) -> str:
-    if basis is not None:
-        return "nystroem"
-    if not kernel.linear:
-        if kernel.precomputed or _resources.fits(m, m, copies=2):
-            return "dual"
-        warn(
-            f"the kernel matrix of {m:,} rows does not fit into memory, so solver='nystroem' is "
-            "used, "
-            f"an approximation with {DEFAULT_BASIS} random basis vectors; set basis= to change "
-            "their number"
-        )
-        return "nystroem"
-    size = min(n, m)
-    if (sparse.issparse(X) and size > DIRECT_SIZE) or not _resources.fits(size, size, copies=2):
-        return "cg"
-    return "primal" if n <= m else "dual"
-
-
-def _require_memory(solver: str, kernel: Kernel, X: Any, m: int, basis: Sized | None) -> None:
-    if solver == "primal":
-        n = X.shape[1]
-        advice = "use solver='cg'"
-        _resources.require("solver='primal'", n, n, copies=2, advice=advice)
-    elif solver == "nystroem":
-        r = min(DEFAULT_BASIS, X.shape[0]) if basis is None else len(basis)
-        advice = "use fewer basis vectors"
-        _resources.require("solver='nystroem'", X.shape[0], r, copies=2, advice=advice)
-    elif solver == "dual" and not kernel.precomputed:
-        advice = "use solver='nystroem' with basis=1000, say"
-        if kernel.linear:
-            advice = "use solver='cg'"
-        _resources.require("solver='dual'", m, m, copies=2, advice=advice)

@@ -1,0 +1,109 @@
+"""``rankrls report``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scipy import sparse
+
+from rankrls._frames import RawTable
+from rankrls._resources import REPORT_VECTORS, require_features
+from rankrls.cli._estimators import Preparation, last_step, make_auto, make_cv, scale_of
+from rankrls.cli._files import DataFile, check_output
+from rankrls.cli._output import Work, facts, number, size, to_json
+from rankrls.cli._training import RAW, nested, suit_labels
+from rankrls.report import write_report
+
+__all__ = ["report"]
+
+
+def report(o: Any) -> None:
+    """Write a page about a file and its ranker."""
+    if o.output == "-":
+        raise ValueError("the page is written to a file: name it by -o")
+    if "-" in o.data and "-" in o.test:
+        raise ValueError("stdin cannot be both the training data and the test data")
+    check_output(o.output, *o.data, *o.test)
+    estimator: Any = make_auto(o) if o.auto else make_cv(o)
+    reader = DataFile(o.data, o, **(RAW if o.auto else {}))
+    with Work(f"Reading {reader.name}", reader.total) as work:
+        rows, raw = reader.load(work), {}
+        if o.auto:
+            suit_labels(estimator, o, rows.target)
+            text = isinstance(rows.data, RawTable)
+            raw = RAW | {"text": [rows.data.columns[j] for j in rows.data.text] if text else None}
+            rows.data = _plain(rows.data)
+        require_features(rows.data.shape[1], copies=REPORT_VECTORS)  # before they get names
+        names, first = rows.feature_names, 0 if o.zero_based else 1
+        if names is None:
+            names = [f"feature {first + column}" for column in range(rows.data.shape[1])]
+        options: dict[str, Any] = {"feature_names": names}
+        if not o.auto:
+            prepare = Preparation(o, sparse.issparse(rows.data))
+            prepare.warn_about(rows, rows.data)
+            options |= {"imputer": prepare.imputer, "scaler": prepare.scaler}
+        code = reader.code()
+        if o.test:
+            how = {"n_features": rows.data.shape[1], "beyond": "drop",
+                   "sparse": sparse.issparse(rows.data), **raw}  # fmt: skip
+            other = DataFile(o.test, o, named=rows.feature_names, **how)
+            code = code and [*code, *other.code("test", "_test")]
+            unseen = other.load(work)
+            options["test"] = (_plain(unseen.data), unseen.target, unseen.qid)
+            options["test_document_names"] = _documents(unseen)
+        if code:
+            code = ["from rankrls.datasets import load_ranking", *code]
+        with reader.named_errors():
+            made = write_report(
+                o.output,
+                rows.data,
+                rows.target,
+                rows.qid,
+                document_names=_documents(rows),
+                title=o.title,
+                estimator=estimator,
+                sample_weight=rows.sample_weight,
+                load_code="\n".join(code) or None,
+                progress=work.now,
+                **options,
+            )
+    error, ranker = made.error, last_step(made.model)
+    if o.json:
+        to_json({
+            "pairwise_error": error.value,
+            "pairwise_error_low": error.low,
+            "pairwise_error_high": error.high,
+            "method": made.method,
+            "alpha": made.alpha,
+            "scale": None if o.auto else scale_of(o),
+            "ndcg@10": None if made.ndcg is None else made.ndcg.value,
+            "n_findings": len(made.findings),
+            "n_bytes": made.n_bytes,
+            "file": o.output,
+            **({"scoring": ranker.scoring, "best_score": ranker.best_score_,
+                "members": ranker.members_} if o.auto else {}),
+        })  # fmt: skip
+        return
+    interval = "too few queries or rows for an interval"
+    if error.method != "none":
+        interval = f"{error.low:.4f} to {error.high:.4f} with 95 % confidence"
+    method = "on the test data" if made.method == "test" else made.method.replace("-", " ")
+    alpha = ("alpha", "–" if made.alpha is None else f"{made.alpha:g}")
+    facts(
+        [
+            ("pairwise error", f"{error.value:.4f}, {interval} ({method})"),
+            ("held out", nested(ranker)) if o.auto else alpha,
+            ("findings", f"{number(len(made.findings))} about the data and the model"),
+            ("page", f"{o.output} ({size(made.n_bytes)})"),
+        ]
+    )
+
+
+def _plain(X: Any) -> Any:
+    """The numbers of a table without text; otherwise as it is."""
+    return X.numbers if isinstance(X, RawTable) and not X.text else X
+
+
+def _documents(rows: Any) -> list[str] | None:
+    """What LETOR text says after #, if it says something about every row."""
+    return rows.comments if rows.comments and all(rows.comments) else None

@@ -1,0 +1,254 @@
+"""``rankrls update``."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from sklearn.preprocessing import StandardScaler
+
+from rankrls import streaming
+from rankrls._validation import written_integer
+from rankrls.cli._estimators import Scorer, note_source, rows_for
+from rankrls.cli._files import check_output
+from rankrls.cli._output import Work, facts, listed, number, size, to_json, warn
+from rankrls.datasets.formats import sniff
+from rankrls.estimators.seen_queries import query_keys, show_query
+from rankrls.io import save_model
+from rankrls.metrics import mean_interval, pairwise_accuracy
+
+fcntl: Any
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - not POSIX
+    fcntl = None
+
+__all__ = ["update"]
+
+#: A feature whose mean has moved by this many standard deviations, or whose spread has changed by
+#: this factor, is warned of.
+MAX_SHIFT = 10.0
+
+
+def update(o: Any) -> None:
+    """Add the queries of files to a model, take away those of others, write it."""
+    if not o.data and not o.forget:
+        raise ValueError("nothing to learn from and nothing to forget: name DATA, or use --forget")
+    path = o.model if o.output is None else o.output
+    if path == "-":
+        raise ValueError("a model is written to a file, not to stdout: name it by -o")
+    started = time.perf_counter()
+    check_output(path, *o.data, *o.forget)
+    with _locked(o.model):
+        scorer = Scorer(o.model)
+        about = _change(scorer, o)
+        backup = f"{o.model}.bak" if o.backup and not o.dry_run else None
+        if backup is not None:
+            shutil.copy2(o.model, backup)
+        if not o.dry_run:
+            save_model(scorer.model, path)
+    ranker = scorer.ranker
+    about |= {
+        "alpha": float(getattr(ranker, "alpha_", getattr(ranker, "alpha", 0.0))),
+        "seconds": round(time.perf_counter() - started, 3),
+        "file": None if o.dry_run else path,
+        "backup": backup,
+    }
+    if o.json:
+        to_json(about)
+        return
+    lines = [
+        ("added", f"{number(about['rows_added'])} rows"),
+        ("forgotten", f"{number(about['rows_forgotten'])} rows"),
+        ("queries", f"{number(about['queries_before'])} before, {number(about['n_queries'])} now"),
+        ("pairs", number(about["n_pairs"])),
+        ("alpha", f"{about['alpha']:g}, as before"),
+    ]
+    if about["accuracy_of_new"] is not None:
+        known = about["accuracy_expected"]
+        expected = "" if known is None else f"; {number(known)} was expected of new queries"
+        text = f"{number(about['accuracy_of_new'])} by the model before{expected}"
+        lines.append(("accuracy", f"pairwise, on the new queries: {text}"))
+    written = "nothing (--dry-run)"
+    if not o.dry_run:
+        written = f"{path} ({size(os.path.getsize(path))}) in {about['seconds']:.1f} s"
+    facts([*lines, ("written", written), *([("backup", backup)] if backup else [])])
+
+
+@contextmanager
+def _locked(path: str) -> Iterator[None]:
+    """Hold the model file, so that updates that run at the same time follow each other."""
+    if fcntl is None or not os.path.isfile(path):  # `Scorer` reports what is wrong
+        yield
+        return
+    while True:
+        with open(path, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+                yield
+                return
+        # Another update has replaced the file meanwhile: wait for the new one.
+
+
+def _change(scorer: Scorer, o: Any) -> dict[str, Any]:
+    """Change the model; return what was done."""
+    try:
+        streaming.require_updatable(scorer.model)
+    except ValueError as error:
+        raise ValueError(f"{o.model}: {error}") from error
+    ranker, files = scorer.ranker, (*o.data, *o.forget)
+    if ranker._with_qid and o.one_ranking:
+        raise ValueError(f"--one-ranking: {o.model} was fitted to queries, which have ids")
+    if not ranker._with_qid and not o.one_ranking:
+        raise ValueError(
+            f"{o.model} was fitted to one ranking: add --one-ranking, with which the rows of every "
+            "file are one more"
+        )
+    if not any(os.path.isfile(one) and sniff(one)[0] == "letor" for one in files):
+        weight = o.sample_weight or scorer.source.get("weight")
+        o = SimpleNamespace(**vars(o) | {"sample_weight": weight})
+    if ranker._seen.weighted and o.sample_weight is None:
+        raise ValueError(
+            f"{o.model} was fitted with weights of rows: name their column by --sample-weight "
+            "(LETOR text has none: use a table, or update the model in Python)"
+        )
+    about: dict[str, Any] = {
+        "queries_before": int(ranker.n_queries_),
+        "accuracy_of_new": None,
+        "accuracy_expected": None,
+    }
+    with Work(f"Reading {files[0]}") as work:
+        adding, forgetting = _Change(scorer, o.data, o), _Change(scorer, o.forget, o)
+        forgetting.known = set(ranker._seen.queries)
+        # What is replaced must go first. Otherwise it goes last: a model of no rows has no scales.
+        replaces = any(file.large for file in adding.files) or adding.knows_any(work)
+        if o.check != "off":
+            about |= _checked(scorer, adding, o.check)
+        if replaces:
+            about["rows_forgotten"] = forgetting.make(work)
+        about["rows_added"] = adding.make(work)
+        if not replaces:
+            about["rows_forgotten"] = forgetting.make(work)
+        if not hasattr(ranker, "_model"):
+            raise ValueError(f"{', '.join(o.forget)}: nothing would be left to rank by")
+    told = (("rows_added", o.data, "added"), ("rows_forgotten", o.forget, "forgotten"))
+    words = [f"{about[key]:,} rows of {', '.join(some)} {what}" for key, some, what in told if some]
+    note_source(scorer.model, "; ".join(words))
+    return about | {"n_queries": int(ranker.n_queries_), "n_pairs": int(ranker.n_pairs_)}
+
+
+def _checked(scorer: Scorer, adding: _Change, check: str) -> dict[str, Any]:
+    """Score the new queries by the model as it is; warn, or raise, if they do not look alike."""
+    doubts, values = [], []
+    for [rows] in adding.loaded or ():  # large files are not held in memory
+        doubts += _moved_features(scorer, rows)
+        try:
+            scores = scorer.scores(rows.data, rows.qid, name=adding.files[0].name)
+            values.append(np.atleast_1d(pairwise_accuracy(rows.target, scores, qid=rows.qid,
+                                                          average=None)))  # fmt: skip
+        except ValueError:  # no query has a pair
+            continue
+    found: dict[str, Any] = {}
+    if values:
+        by_query = np.concatenate(values)
+        found["accuracy_of_new"] = accuracy = float(np.nanmean(by_query))
+        if getattr(scorer.ranker, "scoring", None) == "pairwise_accuracy":
+            found["accuracy_expected"] = expected = float(scorer.ranker.best_score_)
+            high = mean_interval(by_query, confidence_level=0.99)[1]
+            if high < expected:
+                doubts.append(
+                    f"the model orders {accuracy:.1%} of the pairs of the new queries, and "
+                    f"{expected:.1%} were expected (99 % interval up to {high:.1%}): are labels "
+                    "and columns those of training?"
+                )
+    for doubt in doubts:
+        text = f"{adding.files[0].name}: {doubt}"
+        if check == "error":
+            raise ValueError(f"{text} (--check warn or off adds them)")
+        warn(text)
+    return found
+
+
+def _moved_features(scorer: Scorer, rows: Any) -> list[str]:
+    """Features whose mean is far from that of training, or whose spread is another."""
+    scaler = next((step for step in scorer.steps if isinstance(step, StandardScaler)), None)
+    if scaler is None or scaler.mean_ is None or not isinstance(rows.data, np.ndarray):
+        return []
+    with np.errstate(all="ignore"):
+        shift = np.abs(np.nanmean(rows.data, axis=0) - scaler.mean_) / scaler.scale_
+        ratio = np.nanstd(rows.data, axis=0) / scaler.scale_
+        moved = (shift > MAX_SHIFT) | (ratio > MAX_SHIFT) | ((ratio < 1 / MAX_SHIFT) & (ratio > 0))
+    moved &= scaler.var_ > 0
+    names = scorer.names or [f"feature {j + 1}" for j in range(len(moved))]
+    found = [repr(names[j]) for j in np.flatnonzero(moved)]
+    text = (
+        f"{listed(found, 5)}: mean or spread differs from the training rows by a factor of more "
+        f"than {MAX_SHIFT:g} standard deviations: did the unit change?"
+    )
+    return [text] if found else []
+
+
+class _Change:
+    """Files whose queries are added or, if ``known`` has the only ones possible, taken away."""
+
+    def __init__(self, scorer: Scorer, paths: Any, o: Any) -> None:
+        self._scorer = scorer
+        self.loaded: Any = None
+        self.known: set[str] | None = None
+        need = ("target",) if o.one_ranking else ("target", "qid")
+        # One ranking is one file; queries may lie across files, which are then read as one.
+        parts = [[path] for path in paths] if o.one_ranking else [paths] * bool(paths)
+        self.files = [rows_for(scorer, some, o, need, beyond="error") for some in parts]
+
+    def knows_any(self, work: Work) -> bool:
+        """Read the rows, and tell whether they have a query of the model."""
+        self.loaded = [[file.load(work)] for file in self.files]
+        queries = self._scorer.ranker._seen.queries.keys()
+        return any(
+            not queries.isdisjoint(query_keys(rows.qid))
+            for [rows] in self.loaded
+            if rows.qid is not None and "group_file" not in rows
+        )
+
+    def make(self, work: Work) -> int:
+        """Change the model, and give the number of rows."""
+        n_rows, model = 0, self._scorer.model
+        change = streaming.partial_fit if self.known is None else streaming.forget
+        parts: Iterable[Any] = self.loaded or [
+            file.parts(work, by_query=True) for file in self.files
+        ]
+        for file, batches in zip(self.files, parts, strict=True):
+            numbers = map(written_integer, self._scorer.ranker._seen.queries)
+            first = max((number for number in numbers if number is not None), default=-1) + 1
+            for rows in batches:
+                n_rows += rows.data.shape[0]
+                try:
+                    self._number_queries(rows, first)
+                    weights = {"sample_weight": rows.sample_weight}
+                    change(model, rows.data, rows.target, qid=rows.qid, **weights)
+                except ValueError as error:
+                    raise ValueError(f"{file.name}: {error}") from error
+        return n_rows
+
+    def _number_queries(self, rows: Any, first: int) -> None:
+        """Give new numbers to queries that a file of sizes numbers from 0; refuse unknown ones."""
+        if "group_file" in rows:
+            if self.known is not None:
+                raise ValueError(
+                    f"{rows.group_file} has sizes of queries and no ids, so the queries to forget "
+                    "cannot be found in the model: write ids (qid:7) into the rows that the model "
+                    "is fitted to and into those that it forgets"
+                )
+            rows.qid = rows.qid + first
+        elif rows.qid is not None and self.known is not None:
+            unknown = next((key for key in query_keys(rows.qid) if key not in self.known), None)
+            if unknown is not None:
+                raise ValueError(
+                    f"{show_query(unknown)} was never added, so it cannot be forgotten"
+                )

@@ -1,0 +1,265 @@
+"""Commands agree with one another and with the library, and the report reproduces itself."""
+
+import html
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn import config_context
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import rankrls.cli._files
+from rankrls import RankRLS, RankRLSCV
+from rankrls.cli import main
+from rankrls.datasets import dump_letor, load_ranking, make_ranking
+from rankrls.io import load_model
+from rankrls.metrics import make_ranking_scorer, ndcg, ndcg_scorer, pairwise_error
+from rankrls.model_selection import leave_query_out_predict
+from rankrls.report import write_report
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Features of very different scales, weights, and queries without a relevant row."""
+    made = make_ranking(n_queries=50, n_docs=(3, 9), n_features=4, random_state=3)
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(made.data * [1, 1e4, 1e-3, 1], columns=["a", "b", "c", "d"])
+    frame["qid"], frame["label"] = made.qid, made.target
+    frame.loc[frame.qid % 5 == 0, "label"] = 0
+    frame["w"] = rng.integers(1, 8, len(frame)).astype(float)
+    return frame
+
+
+@pytest.fixture
+def run(table, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    train = table.qid < 35
+    for name, rows in (("train", train), ("test", ~train)):
+        table[rows].to_csv(f"{name}.csv", index=False)
+    gaps = table[train].copy()
+    gaps.loc[::6, "d"] = np.nan
+    gaps.to_csv("gaps.csv", index=False)
+    capsys.readouterr()
+
+    def go(words, code=0):
+        assert main(words.split()) == code, capsys.readouterr().err
+        out, err = capsys.readouterr()
+        return (json.loads(out) if "--json" in words else out), err
+
+    return go
+
+
+OPTIONS = [
+    "",
+    "--scale none",
+    "--scale query-minmax",
+    "--scale minmax --cost unit",
+    "--weight w",
+    "--kernel rbf --alphas 0.1,1,10,1000",
+    "--weight w --one-ranking",
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_fit_cv_and_report_choose_the_same_alpha(run, options):
+    drop = "" if "--weight" in options else "--drop w"
+    fitted, _ = run(f"fit train.csv -m model {drop} {options} --json")
+    searched, _ = run(f"cv train.csv {drop} {options} --json")
+    page, _ = run(f"report train.csv -o page.html {drop} {options} --json")
+    assert fitted["alpha"] == searched["best_alpha"] == page["alpha"]
+    assert fitted["cv_score"] == searched["best_score"]
+    assert fitted["scale"] == searched["scale"] == page["scale"]
+
+
+@pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
+@pytest.mark.parametrize("options", [*OPTIONS, "--missing mean", "--missing zero --scale none"])
+@pytest.mark.parametrize("test", ["", "--test test.csv"])
+def test_the_report_reproduces_its_numbers(run, options, test):
+    file = "gaps.csv" if "--missing" in options else "train.csv"
+    drop = "" if "--weight" in options else "--drop w"
+    found, _ = run(f"report {file} -o page.html {drop} {options} {test} --json")
+    space, values = {}, []
+    code = html.unescape(re.search(r"<pre.*?<code>(.*?)</code>", Path("page.html").read_text(),
+                                   re.S)[1])  # fmt: skip
+    for line in code.splitlines():
+        value, _, expected = line.partition("  # ")
+        if expected:
+            values.append(eval(value, space))
+            assert values[-1] == pytest.approx(float(expected), abs=1e-6), line
+        else:
+            exec(line, space)
+    if "--one-ranking" not in options:
+        for name in ("pairwise_error", "ndcg@10"):
+            assert any(value == pytest.approx(found[name], abs=1e-9) for value in values)
+    assert getattr(space["model"], "alpha", None) == found["alpha"]
+    if test:
+        scores = space["model"].predict(space["X_test"])
+        error = pairwise_error(space["y_test"], scores, qid=space.get("qid_test"))
+        assert error == pytest.approx(found["pairwise_error"])
+
+
+def test_the_model_of_a_report_takes_raw_features(table, tmp_path):
+    X, y, qid = table[["a", "b", "c", "d"]], table.label, table.qid
+    made = write_report(tmp_path / "page.html", X, y, qid, scaler=StandardScaler(),
+                        sample_weight=table.w)  # fmt: skip
+    scaled = StandardScaler().fit_transform(X)
+    expected = RankRLSCV().fit(scaled, y, qid=qid, sample_weight=table.w)
+    assert made.alpha == expected.alpha_
+    np.testing.assert_allclose(made.model.predict(X.to_numpy()), expected.predict(scaled))
+    assert not [finding for finding in made.findings if finding.code == "unequal-scales"]
+    plain = write_report(tmp_path / "page.html", X, y, qid)
+    assert [finding for finding in plain.findings if finding.code == "unequal-scales"]
+    text = (tmp_path / "page.html").read_text()
+    assert text.count("features have very different scales</h3>") == 1
+    assert "A warning while fitting" not in text
+    with pytest.raises(ValueError, match="scaler must have fit and transform"):
+        write_report(tmp_path / "page.html", X, y, qid, scaler=StandardScaler)
+
+
+def test_ndcg_is_one_number_everywhere(run, table):
+    """Queries without a relevant row are left out by all of them."""
+    run("fit train.csv -m model --drop w")
+    evaluated, _ = run("evaluate test.csv -m model --json")
+    page, _ = run("report train.csv --test test.csv --drop w -o page.html --json")
+    unseen = table[table.qid >= 35]
+    X, y, qid = unseen[["a", "b", "c", "d"]], unseen.label, unseen.qid
+    model = load_model("model")
+    value = ndcg(y, model.predict(X), qid=qid, k=10)
+    assert (y.groupby(qid).max() == 0).any()
+    assert evaluated["ndcg@10"] == pytest.approx(value, rel=1e-12)
+    assert page["ndcg@10"] == pytest.approx(value, rel=1e-12)
+    with config_context(enable_metadata_routing=True):
+        scorer = make_ranking_scorer(ndcg, k=10)
+        assert scorer(model, X, y, qid=qid) == pytest.approx(value, rel=1e-12)
+        assert ndcg_scorer(model, X, y, qid=qid) == ndcg(y, model.predict(X), qid=qid)
+    # Held out: the score of RankRLSCV, of cv and of the report.
+    rows = table[table.qid < 35]
+    scaled = StandardScaler().fit_transform(rows[["a", "b", "c", "d"]])
+    search = RankRLSCV([3.0], scoring="ndcg@10").fit(scaled, rows.label, qid=rows.qid)
+    held = leave_query_out_predict(RankRLS(3.0), scaled, rows.label, qid=rows.qid)
+    assert search.best_score_ == pytest.approx(ndcg(rows.label, held, qid=rows.qid, k=10))
+    words = "train.csv --drop w --alphas 3 --json"
+    assert run(f"cv {words} --scoring ndcg@10")[0]["best_score"] == pytest.approx(
+        search.best_score_
+    )
+    page, _ = run(f"report {words} -o page.html")
+    assert page["ndcg@10"] == pytest.approx(search.best_score_)
+
+
+def test_weights_count_in_training(run):
+    plain, _ = run("report train.csv -o page.html --drop w --json")
+    weighted, _ = run("report train.csv -o page.html --weight w --json")
+    assert plain["pairwise_error"] != weighted["pairwise_error"]
+    assert "Rows are weighted in training" in Path("page.html").read_text()
+
+
+# ---------------------------------------------------------------------- scaling by default
+
+
+def test_the_default_model_scales_and_does_not_see_scales(run, table):
+    run("fit train.csv -m model --drop w")
+    table.assign(b=table.b / 1e8)[table.qid < 35].to_csv("other.csv", index=False)
+    run("fit other.csv -m other --drop w")
+    one, other = load_model("model"), load_model("other")
+    assert [name for name, _ in one.steps] == ["scale", "rank"]
+    np.testing.assert_allclose(one.steps[-1][1].coef_, other.steps[-1][1].coef_, rtol=1e-6)
+    _, err = run("fit train.csv -m plain --drop w --scale none")
+    assert "(column 'c') to " in err
+    assert "leave out --scale none" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("scale", ["standard", "minmax", "maxabs", "query-standard"])
+def test_streams_scale_as_all_at_once(run, scale, monkeypatch):
+    monkeypatch.setattr(rankrls.cli._files, "BATCH", 20)
+    words = f"--alpha 2 --scale {scale} --weight w"
+    run(f"fit train.csv -m one {words} --stream")
+    run(f"fit train.csv -m two {words} --in-memory")
+    X = load_ranking("test.csv", drop="w")
+    for name in ("one", "two"):
+        main(["predict", "test.csv", "-m", name, "-o", f"{name}.txt"])
+    np.testing.assert_allclose(np.loadtxt("one.txt"), np.loadtxt("two.txt"), rtol=1e-8)
+    assert len(X.data) == len(np.loadtxt("one.txt"))
+
+
+def test_large_sparse_rows_choose_alpha_by_some_queries(run, monkeypatch):
+    monkeypatch.setattr("rankrls.cli._training.MAX_SPARSE", 50)
+    rng = np.random.default_rng(0)
+    X = sparse.random_array((200, 300), density=0.02, rng=rng, format="csr")
+    dump_letor(X, np.asarray(X[:, :20].sum(axis=1)).ravel(), "sparse.dat", qid=np.arange(200) // 10)
+    out, _ = run("fit sparse.dat -m model")
+    assert "of a tenth of the queries" in out
+    assert run("fit sparse.dat -m model --json")[0]["cv"] == "validation"
+    assert "cv" not in run("fit sparse.dat -m model --alpha auto --json")[0]
+
+
+# ---------------------------------------------------------------------- missing values
+
+
+def test_missing_values_are_filled_in_by_the_model(run, table):
+    _, err = run("fit gaps.csv -m model --drop w", code=2)
+    assert "column 'd' is empty" in err
+    assert "(rankrls fit --missing mean or --missing zero does both)" in err
+    frame = pd.read_csv("gaps.csv")
+    X, mean = frame[["a", "b", "c", "d"]], frame.d.mean()
+    for missing, value in (("mean", mean), ("zero", 0.0)):
+        run(f"fit gaps.csv -m model --drop w --missing {missing} --alpha 1")
+        filled = X.fillna(value)
+        expected = make_pipeline(StandardScaler(), RankRLS(1.0))
+        expected.fit(filled.to_numpy(), frame.label, rankrls__qid=frame.qid)
+        out, _ = run("predict gaps.csv -m model")
+        np.testing.assert_allclose(
+            np.array(out.split(), float), expected.predict(filled.to_numpy()), rtol=1e-9
+        )
+        evaluated, _ = run("evaluate gaps.csv -m model --json")
+        error = pairwise_error(frame.label, expected.predict(filled.to_numpy()), qid=frame.qid)
+        assert evaluated["pairwise_error"] == pytest.approx(error)
+        _, err = run("predict gaps.csv -m model --missing error", code=2)
+        assert "column 'd' is empty" in err
+    for command in ("cv gaps.csv", "report gaps.csv -o page.html"):
+        run(f"{command} --drop w --missing mean")
+        run(f"{command} --drop w", code=2)
+    run("fit train.csv -m plain --drop w")
+    zeros, _ = run("predict gaps.csv -m plain --missing zero")
+    X.fillna(0.0).to_csv("zeros.csv", index=False)
+    expected = np.array(run("predict zeros.csv -m plain")[0].split(), float)
+    np.testing.assert_allclose(np.array(zeros.split(), float), expected, rtol=1e-9)
+    run("fit gaps.csv -m model --drop w --missing zero --alpha 1 --stream")
+    _, err = run("fit gaps.csv -m model --drop w --missing mean --alpha 1 --stream", code=2)
+    assert "--missing mean looks at all rows first" in err
+
+
+def test_missing_values_of_letor_text(run):
+    rows = [
+        f"{i % 3} qid:{i // 6} 1:{i * 7 % 5} 2:{'NULL' if i % 4 == 0 else i % 7}" for i in range(60)
+    ]
+    Path("gaps.dat").write_text("\n".join(rows))
+    _, err = run("fit gaps.dat -m model", code=2)
+    assert "gaps.dat:1: value in '2:NULL' is not a finite number; to keep missing values" in err
+    run("fit gaps.dat -m model --missing mean")
+    out, _ = run("predict gaps.dat -m model")
+    assert np.isfinite(np.array(out.split(), float)).all()
+
+
+# ---------------------------------------------------------------------- columns like ids
+
+
+@pytest.mark.parametrize("command", ["fit train.csv -m model", "cv train.csv",
+                                     "report train.csv -o page.html",
+                                     "fit train.csv -m model --scale none --alpha 1",
+                                     "fit train.csv -m model --stream --alpha 1"])  # fmt: skip
+def test_columns_like_ids_are_a_warning_with_the_option(run, table, command):
+    rng = np.random.default_rng(0)
+    ids = table.drop(columns=["w", "b", "c"]).assign(doc_id=rng.permutation(len(table)) + 10_000)
+    ids.to_csv("train.csv", index=False)
+    _, err = run(command)
+    assert err.count("looks like an id") == 1
+    assert "column 'doc_id' of X looks like an id or a position" in err
+    assert "leave it out by --drop doc_id\n" in err
+    _, err = run(f"{command} --drop doc_id")
+    assert "looks like an id" not in err

@@ -1,0 +1,427 @@
+"""``--auto``: AutoRanker on files as they are, and its model files in the other commands."""
+
+import html
+import json
+import os
+import re
+import shlex
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.pipeline import Pipeline
+
+from rankrls import AutoRanker, RankRLS
+from rankrls.cli import main
+from rankrls.datasets import dump_letor, load_ranking
+from rankrls.io import load_model, save_model
+from rankrls.preprocessing import TableEncoder
+from rankrls.report import write_report
+
+
+def table(first, n_queries, rng):
+    """Raw columns: an id, names, missing values, text, booleans, a constant."""
+    qid = np.repeat(np.arange(first, first + n_queries), rng.integers(4, 9, n_queries))
+    n = len(qid)
+    frame = pd.DataFrame({"query": [f"q {q}" for q in qid]})
+    frame["product_id"] = rng.permutation(n) + 10_000
+    frame["name"] = [f"Product{i}" for i in range(n)]
+    frame["price"] = np.exp(rng.normal(3, 1, n)).round(2)
+    frame["brand"] = rng.choice(["acme", "bolt", ""], n)
+    frame["size"] = rng.choice(["M", "38", "40"] if first == 0 else ["38", "40"], n)
+    frame["in_stock"] = rng.random(n) < 0.7
+    frame["rating"] = np.where(rng.random(n) < 0.2, np.nan, rng.normal(3, 1, n).round(1))
+    frame["currency"] = "EUR"
+    value = -np.log(frame["price"]) + 2.0 * (frame["brand"] == "acme") + (frame["size"] == "38")
+    frame["grade"] = np.digitize(value, np.quantile(value, [0.5, 0.9]))
+    return frame
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("auto")
+    rng = np.random.default_rng(0)
+    train, test = table(0, 40, rng), table(1000, 20, rng)
+    for name, frame in (("train", train), ("test", test)):
+        frame.to_csv(folder / f"{name}.csv", index=False)
+        frame.to_parquet(folder / f"{name}.parquet")
+    numbers = train[["price", "in_stock"]].to_numpy(dtype=float)
+    codes = np.unique(train["query"], return_inverse=True)[1]
+    dump_letor(numbers, train["grade"], str(folder / "train.dat"), qid=codes)
+    here = os.getcwd()
+    os.chdir(folder)
+    try:
+        for data, model in (("train.csv", "model"), ("train.dat", "nameless")):
+            assert main(["fit", data, "--auto", "--effort", "quick", "-m", model]) == 0
+        assert main(["fit", "train.dat", "-m", "plain", "--alpha", "1"]) == 0
+    finally:
+        os.chdir(here)
+    return folder
+
+
+@pytest.fixture
+def run(files, monkeypatch, capsys):
+    monkeypatch.chdir(files)
+
+    def call(words, code=0):
+        capsys.readouterr()
+        assert main(shlex.split(words)) == code, capsys.readouterr().err
+        return capsys.readouterr()
+
+    return call
+
+
+def by_hand(**options):
+    """The same in Python, with a data frame."""
+    frame = pd.read_csv("train.csv")
+    X = frame.drop(columns=["query", "grade"])
+    ranker = AutoRanker(**{"effort": "quick", "random_state": 0, **options})
+    return ranker.fit(X, frame["grade"], qid=frame["query"])
+
+
+def by_hand_scores(ranker, file="test.csv"):
+    frame = pd.read_csv(file, dtype={"size": str})
+    return ranker.predict(frame.drop(columns=["query", "grade"]), qid=frame["query"])
+
+
+@pytest.mark.filterwarnings("ignore::rankrls.exceptions.IdColumnWarning")
+def test_fit_writes_the_ranker_of_the_raw_table(run):
+    told = run("fit train.csv --auto --effort quick -m again")
+    ranker = by_hand()
+    loaded = load_model("again")
+    assert isinstance(loaded, AutoRanker)
+    assert loaded.feature_names_in_.tolist() == ranker.feature_names_in_.tolist()
+    assert loaded.best_score_ == ranker.best_score_
+    np.testing.assert_array_equal(by_hand_scores(loaded), by_hand_scores(ranker))
+    lines = told.out.splitlines()
+    assert "columns: labels 'grade', queries 'query'" in lines[0]
+    assert f"the mean of {len(ranker.estimators_)} of" in lines[2]
+    head = next(i for i, line in enumerate(lines) if line.startswith("view "))
+    assert " ".join(lines[head].split()) == "view kernel blocks cost compared alpha ndcg@10 weight"
+    for k in range(len(ranker.estimators_)):
+        assert lines[head + 1 + k].startswith(ranker.members_["view"][k])
+        assert f"{ranker.members_['score'][k]:.4f}" in lines[head + 1 + k]
+    assert f"ndcg@10 {ranker.best_score_:.4f} of the mean, nested" in told.out
+    assert "taken as text: name, brand, size, currency" in told.err
+    assert "3 of 8 columns left out" in told.err
+    assert "product_id, name, currency" in told.err
+
+
+@pytest.mark.filterwarnings("ignore::rankrls.exceptions.IdColumnWarning")
+def test_options_of_the_ranker(run):
+    words = "fit train.csv --auto --effort quick -m other --json --scoring average_precision"
+    found = json.loads(run(words + " --random-state 5").out)
+    ranker = by_hand(scoring="average_precision", random_state=5)
+    assert found["best_score"] == ranker.best_score_
+    assert found["scoring"] == "average_precision"
+    assert found["members"]["view"] == ranker.members_["view"].tolist()
+    assert found["n_queries"] == 40
+    parameters = load_model("other").get_params()
+    assert (parameters["effort"], parameters["random_state"]) == ("quick", 5)
+
+
+def test_predict_and_evaluate(run):
+    model = load_model("model")
+    expected = by_hand_scores(model)
+    for file in ("test.csv", "test.parquet"):
+        scores = np.array(run(f"predict {file} -m model").out.split(), float)
+        np.testing.assert_array_equal(scores, expected)
+    found = json.loads(run("evaluate test.csv -m model --json").out)
+    frame = pd.read_csv("test.csv", dtype={"size": str})
+    X = frame.drop(columns=["query", "grade"])
+    accuracy = model.score(X, frame["grade"], qid=frame["query"])
+    assert found["pairwise_accuracy"] == pytest.approx(accuracy, rel=1e-12)
+
+
+def test_batches_are_whole_queries(run, monkeypatch):
+    """A large file gives the scores of all rows at once."""
+    expected = np.array(run("predict test.csv -m model").out.split(), float)
+    monkeypatch.setattr("rankrls.cli._files.LARGE", 10)
+    monkeypatch.setattr("rankrls.cli._files.BATCH", 11)
+    for file in ("test.csv", "test.parquet"):
+        scores = np.array(run(f"predict {file} -m model").out.split(), float)
+        np.testing.assert_allclose(scores, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_other_columns_and_other_names(run):
+    """Columns are found by their names; --features gives the same columns other names."""
+    expected = run("predict test.csv -m model").out
+    frame = pd.read_csv("test.csv", dtype={"size": str})
+    frame["more"] = "text"
+    frame[frame.columns[::-1]].to_csv("turned.csv", index=False)
+    assert run("predict turned.csv -m model").out == expected
+    own = load_model("model").feature_names_in_
+    frame.rename(columns={name: f"my {name}" for name in own}).to_csv("renamed.csv", index=False)
+    names = ",".join(f"my {name}" for name in own)
+    assert run(f"predict renamed.csv -m model --features '{names}'").out == expected
+
+
+def test_one_ranking(run):
+    """All rows of a file as one query, and a model of one ranking on rows with queries."""
+    frame = pd.read_csv("test.csv", dtype={"size": str})
+    X = frame.drop(columns=["query", "grade"])
+    model = load_model("model")
+    scores = np.array(run("predict test.csv -m model --one-ranking").out.split(), float)
+    np.testing.assert_array_equal(scores, model.predict(X, qid=np.zeros(len(X))))
+    told = run("fit train.csv --auto --effort quick --one-ranking -m one")
+    assert "chosen by other folds" in told.out
+    scores = np.array(run("predict test.csv -m one").out.split(), float)
+    np.testing.assert_array_equal(scores, load_model("one").predict(X))
+    assert json.loads(run("evaluate test.csv -m one --json").out)["n_queries"] == 20
+
+
+def test_letor_text_dense_and_sparse(run):
+    """A model of dense rows scores sparse ones, and the other way round."""
+    dense = load_ranking("train.dat")
+    expected = np.array(run("predict train.dat -m nameless").out.split(), float)
+    model = load_model("nameless")
+    rows = load_ranking("train.dat", sparse=True)
+    np.testing.assert_array_equal(model.predict(rows.data, qid=rows.qid), expected)
+    sparse = AutoRanker(effort="quick", random_state=0).fit(rows.data, rows.target, qid=rows.qid)
+    np.testing.assert_allclose(
+        sparse.predict(dense.data, qid=dense.qid), sparse.predict(rows.data, qid=rows.qid)
+    )
+    assert "feature 1" not in run("fit train.dat --auto --effort quick -m x").err
+
+
+def test_cv_prints_candidates_and_the_nested_score(run):
+    told = run("cv train.csv --auto --effort quick")
+    every = run("cv train.csv --auto --effort quick --all")
+    model = load_model("model")
+    assert f"ndcg@10 {model.best_score_:.4f} of the mean, nested" in told.out
+    n = len(model.members_["weight"])
+    assert f"({len(model.estimators_)} of {n} candidates are averaged" in told.out
+    views = tuple(set(model.members_["view"]))
+    assert sum(line.startswith(views) for line in every.out.splitlines()) == n
+    found = json.loads(run("cv train.csv --auto --effort quick --json").out)
+    assert found["best_score"] == model.best_score_
+
+
+def test_info_lists_the_members(run):
+    told = run("info model").out
+    model = load_model("model")
+    assert told.startswith("type")
+    assert "AutoRanker" in told
+    for view in model.members_["view"][: len(model.estimators_)]:
+        assert view in told
+    found = json.loads(run("info model --json").out)
+    assert found["summary"]["best_score_"] == model.best_score_
+
+
+def test_export_is_refused(run):
+    for target in ("solr", "elasticsearch", "svmrank", "onnx -o x.onnx"):
+        told = run(f"export -m model --to {target}", code=2)
+        assert "an AutoRanker cannot be exported" in told.err
+        assert "export a RankRLS, RankRLSCV, RankSVM or GreedyRankRLS instead" in told.err
+        assert told.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["fit -m x", "cv", "report -o x.html"])
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("--kernel rbf", "--auto chooses kernels, losses and alphas itself: leave out --kernel"),
+        ("--alphas 1,2", "leave out --alphas, or --auto"),
+        ("--cost unit", "leave out --cost"),
+        ("--basis 5", "leave out --basis"),
+        ("--solver cg", "leave out --solver"),
+        ("--scale none", "--auto scales features and fills in missing ones itself"),
+        ("--missing mean", "leave out --missing"),
+    ],
+)
+def test_options_that_auto_has_no_use_for(run, command, option, message):
+    first, *rest = command.split()
+    before = sorted(os.listdir())
+    told = run(f"{first} train.csv --auto {option} {' '.join(rest)}", code=2)
+    assert message in told.err
+    assert told.err.count("\n") == 1
+    assert sorted(os.listdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("fit train.csv --auto -m x --alpha 3", "leave out --alpha"),
+        ("fit train.csv --auto -m x --loss hinge", "leave out --loss"),
+        ("fit train.csv --auto -m x -c 3", "leave out -c"),
+        ("fit train.csv --auto -m x --cv 3", "--auto holds out whole queries, one by one"),
+        ("fit train.csv --auto -m x --stream", "--auto reads all rows at once"),
+        ("fit train.csv --auto -m x --in-memory", "leave out --stream or --in-memory"),
+        ("cv train.csv --auto --plot x.png", "--auto has no path of alphas to draw"),
+        ("cv train.csv --auto --scoring MAP", "it is called 'map' here"),
+        ("fit train.csv -m x --effort quick", "--effort is for --auto"),
+        ("report train.csv --effort quick", "--effort is for --auto"),
+        (
+            "predict test.csv -m model --missing zero",
+            "the model takes raw tables and fills in",
+        ),
+        ("fit train.csv -m x", "is 'Product0', not a finite number"),
+    ],
+)
+def test_what_is_refused(run, words, message):
+    told = run(words, code=2)
+    assert message in told.err
+    assert told.err.count("\n") == 1
+
+
+def test_predict_needs_queries_and_columns(run):
+    frame = pd.read_csv("test.csv")
+    frame.drop(columns="query").to_csv("lost.csv", index=False)
+    assert "no column 'query' for qid" in run("predict lost.csv -m model", 2).err
+    frame.drop(columns="brand").to_csv("less.csv", index=False)
+    assert "no column 'brand'" in run("predict less.csv -m model", 2).err
+    frame["price"] = "cheap"
+    frame.to_csv("words.csv", index=False)
+    assert "words.csv:2: column 'price' is 'cheap'" in run("predict words.csv -m model", 2).err
+
+
+def test_columns_left_out_need_not_be_there(run):
+    frame = pd.read_csv("test.csv", dtype={"size": str})
+    left_out = ["product_id", "name", "currency"]
+    few, other = frame.drop(columns=left_out), frame.assign(name=pd.Timestamp("2024-01-01"))
+    other["currency"] = [[1, 2]] * len(other)
+    for table, name in ((few, "few"), (other, "other")):
+        table.to_parquet(f"{name}.parquet")
+    few.to_csv("few.csv", index=False)
+    expected = run("predict test.csv -m model --top 3").out
+    for words in ("few.csv", "few.parquet", "other.parquet", "test.csv --drop name"):
+        assert run(f"predict {words} -m model --top 3").out == expected
+    assert run("evaluate other.parquet -m model").out == run("evaluate test.csv -m model").out
+    names = [name for name in frame.columns if name not in ("query", "grade")]
+    used = [name for name in names if name not in left_out]
+    for given in (names, used):
+        words = f"predict few.csv -m model --top 3 --features {','.join(given)}"
+        assert run(words).out == expected
+    new = {name: f"new_{name}" for name in names}
+    few.rename(columns=new).to_csv("new.csv", index=False)
+    words = f"predict new.csv -m model --top 3 --features {','.join(new.values())}"
+    assert run(words).out == expected
+
+
+def test_lists_with_a_number_that_is_left_out(run):
+    frame = pd.read_parquet("train.parquet")
+    frame["vector"] = [
+        [price, 1.0, len(brand)] for price, brand in frame[["price", "brand"]].values
+    ]
+    frame[["query", "grade", "vector"]].to_parquet("lists.parquet")
+    assert "left out" in run("fit lists.parquet --auto --effort quick -m lists").err
+    scores = run("predict lists.parquet -m lists").out
+    assert len(set(scores.split())) > 10
+
+
+def test_numbers_with_a_few_words_are_a_warning(run):
+    frame = pd.read_csv("train.csv", dtype={"size": str})
+    frame["price"] = frame["price"].astype(str)
+    frame.loc[3, "price"] = "?"
+    frame.to_csv("marked.csv", index=False)
+    told = run("fit marked.csv --auto --effort quick -m x").err
+    assert f"'price' is taken as text, because 1 of its {len(frame)} cells are no numbers" in told
+    assert "such as '?'" in told
+
+
+def test_dates_are_a_warning(run):
+    frame = pd.read_csv("train.csv", dtype={"size": str})
+    frame["added"] = [f"2024-0{1 + i % 3}-11 10:00" for i in range(len(frame))]
+    frame.assign(added=frame["added"].where(frame.index % 5 > 0, "NULL")).to_csv(
+        "days.csv", index=False
+    )
+    frame.assign(
+        added=pd.to_datetime(frame["added"]), since=pd.to_timedelta(frame.index % 9, "h")
+    ).to_parquet("days.parquet")
+    for data in ("days.csv", "days.parquet"):
+        told = run(f"fit {data} --auto --effort quick -m x").err
+        assert "column 'added' holds dates" in told
+        assert "leave it out by --drop added" in told
+        assert "column 'name'" not in told
+    assert "column 'since' holds dates or times" in told
+    run("predict days.parquet -m x")
+
+
+def test_labels_without_gains(run):
+    """NDCG is the default; labels below 0 have none."""
+    frame = pd.read_csv("train.csv")
+    frame["grade"] -= 5
+    frame.to_csv("below.csv", index=False)
+    told = run("fit below.csv --auto --effort quick -m x")
+    assert "labels from -5 to -3 have no ndcg@10" in told.err
+    assert load_model("x").scoring == "pairwise_accuracy"
+    wrong = run("fit below.csv --auto --effort quick -m x --scoring ndcg@5", code=2)
+    assert "must be >= 0 for ndcg" in wrong.err
+
+
+def test_weights(run):
+    """Weights are a column of their own, and count."""
+    frame = pd.read_csv("train.csv", dtype={"size": str})
+    frame["w"] = np.random.default_rng(1).integers(1, 9, len(frame))
+    frame.to_csv("weighted.csv", index=False)
+    run("fit weighted.csv --auto --effort quick -m with --weight w")
+    run("fit weighted.csv --auto --effort quick -m without --drop w")
+    with_weights, without = load_model("with"), load_model("without")
+    assert with_weights.feature_names_in_.tolist() == without.feature_names_in_.tolist()
+    assert not np.allclose(by_hand_scores(with_weights), by_hand_scores(without))
+
+
+def test_weights_of_features_are_refused(run):
+    told = run("weights -m model", code=2).err
+    assert "model: an AutoRanker, the mean of several rankers, has no weights" in told
+
+
+def test_no_uncertainty_gives_a_smaller_file(run):
+    run("fit train.csv --auto --effort quick -m small --no-uncertainty")
+    assert os.path.getsize("small") < os.path.getsize("model")
+    expected = run("predict test.csv -m model").out
+    assert run("predict test.csv -m small").out == expected
+
+
+def test_rankers_of_nameless_text(run, tmp_path):
+    """A model of an array with text scores CSV columns by their place."""
+    frame = pd.read_csv("train.csv")[["price", "brand", "query", "grade"]]
+    X = frame[["price", "brand"]].to_numpy(dtype=object)
+    ranker = AutoRanker(effort="quick", random_state=0).fit(X, frame["grade"], qid=frame["query"])
+    save_model(ranker, "by_place")
+    frame.to_csv("two.csv", index=False)
+    scores = np.array(run("predict two.csv -m by_place").out.split(), float)
+    np.testing.assert_array_equal(scores, ranker.predict(X, qid=frame["query"]))
+
+
+@pytest.mark.filterwarnings("ignore::rankrls.exceptions.IdColumnWarning")
+def test_pipelines_that_begin_with_an_encoder(run):
+    """The model of a report is one."""
+    frame = pd.read_csv("train.csv")
+    X, y, qid = frame.drop(columns=["query", "grade"]), frame["grade"], frame["query"]
+    quick = AutoRanker(effort="quick", random_state=0)
+    made = write_report("page.html", X, y, qid, estimator=quick)
+    save_model(made.model, "pipeline")
+    expected = by_hand_scores(made.model)
+    scores = np.array(run("predict test.csv -m pipeline").out.split(), float)
+    np.testing.assert_array_equal(scores, expected)
+    encoder = TableEncoder().fit(X)
+    ranker = RankRLS().fit(encoder.transform(X), y, qid=qid)
+    save_model(Pipeline([("encode", encoder), ("rank", ranker)]), "linear")
+    scores = np.array(run("predict test.csv -m linear").out.split(), float)
+    assert "leave --missing out" in run("predict test.csv -m linear --missing zero", 2).err
+    unseen = pd.read_csv("test.csv", dtype={"size": str}).drop(columns=["query", "grade"])
+    np.testing.assert_array_equal(scores, ranker.predict(encoder.transform(unseen)))
+
+
+@pytest.mark.filterwarnings("ignore::rankrls.exceptions.IdColumnWarning")
+def test_report(run):
+    told = json.loads(run("report train.csv --auto --effort quick -o page.html --json").out)
+    model = load_model("model")
+    assert told["method"] == "leave-query-out"
+    assert told["scoring"] == "ndcg@10"
+    assert 0.9 * model.best_score_ < told["best_score"] <= 1
+    with open("page.html", encoding="utf-8") as file:
+        page = file.read()
+    assert '<section id="members"' in page
+    assert '<section id="alpha"' not in page
+    assert "brand=acme" in page
+    code = html.unescape(re.search(r"<pre.*?<code>(.*?)</code>", page, re.S)[1])
+    *lines, last = code.splitlines()
+    exec("\n".join(lines), space := {})
+    assert eval(last, space) == pytest.approx(told["pairwise_error"], abs=1e-9)
+    tested = run("report train.csv --auto --effort quick --test test.csv -o page.html").out
+    assert "on the test data" in tested
+    assert "of the mean, nested" in tested
+    numeric = run("report train.dat --auto --effort quick -o page.html").out
+    assert "leave query out" in numeric

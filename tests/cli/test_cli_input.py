@@ -1,0 +1,356 @@
+"""Bad input is one line that says what and where, exit code 2; nothing is written."""
+
+import builtins
+import io
+import json
+import os
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+import rankrls.cli._output
+import rankrls.cli._scoring
+from rankrls import ConditionalRankRLS, RankRLS
+from rankrls.cli import main
+from rankrls.cli._files import Stream, names_from, write_all
+from rankrls.cli._output import Work, number, size
+from rankrls.datasets import dump_letor, make_ranking
+from rankrls.io import load_model, save_model
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    X, y, qid = make_ranking(n_queries=10, n_features=3, random_state=0, return_X_y_qid=True)
+    dump_letor(X, y, "train.dat", qid=qid)
+    save_model(RankRLS().fit(X, y, qid=qid), "model")
+    return tmp_path
+
+
+FILES = {
+    "empty": "",
+    "comments": "# nothing\n\n",
+    "nan.dat": "1 qid:1 1:nan\n",
+    "label.dat": "1 qid:1 1:1\nnan qid:1 1:2\n",
+    "zero.dat": "1 qid:1 0:1\n0 qid:1 0:2\n",
+    "noqid.dat": "1 1:1\n0 1:2\n",
+    "half.dat": "1 qid:1 1:1\n0 1:2\n",
+    "ties.dat": "1 qid:1 1:1\n1 qid:1 1:2\n0 qid:2 1:5\n",
+    "back.dat": "1 qid:1 1:1\n0 qid:2 1:2\n0 qid:1 1:3\n",
+    "bad.csv": "qid,label,a\n1,2,x\n",
+    "short.csv": "qid,label,a\n1,2\n",
+    "two.csv": "label,y,qid,a\n1,2,3,4\n",
+    "table.csv": "qid,label,a\n1,2,5\n1,1,4\n2,2,3\n",
+    "half.csv": "qid,label,a\n2,1,5\n3,1,4\n3,2,2\n",
+    "none.csv": "who,what\n1,2\n",
+    "numbers.csv": "1,2,3\n1,3,4\n",
+    "scores.txt": "1\n2\nx\n",
+    "few.txt": "1\n2\n",
+    "random.bin": "\0\1\2 a\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("fit", "Missing argument 'DATA...' (see rankrls fit --help)"),
+        ("fit train.dat", "Missing option '--model' / '-m' (see rankrls fit --help)"),
+        ("fti", "No such command 'fti'"),
+        ("fit train.dat model2 -m x", "model2: no such file (models are named by -m"),
+        ("fit train.dat -m x --alhpa 1", "No such option"),
+        ("fit nowhere.dat -m x", "nowhere.dat: No such file or directory"),
+        ("fit . -m x", ".: no file in this directory ends in .parquet"),
+        ("fit empty -m x", "empty: no data: the file is empty, or has only comments"),
+        ("fit comments -m x", "comments: no data: the file is empty, or has only comments"),
+        ("fit nan.dat -m x", "nan.dat:1: value in '1:nan' is not a finite number"),
+        ("fit label.dat -m x", "label.dat:2: label 'nan' is not a number"),
+        ("fit zero.dat -m x", "if those of this file start at 0, pass zero_based=True"),
+        ("fit noqid.dat -m x", "noqid.dat: the lines have no query ids"),
+        ("fit noqid.dat -m x", "pass qid=None if all rows are one ranking (here: --one-ranking)"),
+        ("fit half.dat -m x", "half.dat:2: no qid, but line 1 has one: give all or none"),
+        ("fit ties.dat -m x", "ties.dat: no query has a pair to learn from"),
+        ("fit ties.dat -m x --stream", "ties.dat: no query has a pair to learn from"),
+        ("fit ties.dat -m x --stream", "batches, all labels of a query are equal"),
+        ("fit back.dat -m x --stream", "back.dat:3: query '1' comes back after another query; "
+                                       "sort the rows by query, or read all of them at once"),
+        ("fit bad.csv -m x", "bad.csv:2: column 'a' is 'x', not a finite number"),
+        ("fit short.csv -m x", "short.csv:2: this line has 2 cells, and the first one has 3"),
+        ("fit two.csv -m x", "could both be the column of labels; name it in target="),
+        ("fit none.csv -m x", "the column of labels in target=; the columns are 'who', 'what'"),
+        (
+            "fit none.csv -m x --features what --label what",
+            "column 'what' for target is also one of the features",
+        ),
+        ("fit none.csv -m x --label whta", "no column 'whta' for target (did you mean 'what'?)"),
+        ("fit none.csv -m x --label what", "the column of query ids in qid=, or pass qid=None"),
+        ("fit numbers.csv -m x", "numbers.csv:1: the first line has numbers where the names of "
+                                 "the columns should be; pass header=False"),
+        ("fit train.dat -m x --label y", "LETOR text, which has no columns by name: target='y'"),
+        ("fit train.dat -m x --one-ranking --qid-column q", "exclude each other"),
+        ("fit random.bin -m x --format csv", "random.bin:1: this is binary data"),
+        ("fit model -m x", "model: this is a zip file"),
+        ("fit train.dat -m nowhere/x", "no such directory"),
+        ("fit train.dat -m .", "this is a directory, not a file"),
+        ("fit train.dat -m -", "a model is written to a file"),
+        ("fit train.dat -m x --alpha 0", "'0' is not a number above 0, or auto"),
+        ("fit train.dat -m x --alpha nan", "'nan' is not a number above 0, or auto"),
+        ("fit train.dat -m x --alpha 1 --alphas 1,2", "--alphas is what --alpha auto chooses from"),
+        ("fit train.dat -m x --kernel foo", "kernel must be"),
+        ("fit train.dat -m x --kernel rbf --solver primal", "solver='primal' works on explicit"),
+        ("fit train.dat -m x --kernel rbf --stream", "--stream is not possible: it is for the"),
+        ("fit train.dat -m x --cv leave-query-out --stream", "--cv leave-query-out needs all rows"),
+        ("fit train.dat -m x --one-ranking --alpha auto --stream", "--one-ranking has none"),
+        ("fit train.dat -m x --scoring concordance_index --stream", "all queries at once"),
+        ("fit train.dat -m x --one-ranking --cost unit --stream", "--one-ranking needs all rows"),
+        ("fit table.csv -m x --format letor", "load_ranking read CSV) (here: --format csv)"),
+        ("fit table.csv -m x --format parquet", "there is iter_letor) (here: --format letor)"),
+        ("fit half.csv table.csv -m x --stream", "table.csv:4: query '2' comes back after another"),
+        ("fit train.dat -m x -c 3", "-c is SVMrank's C, for --loss hinge"),
+        ("fit train.dat -m x --loss hinge -c 3 --alpha 1", "-c and --alpha exclude each other"),
+        ("fit train.dat -m x --loss hinge --cost unit", "--cost is for --loss squared"),
+        ("fit train.dat -m x --loss hinge --alpha auto", "--alpha auto is for --loss squared"),
+        ("fit train.dat -m x --features ,", "',' names no feature"),
+        ("fit train.dat -m x --features @nofile", "nofile: No such file or directory"),
+        ("predict train.dat -m nowhere", "nowhere: No such file or directory"),
+        ("predict train.dat -m train.dat", "train.dat cannot be loaded: it is not a model"),
+        ("predict train.dat -m -", "the model is read from a file"),
+        ("predict train.dat -m model -o nowhere/x", "no such directory"),
+        ("predict train.dat -m model -o train.dat", "train.dat is an input file"),
+        ("predict train.dat -m model -o ./model", "./model is an input file"),
+        ("fit train.dat -m train.dat", "train.dat is an input file"),
+        ("predict train.dat -m conditional", "is used in Python"),
+        ("evaluate train.dat", "give a model by -m, or --scores"),
+        ("evaluate train.dat -m model --scores few.txt", "give a model by -m, or --scores"),
+        ("evaluate train.dat --scores scores.txt", "scores.txt:3: 'x' is not one finite number"),
+        ("evaluate train.dat --scores few.txt", "few.txt has 2 scores, and train.dat "),
+        ("evaluate train.dat --scores empty", "empty: no data: there are no scores"),
+        ("evaluate ties.dat -m model", "there is no preference to evaluate"),
+        ("evaluate noqid.dat -m model", "(here: --one-ranking)"),
+        ("cv train.dat --alphas 3:1", "'3:1' is not numbers above 0"),
+        ("cv train.dat --alphas 1:2:1", "is not numbers above 0"),
+        ("cv train.dat --alphas a,b", "'a' is not numbers above 0"),
+        ("cv train.dat --cv 1", "10 queries cannot be held out in 1 folds"),
+        ("cv train.dat --cv never", "cv must be one of"),
+        ("cv train.dat --scoring foo", "scoring must be one of"),
+        ("cv train.dat --plot x.bmp", "the name must end in .png, .svg or .pdf"),
+        ("export -m model --to word", "'word' is not one of"),
+        ("export -m model --to elasticsearch --feature-names a,b", "feature_names"),
+        ("report train.dat -o -", "the page is written to a file"),
+        ("report train.dat -o nowhere/page.html", "no such directory"),
+        ("info train.dat", "train.dat cannot be loaded"),
+        ("completion tcsh", "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_line(folder, capsys, words, message):
+    for name, text in FILES.items():
+        (folder / name).write_text(text)
+    X = np.eye(3)
+    save_model(ConditionalRankRLS().fit(X, X), folder / "conditional")
+    before = sorted(os.listdir())
+    code = main(words.split())
+    out, err = capsys.readouterr()
+    assert code == 2
+    assert out == ""
+    assert err.startswith("rankrls: error: ")
+    assert err.count("\n") == 1
+    assert message in err
+    assert sorted(os.listdir()) == before
+
+
+def test_debug_shows_where(folder, capsys):
+    assert main(["fit", "nowhere", "-m", "x", "--debug"]) == 2
+    err = capsys.readouterr().err
+    assert "Traceback" in err
+    assert err.endswith("rankrls: error: nowhere: No such file or directory\n")
+    assert main(["--debug", "fit", "nowhere", "-m", "x"]) == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_what_should_not_happen_is_one_line_too(folder, capsys, monkeypatch):
+    def broken(*_, **__):
+        raise TypeError("two\nlines")
+
+    monkeypatch.setattr(rankrls.cli._scoring, "Scorer", broken)
+    assert main(["predict", "train.dat", "-m", "model"]) == 1
+    err = capsys.readouterr().err
+    assert err == "rankrls: error: unexpected TypeError: two lines (--debug tells where)\n"
+
+
+@pytest.mark.parametrize(
+    ("raised", "code"), [(KeyboardInterrupt, 130), (SystemExit(143), 143), (MemoryError, 2)]
+)
+def test_a_run_that_is_stopped_leaves_the_old_file(folder, capsys, monkeypatch, raised, code):
+    def stop(*_):
+        raise raised
+
+    (folder / "scores.txt").write_text("old")
+    before = sorted(os.listdir())
+    monkeypatch.setattr(rankrls.cli._scoring, "_lines", stop)
+    assert main(["predict", "train.dat", "-m", "model", "-o", "scores.txt"]) == code
+    assert (folder / "scores.txt").read_text() == "old"
+    assert sorted(os.listdir()) == before
+    err = capsys.readouterr().err
+    assert "Traceback" not in err
+    assert "()" not in err
+
+
+def test_without_click_the_extra_is_named(monkeypatch, capsys):
+    original = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name == "click":
+            raise ImportError(name)
+        return original(name, *args, **kwargs)
+
+    monkeypatch.delitem(sys.modules, "click")
+    monkeypatch.setattr(builtins, "__import__", without)
+    assert main(["--version"]) == 1
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "pip install 'rankrls[cli]'" in err
+
+
+def test_help_version_and_completion(capsys):
+    assert main([]) == 0
+    general = capsys.readouterr().out
+    assert main(["--help"]) == 0
+    assert capsys.readouterr().out == general
+    for command in ("fit", "predict", "evaluate", "cv", "export", "report", "info", "demo"):
+        assert f"\n  {command} " in general
+        assert main([command, "-h"]) == 0
+        text = capsys.readouterr().out
+        assert text.startswith(f"Usage: rankrls {command} ")
+        if command not in ("info", "demo"):
+            assert f"  rankrls {command} " in text.split("Example")[1]
+    assert "svm_rank_learn -c 3 train.dat model " in general
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"rankrls {rankrls.__version__}\n"
+    for shell in ("bash", "zsh", "fish"):
+        assert main(["completion", shell]) == 0
+        assert "_RANKRLS_COMPLETE" in capsys.readouterr().out
+
+
+def test_warnings_of_the_caller_are_left_alone(folder, capsys):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        before = warnings.showwarning
+        main(["cv", "train.dat", "--alphas", "1000,10000"])
+        assert warnings.showwarning is before
+    assert capsys.readouterr().err.startswith("rankrls: warning: the best alpha")
+
+
+# ---------------------------------------------------------------------- parts
+
+
+def test_a_pipe_is_fitted_batch_by_batch(folder, monkeypatch, capsys):
+    def fit(file, words=""):
+        monkeypatch.setattr(
+            sys, "stdin", io.TextIOWrapper(io.BytesIO((folder / file).read_bytes()))
+        )
+        return main(["fit", "-", "-m", "piped", "--stream", *words.split()])
+
+    X, y, qid = make_ranking(n_queries=10, n_features=3, random_state=0, return_X_y_qid=True)
+    columns = "qid,label,a,b,c"
+    np.savetxt("table.csv", np.c_[qid, y, X], "%.17g", delimiter=",", header=columns, comments="")
+    assert main(["fit", "table.csv", "-m", "named", "--stream"]) == 0
+    assert fit("table.csv") == 0
+    piped, named = (load_model(folder / name)[-1] for name in ("piped", "named"))
+    np.testing.assert_array_equal(piped.coef_, named.coef_)
+    assert fit("table.csv", "--alpha auto --cv 2 --scoring pairwise_r2") == 0
+    capsys.readouterr()
+    assert fit("table.csv", "--alpha auto --cv 2") == 2
+    assert "needs a second pass, and stdin is a pipe: name a file, or" in capsys.readouterr().err
+    assert fit("train.dat") == 2
+    assert "features in LETOR text from a pipe is not known before" in capsys.readouterr().err
+
+
+def test_a_pipe_is_looked_at_and_then_read(tmp_path):
+    class Slow:
+        """Gives a few bytes at a time, as pipes may."""
+
+        def __init__(self, content):
+            self.content = content
+
+        def read1(self, n_bytes):
+            piece, self.content = self.content[:3], self.content[3:]
+            return piece
+
+        def read(self, n_bytes=-1):
+            cut = len(self.content) if n_bytes < 0 else n_bytes
+            piece, self.content = self.content[:cut], self.content[cut:]
+            return piece
+
+    text = b"1 qid:1 1:2\n0 qid:1 1:3\n"
+    stream = Stream(Slow(text), "pipe")
+    assert stream.peek(100).startswith(b"1 qid:1 1:2\n")
+    assert stream.peek(100) == stream.peek(100)
+    assert stream.read(2) + stream.read(5) + stream.read() == text
+    assert stream.read(5) == b""
+    assert Stream(Slow(b"no end"), "pipe").peek(100) == b"no end"
+
+
+def test_a_short_write_is_continued():
+    class Short:
+        def __init__(self):
+            self.content = b""
+
+        def write(self, data):
+            self.content += data[:4]
+            return len(data[:4])
+
+    file = Short()
+    write_all(file, b"all of this")
+    assert file.content == b"all of this"
+
+
+def test_names_and_numbers(tmp_path):
+    (tmp_path / "names").write_text("a\n\n b \n")
+    assert names_from([f"@{tmp_path / 'names'}"]) == names_from(["a, b"]) == ["a", "b"]
+    assert names_from(["a", f"@{tmp_path / 'names'}", "b,c"]) == ["a", "a", "b", "b", "c"]
+    assert names_from([]) is None
+    assert [number(v) for v in (1234567, 0.5, None, float("nan"))] == [
+        "1,234,567", "0.5000", "–", "–"]  # fmt: skip
+    assert [size(n) for n in (5, 1500, 2_000_000, 3 * 10**9)] == ["5 B", "1.5 kB", "2 MB", "3 GB"]
+
+
+def test_json_has_no_nan(capsys):
+    rankrls.cli._output.to_json({"a": float("nan"), "b": [np.float64(1), np.array([2, np.inf])]})
+    assert json.loads(capsys.readouterr().out) == {"a": None, "b": [1.0, [2.0, None]]}
+
+
+class Terminal:
+    """A stderr that says that it is a terminal."""
+
+    def __init__(self):
+        self.text = ""
+
+    def write(self, text):
+        self.text += text
+
+    def flush(self):
+        pass
+
+    def isatty(self):
+        return True
+
+
+def test_progress_is_for_terminals_and_long_work(monkeypatch, capsys):
+    monkeypatch.setattr(rankrls.cli._output, "PATIENCE", 0.0)
+    with Work("Reading", 10) as work:
+        work.update(5)
+    assert capsys.readouterr() == ("", "")
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with Work("Reading", 10) as work:
+        work._timer.join()
+        work.update(5)
+        work.now("Fitting")
+    assert "Reading" in terminal.text
+    shown = terminal.text
+    monkeypatch.setattr(rankrls.cli._output, "PATIENCE", 60.0)
+    with Work("Reading", 10) as work:
+        work.update(5)
+    assert terminal.text == shown
+    assert capsys.readouterr().out == ""

@@ -1,0 +1,618 @@
+"""Every option of every command is used or refused; every example of the help runs."""
+
+import contextlib
+import gzip
+import inspect
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import rankrls
+from rankrls import RankRLSCV
+from rankrls.cli import main
+from rankrls.cli._commands import cli
+from rankrls.datasets import dump_letor, load_ranking, make_ranking
+from rankrls.io import load_model
+
+ROOT = os.path.dirname(os.path.dirname(rankrls.__file__))
+
+
+@pytest.fixture(scope="module")
+def data():
+    made = make_ranking(n_queries=30, n_docs=(4, 9), n_features=4, random_state=1)
+    return made.data, made.target, made.qid
+
+
+@pytest.fixture
+def folder(files, monkeypatch):
+    monkeypatch.chdir(files)
+    return files
+
+
+@pytest.fixture(scope="module")
+def files(data, tmp_path_factory):
+    """The same rows as LETOR text, CSV and Parquet, with some extra columns, and models."""
+    made = tmp_path_factory.mktemp("options")
+    with contextlib.chdir(made):
+        write_files(*data)
+    return made
+
+
+def write_files(X, y, qid):
+    rng = np.random.default_rng(0)
+    dump_letor(X, y, "train.dat", qid=qid)
+    frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    frame["qid"], frame["label"] = qid, y
+    frame.to_csv("plain.csv", index=False)
+    holes = frame.copy()
+    holes.loc[::7, "b"] = np.nan
+    holes.to_csv("holes.csv", index=False)
+    frame["noise"] = rng.normal(size=len(y))
+    frame["grades"], frame["sessions"] = rng.integers(0, 3, len(y)), qid // 2
+    frame["w"] = rng.integers(1, 6, len(y)).astype(float)
+    frame.to_csv("train.csv", index=False)
+    frame.to_parquet("train.parquet")
+    gaps = frame.copy()
+    gaps.loc[::7, "b"] = np.nan
+    gaps.to_csv("gaps.csv", index=False)
+    dump_letor(np.column_stack([X, y]), y, "zero.dat", qid=qid, zero_based=True)
+    dump_letor(X, y, "zero4.dat", qid=qid, zero_based=True)
+    np.savetxt("scores.txt", X[:, 0])
+    dump_letor(X, y, "others.dat", qid=qid + 1000)
+    dump_letor(X, y, "flat.dat")
+    sizes = np.bincount(qid)
+    np.savetxt("sizes.txt", sizes, fmt="%d")
+    np.savetxt("halves.txt", np.column_stack([sizes // 2, sizes - sizes // 2]).ravel(), fmt="%d")
+    for words in (
+        "fit plain.csv -m model",
+        "fit train.dat -m nameless --scale query-standard --alpha 1",
+        "fit gaps.csv -m filled --missing mean",
+        "fit others.dat -m grown --alpha 1",
+    ):
+        assert main(words.split()) == 0
+
+
+def outcome(capsys, words):
+    """Exit code, all that was written (without times and file names), and stderr."""
+    capsys.readouterr()
+    for name in ("out.model", "out.txt", "out.html", "out.svg"):
+        if os.path.exists(name):
+            os.remove(name)
+    code = main(shlex.split(words))
+    out, err = capsys.readouterr()
+    found = [re.sub(r'"seconds": [\d.]+|in [\d.]+ s|[\d.]+ s$|\([\d.]+ .?B\)', "", out, flags=re.M)]
+    if os.path.exists("out.model"):
+        ranker = load_model("out.model")
+        last = ranker.steps[-1][1] if hasattr(ranker, "steps") else ranker
+        found += [getattr(last, name, None) for name in ("coef_", "dual_coef_", "alpha_")]
+        found += [last.get_params(), os.path.getsize("out.model")]
+    for name in ("out.txt", "out.html"):
+        if os.path.exists(name):
+            found.append(Path(name).read_text())
+    return code, repr(found) + str(os.path.exists("out.svg")), err
+
+
+FIT = "fit {} -m out.model --json"
+CV = "cv {} --json --alphas 0.1,1,10,100"
+REPORT = "report {} -o out.html --json --alphas 0.1,1,10,100"
+PREDICT = "predict {} -m nameless"
+EVALUATE = "evaluate {} -m nameless --json"
+UPDATE = "update grown {} -o out.model --json"
+COMPARE = "compare nameless scores.txt --data {} --json"
+
+#: For options of what is learned: further words, and the option with another value.
+MODEL = {
+    "kernel": ("", "--kernel rbf"),
+    "gamma": ("--kernel rbf", "--gamma 0.01"),
+    "degree": ("--kernel poly", "--degree 2"),
+    "coef0": ("--kernel poly", "--coef0 3"),
+    "cost": ("", "--cost unit"),
+    "ties": ("", "--ties drop"),
+    "query_weighting": ("", "--query-weighting query"),
+    "solver": ("", "--solver cg"),
+    "basis": ("--kernel rbf", "--basis 8"),
+    "scale": ("", "--scale none"),
+    "max_iter": ("--solver cg --tol 1e-12", "--max-iter 1"),
+    "tol": ("--solver cg", "--tol 0.9"),
+    "random_state": ("--kernel rbf --basis 8", "--random-state 7"),
+}
+
+#: For options about files: the file, further words, and the option.
+DATA = {
+    "format": ("train.dat", "", "--format csv"),
+    "target": ("train.csv", "", "--label grades"),
+    "qid": ("train.csv", "", "--qid-column sessions"),
+    "one_ranking": ("train.dat", "", "--one-ranking"),
+    "features": ("train.csv", "", "--features a,noise"),
+    "feature_names": ("train.dat", "", "--feature-names a,b,c,d,e"),
+    "drop": ("train.csv", "", "--drop a,noise"),
+    "sample_weight": ("train.csv", "--drop grades", "--weight w"),
+    "no_header": ("train.csv", "", "--no-header"),
+    "delimiter": ("train.csv", "", "--delimiter ;"),
+    "zero_based": ("zero.dat", "", "--zero-based"),
+    "missing": ("gaps.csv", "", "--missing zero"),
+    "group": ("flat.dat", "--group sizes.txt", "--group halves.txt"),
+    "unlabelled": None,
+}
+
+#: The same for a model of four features without names.
+ROWS = {
+    "format": ("train.dat", "", "--format csv"),
+    "target": ("plain.csv", "", "--label a"),
+    "qid": ("plain.csv", "", "--qid-column a"),
+    "one_ranking": ("train.dat", "", "--one-ranking"),
+    "features": ("plain.csv", "", "--features d,c,b,a"),
+    "feature_names": ("train.dat", "", "--feature-names a,b,c,d"),
+    "drop": ("train.csv", "", "--drop noise,grades,sessions,w"),
+    "sample_weight": ("plain.csv", "", "--weight a"),
+    "no_header": ("plain.csv", "", "--no-header"),
+    "delimiter": ("plain.csv", "", "--delimiter ;"),
+    "zero_based": ("zero.dat", "", "--zero-based"),
+    "missing": ("holes.csv", "", "--missing zero"),
+    "group": ("flat.dat", "--group sizes.txt", "--group halves.txt"),
+    "unlabelled": None,
+}
+
+OWN = {
+    "fit": {
+        "model": None,
+        "alpha": ("train.dat", "", "--alpha 3"),
+        "alphas": ("train.dat", "", "--alphas 7,8"),
+        "cv": ("train.dat", "--alphas 0.1,1000", "--cv 2"),
+        "scoring": ("train.dat", "", "--scoring ndcg@2"),
+        "loss": ("train.dat", "", "--loss hinge"),
+        "auto": ("train.dat", "", "--auto --effort quick"),
+        "effort": ("train.dat", "", "--effort quick"),
+        "c": ("train.dat", "--loss hinge", "-c 7"),
+        "stream": ("train.dat", "", "--stream"),
+        "no_uncertainty": ("train.dat", "", "--no-uncertainty"),
+        "json": None,
+    },
+    "predict": {
+        "model": None,
+        "output": None,
+        "format": ("train.dat", "", "--format trec"),
+        "top": ("train.dat", "--format csv", "--top 1"),
+        "doc_id": ("plain.csv", "--format csv --features a,b,c,d", "--doc-id label"),
+        "duplicates": None,
+        "run_name": ("train.dat", "--format trec", "--run-name me"),
+    },
+    "evaluate": {
+        "model": None,
+        "scores": None,
+        "run": None,
+        "qrels": None,
+        "metrics": ("train.dat", "", "--metrics map"),
+        "gain": ("train.dat", "", "--gain linear"),
+        "max_grade": ("train.dat", "--metrics err", "--max-grade 5"),
+        "ties": ("train.dat", "", "--ties id"),
+        "missing_queries": ("train.dat", "", "--missing-queries skip"),
+        "at": ("train.dat", "", "--at 2"),
+        "relevance_threshold": ("train.dat", "", "--relevant 3"),
+        "undefined": ("train.dat", "", "--undefined 1"),
+        "per_query": ("train.dat", "", "--per-query"),
+        "json": None,
+    },
+    "compare": {
+        "qrels": None,
+        "metric": ("train.dat", "", "--metric map"),
+        "method": ("train.dat", "", "--method t"),
+        "n_permutations": ("train.dat", "", "--n-permutations 50"),
+        "confidence_level": ("train.dat", "", "--confidence-level 0.5"),
+        "random_state": ("train.dat", "--n-permutations 50", "--random-state 7"),
+        "relevance_threshold": ("train.dat", "--metric map", "--relevant 3"),
+        "gain": ("train.dat", "", "--gain linear"),
+        "max_grade": ("train.dat", "--metric err", "--max-grade 5"),
+        "undefined": ("train.dat", "", "--undefined 1"),
+        "ties": ("train.dat", "", "--ties id"),
+        "missing_queries": ("train.dat", "", "--missing-queries skip"),
+        "json": None,
+    },
+    "update": {
+        "forget": ("train.dat", "", "--forget others.dat"),
+        "check": None,
+        "dry_run": None,
+        "backup": None,
+        "output": None,
+        "json": None,
+    },
+    "cv": {
+        "alphas": None,
+        "cv": ("train.dat", "", "--cv 3"),
+        "scoring": ("train.dat", "", "--scoring ndcg@2"),
+        "plot": ("train.dat", "", "--plot out.svg"),
+        "auto": None,
+        "effort": ("train.dat", "", "--effort quick"),
+        "every": None,
+        "json": None,
+    },
+    "report": {
+        "test": ("train.dat", "", "--test plain.csv"),
+        "scoring": ("train.dat", "", "--scoring ndcg@2"),
+        "output": None,
+        "alphas": None,
+        "title": ("train.dat", "", "--title Hello"),
+        "auto": None,
+        "effort": ("train.dat", "", "--effort quick"),
+        "json": None,
+    },
+}  # fmt: skip
+BASES = {"fit": FIT, "cv": CV, "report": REPORT, "predict": PREDICT, "evaluate": EVALUATE,
+         "compare": COMPARE, "update": UPDATE}  # fmt: skip
+
+
+#: Options whose wrong value shows in the rows: the error is about these.
+ABOUT_ROWS = ("format", "input_format", "no_header", "delimiter", "features", "qid")
+
+
+def cases():
+    for command, base in BASES.items():
+        rows = command in ("predict", "evaluate", "compare", "update")
+        table = dict(ROWS if rows else DATA) | OWN[command]
+        if rows:
+            table.pop("feature_names")
+            table.pop("missing" if command == "update" else "sample_weight")
+        if command == "update":  # weights count
+            table["sample_weight"] = ("train.csv", "--features a,b,c,d", "--weight w")
+            table["zero_based"] = ("zero4.dat", "", "--zero-based")
+        if command == "predict":  # --format says what is written
+            table.pop("unlabelled")
+            table["input_format"] = ("train.dat", "", "--input-format csv")
+        if command == "compare":  # NDCG refuses labels below 0
+            table["target"] = ("plain.csv", "--metric pairwise_accuracy", "--label a")
+        if command in ("fit", "cv", "report"):
+            table |= {name: ("train.dat", *words) for name, words in MODEL.items()}
+        if command == "cv":  # scores of few queries do not tell 7 iterations from 8
+            table["tol"] = ("train.dat", "--solver cg", "--tol -1")
+        for name, words in table.items():
+            yield command, name, base, words
+
+
+def test_all_options_are_in_the_tables():
+    """None: other tests are about it."""
+    for command in BASES:
+        known = {name for other, name, *_ in cases() if other == command}
+        options = {param.name for param in cli.commands[command].params}
+        options -= {"a", "b"} | ({"model"} if command == "update" else set())
+        assert options - {"data", "clicks", "position", "item", "impressions"} == known, command
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "base", "words"),
+    [case for case in cases() if case[3] is not None],
+    ids=lambda value: value if isinstance(value, str) and value.isidentifier() else "",
+)
+def test_an_option_is_used_or_refused(folder, capsys, command, name, base, words):
+    file, more, option = words
+    plain = f"{base.format(file)} {more}"
+    code, before, _ = outcome(capsys, plain)
+    assert code == 0 or name in ("missing", "zero_based", "drop")
+    code, after, err = outcome(capsys, f"{plain} {option}")
+    assert code in (0, 2), err
+    if code == 0:
+        assert after != before
+    else:  # what was tried is named, or why the file cannot be read so
+        word = option.split()[0]
+        assert word in err or name in err or name in ABOUT_ROWS, err
+        assert sum("error: " in line for line in err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("fit train.dat -m x --gamma 1", "--gamma is for --kernel rbf or poly or sigmoid"),
+        ("cv train.dat --degree 2", "--degree is for --kernel poly; the kernel is linear"),
+        ("report train.dat --kernel rbf --coef0 2", "--coef0 is for --kernel poly or sigmoid"),
+        ("fit train.dat -m x --max-iter 3", "--max-iter is for solvers that iterate"),
+        ("cv train.dat --tol 0.1", "--tol is for solvers that iterate: add --solver cg"),
+        ("fit train.dat -m x --ties keep --cost unit", "--cost unit drops ties"),
+        ("fit train.dat -m x --ties keep --loss hinge", "--ties is for --loss squared"),
+        ("cv train.dat --basis 5 --solver dual", "--basis is for --solver nystroem"),
+        ("fit train.dat -m x --alpha 1 --alphas 1,2", "--alphas is what --alpha auto chooses"),
+        ("fit train.dat -m x --alpha 1 --cv 3", "--cv is for --alpha auto"),
+        ("fit train.dat -m x --alpha 1 --scoring ndcg", "--scoring is for --alpha auto"),
+        ("fit train.dat -m x --loss hinge --cv 3", "--cv is for --alpha auto"),
+        ("fit train.dat -m x --loss hinge --no-uncertainty", "--no-uncertainty is for"),
+        ("fit train.dat -m x --kernel precomputed --scale minmax", "--scale is for features"),
+        ("fit train.csv -m x --zero-based", "--zero-based is for LETOR text, and train.csv is a"),
+        ("fit train.dat -m x --no-header", "--no-header is for CSV files, and train.dat is LETOR"),
+        ("fit train.parquet -m x --delimiter ;", "--delimiter is for CSV files, and train.parquet"),
+        ("fit train.dat -m x --weight w", "has no columns by name: sample_weight='w'"),
+        ("predict train.csv -m model --weight w", "a column that is no feature is given by --drop"),
+        ("evaluate train.csv -m model --weight w", "weights count in training only"),
+        ("evaluate train.csv --scores scores.txt --features a", "--features is for a model"),
+        ("evaluate train.csv --scores scores.txt --missing zero", "--missing is for a model"),
+        ("predict gaps.csv -m model --missing mean", "the model has learned no means"),
+        ("predict gaps.csv -m model", "rankrls fit --missing mean or --missing zero"),
+        ("predict gaps.csv -m filled --missing error", "column 'b' is empty"),
+        ("predict train.csv -m model --drop a", "--drop 'a': the model was fitted to this column"),
+        ("export -m model --to onnx", "an ONNX model is not text: name a file by -o"),
+        ("export -m model --to onnx --name x -o m", "--name is for --to elasticsearch"),
+        ("export -m model --to svmrank --feature-names a", "--feature-names is for --to elastic"),
+        ("export -m model --to onnx --drop-zeros -o m", "--drop-zeros is for --to elasticsearch"),
+        ("export -m model --to sql --normalizers", "--normalizers is for --to elasticsearch"),
+        ("export -m model --to sql --name x", "--name is for --to elasticsearch"),
+        ("export -m model --to vespa --store x", "--store is for --to solr"),
+        ("export -m nameless --to sql", "does not know the names of its 4 features"),
+        ("evaluate train.dat -m model --metrics map --at 3", "--at is for NDCG and precision"),
+        ("evaluate train.dat -m model --metrics map --gain linear", "--gain is for ndcg"),
+        ("evaluate train.dat -m model --max-grade 3", "--max-grade is for err"),
+        (
+            "evaluate train.dat -m model --metrics err --relevant 2",
+            "--relevance-threshold is for map, mrr",
+        ),
+        ("evaluate train.dat -m model --metric map", "rankrls evaluate has --metrics"),
+        ("evaluate train.dat -m model --metrics MAP", "it is called 'map' here"),
+        ("evaluate train.dat -m model --metrics map@x", "k an integer"),
+        ("evaluate train.dat -m model --metrics concordance_index", "pairwise_error_all_pairs"),
+        (
+            "evaluate train.dat -m model --metrics kendall",
+            "--metrics must be one of 'pairwise_accuracy', 'pairwise_error', 'ndcg'",
+        ),
+        ("evaluate --run x --qrels y --metrics cindex", "--metrics must be one of 'ndcg'"),
+        ("compare model scores.txt --data train.dat --metric cindex", "of 'pairwise_accuracy', 'n"),
+        (
+            "evaluate train.dat -m model --metrics pairwise_error --undefined 0",
+            "--undefined is for",
+        ),
+        ("evaluate train.dat -m model --ties id", "--ties is for runs with --qrels"),
+        ("evaluate train.dat -m model --run x --qrels y", "leave out a file of rows"),
+        ("evaluate --run x --qrels y -m model", "leave out -m"),
+        ("evaluate --run x --qrels y --scores z", "leave out --scores"),
+        ("evaluate --run x --qrels y --one-ranking", "--one-ranking is for a file of rows"),
+        ("evaluate --run x --qrels y --qid q", "--qid is for a file of rows"),
+        ("evaluate --run x", "--run and --qrels go together"),
+        ("evaluate", "name a file of rows, or give a run and judgements"),
+        ("predict train.dat -m model --format scores --top 3", "--top is for ranked lists"),
+        ("predict train.dat -m model --format scores --doc-id x", "--doc-id is for ranked lists"),
+        ("predict train.dat -m model --run-name x", "--run-name is for --format trec"),
+        ("predict train.csv -m model --doc-id nothing", "no column 'nothing' for ids"),
+        ("predict train.dat -m model --doc-id docid", "row 0 has no docid: there is no comment"),
+        ("compare model scores.txt", "by --data, or the judgements for two runs by --qrels"),
+        ("compare model scores.txt --data x --qrels y", "by --data, or the judgements"),
+        ("compare model - --data train.dat", "name files: stdin cannot be read"),
+        ("compare model scores.txt --data train.dat --ties id", "--ties is for runs"),
+        ("compare model scores.txt --data train.dat --one-ranking", "there are none"),
+        ("compare x y --qrels z --label a", "--target is for a file of rows"),
+        ("compare x y --qrels z --metric pairwise_accuracy", "--metric must be one of 'ndcg'"),
+        (
+            "compare x y --qrels z --method t --random-state 3",
+            "--random-state is for --method perm",
+        ),
+        ("compare model scores.txt --data train.dat --metric map --gain linear", "--gain is for"),
+        ("fit train.dat -m x --lambda 3", "the regularisation is --alpha"),
+        ("cv train.dat --scoring MAP", "scoring='MAP': it is called 'map' here"),
+        ("cv train.dat --scoring auc", "of two classes 'pairwise_accuracy' is the AUC"),
+        ("fit train.dat -m x --group sizes.txt", "leave out group='sizes.txt'"),
+        ("fit train.csv -m x --group sizes.txt", "--group is for LETOR text, and train.csv is a"),
+        ("fit flat.dat -m x", "no file flat.dat.query has sizes of queries; pass qid=None"),
+        ("fit flat.dat -m x --one-ranking --group sizes.txt", "exclude each other"),
+        ("fit flat.dat nothing -m x", "nothing: no such file"),
+        ("fit flat.dat flat.dat -m x", "flat.dat is given twice"),
+        ("fit train.dat flat.dat -m x --group sizes.txt", "sizes for one file of rows"),
+        ("fit train.dat train.csv -m x", "train.csv: this is a file of the kind 'csv'"),
+        ("cv train.csv --drop a,nothing", "no column 'nothing' for drop"),
+    ],
+)
+def test_options_without_effect_are_refused(folder, capsys, words, message):
+    before = sorted(os.listdir())
+    assert main(shlex.split(words)) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines()[-1].startswith("rankrls: error: ")
+    assert message in err
+    assert sorted(os.listdir()) == before
+
+
+def test_the_other_options(folder, capsys):
+    """Files that are written, --json, --all, exports: what they do is what they say."""
+    assert main(shlex.split("predict plain.csv -m model -o out.txt")) == 0
+    assert capsys.readouterr().out == ""
+    scores = np.loadtxt("out.txt")
+    main(shlex.split("predict plain.csv -m model"))
+    np.testing.assert_array_equal(np.array(capsys.readouterr().out.split(), float), scores)
+    main(shlex.split("evaluate train.dat --scores scores.txt --json"))
+    by_file = json.loads(capsys.readouterr().out)
+    main(shlex.split("evaluate train.dat -m nameless --json"))
+    assert json.loads(capsys.readouterr().out) != by_file
+    few, many = (outcome(capsys, f"cv train.dat {words}")[1] for words in ("", "--all"))
+    assert few.count("\\n") < many.count("\\n")
+    assert outcome(capsys, "cv train.dat --alphas 1,2")[1] != few
+    one, other = (outcome(capsys, f"export -m model --to solr {words}")[1] for words in
+                  ("--store x --name y", "--feature-names p,q,r,s --drop-zeros"))  # fmt: skip
+    assert '"store": "x"' in one
+    plain, scaled = (outcome(capsys, f"export -m model --to solr {words}") for words in
+                     ("", "--normalizers"))  # fmt: skip
+    assert "StandardNormalizer" in scaled[1]
+    assert "scores of solr are those of rankrls predict less" in plain[2]
+    assert scaled[2] == ""
+    assert '"a"' in outcome(capsys, "export -m model --to sql")[1]
+    assert (
+        "rank-profile shop inherits" in outcome(capsys, "export -m model --to vespa --name shop")[1]
+    )
+    assert '"name": "y"' in one
+    assert "p" in other
+    assert main(shlex.split("report train.dat -o out.html")) == 0
+    assert os.path.exists("out.html")
+
+
+def test_a_column_whose_name_has_a_comma(folder, capsys):
+    frame = pd.read_csv("plain.csv").rename(columns={"a": "x,y"})
+    frame.to_csv("comma.csv", index=False)
+    assert main(["fit", "comma.csv", "-m", "out.model", "--drop", "x,y"]) == 0
+    assert load_model("out.model").feature_names_in_.tolist() == ["b", "c", "d"]
+    assert main(["fit", "plain.csv", "-m", "out.model", "--drop", "a, b", "--drop", "c"]) == 0
+    assert load_model("out.model").feature_names_in_.tolist() == ["d"]
+
+
+def test_parameters_of_python_are_options():
+    """Readers and estimators: what the command line has of them, it calls by the same name."""
+    options = {text for param in cli.commands["fit"].params for text in param.opts}
+    called = {name.removeprefix("--").replace("-", "_") for name in options}
+    reader = {"path", "dtype", "n_features", "sparse", "beyond", "header", "text", "need"}
+    assert set(inspect.signature(load_ranking).parameters) - called == reader
+    fitting = {"early_stopping", "validation_fraction", "n_iter_no_change", "kernel_params"}
+    running = {"n_jobs", "verbose", "store_cv_predictions"}
+    assert set(inspect.signature(RankRLSCV).parameters) - called == fitting | running
+
+
+# ---------------------------------------------------------------------- examples of the help
+
+
+def examples():
+    """Commands in the help texts, with what they are piped to."""
+    texts = [cli.epilog] + [command.epilog or "" for command in cli.commands.values()]
+    found = []
+    for text in texts:
+        for line in text.splitlines():
+            for start in re.finditer(r"(?:(?:zcat|cut) [^|]*\| )?rankrls [a-z]+ ", line):
+                words = re.split(r"\s{3,}|\)\"", line[start.start() :])[0].strip()
+                found.append(words.removesuffix(" | source"))
+    return list(dict.fromkeys(found))
+
+
+def test_there_are_examples():
+    assert len(examples()) > 20
+    for command in ("fit", "predict", "evaluate", "compare", "cv", "export", "report", "weights",
+                    "completion"):  # fmt: skip
+        assert any(f"rankrls {command} " in line for line in examples())
+
+
+@pytest.fixture(scope="module")
+def example_folder(data, tmp_path_factory):
+    """The files that the examples speak of."""
+    folder = tmp_path_factory.mktemp("examples")
+    X, y, qid = data
+    for name, rows in (("train", qid < 20), ("test", qid >= 20)):
+        dump_letor(X[rows], y[rows], folder / f"{name}.dat", qid=qid[rows])
+    dump_letor(X, y, folder / "train.dat.gz", qid=qid)
+    frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    frame["session"], frame["grade"], frame["clicks"] = qid, y, y
+    frame["doc"] = np.arange(len(y)) % 100
+    frame.to_csv(folder / "train.csv", index=False)
+    frame.rename(columns={"session": "qid"}).to_csv(folder / "all.csv", index=False)
+    rng = np.random.default_rng(0)
+    log = {"query": np.repeat(np.arange(40), 50), "item": rng.integers(4, size=2000)}
+    log |= {"position": rng.integers(1, 4, size=2000), "price": 1.0 * log["item"]}
+    log["clicks"] = (rng.random(2000) < (0.2 + 0.2 * log["item"]) / log["position"]).astype(int)
+    pd.DataFrame(log).to_csv(folder / "log.csv", index=False)
+    names = np.array(["x", "y", "z"])
+    battles = {"model_a": names[np.arange(90) % 3], "model_b": names[np.arange(1, 91) % 3]}
+    battles |= {"winner": np.where(np.arange(90) % 4 > 1, "model_a", "model_b")}
+    battles |= {"length": X[:90, 0], "prompt": np.arange(90) // 3}
+    pd.DataFrame(battles).to_csv(folder / "battles.csv", index=False)
+    frame = frame.rename(columns={"session": "qid"}).drop(columns=["clicks", "doc"])
+    frame.to_parquet(folder / "train.parquet")
+    frame[frame.qid < 5].to_parquet(folder / "old.parquet")
+    frame.assign(qid=frame.qid + 100).to_parquet(folder / "new.parquet")
+    for name, later in (("monday", 200), ("tuesday", 300)):
+        frame.assign(qid=frame.qid + later).to_csv(folder / f"{name}.csv", index=False)
+    text = (folder / "train.dat").read_bytes()
+    for name, part in (("part1", text), ("part2", (folder / "test.dat").read_bytes())):
+        (folder / f"{name}.gz").write_bytes(gzip.compress(part))
+    np.savetxt(folder / "other.txt", X[qid >= 20][:, 0])
+    rows = [(q, f"d{i}", score, label) for i, (q, score, label) in
+            enumerate(zip(qid, X[:, 0], y, strict=True))]  # fmt: skip
+    for name, sign in (("run.txt", 1), ("other_run.txt", -1)):
+        lines = [f"{q} Q0 {d} 0 {sign * score} x\n" for q, d, score, _ in rows]
+        (folder / name).write_text("".join(lines))
+    (folder / "qrels.txt").write_text("".join(f"{q} 0 {d} {label:g}\n" for q, d, _, label in rows))
+    (folder / "names.txt").write_text("a\nb\nc\nd\n")
+    with contextlib.chdir(folder):
+        assert main(["fit", "train.parquet", "-m", "fitted"]) == 0
+    return folder
+
+
+@pytest.mark.parametrize("line", examples())
+def test_examples_of_the_help_run(example_folder, monkeypatch, capsys, line):
+    monkeypatch.chdir(example_folder)
+    for name in ("model", "model.rankrls"):
+        shutil.copy("fitted", name)
+    if "|" not in line:
+        assert main(shlex.split(line)[1:]) == 0, capsys.readouterr().err
+        return
+    if os.name == "nt" or not shutil.which("bash"):
+        pytest.skip("needs a shell")
+    place = line[: line.index("rankrls ")].count("|")
+    script = f'rankrls() {{ "{sys.executable}" -m rankrls "$@"; }}\n'
+    if not shutil.which("jq"):
+        script += f"jq() {{ \"{sys.executable}\" -c 'import json, sys; json.load(sys.stdin)'; }}\n"
+    script += f"{line}\nexit ${{PIPESTATUS[{place}]}}"
+    environment = {**os.environ, "PYTHONPATH": ROOT, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True)
+    assert done.returncode in (0, 141), done.stderr  # head may have read enough
+    assert b"error" not in done.stderr
+
+
+def test_features_of_a_model_with_names_cannot_be_mixed_up(folder, capsys):
+    def scores(words):
+        code = main(shlex.split(words))
+        out, err = capsys.readouterr()
+        return (np.array(out.split(), float) if code == 0 else None), err
+
+    expected, _ = scores("predict plain.csv -m model")
+    turned, _ = scores("predict plain.csv -m model --features d,c,b,a")
+    np.testing.assert_allclose(turned, expected, rtol=1e-12)
+    frame = pd.read_csv("plain.csv").rename(columns=dict(zip("abcd", "stuv", strict=True)))
+    frame.to_csv("renamed.csv", index=False)
+    renamed, _ = scores("predict renamed.csv -m model --features s,t,u,v")
+    np.testing.assert_allclose(renamed, expected, rtol=1e-12)
+    none, err = scores("predict plain.csv -m model --features a,b,c,label")
+    assert none is None
+    assert "--features: the model was fitted to 'a', 'b', 'c', 'd'; leave --features out" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        ("fit train.dat -m out.model --alpha 3 --alpha 5", "--alpha"),
+        ("fit train.dat -m out.model --alpha=3 --loss squared --alpha 3", "--alpha"),
+        ("fit plain.csv -m out.model --label label --target a", "--target or --label"),
+        ("fit train.dat -m out.model --stream --in-memory", "--stream or --in-memory"),
+        ("predict train.dat -m nameless --model model", "--model or -m"),
+        ("evaluate --run a --run b --qrels c", "--run"),
+        ("compare nameless scores.txt --data train.dat --metric map --metric mrr", "--metric"),
+        ("fit train.dat -m out.model -c 1 -c 2 --loss hinge", "-c"),
+    ],
+)
+def test_an_option_given_twice_is_refused(folder, capsys, words, option):
+    code, _, err = outcome(capsys, words)
+    assert code == 2
+    assert f"error: {option} is given more than once" in err
+
+
+@pytest.mark.parametrize(
+    ("several", "one"),
+    [
+        ("fit train.csv -m out.model --features a --features b,c",
+         "fit train.csv -m out.model --features a,b,c"),
+        ("fit train.dat -m out.model --feature-names a,b --feature-names c,d",
+         "fit train.dat -m out.model --feature-names a,b,c,d"),
+        ("evaluate train.dat -m nameless --metrics ndcg@5 --metrics map,mrr --json --json",
+         "evaluate train.dat -m nameless --metrics ndcg@5,map,mrr --json"),
+        ("weights -m nameless --feature-names a,b --feature-names c,d",
+         "weights -m nameless --feature-names a,b,c,d"),
+    ],
+)  # fmt: skip
+def test_options_that_collect_their_values(folder, capsys, several, one):
+    expected = outcome(capsys, one)
+    assert expected[0] == 0
+    assert outcome(capsys, several) == expected
+
+
+def test_models_are_compared_on_several_files(folder, capsys):
+    Path("twice.txt").write_text(Path("scores.txt").read_text() * 2)
+    n_queries = []
+    for words in ("scores.txt --data train.dat", "twice.txt --data train.dat --data others.dat"):
+        assert main(["compare", "nameless", *words.split(), "--json"]) == 0
+        n_queries.append(json.loads(capsys.readouterr().out)["n_queries"])
+    assert n_queries[1] == 2 * n_queries[0] > 0
