@@ -54,6 +54,7 @@ from rankrls import (
     RankSVM,
 )
 from rankrls.estimators import auto
+from rankrls.estimators.boosted_trees import Forest, TreeMember
 from rankrls.io import load_model, save_model
 from rankrls.io._archive import Budget
 from rankrls.io._stored_composites import probe
@@ -170,6 +171,19 @@ def automatic_table():
     return ranker, X
 
 
+def automatic_trees():
+    """Fitted with queries, and a member of trees, which usually comes from LightGBM."""
+    small = replace(auto.EFFORTS["quick"], views=auto.VIEWS[:1])
+    with mock.patch.dict(auto.EFFORTS, quick=small):
+        ranker = AutoRanker("pairwise_accuracy", effort="quick", random_state=0)
+        ranker.fit(X, y, qid=qid)
+    left, right = np.array([1, 1, 2]), np.array([2, 1, 2])
+    features, thresholds = np.array([8, -1, -1]), np.array([0.1, 0.0, 0.0])
+    forest = Forest(np.array([0]), features, thresholds, left, right, np.array([0.0, 0.3, -0.2]))
+    ranker._members.append(TreeMember(9, forest, 0.5))
+    return ranker, X
+
+
 COLOURS = np.array([["red", 1], ["blue", 2], [np.nan, 1], ["red", None]] * 3, dtype=object)
 TEXTS = np.array(["a red hat", "the blue hat", "no hat", "red and blue"] * 3, dtype=object)
 DICTS = np.array([{"size": float(i % 5), "kind": "abc"[i % 3]} for i in range(12)], dtype=object)
@@ -222,6 +236,7 @@ def texts():
 MODELS = {
     "automatic": automatic,
     "automatic_table": automatic_table,
+    "automatic_trees": automatic_trees,
     "linear": lambda: (RankRLS().fit(X, Y, qid=qid), X),
     "graphs of their own": lambda: (RankRLS(kernel="rbf", cost="unit").fit(X, Y, qid=qid), X),
     "wide": lambda: (RankRLS().fit(WIDE, y[:6]), WIDE),
@@ -385,8 +400,10 @@ def answers(model, new, *, finite):
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         new = new if isinstance(new, tuple) else (new,)
+        options = {"qid": qid} if isinstance(model, AutoRanker) and model._with_qid else {}
         try:
-            scores = model.predict(*new) if hasattr(model, "predict") else model.transform(*new)
+            use = model.predict if hasattr(model, "predict") else model.transform
+            scores = use(*new, **options)
         except ValueError:
             return False
         except (TypeError, AttributeError) as error:

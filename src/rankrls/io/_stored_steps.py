@@ -267,7 +267,7 @@ def _check_words(vectorizer: Any) -> None:
     require(vectorizer.input == "content", f"a {kind} that reads files")
     low, high = vectorizer.ngram_range
     require(1 <= low <= high <= MAX_NGRAM, f"a {kind} of n-grams of {low} to {high} words")
-    text = codecs.lookup(vectorizer.encoding)._is_text_encoding  # type: ignore[attr-defined]
+    text = codecs.lookup(vectorizer.encoding)._is_text_encoding
     require(text, f"an encoding {show(vectorizer.encoding)}, which is not of text")
     if vectorizer.analyzer == "word":
         _check_pattern(vectorizer.token_pattern)
