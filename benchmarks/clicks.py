@@ -132,4 +132,4 @@ def main(sessions):
 
 
 if __name__ == "__main__":
-    main([int(word) for word in sys.argv[1:]] or [10**4, 10**5])
+    main([int(word) for word in sys.argv[1:]] or [10**4, 10**5, 10**6])

@@ -8,21 +8,17 @@ import json
 import struct
 import warnings
 import zipfile
-from pathlib import Path
 
 import numpy as np
 
 from fuzz import Target
 from fuzz_mutators import cut_and_paste, flip_bytes
-from model_files import members
+from model_files import ARRAYS, MODELS, VALUES, answers, changed, members, places
 from rankrls.io import describe_model, load_model, save_model
-from test_io_fields import ARRAYS, MODELS, VALUES, answers, changed, places
-
-DATA = Path(__file__).parent / "data"
 
 
 def prepare(folder):
-    """(content, rows to predict) of one file of every kind, and those of earlier versions."""
+    """(content, rows to predict) of one file of every kind."""
     path = folder / "model"
     files = []
     for make in MODELS.values():
@@ -31,11 +27,6 @@ def prepare(folder):
             model, new = make()
         save_model(model, path)
         files.append((path.read_bytes(), new))
-    expected = json.loads((DATA / "model_v1.json").read_text())
-    for old in sorted(DATA.glob("*.rankrls")):
-        rows = expected.get(old.name, {}).get("X")
-        if rows is not None:
-            files.append((old.read_bytes(), np.array(rows)))
     return files
 
 

@@ -1,12 +1,64 @@
-"""Model files taken apart and put together again, rightly or wrongly."""
+"""Model files of every kind, taken apart and put together again, rightly or wrongly."""
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import io
 import json
+import tracemalloc
+import warnings
 import zipfile
+from dataclasses import replace
+from unittest import mock
 
 import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA, TruncatedSVD
+from sklearn.feature_extraction import DictVectorizer, FeatureHasher
+from sklearn.feature_extraction.text import (
+    CountVectorizer,
+    HashingVectorizer,
+    TfidfTransformer,
+    TfidfVectorizer,
+)
+from sklearn.feature_selection import SelectKBest, SelectPercentile, VarianceThreshold
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline, make_union
+from sklearn.preprocessing import (
+    Binarizer,
+    FunctionTransformer,
+    KBinsDiscretizer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    Normalizer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    PolynomialFeatures,
+    PowerTransformer,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+)
+
+from rankrls import (
+    AutoRanker,
+    ConditionalRankRLS,
+    ConditionalRankRLSCV,
+    GreedyRankRLS,
+    RankRLS,
+    RankRLSCV,
+    RankSVM,
+)
+from rankrls.estimators import auto
+from rankrls.io import load_model, save_model
+from rankrls.io._archive import Budget
+from rankrls.io._stored_composites import probe
+from rankrls.io._values import Decoder
+from rankrls.preprocessing import QueryScaler
 
 
 def members(path):
@@ -52,3 +104,364 @@ def forge(path, change):
     change(manifest, add)
     contents["manifest.json"] = json.dumps(manifest, separators=(",", ":")).encode()
     write(path, contents.items())
+
+
+def refuse(path, message="cannot be loaded"):
+    """Both readers of a file refuse it, the loader with this message, without much memory."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=message) as caught:
+            load_model(path)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert str(path) in str(caught.value)
+    assert peak < 2**21 + 30 * path.stat().st_size
+    return str(caught.value)
+
+
+def load_or_none(path):
+    """The model; None if it is refused by an error that names the file. No other error will do."""
+    try:
+        return load_model(path)
+    except ValueError as error:
+        if str(path) not in str(error):
+            raise
+        return None
+
+
+# -- models of every kind -------------------------------------------------------------------
+
+rng = np.random.default_rng(0)
+X = rng.standard_normal((12, 3))
+WIDE = rng.standard_normal((6, 9))
+y = np.array([0, 1, 2, 1, 0, 2, 1, 1, 0, 2, 0, 1])
+Y = np.column_stack([y, rng.integers(0, 4, 12)])
+qid = np.arange(12) // 4
+GRAM = np.exp(-((X[:, None] - X) ** 2).sum(axis=2))
+PAIRS = [[0, 3], [5, 1], [2, 7], [8, 9]]
+MANY_PAIRS = [[i, (3 * i + j) % 12] for i in range(12) for j in (1, 4, 6) if (2 * i + j) % 12]
+COLUMNS = rng.standard_normal((9, 2))
+GAPS = np.where(rng.random((12, 3)) < 0.1, np.nan, X)
+
+
+def automatic():
+    """Small, with a member of each kind of view; one ranking: ``predict`` gets no qid here."""
+    kinds = [auto.View(("hats",), "linear"), auto.View(("partitions",), "linear")]
+    views = (*kinds, auto.View(("log",), "rbf"))
+    small = replace(auto.EFFORTS["normal"], views=views, n_basis=4, n_trees=2)
+    with mock.patch.dict(auto.EFFORTS, quick=small):
+        ranker = AutoRanker("pairwise_accuracy", effort="quick", random_state=0)
+        return ranker.fit(GAPS, y), GAPS
+
+
+def automatic_table():
+    """Numbers, categories, texts and texts of queries; members with blocks, and a column."""
+    words = ["red hat", "blue hat", "no hat", "red and blue", "green shoe", "a shoe"]
+    titles = np.array([f"{words[i % 6]} {i}" for i in range(12)], dtype=object)
+    asked = np.array([f"{words[i % 5]} please" for i in range(12)], dtype=object)
+    X = np.hstack([GAPS, COLOURS[:, :1], titles[:, None], asked[:, None]])
+    column = X.shape[1] - 1
+    small = replace(auto.EFFORTS["quick"], views=auto.VIEWS[:1])
+    with mock.patch.dict(auto.EFFORTS, quick=small):
+        ranker = AutoRanker(
+            "pairwise_accuracy", effort="quick", random_state=0, query_columns=[column]
+        ).fit(X, y)
+    ranker._members.append(auto.ColumnMember("x0", 0, "log", 0.5))
+    return ranker, X
+
+
+COLOURS = np.array([["red", 1], ["blue", 2], [np.nan, 1], ["red", None]] * 3, dtype=object)
+TEXTS = np.array(["a red hat", "the blue hat", "no hat", "red and blue"] * 3, dtype=object)
+DICTS = np.array([{"size": float(i % 5), "kind": "abc"[i % 3]} for i in range(12)], dtype=object)
+TABLE = np.hstack([GAPS, COLOURS, TEXTS[:, None]])
+
+
+def columns():
+    """A table of numbers with gaps, categories and text."""
+    unseen = {"handle_unknown": "use_encoded_value", "unknown_value": -1}
+    text = make_pipeline(SimpleImputer(strategy="most_frequent", add_indicator=True))
+    rare = OneHotEncoder(min_frequency=4, drop="first", handle_unknown="infrequent_if_exist")
+    encoder = ColumnTransformer(
+        [
+            ("numbers", make_pipeline(SimpleImputer(add_indicator=True)), [0, 1, 2]),
+            ("one", make_pipeline(text, rare), [3]),
+            ("number", OneHotEncoder(handle_unknown="ignore", drop=[None]), slice(4, 5)),
+            ("order", make_pipeline(OrdinalEncoder(**unseen), SimpleImputer()), [4, 3]),
+            ("words", TfidfVectorizer(), -1),
+            ("no", "drop", [0]),
+        ],
+        remainder="passthrough",
+        transformer_weights={"words": 2.0},
+    )
+    return make_pipeline(encoder, RankRLS()).fit(TABLE, y), TABLE
+
+
+def numbers():
+    """One step after another, and some beside each other."""
+    beside = make_union(
+        Normalizer(),
+        FunctionTransformer(np.tanh),
+        FunctionTransformer(np.nan_to_num, kw_args={"nan": 0.5}),
+        Binarizer(),
+        PowerTransformer(),
+        KBinsDiscretizer(3, strategy="uniform"),
+        SelectKBest(k=2),
+    )
+    steps = (RobustScaler(), QuantileTransformer(n_quantiles=5), beside, VarianceThreshold())
+    last = (PCA(4, random_state=0), SelectPercentile(percentile=60), PolynomialFeatures(2))
+    return make_pipeline(*steps, *last, RankRLS()).fit(X, y), X
+
+
+def texts():
+    counts = make_pipeline(CountVectorizer(ngram_range=(1, 2)), TfidfTransformer(), TruncatedSVD(2))
+    beside = make_union(counts, HashingVectorizer(n_features=8), TfidfVectorizer(stop_words=["a"]))
+    return make_pipeline(beside, RankRLS()).fit(TEXTS, y), TEXTS
+
+
+#: Name: (fitted, rows to predict).
+MODELS = {
+    "automatic": automatic,
+    "automatic_table": automatic_table,
+    "linear": lambda: (RankRLS().fit(X, Y, qid=qid), X),
+    "graphs of their own": lambda: (RankRLS(kernel="rbf", cost="unit").fit(X, Y, qid=qid), X),
+    "wide": lambda: (RankRLS().fit(WIDE, y[:6]), WIDE),
+    "eigenvectors": lambda: (RankRLS(1e-12).fit(np.hstack([X, X]), y, qid=qid), np.hstack([X, X])),
+    "echelon": lambda: (
+        RankRLS(solver="primal").fit(WIDE * np.geomspace(1.0, 1e3, 9), y[:6]),
+        WIDE,
+    ),
+    "rotated": lambda: (RankRLS().fit(WIDE * np.geomspace(1e-6, 1e6, 9), y[:6]), WIDE),
+    "rbf": lambda: (RankRLS(kernel="rbf", ties="drop").fit(X, y, qid=qid), X),
+    "sparse": lambda: (
+        RankRLS(kernel="rbf").fit(sparse.csr_array(np.maximum(X, 0)), y, qid=qid),
+        sparse.csr_array(np.maximum(X, 0)),
+    ),
+    "sparse, another kernel": lambda: (
+        RankRLS(kernel="laplacian").fit(sparse.csr_array(np.maximum(X, 0)), y, qid=qid),
+        sparse.csr_array(np.maximum(X, 0)),
+    ),
+    "pairs": lambda: (RankRLS(kernel="rbf").fit(X, pairs=PAIRS), X),
+    "scores and pairs": lambda: (RankRLS(kernel="rbf").fit(X, y, qid=qid, pairs=PAIRS[:1]), X),
+    "many pairs": lambda: (RankRLS(kernel="rbf").fit(X, pairs=MANY_PAIRS), X),
+    "scores and many pairs": lambda: (
+        RankRLS(kernel="rbf", cost="unit").fit(X, y, qid=qid, pairs=MANY_PAIRS),
+        X,
+    ),
+    "joined": lambda: (RankRLS().partial_fit(X, y, qid=qid, pairs=PAIRS), X),
+    "precomputed": lambda: (RankRLS(kernel="precomputed").fit(GRAM, y, qid=qid), GRAM),
+    "precomputed basis": lambda: (
+        RankRLS(kernel="precomputed", basis=[3, 1, 8]).fit(GRAM, y, qid=qid),
+        GRAM,
+    ),
+    "basis columns": lambda: (
+        RankRLS(kernel="precomputed", basis=[3, 1, 8]).fit(GRAM[:, [3, 1, 8]], y, qid=qid),
+        GRAM[:, [3, 1, 8]],
+    ),
+    "nystroem": lambda: (RankRLS(kernel="rbf", basis=4, random_state=0).fit(X, Y, qid=qid), X),
+    "cg": lambda: (
+        RankRLS(solver="cg", early_stopping=True, random_state=np.random.RandomState(0)).fit(
+            X, y, qid=qid
+        ),
+        X,
+    ),
+    "cv": lambda: (RankRLSCV([0.1, 1.0, 10.0], kernel="rbf").fit(X, y, qid=qid), X),
+    "judgements": lambda: (
+        RankRLSCV([0.1, 1.0, 10.0], scoring="log_loss").fit(
+            X, pairs=MANY_PAIRS, pair_features=np.arange(len(MANY_PAIRS))[:, None] % 3 - 1.0
+        ),
+        X,
+    ),
+    "svm": lambda: (RankSVM(kernel="rbf", basis=[1, 5, 7]).fit(X, y, qid=qid), X),
+    "svm, rows": lambda: (RankSVM(kernel="rbf").fit(X, y, qid=qid), X),
+    "svm, linear": lambda: (RankSVM().fit(X, Y, qid=qid), X),
+    "pipeline": lambda: (
+        make_pipeline(
+            SimpleImputer(), MinMaxScaler(), StandardScaler(), GreedyRankRLS(2), RankRLS()
+        ).fit(GAPS, y),
+        GAPS,
+    ),
+    "by query": lambda: (
+        make_pipeline(MaxAbsScaler(), QueryScaler(), RankRLS()).fit(X, y),
+        X,
+    ),
+    "columns": columns,
+    "numbers": numbers,
+    "texts": texts,
+    "dicts": lambda: (
+        make_pipeline(make_union(DictVectorizer(), FeatureHasher(8)), RankRLS()).fit(DICTS, y),
+        DICTS,
+    ),
+    "relation": lambda: (
+        ConditionalRankRLS(kernel="rbf", object_kernel="linear").fit(
+            X[:5], WIDE[:5], WIDE.T[:, :2]
+        ),
+        (X[:2], WIDE.T[:3, :2]),
+    ),
+    "relation, chosen": lambda: (
+        ConditionalRankRLSCV([0.1, 1.0], cv="edges", random_state=0).fit(X[:5], GRAM[:5, :5]),
+        (X[:2],),
+    ),
+    "relation, several kernels": lambda: (
+        ConditionalRankRLS(
+            kernel=["rbf", "identity"],
+            object_kernel=["profile", "constant"],
+            object_kernel_weights=[1.0, 0.5],
+            loss="regression",
+            fit_offsets="both",
+        ).fit(X[:5], WIDE[:5], WIDE.T[:, :2]),
+        (X[:2], WIDE.T[:3, :2]),
+    ),
+    "relation, two-step": lambda: (
+        ConditionalRankRLSCV([[0.1, 1.0], [0.5, 5.0]], pairwise="two-step", cv="columns").fit(
+            X[:5], GRAM[:5, :5]
+        ),
+        (X[:2],),
+    ),
+    "relation, named objects": lambda: (
+        ConditionalRankRLS(kernel=["linear", "identity"], loss="regression").fit(
+            pd.DataFrame(X[:5], list("abcde")), GRAM[:5, :5]
+        ),
+        (pd.DataFrame(X[:2], ["a", "z"]),),
+    ),
+    "relation, differences": lambda: (
+        ConditionalRankRLS(0.5, pairwise="mlpk").fit(X[:5], GRAM[:5, :5]),
+        (X[:2],),
+    ),
+}
+
+
+class Stored:
+    """A model file in memory: its tree, its arrays, and a loader of changed ones."""
+
+    def __init__(self, model, path):
+        save_model(model, path)
+        self.path = path
+        self.size = path.stat().st_size
+        contents = members(path)
+        manifest = json.loads(contents["manifest.json"])
+        self.tree = manifest["model"]
+        self.arrays = []
+        for number, entry in enumerate(manifest["arrays"]):
+            content = contents[f"arrays/{number}.npy"]
+            length = int.from_bytes(content[8:10], "little") + 10
+            values = np.frombuffer(content[length:], dtype=entry["dtype"]).reshape(entry["shape"])
+            axes = np.argsort(entry.get("axes", range(values.ndim)))
+            self.arrays.append(values.transpose(axes))
+
+    def load(self, tree=None, arrays=None):
+        """The model; None if it is refused. Whatever happens is within the budget."""
+        arrays = self.arrays if arrays is None else arrays
+        budget = Budget(self.size)
+
+        def array(number):
+            budget.charge(arrays[number].nbytes, "an array")
+            return arrays[number].copy()
+
+        with contextlib.suppress(Exception):  # `load_model` makes a ValueError of any
+            model = Decoder(array, budget.charge).decode(self.tree if tree is None else tree)
+            probe(model, budget.charge)
+            return model
+        return None
+
+
+# -- damage ---------------------------------------------------------------------------------
+
+
+def answers(model, new, *, finite):
+    """Ask for predictions: an array, or a ValueError."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        new = new if isinstance(new, tuple) else (new,)
+        try:
+            scores = model.predict(*new) if hasattr(model, "predict") else model.transform(*new)
+        except ValueError:
+            return False
+        except (TypeError, AttributeError) as error:
+            # A number among text, or a dict among numbers: scikit-learn takes rows as they are.
+            rows = str(getattr(new[0], "dtype", "")) == "object"
+            if rows and (isinstance(error, TypeError) or "'lower'" in str(error)):
+                return False
+            raise
+        assert scores.shape[0] == new[0].shape[0]
+        assert not finite or np.isfinite(scores).all()
+        if isinstance(model, RankRLS):
+            with contextlib.suppress(ValueError):
+                model.predict(*new, return_std=True)
+            with contextlib.suppress(ValueError):
+                model.preference_proba(new[0][:2], new[0][1:3])
+            with contextlib.suppress(ValueError):
+                model.log_marginal_likelihood()
+            with contextlib.suppress(ValueError):
+                model.partial_fit(new[0][:4], y[:4], qid=[77] * 4)
+            with contextlib.suppress(ValueError):
+                model.forget(new[0][:4], y[:4], qid=qid[:4])
+    return True
+
+
+def places(tree, where=()):
+    """Paths to all values of a tree."""
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree)
+    for key, value in items:
+        yield (*where, key)
+        if isinstance(value, dict | list):
+            yield from places(value, (*where, key))
+
+
+def changed(tree, where, value):
+    tree = copy.deepcopy(tree)
+    inner = tree
+    for key in where[:-1]:
+        inner = inner[key]
+    inner[where[-1]] = value
+    return tree
+
+
+def entry(values, number):
+    """The array with one number in its middle."""
+    out = values.copy()
+    out.reshape(-1)[out.size // 2] = number
+    return out
+
+
+def smallest(values):
+    return np.iinfo(values.dtype).min if values.dtype.kind in "iu" else -1e300
+
+
+def largest(values):
+    return np.iinfo(values.dtype).max if values.dtype.kind in "iu" else 1e300
+
+
+#: Damages of arrays that have entries.
+ARRAYS = {
+    "NaN": lambda v: entry(v, np.nan) if v.dtype.kind == "f" else None,
+    "infinite": lambda v: entry(v, np.inf) if v.dtype.kind == "f" else None,
+    "negative": lambda v: entry(v, -1) if v.dtype.kind in "if" else None,
+    "zero": lambda v: entry(v, 0),
+    "just outside": lambda v: entry(v, v.max() + 1) if v.dtype.kind in "iu" else None,
+    "smallest": lambda v: entry(v, smallest(v)) if v.dtype.kind != "b" else None,
+    "largest": lambda v: entry(v, largest(v)) if v.dtype.kind != "b" else None,
+    "all the same": lambda v: np.full_like(v, v.reshape(-1)[0]),
+    "zeros": np.zeros_like,
+    "backwards": lambda v: v.reshape(-1)[::-1].reshape(v.shape).copy(),
+    "one row less": lambda v: v[:-1],
+    "one column less": lambda v: v[..., :-1] if v.ndim > 1 else None,
+    "one row more": lambda v: np.concatenate([v, v[:1]]) if v.ndim else None,
+    "nothing": lambda v: v[:0],
+    "no columns": lambda v: v[..., :0] if v.ndim > 1 else None,
+    "no columns, many rows": lambda v: np.zeros((10**6, *(0 for _ in v.shape[1:])), v.dtype),
+    "transposed": lambda v: v.T if v.ndim > 1 and v.shape != v.T.shape else None,
+    "another axis": lambda v: v[None],
+    "flat": lambda v: v.reshape(-1) if v.ndim > 1 else None,
+    "half precision": lambda v: np.ones(v.shape, np.float16) if v.dtype.kind == "f" else None,
+    "integers": lambda v: np.ones(v.shape, np.int64) if v.dtype.kind == "f" else None,
+    "floats": lambda v: v.astype(np.float64) if v.dtype.kind in "iub" else None,
+}
+
+#: What stands in place of other values of the manifest.
+VALUES = [
+    None, True, False, -1, 0, 1, 7, 2**31, 2**62, 10**30, -(2**63), 0.5, -1e300, "", "rbf", "x", [],
+    [[]], {}, {"float": "nan"}, {"float": "inf"}, {"tuple": []}, {"tuple": [1, 2]}, {"set": [1]},
+    {"dict": {}}, {"dict": {"gamma": 1}}, {"scalar": "int64", "value": -5},
+    {"strings": ["a"], "shape": [1], "dtype": "O"},
+]  # fmt: skip

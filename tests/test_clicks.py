@@ -184,3 +184,13 @@ def test_bad_logs():
         click_labels(log, examination=[[1.0]])
     with pytest.raises(ValueError, match="must be a data frame"):
         estimate_examination(7)
+
+
+def test_more_clicks_than_impressions():
+    log = {"query": [1, 1, 1, 1], "item": ["a", "a", "b", "b"], "position": [1, 2, 1, 2]}
+    log |= {"clicks": [30, 15, 40, 20], "n": [25, 100, 100, 100]}
+    with pytest.warns(UserWarning, match="1 of 4 counts .* more clicks than impressions"):
+        click_labels(log, impressions="n", examination=[1.0, 0.5])
+    with pytest.warns(UserWarning, match="more clicks than impressions"):
+        estimate_examination(log)  # rows of counts, without the column of impressions
+    estimate_examination(log, model="additive")  # feedback that is no count

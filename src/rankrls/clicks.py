@@ -112,7 +112,9 @@ class _Counts:
     clicks: Array
 
 
-def _count(log: Any, names: dict[str, str], impressions: str | None) -> _Counts:
+def _count(
+    log: Any, names: dict[str, str], impressions: str | None, model: str = "position"
+) -> _Counts:
     """Sum a log by query, item and position, part by part."""
     keys = [names["query"], names["item"], names["position"]]
     if len(set(keys)) < 3:
@@ -160,6 +162,13 @@ def _count(log: Any, names: dict[str, str], impressions: str | None) -> _Counts:
     C, shown = total["clicks"].to_numpy(), total["impressions"].to_numpy()
     if not (np.isfinite(C).all() and np.isfinite(shown).all()) or C.min() < 0 or shown.min() < 0:
         raise ValueError("clicks and impressions must be numbers >= 0")
+    more = shown < C
+    if model == "position" and more.any():
+        warn(
+            f"{int(more.sum()):,} of {len(C):,} counts of an item at a position have more clicks "
+            "than impressions: name the column of impressions=, count repeated clicks of an "
+            "impression once, or use model='additive' for feedback that is no count"
+        )
     codes = [pc.dictionary_encode(total[key]).combine_chunks() for key in keys[:2]]
     query, item = (np.asarray(code.indices, dtype=np.int64) for code in codes)
     first = np.concatenate([[True], (np.diff(query) != 0) | (np.diff(item) != 0)])
@@ -274,6 +283,11 @@ def estimate_examination(
         If no item was shown at two positions with a click: the log then cannot tell examination
         from relevance.
 
+    Warns
+    -----
+    UserWarning
+        If there are more clicks than impressions of an item at a position.
+
     Notes
     -----
     The clicks of an item, given their sum, are distributed over its positions in proportion to
@@ -295,7 +309,7 @@ def estimate_examination(
     """
     check_option("model", model, ("position", "additive"))
     names = {"query": query, "item": item, "position": position, "clicks": clicks}
-    counts = _count(log, names, impressions)
+    counts = _count(log, names, impressions, model)
     positions, place = np.unique(counts.position, return_inverse=True)
     moved = _moved(counts, place, model)
     informative = np.bincount(place, counts.clicks * moved, minlength=len(positions))
@@ -505,7 +519,7 @@ def click_labels(
     """
     ex = _given_examination(examination)
     names = {"query": query, "item": item, "position": position, "clicks": clicks}
-    counts = _count(log, names, impressions)
+    counts = _count(log, names, impressions, ex.model)
     n = len(counts.query)
     theta = ex.at(counts.position)
     total, shown = (

@@ -34,8 +34,8 @@ RIDGE = 1e-6
 PRECISIONS = 4.0 ** np.arange(-4, 8)
 #: Weights of judgements that are not trusted, which are compared.
 WEIGHTS = (0.0, 0.03, 0.1, 0.3, 1.0)
-#: Random draws for sets of ranks and for P(best), and draws × pairs of items held at a time.
-N_DRAWS, MAX_CELLS = 4000, 2**23
+#: Random draws for sets of ranks and for P(best), and draws × items held at a time.
+N_DRAWS, MAX_CELLS = 4000, 2**17
 #: Points of a factor of ten of the odds, on the scale of chess.
 ELO = 400 / np.log(10)
 
@@ -163,7 +163,7 @@ class _Judgements:
     def __init__(self, data: Bunch, controls: list[str]) -> None:
         self.items, self.controls = np.asarray(data.item_names), controls
         self.n_items = len(self.items)
-        self.h, self.j = data.pairs.T
+        self.h, self.j = data.pairs.T.astype(np.intp)
         self.y = np.where(np.asarray(data.magnitude) > 0, 1.0, 0.5)
         weight = data.pair_weight
         self.weight = np.ones(len(self.y)) if weight is None else np.asarray(weight, dtype=float)
@@ -184,6 +184,36 @@ class _Judgements:
             other = same.setdefault(" ".join(name.lower().split()), name)
             if other != name:
                 warn(f"items {other!r} and {name!r} differ only in case or spaces; are they one?")
+
+    def item_sums(self, values: Array) -> Array:
+        """Sum of values of the judgements of each item, those of second items with a minus."""
+        n = self.n_items
+        return np.bincount(self.h, values, minlength=n) - np.bincount(self.j, values, minlength=n)
+
+    def gram(self, rows: Any, C: Array, weight: Array) -> Array:
+        """[A C]ᵀ diag(weight) [A C] with A the differences of the items' rows.
+
+        AᵀWA = rowsᵀ L rows with L the Laplacian of the graph of judgements.
+        """
+        n = self.n_items
+        W = np.bincount(self.h * n + self.j, weight, minlength=n * n).reshape(n, n)
+        W += W.T
+        L = np.diag(W.sum(axis=1)) - W
+        sums = [self.item_sums(weight * control) for control in C.T]
+        cross = rows.T @ np.array(sums).reshape(-1, n).T
+        left = rows.T @ (rows.T @ L).T
+        return np.block([[left, cross], [cross.T, C.T @ (weight[:, None] * C)]])
+
+    def group_sums(self, rows: Any, C: Array, values: Array) -> Array:
+        """Sums over groups of values times the rows of [A C], shape (n_groups, n_coefficients)."""
+        n_groups = int(self.group.max()) + 1
+        shape = n_groups, self.n_items
+        sums = sparse.csr_array((values, (self.group, self.h)), shape=shape)
+        sums = sums - sparse.csr_array((values, (self.group, self.j)), shape=shape)
+        found = sums @ rows
+        of_C = [np.bincount(self.group, values * control, minlength=n_groups) for control in C.T]
+        dense = found.toarray() if sparse.issparse(found) else found
+        return np.hstack([dense, np.array(of_C).reshape(-1, n_groups).T])
 
     def require_connected(self) -> None:
         """Raise an error if judgements of positive weight do not connect all items."""
@@ -291,17 +321,22 @@ def _maximise(judged: _Judgements, design: Any, weight: Array) -> Bunch:
     Returns the coefficients of the items, the controls in units of their size, all differences d,
     the Hessian and the objective.
     """
-    n, q = design.rows.shape[1], judged.C.shape[1]
-    A = design.rows[judged.h] - design.rows[judged.j]
-    C, y = judged.C / judged.unit, judged.y
+    rows, C, y = design.rows, judged.C / judged.unit, judged.y
+    n, q = rows.shape[1], C.shape[1]
+
+    def differences(b: Array) -> Array:
+        f = rows @ b[:n]
+        return f[judged.h] - f[judged.j] + C @ b[n:]
+
     ridge = np.concatenate([design.precision, np.full(q, RIDGE)])
     b, best = np.zeros(n + q), -np.inf
     step = np.zeros(n + q)
     for _ in range(200):
         for halvings in range(30):
             new = b + step / 2**halvings
-            d = A @ new[:n] + C @ new[n:]
-            value = float(weight @ (y * _log_sigmoid(d) + (1 - y) * _log_sigmoid(-d)))
+            d = differences(new)
+            # y log σ(d) + (1 − y) log σ(−d) = log σ(d) − (1 − y) d
+            value = float(weight @ (_log_sigmoid(d) - (1 - y) * d))
             value -= 0.5 * float(ridge @ new**2)
             if value >= best - 1e-12 * abs(best):
                 break
@@ -309,9 +344,10 @@ def _maximise(judged: _Judgements, design: Any, weight: Array) -> Bunch:
         b, best = new, value
         p = expit(d)
         residual, curvature = weight * (y - p), weight * p * (1 - p)
-        H = _gram(A, C, curvature)
+        H = judged.gram(rows, C, curvature)
         H.flat[:: n + q + 1] += ridge
-        gradient = np.concatenate([A.T @ residual, C.T @ residual]) - ridge * b
+        gradient = np.concatenate([rows.T @ judged.item_sums(residual), C.T @ residual])
+        gradient -= ridge * b
         if design.prior is False:  # ratings have mean zero
             H[:n, :n] += curvature.sum() / n**2 + RIDGE
         factor = cho_factor(H, check_finite=False)
@@ -319,19 +355,7 @@ def _maximise(judged: _Judgements, design: Any, weight: Array) -> Bunch:
         if converged and np.abs(step).max() < 1e-8:
             b = b + step
             break
-    return Bunch(
-        b=b, d=A @ b[:n] + C @ b[n:], H=H, factor=factor, value=best, A=A, C=C, ridge=ridge
-    )
-
-
-def _gram(A: Any, C: Array, weight: Array) -> Array:
-    """[A C]ᵀ diag(weight) [A C]."""
-    if sparse.issparse(A):
-        left = (A.T @ (sparse.diags_array(weight) @ A)).toarray()
-    else:
-        left = A.T @ (weight[:, None] * A)
-    cross = A.T @ (weight[:, None] * C)
-    return np.block([[left, cross], [cross.T, C.T @ (weight[:, None] * C)]])
+    return Bunch(b=b, d=differences(b), H=H, factor=factor, value=best, C=C, ridge=ridge)
 
 
 class Leaderboard:
@@ -419,13 +443,9 @@ class Leaderboard:
         leverage = np.minimum(judged.weight * p * (1 - p) * spread, 0.99)
         residual = judged.weight * (judged.y - p) / (1 - leverage)
         if judged.groups is None:
-            meat = _gram(best.A, best.C, residual**2)
+            meat = judged.gram(design.rows, best.C, residual**2)
         else:
-            sums = sparse.csr_array(
-                (residual, (judged.group, np.arange(len(residual)))),
-                shape=(self._n_groups, len(residual)),
-            )
-            U = np.hstack([(sums @ best.A).toarray(), sums @ best.C])
+            U = judged.group_sums(design.rows, best.C, residual)
             meat = U.T @ U
         meat *= self._n_groups / max(self._n_groups - 1, 1)
         return best, inverse @ meat @ inverse
@@ -449,13 +469,13 @@ class Leaderboard:
             draws /= np.sqrt(rng.chisquare(freedom, size=(N_DRAWS, 1)) / freedom)
         variance = V.diagonal()[:, None] + V.diagonal() - 2 * V
         std = np.sqrt(np.maximum(variance, np.finfo(float).tiny))
-        largest = np.empty(N_DRAWS)
-        step = max(1, MAX_CELLS // n**2)
+        largest = np.zeros(N_DRAWS)
+        step = max(1, MAX_CELLS // n)
         for start in range(0, N_DRAWS, step):
-            part = draws[start : start + step]
-            difference = np.abs(part[:, :, None] - part[:, None, :]) / std
-            difference[:, np.arange(n), np.arange(n)] = 0.0
-            largest[start : start + step] = difference.max(axis=(1, 2))
+            part, most = draws[start : start + step].T.copy(), largest[start : start + step]
+            for i in range(n - 1):
+                difference = np.abs(part[i + 1 :] - part[i]) / std[i + 1 :, i : i + 1]
+                np.maximum(most, difference.max(axis=0), out=most)
         self._critical = float(np.quantile(largest, self.confidence))
         gap = self.ratings_[:, None] - self.ratings_  # row less column
         sure = gap > self._critical * std
@@ -594,20 +614,13 @@ class Leaderboard:
         if judged.groups is None:
             raise ValueError("the judgements have no groups; pass groups=, the column of judges")
         residual = judged.weight * (judged.y - expit(fitted.d))
-        n_groups, m = self._n_groups, len(judged.y)
-        sums = sparse.csr_array((residual, (judged.group, np.arange(m))), shape=(n_groups, m))
-        scores = sums @ fitted.A
-        scores = np.hstack(
-            [scores.toarray() if sparse.issparse(scores) else scores, sums @ fitted.C]
-        )
+        n_groups, rows = self._n_groups, self._design.rows
+        scores = judged.group_sums(rows, fitted.C, residual)
         without = fitted.b - cho_solve(fitted.factor, scores.T).T
-        n = self._design.rows.shape[1]
-        moved = without[judged.group]
-        A = fitted.A
-        d = np.asarray(
-            (A.multiply(moved[:, :n]) if sparse.issparse(A) else A * moved[:, :n]).sum(axis=1)
-        ).ravel()
-        d = d + (fitted.C * moved[:, n:]).sum(axis=1)
+        n, group = rows.shape[1], judged.group
+        f = (rows @ without[:, :n].T).T
+        d = f[group, judged.h] - f[group, judged.j]
+        d += (fitted.C * without[group, n:]).sum(axis=1)
         counted = judged.weight * (judged.y == 1)
         sure = expit(np.abs(d))
         total, agreed, expected, variance = (

@@ -283,3 +283,28 @@ def test_bad_arguments(metric, change, message):
     y_true, y_score = arguments.pop("y_true"), arguments.pop("y_score")
     with pytest.raises(ValueError, match=message):
         metric(y_true, y_score, **arguments)
+
+
+@given(ranked_data(), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_tied_labels_as_half_an_error(data, weighted):
+    """P2 (1): the sum over all pairs of |sign(y_i − y_j) − sign(f_i − f_j)| / 2."""
+    y, score, qid, weight = data
+    weight = weight if weighted else np.ones(len(y))
+    W = np.triu(np.outer(weight, weight) * (qid[:, None] == qid), 1)
+    sign = [np.sign(v[:, None] - v) for v in (y, score)]
+    wrong = W * np.abs(sign[0] - sign[1]) / 2
+    options = {"qid": qid, "sample_weight": weight, "label_ties": "half"}
+    if W.sum() == 0:
+        with pytest.raises(ValueError, match="no preference"):
+            pairwise_error(y, score, **options)
+        return
+    found = pairwise_error(y, score, average="pair", **options)
+    assert found == pytest.approx(wrong.sum() / W.sum(), abs=1e-12)
+    assert pairwise_accuracy(y, score, average="pair", **options) == pytest.approx(1 - found)
+    i, j = np.nonzero(W)
+    first, second = np.where(y[i] >= y[j], i, j), np.where(y[i] >= y[j], j, i)
+    given_pairs = {"pairs": np.column_stack([first, second]), "magnitude": np.abs(y[i] - y[j])}
+    by_pairs = pairwise_error(None, score, average=None, **options, **given_pairs)
+    by_labels = pairwise_error(y, score, average=None, **options)
+    np.testing.assert_allclose(by_pairs, by_labels, atol=1e-12)

@@ -11,16 +11,19 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rankrls._streams import name_of
 from rankrls._validation import check_option, refuse_lazy
-from rankrls.datasets._cells import cell_number, shown
+from rankrls.datasets._cells import cell_number, numbers_of, shown
 from rankrls.datasets._columns import missing_column, pyarrow, readable
 from rankrls.datasets._csv import CsvSource
 from rankrls.datasets._parquet import find_files, open_source
 from rankrls.datasets._source import text_blocks
 from rankrls.datasets.formats import TABLE_FORMATS, sniff_table
 
-__all__ = ["NamedTable", "Place", "finite_cell", "open_table", "text_of"]
+__all__ = ["NamedTable", "Place", "finite_cells", "open_table", "text_of"]
 
 Place = Callable[[int], str]
 
@@ -89,7 +92,7 @@ def _open_json(path: Any) -> NamedTable:
 
     def chunks(columns: list[str]) -> Iterator[tuple[list[list[Any]], Place]]:
         for places, rows in chain([first], parts):
-            yield [[_known(row.get(name)) for row in rows] for name in columns], places.__getitem__
+            yield [_known([row.get(name) for row in rows]) for name in columns], places.__getitem__
 
     return NamedTable(file, list(dict.fromkeys(key for row in first[1] for key in row)), chunks)
 
@@ -129,7 +132,7 @@ def _arrow_cells(files: list[str], columns: list[str]) -> Iterator[tuple[list[li
         for place, batch in source.batches(read, _ROWS):
             with readable(partial(place, 0), source.kind):
                 values = {name: batch.column(name).to_pylist() for name in read}
-            yield [[_known(cell) for cell in values[name]] for name in columns], place
+            yield [_known(values[name]) for name in columns], place
 
 
 def _open_frame(table: Any) -> NamedTable:
@@ -150,7 +153,7 @@ def _open_frame(table: Any) -> NamedTable:
         raise ValueError(f"table: two columns are named {twice[0]!r}")
 
     def chunks(columns: list[str]) -> Iterator[tuple[list[list[Any]], Place]]:
-        cells = [[_known(cell) for cell in _column(table, names.index(name))] for name in columns]
+        cells = [_known(_column(table, names.index(name))) for name in columns]
         lengths = {name: len(part) for name, part in zip(columns, cells, strict=True)}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"table: its columns have different lengths: {lengths}")
@@ -175,11 +178,17 @@ def _column(table: Any, number: int) -> list[Any]:
     return list(column)
 
 
-def _known(cell: Any) -> Any:
-    """The cell, or None for NaN and empty text."""
-    if isinstance(cell, float) and cell != cell:
-        return None
-    return None if isinstance(cell, str) and not cell.strip() else cell
+def _known(cells: list[Any]) -> list[Any]:
+    """The cells, None for NaN and empty text; most columns have one type and none of these."""
+    kinds = set(map(type, cells))
+    if kinds <= {int} or (kinds <= {float} and not np.isnan(cells).any()):
+        return cells
+    blank = {None} if kinds - {str} else {word for word in set(cells) if not word.strip()}
+    if not blank:
+        return cells
+    # NaN differs from itself.
+    return [None if cell != cell or (isinstance(cell, str) and not cell.strip()) else cell
+            for cell in cells]  # fmt: skip
 
 
 def text_of(value: Any) -> str:
@@ -189,15 +198,27 @@ def text_of(value: Any) -> str:
     return str(value)
 
 
-def finite_cell(
-    cell: Any, name: str, place: Callable[[], str], least: float = -float("inf")
-) -> float:
-    """The number in a cell, which must be finite and at least ``least``."""
+def finite_cells(
+    cells: list[Any], name: str, place: Place, least: float = -float("inf")
+) -> NDArray[np.float64]:
+    """The numbers of a column, which must be finite and at least ``least``."""
+    kinds = set(map(type, cells))
+    if kinds <= {str} or kinds <= {int, float}:
+        try:
+            numbers = numbers_of(cells) if kinds <= {str} else np.array(cells, dtype=np.float64)
+        except OverflowError:
+            numbers = np.full(len(cells), np.nan)
+        if (np.isfinite(numbers) & (numbers >= least)).all():
+            return numbers
+    return np.array([_number(cell, name, place, row, least) for row, cell in enumerate(cells)])
+
+
+def _number(cell: Any, name: str, place: Place, row: int, least: float) -> float:
     try:
         number = cell_number(cell) if isinstance(cell, str) else float(cell)
     except (TypeError, ValueError, OverflowError):
         number = float("nan")
-    if not least <= number < float("inf") or number == -float("inf"):
+    if not np.isfinite(number) or number < least:
         kind = "a finite number >= 0" if least == 0 else "a finite number"
-        raise ValueError(f"{place()}: column {name!r} is {shown(text_of(cell), 60)}, not {kind}")
+        raise ValueError(f"{place(row)}: column {name!r} is {shown(text_of(cell), 60)}, not {kind}")
     return number

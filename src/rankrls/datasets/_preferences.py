@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Set
-from functools import partial
+from collections.abc import Iterable, Mapping, Set
 from itertools import product
 from typing import Any
 
@@ -17,7 +16,7 @@ from rankrls._frames import names_anything, row_names
 from rankrls._validation import check_option
 from rankrls.datasets._cells import Vocabulary, as_objects, integers_of, shown
 from rankrls.datasets._columns import check_names, listed
-from rankrls.datasets._named_columns import NamedTable, Place, finite_cell, open_table, text_of
+from rankrls.datasets._named_columns import NamedTable, Place, finite_cells, open_table, text_of
 
 __all__ = ["load_preferences", "number_names"]
 
@@ -406,15 +405,12 @@ class _Judged:
         return self._places[part](row - self._starts[part])
 
     def _read(self, role: str, name: str, cells: list[Any], place: Place) -> Array:
-        where = [partial(place, row) for row in range(len(cells))]
         if role == "tie":
-            return np.array(
-                [_is_tie(cell, name, at) for cell, at in zip(cells, where, strict=True)]
-            )
-        if role in ("magnitude", "pair_weight") or role.startswith("pair_features "):
-            least = -np.inf if role.startswith("pair_features ") else 0.0
-            pairs = zip(cells, where, strict=True)
-            return np.array([finite_cell(cell, name, at, least) for cell, at in pairs])
+            return np.array([_is_tie(cell, name, place, row) for row, cell in enumerate(cells)])
+        if role in ("magnitude", "pair_weight"):
+            return finite_cells(cells, name, place, 0.0)
+        if role.startswith("pair_features "):
+            return finite_cells(cells, name, place)
         try:
             return (self.groups if role == "groups" else self.items).encode(cells)
         except TypeError as error:
@@ -423,12 +419,12 @@ class _Judged:
             raise ValueError(f"{place(row)}: column {name!r} holds a {kind}, not a name") from error
 
 
-def _is_tie(cell: Any, name: str, place: Callable[[], str]) -> bool:
+def _is_tie(cell: Any, name: str, place: Place, row: int) -> bool:
     word = "no" if cell is None else text_of(cell).strip().lower()
     if word not in _TRUE | _FALSE:
         raise ValueError(
-            f"{place()}: column {name!r} is {_shown(cell)}, neither true nor false; if it does not "
-            "say which judgements are ties, pass tie=None"
+            f"{place(row)}: column {name!r} is {_shown(cell)}, neither true nor false; if it does "
+            "not say which judgements are ties, pass tie=None"
         )
     return word in _TRUE
 
@@ -507,9 +503,7 @@ def _labels(items: Any) -> list[Any]:
     return labels
 
 
-def _unknown(
-    source: NamedTable, codes: Array, rows: Array, names: list[Any], place: Callable[[int], str]
-) -> str:
+def _unknown(source: NamedTable, codes: Array, rows: Array, names: list[Any], place: Place) -> str:
     """Say which names are unknown, how often and where first, and what to do."""
     missing = rows < 0
     wrong, where, counts = np.unique(codes[missing], return_index=True, return_counts=True)

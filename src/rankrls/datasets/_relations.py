@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from sklearn.utils import Bunch
 
 from rankrls._validation import check_option
 from rankrls.datasets._cells import Vocabulary
-from rankrls.datasets._named_columns import finite_cell, open_table
+from rankrls.datasets._named_columns import finite_cells, open_table
 from rankrls.datasets._preferences import number_names
 
 __all__ = ["load_relations"]
@@ -116,9 +115,9 @@ def load_relations(
                     f"{place(cells.index(None))}: column {name!r} is empty; every line needs a "
                     "value there: leave unobserved pairs out"
                 )
-        y = [finite_cell(cell, names[2], partial(place, i)) for i, cell in enumerate(chunk[2])]
+        y = finite_cells(chunk[2], names[2], place)
         coded = [vocabularies[k].encode(chunk[k]) for k in range(2)]
-        for part, found in zip(parts, [*coded, np.array(y)], strict=True):
+        for part, found in zip(parts, [*coded, y], strict=True):
             part.append(found)
     if not parts[0]:
         raise ValueError(f"{source.file}: there are no labels: the table has no rows")

@@ -8,7 +8,9 @@ axes. Products with the loaded array then give the same floating-point results a
 
 Nothing is compressed, so an array takes as much memory as it has bytes in the file. All sizes are
 checked against the length of the file before memory is allocated. The checksum of a zip member is
-checked when the member is read. Other memory used by loading is counted by `rankrls.io._budget`.
+checked when the member is read. Text and labels take more memory than in the file because they
+become Python objects, and a file may refer to one array many times: a `Budget`, a multiple of the
+size of the file, is charged for whatever loading allocates, in advance.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import zipfile
 from collections.abc import Callable
 from typing import IO, Any
@@ -24,15 +27,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankrls._validation import show
-from rankrls.io._budget import Budget
 from rankrls.io._kinds import require
-from rankrls.io._values import ARRAY_TYPES
 
-__all__ = ["ArchiveReader", "write_archive"]
+__all__ = ["ARRAY_TYPES", "ArchiveReader", "Budget", "write_archive"]
 
 Array = NDArray[Any]
 
 MANIFEST = "manifest.json"
+
+#: Types of array entries, by their names in NumPy.
+ARRAY_TYPES = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64"),
+)
 
 #: Maximum size of a manifest in bytes, for writing and reading.
 MAX_MANIFEST = 2**28
@@ -41,6 +48,11 @@ CHUNK = 2**20
 
 #: Bytes that `zipfile` uses to describe one member.
 MEMBER = 800
+
+#: Loading a file of n bytes uses at most BASE + FACTOR n bytes.
+BASE, FACTOR = 2**20, 32
+
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"')
 
 
 def _member(number: int) -> str:
@@ -104,6 +116,57 @@ def _info(name: str, size: int) -> zipfile.ZipInfo:
     info.external_attr = 0o644 << 16
     info.file_size = size  # zipfile needs the size of large members in advance
     return info
+
+
+class Budget:
+    """Memory that loading a file of ``n_bytes`` can still use."""
+
+    def __init__(self, n_bytes: int) -> None:
+        self.n_bytes = n_bytes
+        self.limit = BASE + FACTOR * n_bytes
+        self.spent = 0
+
+    def charge(self, n_bytes: int, what: str) -> None:
+        """Record the memory needed for ``what``; raise an error if it exceeds the budget."""
+        self.spent += n_bytes
+        require(
+            self.spent <= self.limit,
+            f"{what} would take {n_bytes:,} bytes, {self.spent:,} with what came before: more than "
+            f"the {self.limit:,} that a model of {self.n_bytes:,} bytes can need",
+        )
+
+    def charge_json(self, text: bytes) -> None:
+        """Record the memory of the Python objects of a JSON text before it is parsed."""
+        # First count JSON syntax inside strings as well: most texts contain none.
+        objects, skeleton = _json_bytes(text), text
+        if self.spent + objects > self.limit or _has_small_lists(text):
+            skeleton = _STRING.sub(b'""', text)
+            objects = _json_bytes(skeleton) + 2 * len(text)
+        require(not _has_small_lists(skeleton), "its manifest is made of tiny lists")
+        self.charge(objects, "its manifest")
+
+
+def _json_bytes(text: bytes) -> int:
+    """Return an upper bound on the bytes that the Python objects of a JSON text use.
+
+    The bound is computed from the numbers of commas, brackets and quotes and from the object sizes
+    of CPython: 56 bytes for a list, 8 for each of its entries, and so on.
+    """
+    n_lists, n_dicts, n_keys = text.count(b"["), text.count(b"{"), text.count(b":")
+    empty_lists, empty_dicts = text.count(b"[]"), text.count(b"{}")
+    n_values = text.count(b",") + n_lists + n_dicts - empty_lists - empty_dicts
+    n_texts = max(text.count(b'"') // 2 - n_keys, 0)
+    n_numbers = max(n_values - n_texts - n_lists - n_dicts, 0)
+    containers = 88 * n_lists - 32 * empty_lists + 64 * n_dicts + 140 * n_keys
+    return containers + 9 * n_values + 32 * n_numbers + 60 * n_texts + 2 * len(text)
+
+
+def _has_small_lists(text: bytes) -> bool:
+    """Return whether the text has more lists than tuples and arrays of a model account for.
+
+    An empty list takes 3 bytes in JSON, and 64 in memory.
+    """
+    return text.count(b"[") - text.count(b"{") > 100 + len(text) // 8
 
 
 class ArchiveReader:

@@ -20,15 +20,12 @@ from rankrls._validation import show
 __all__ = [
     "ANY",
     "COUNT",
+    "DATA",
     "FINITE",
     "FLAG",
-    "INDICES",
     "INTEGER",
-    "ITEMS",
-    "LISTING",
     "NAMES",
     "NUMBER",
-    "NUMBERS",
     "NUMBER_TYPE",
     "PLAIN",
     "POSITIVE",
@@ -36,14 +33,15 @@ __all__ = [
     "TEXT",
     "Kind",
     "array",
-    "either",
     "instance",
+    "is_item",
     "is_number_type",
     "listing",
     "mapping",
     "maybe",
     "optional",
     "require",
+    "results",
     "rows",
     "tuple_of",
     "verify",
@@ -51,58 +49,47 @@ __all__ = [
 ]
 
 Axes = dict[str, int]
-
 Array = NDArray[Any]
 
 #: Number of entries that are checked at a time.
 BLOCK = 2**16
 
+#: NumPy does not convert larger integers to floats.
+FLOAT_MAX = float(np.finfo(np.float64).max)
+
 
 @dataclass(frozen=True)
 class Kind:
-    """A test of a value and a description of the values that pass it.
+    """A test of a value, and the text "must be …" for messages; ``first | second`` is either.
 
-    Attributes
-    ----------
-    accepts : callable
-        ``accepts(value, axes)``. Lengths of named axes are looked up in ``axes`` or added to it.
-    text : str
-        Description for messages: "must be …".
-    required : bool
-        Whether the field is required.
+    ``accepts(value, axes)`` looks up lengths of named axes in ``axes``, or adds them to it.
     """
 
     accepts: Callable[[Any, Axes], bool]
     text: str
     required: bool = True
 
+    def __or__(self, other: Kind) -> Kind:
+        def accepts(value: Any, axes: Axes) -> bool:
+            return self.accepts(value, axes) or other.accepts(value, axes)
 
-def _is_number(value: Any, axes: Axes) -> bool:
+        return Kind(accepts, f"{self.text} or {other.text}")
+
+
+def _kind(accepts: Callable[[Any], bool], text: str) -> Kind:
+    return Kind(lambda value, axes: accepts(value), text)
+
+
+def _is_number(value: Any) -> bool:
     if isinstance(value, int):
         return not isinstance(value, bool) and abs(value) <= FLOAT_MAX
     return isinstance(value, float | np.integer | np.floating)
 
 
-def _is_integer(value: Any, axes: Axes) -> bool:
+def _is_integer(value: Any) -> bool:
     if isinstance(value, int):
         return not isinstance(value, bool) and -(2**63) <= value < 2**64
     return isinstance(value, np.integer)
-
-
-def _is_names(value: Any, axes: Axes) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype == object and value.ndim == 1
-
-
-def _is_finite(value: Any, axes: Axes) -> bool:
-    return _is_number(value, axes) and math.isfinite(value)
-
-
-def _is_count(value: Any, axes: Axes) -> bool:
-    return _is_integer(value, axes) and 0 <= value < 2**63
-
-
-def _is_plain(value: Any, axes: Axes) -> bool:
-    return value is None or isinstance(value, bool | str) or _is_number(value, axes)
 
 
 def is_number_type(value: Any) -> bool:
@@ -114,49 +101,57 @@ def is_number_type(value: Any) -> bool:
     return isinstance(value, np.dtype) and value.kind in "biuf" and value.itemsize <= 8
 
 
-#: The largest number in double precision. NumPy does not convert larger integers to floats.
-FLOAT_MAX = float(np.finfo(np.float64).max)
-
-ANY = Kind(lambda value, axes: True, "anything")
-PLAIN = Kind(_is_plain, "a number, text, True, False or None")
-NUMBER = Kind(_is_number, "a number")
-FINITE = Kind(_is_finite, "a finite number")
-POSITIVE = Kind(lambda v, axes: _is_finite(v, axes) and v > 0, "a finite number > 0")
-INTEGER = Kind(_is_integer, "an integer")
-COUNT = Kind(_is_count, "an integer >= 0")
-SIZE = Kind(lambda v, axes: _is_count(v, axes) and v >= 1, "an integer >= 1")
-FLAG = Kind(lambda value, axes: isinstance(value, bool | np.bool_), "True or False")
-TEXT = Kind(lambda value, axes: isinstance(value, str), "text")
-LISTING = Kind(lambda value, axes: isinstance(value, list), "a list")
-NAMES = Kind(_is_names, "a 1-D array of names")
-ITEMS = Kind(_is_names, "a 1-D array of Python objects")
-NUMBER_TYPE = Kind(lambda value, axes: is_number_type(value), "a type of numbers, as np.float64")
+def is_item(value: Any) -> bool:
+    """Return whether the value is None, a number or text, as entries of object arrays must be."""
+    return value is None or isinstance(value, bool | str | np.bool_) or _is_number(value)
 
 
-def _sequence(kind: Kind, dtypes: str, text: str) -> Kind:
-    """Return the kind of lists, tuples and 1-D arrays of numbers, as users pass them."""
-
-    def accepts(value: Any, axes: Axes) -> bool:
-        if isinstance(value, np.ndarray):
-            return value.ndim == 1 and value.dtype.kind in dtypes
-        return isinstance(value, list | tuple) and all(kind.accepts(v, axes) for v in value)
-
-    return Kind(accepts, text)
+def _is_data(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_is_data, value))
+    if isinstance(value, dict):
+        return all(map(_is_data, value.values()))
+    return is_item(value) or type(value) in (np.ndarray, np.random.RandomState, slice)
 
 
-NUMBERS = _sequence(NUMBER, "iuf", "a list or 1-D array of numbers")
-INDICES = _sequence(INTEGER, "iu", "a list or 1-D array of integers")
+ANY = _kind(lambda value: True, "anything")
+DATA = _kind(
+    _is_data,
+    "data: numbers, text, arrays, or lists and dicts of these (a function cannot be stored)",
+)
+NUMBER = _kind(_is_number, "a number")
+FINITE = _kind(lambda v: _is_number(v) and math.isfinite(v), "a finite number")
+POSITIVE = _kind(lambda v: _is_number(v) and 0 < v < math.inf, "a finite number > 0")
+INTEGER = _kind(_is_integer, "an integer")
+COUNT = _kind(lambda v: _is_integer(v) and 0 <= v < 2**63, "an integer >= 0")
+SIZE = _kind(lambda v: _is_integer(v) and 1 <= v < 2**63, "an integer >= 1")
+FLAG = _kind(lambda value: isinstance(value, bool | np.bool_), "True or False")
+TEXT = _kind(lambda value: isinstance(value, str), "text")
+PLAIN = _kind(is_item, "a number, text, True, False or None")
+NUMBER_TYPE = _kind(is_number_type, "a type of numbers, as np.float64")
+NAMES = _kind(
+    lambda value: isinstance(value, np.ndarray) and value.dtype == object and value.ndim == 1,
+    "a 1-D array of text",
+)
 
 
 def array(
-    kinds: str, shape: str, *, nan: bool = False, infinite: bool | None = None, empty: bool = True
+    kinds: str,
+    shape: str,
+    *,
+    nan: bool = False,
+    infinite: bool = False,
+    empty: bool = True,
+    least: float | None = None,
+    below: str | int | None = None,
+    distinct: bool = False,
 ) -> Kind:
     """Return the kind of dense arrays with a dtype of ``kinds`` ("f", "i", "b", …) and these axes.
 
-    Numbers must be finite; ``nan=True`` allows NaN, and also infinity unless ``infinite=False``.
-    Axes can have length zero unless ``empty=False``.
+    Numbers must be finite unless ``nan`` or ``infinite``, and not less than ``least``. Indices are
+    from 0 to ``below`` − 1, a number or the length of an axis, and unique if ``distinct``. Axes can
+    have length zero unless ``empty=False``.
     """
-    infinite = nan if infinite is None else infinite
     names = shape.split()
 
     def accepts(value: Any, axes: Axes) -> bool:
@@ -164,12 +159,27 @@ def array(
             return False
         if not _fits(value.shape, names, axes) or not (empty or value.size):
             return False
-        return (nan and infinite) or all_finite(value, nan=nan)
+        if not _all_finite(value, nan=nan, infinite=infinite):
+            return False
+        if least is not None and bool((value < least).any()):
+            return False
+        if below is None:
+            return True
+        n = below if isinstance(below, int) else axes.get(below, 2**62)
+        return within(value, n, distinct=distinct)
 
     what = {"f": "a float", "i": "an integer", "u": "an integer", "b": "a bool"}[kinds[0]]
-    size = "" if empty else ", not empty"
-    finite = ", finite" if kinds[0] == "f" and not nan else ""
-    return Kind(accepts, f"{what} array of shape ({', '.join(names)}){size}{finite}")
+    rest = "" if empty else ", not empty"
+    rest += ", finite" if kinds[0] == "f" and not (nan or infinite) else ""
+    rest += "" if least is None else f", >= {least:g}"
+    rest += ", different" if distinct else ""
+    rest += "" if below is None else ", >= 0" if below == 2**62 else f", from 0 to {below} - 1"
+    return Kind(accepts, f"{what} array of shape ({', '.join(names)}){rest}")
+
+
+def results(shape: str, kinds: str = "f") -> Kind:
+    """Return the kind of arrays of results, which may be NaN or infinite."""
+    return array(kinds, shape, nan=True, infinite=True)
 
 
 def rows(shape: str) -> Kind:
@@ -181,41 +191,35 @@ def rows(shape: str) -> Kind:
             return False
         if not _holds(value.dtype, "f") or not _fits(value.shape, names, axes):
             return False
-        return all_finite(value if isinstance(value, np.ndarray) else value.data)
+        return _all_finite(value if isinstance(value, np.ndarray) else value.data)
 
     return Kind(accepts, f"a float array, dense or CSR, of shape ({', '.join(names)}), finite")
 
 
-def all_finite(values: Array, *, nan: bool = False) -> bool:
-    """Return whether no entry is NaN (unless ``nan``) or infinite, using little memory."""
-    if values.dtype.kind != "f":
-        return True
-    flat = values.ravel(order="K")  # no copy: arrays read from files are contiguous
-    parts = (flat[i : i + BLOCK] for i in range(0, flat.size, BLOCK))
-    return not any(np.isinf(p).any() if nan else not np.isfinite(p).all() for p in parts)
-
-
 def instance(*names: str) -> Kind:
     """Return the kind of stored objects of the named classes."""
-    return Kind(lambda value, axes: type(value).__name__ in names, f"a {' or '.join(names)}")
+    return _kind(lambda value: type(value).__name__ in names, f"a {' or '.join(names)}")
 
 
-def listing(kind: Kind, *, empty: bool = False) -> Kind:
+def listing(kind: Kind = ANY, *, empty: bool = False) -> Kind:
     """Return the kind of lists with entries of the given kind, not empty unless ``empty``."""
 
     def accepts(value: Any, axes: Axes) -> bool:
         if not isinstance(value, list) or not (value or empty):
             return False
-        return all(kind.accepts(v, {}) for v in value)
+        return all(kind.accepts(entry, {}) for entry in value)
 
     return Kind(accepts, f"a list, each entry {kind.text}")
 
 
-def mapping(kind: Kind) -> Kind:
-    """Return the kind of dicts with string keys and values of the given kind."""
+def mapping(kind: Kind, *, alike: bool = False) -> Kind:
+    """Return the kind of dicts of text to a kind; axes agree if the values are ``alike``."""
 
     def accepts(value: Any, axes: Axes) -> bool:
-        return isinstance(value, dict) and all(kind.accepts(v, axes) for v in value.values())
+        if not isinstance(value, dict):
+            return False
+        shared: Axes = {}
+        return all(kind.accepts(entry, shared if alike else {}) for entry in value.values())
 
     return Kind(accepts, f"a dict, each value {kind.text}")
 
@@ -229,15 +233,6 @@ def tuple_of(*kinds: Kind) -> Kind:
         return all(kind.accepts(v, axes) for kind, v in zip(kinds, value, strict=True))
 
     return Kind(accepts, f"a tuple of {', '.join(kind.text for kind in kinds)}")
-
-
-def either(first: Kind, second: Kind) -> Kind:
-    """Return the kind of values that one of the two kinds accepts."""
-
-    def accepts(value: Any, axes: Axes) -> bool:
-        return first.accepts(value, axes) or second.accepts(value, axes)
-
-    return Kind(accepts, f"{first.text} or {second.text}")
 
 
 def maybe(kind: Kind) -> Kind:
@@ -254,29 +249,25 @@ def verify(
     owner: str,
     values: Mapping[str, Any],
     kinds: Mapping[str, Kind],
+    *,
     advice: Mapping[str, str] | None = None,
-) -> Axes:
-    """Raise a ``ValueError`` unless every value is of its kind; values without a kind pass.
-
-    ``advice`` is added to the messages about the values that it names. Return the axis lengths.
-    """
-    axes: Axes = {}
+    axes: Axes | None = None,
+) -> None:
+    """Raise a ``ValueError`` unless every value is of its kind, with ``advice`` on some of them."""
+    axes = {} if axes is None else axes
     for name, kind in kinds.items():
         if name not in values:
-            if kind.required:
-                raise ValueError(f"{owner} lacks {name}")
-            continue
-        value = values[name]
-        if not kind.accepts(value, axes):
+            require(not kind.required, f"{owner} lacks {name}")
+        elif not kind.accepts(values[name], axes):
             known = ", ".join(f"{axis} = {n}" for axis, n in axes.items())
             where = f" (with {known})" if known and "(" in kind.text else ""
-            found = f"{name} of {owner} must be {kind.text}{where}; it is {_found(value)}"
-            what_to_do = (advice or {}).get(name)
-            raise ValueError(f"{found}: {what_to_do}" if what_to_do else found)
-    return axes
+            hint = f": {advice[name]}" if advice and name in advice else ""
+            raise ValueError(
+                f"{name} of {owner} must be {kind.text}{where}; it is {_found(values[name])}{hint}"
+            )
 
 
-def require(condition: bool, text: str) -> None:
+def require(condition: Any, text: str) -> None:
     """Raise a ``ValueError`` with the given text unless the condition holds."""
     if not condition:
         raise ValueError(text)
@@ -306,6 +297,15 @@ def _fits(shape: tuple[int, ...], names: list[str], axes: Axes) -> bool:
             return False
     axes.update(lengths)
     return True
+
+
+def _all_finite(values: Array, *, nan: bool = False, infinite: bool = False) -> bool:
+    """Return whether no entry is NaN or infinite, unless allowed, using little memory."""
+    if values.dtype.kind != "f" or (nan and infinite):
+        return True
+    bad = np.isinf if nan else np.isnan if infinite else lambda part: ~np.isfinite(part)
+    flat = values.ravel(order="K")  # no copy: arrays read from files are contiguous
+    return not any(bad(flat[i : i + BLOCK]).any() for i in range(0, flat.size, BLOCK))
 
 
 def _found(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""``save_model``, ``load_model`` and ``describe_model``."""
+"""``save_model``, ``load_model``, ``describe_model`` and ``trusted_types``."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ import sklearn
 from rankrls import __version__
 from rankrls._atomic import atomic_file
 from rankrls._validation import show
+from rankrls.io import _stored_auto, _stored_composites, _stored_rankers, _stored_steps
 from rankrls.io._archive import ArchiveReader, write_archive
-from rankrls.io._describe import describe
 from rankrls.io._kinds import require
-from rankrls.io._records import SKOPS, EstimatorRecord
-from rankrls.io._registry import record_of, what_can_be_saved
-from rankrls.io._values import Decoder, Encoder
+from rankrls.io._records import SCHEMA, add_records, record_of
+from rankrls.io._stored_composites import probe
+from rankrls.io._values import Decoder, Encoder, tag_of, what_can_be_saved
 
-__all__ = ["describe_model", "load_model", "save_model"]
+__all__ = ["describe_model", "load_model", "save_model", "trusted_types"]
+
+for _module in (_stored_rankers, _stored_auto, _stored_steps, _stored_composites):
+    add_records(_module.RECORDS)
 
 #: Version of the file format. A file of another version is refused.
 FORMAT = 1
@@ -81,14 +84,13 @@ def save_model(estimator: Any, path: Path, *, uncertainty: bool = True) -> None:
     array([ True])
     """
     kind = type(estimator).__name__
-    if not isinstance(record_of(estimator), EstimatorRecord):
+    if not _is_model(estimator):
         advice = ""
         if hasattr(estimator, "best_estimator_"):
             advice = "; save its best_estimator_"
         elif hasattr(estimator, "to_local"):
             advice = "; save what its to_local() gives"
-        known = what_can_be_saved()
-        raise ValueError(f"{kind} cannot be saved{advice}; these can: {known}. {SKOPS}")
+        raise ValueError(f"{kind} cannot be saved{advice}; {what_can_be_saved()}")
     encoder = Encoder(uncertainty=uncertainty)
     manifest = {
         "format": "rankrls",
@@ -102,6 +104,7 @@ def save_model(estimator: Any, path: Path, *, uncertainty: bool = True) -> None:
         },
         "model": encoder.encode(estimator, kind),
     }
+    probe(estimator, lambda n_bytes, what: None)
     with atomic_file(os.fspath(path)) as file:
         if file.seekable():
             write_archive(file, manifest, encoder.arrays)
@@ -139,14 +142,19 @@ def load_model(path: Path) -> Any:
         decoder = Decoder(reader.array, reader.budget.charge)
         try:
             model = decoder.decode(reader.manifest["model"])
+            require(_is_model(model), f"it holds {show(model)}, which is not a model")
+            probe(model, reader.budget.charge)
         except ValueError as error:
             if not decoder.where:
                 raise
             place = ".".join(repr(name[:40])[1:-1] for name in decoder.where)
             raise ValueError(f"{error} (in {place})") from error
-        if not isinstance(record_of(model), EstimatorRecord):
-            raise ValueError(f"it holds {show(model)}, which is not a model")
         return model
+
+
+def _is_model(value: Any) -> bool:
+    record = record_of(value)
+    return record is not None and record.params is not None
 
 
 def describe_model(path: Path) -> dict[str, Any]:
@@ -178,7 +186,94 @@ def describe_model(path: Path) -> dict[str, Any]:
     ('RankRLS', 0.1, 3)
     """
     with _reader(path) as reader:
-        return describe(reader)
+        manifest = reader.manifest
+        return {
+            **_describe(manifest["model"], reader),
+            "format_version": manifest["format_version"],
+            "versions": manifest["versions"],
+        }
+
+
+def _describe(tree: Any, reader: ArchiveReader) -> dict[str, Any]:
+    """Describe parameters, public attributes and feature names, for each step of a pipeline."""
+    require(type(tree) is dict and tag_of(tree) == "object", "a model that is no object")
+    params, fields = dict(tree.get("params", {})), tree.get("fields", {})
+    description: dict[str, Any] = {"type": tree["object"]}
+    if tree["object"] == "Pipeline":
+        description["steps"] = {}
+        for step in params.pop("steps"):
+            name, part = step["tuple"]
+            skipped = part is None or part == "passthrough"
+            description["steps"][name] = None if skipped else _describe(part, reader)
+    description["parameters"] = {name: _sketch(value, reader) for name, value in params.items()}
+    # Fitted attributes end in an underscore, private ones begin with it.
+    public = [name for name in fields if name.endswith("_") and not name.startswith("_")]
+    summary = {name: _sketch(fields[name], reader) for name in public}
+    names = summary.pop("feature_names_in_", None)
+    if "_model" in fields:
+        summary["uncertainty"] = bool(fields["_model"].get("fields", {}).get("solvers"))
+    description["summary"] = summary
+    if names is not None:
+        description["feature_names"] = names
+    source = _sketch(fields.get("_source"), reader)
+    if isinstance(source, dict):
+        history = source.pop("history", [])
+        description |= {"columns": source, "history": history}
+    return description
+
+
+def _sketch(tree: Any, reader: ArchiveReader) -> Any:
+    """Return plain data unchanged and a short text for anything else."""
+    if type(tree) is list:
+        return [_sketch(item, reader) for item in tree]
+    if type(tree) is not dict:
+        return tree
+    tag = tag_of(tree)
+    value = tree[tag]
+    if tag == "array":
+        dtype, shape = reader.type_and_shape(value)
+        return f"{dtype} array of shape {shape}"
+    if tag == "csr":
+        return f"sparse array of shape {(*tree['shape'],)}"
+    if tag == "object":
+        return f"a {value}"
+    if tag == "dict":
+        return {name: _sketch(item, reader) for name, item in value.items()}
+    if tag in ("dtype", "function", "slice"):
+        return str(value)
+    if tag in ("tuple", "strings", "items"):
+        return [_sketch(item, reader) for item in value]
+    number = Decoder(reader.array, reader.budget.charge).decode(tree)
+    return number if tag == "float" else number.item()
+
+
+def trusted_types() -> list[str]:
+    """List the types that `skops <https://skops.readthedocs.io>`_ must trust to load a ranker.
+
+    Use ``skops.io.dump`` to save an estimator that `save_model` does not support, and
+    ``skops.io.load(path, trusted=trusted_types())`` to load it. skops rejects all other types that
+    it does not trust by default. Add types of your own only if you trust the source of the file.
+
+    Returns
+    -------
+    list of str
+        Names of the classes of this package that fitted estimators consist of, and of four types of
+        NumPy, SciPy and Python that hold their data. None of them executes code from a file.
+
+    See Also
+    --------
+    save_model
+
+    Examples
+    --------
+    >>> from rankrls.io import trusted_types
+    >>> "rankrls.estimators.rankrls.RankRLS" in trusted_types()
+    True
+    """
+    own = [record.cls for record in SCHEMA.values() if record.module.startswith("rankrls.")]
+    names = {f"{cls.__module__}.{cls.__qualname__}" for cls in own}
+    data = ("builtins.frozenset", "numpy.dtype", "scipy.sparse._csr.csr_array")
+    return sorted({*names, *data, "scipy.sparse._csr.csr_matrix"})
 
 
 @contextmanager
@@ -203,7 +298,7 @@ def _reader(path: Path) -> Iterator[ArchiveReader]:
             ) from error
         except Exception as error:
             # Fallback for data that rankrls has not written and that no check above rejects.
-            text = f"it is not as a model should be ({type(error).__name__}: {_cut(error)})"
+            text = f"not a valid model ({type(error).__name__}: {_cut(error)})"
             raise ValueError(f"{name} cannot be loaded: {text}") from error
 
 

@@ -1,58 +1,59 @@
-"""Records, which define how the objects of a class are stored and rebuilt.
+"""Records, which state how the objects of a class are stored and rebuilt: one line for each field.
 
-The classes themselves do not depend on the file format. Each class has a `Record` in one of the
-files `_stored_….py`; `_registry.py` collects them.
+The classes themselves do not depend on the file format. The files `_stored_….py` have a table
+``RECORDS`` each; together they are `SCHEMA`, and files cannot refer to other classes. The functions
+that a file may refer to are listed here, too.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any
 
+import numpy as np
+from scipy import special
 from sklearn import config_context
 from sklearn.utils.validation import check_is_fitted
 
 from rankrls._validation import show
-from rankrls.io._kinds import PLAIN, Kind, verify
+from rankrls.io._kinds import DATA, NAMES, NUMBER_TYPE, SIZE, Kind, maybe, optional, require, verify
 
-__all__ = ["SKOPS", "EstimatorRecord", "Record", "call", "fill"]
+__all__ = [
+    "ELEMENTWISE",
+    "FUNCTION",
+    "SCHEMA",
+    "SCORE_FUNCTION",
+    "SEEN",
+    "Record",
+    "add_records",
+    "function_named",
+    "name_of",
+    "record_of",
+    "register_function",
+]
 
-#: Advice for an estimator that has no record.
-SKOPS = (
-    "The package skops stores other estimators of scikit-learn, without pickle: import skops.io as "
-    "sio; sio.dump(model, 'model.skops'), and to load it sio.load('model.skops', "
-    "trusted=sio.get_untrusted_types(file='model.skops')) after reading that list "
-    "(rankrls.io.trusted_types() are the types of this package)"
-)
+#: Attributes of every estimator fitted to a matrix X.
+SEEN = {"n_features_in_": SIZE, "feature_names_in_": optional(NAMES)}
 
 #: Methods that support scikit-learn's metadata routing.
 ROUTED_METHODS = (
-    "fit",
-    "partial_fit",
-    "predict",
-    "predict_proba",
-    "predict_log_proba",
-    "decision_function",
-    "score",
-    "split",
-    "transform",
-    "inverse_transform",
+    *("fit", "partial_fit", "predict", "predict_proba", "predict_log_proba", "decision_function"),
+    *("score", "split", "transform", "inverse_transform"),
 )
 
+Charge = Callable[[int, str], None]
 
-def fill(cls: type[Any], fields: dict[str, Any]) -> Any:
-    """Create an instance with these attributes without calling ``__init__``."""
+
+def _fill(cls: type[Any], fields: dict[str, Any]) -> Any:
+    """Create an instance with these attributes; only dataclasses are called."""
+    if is_dataclass(cls):
+        return cls(**fields)
     instance = object.__new__(cls)
     instance.__dict__.update(fields)
     return instance
-
-
-def call(cls: type[Any], fields: dict[str, Any]) -> Any:
-    """Create an instance with its constructor; used for dataclasses."""
-    return cls(**fields)
 
 
 @dataclass(frozen=True)
@@ -62,173 +63,145 @@ class Record:
     Attributes
     ----------
     name : str
-        Name of the class in files.
+        Name of the class, as in files.
     module : str
         Module of the class. Files hold only the name, never the module.
     fields : mapping of str to Kind
-        All stored fields.
+        All stored attributes. Axes named n have the length ``n_features_in_``, if there is one.
+    params : mapping of str to Kind, optional
+        For an estimator, the parameters that are not `DATA`. A parameter missing in a file gets its
+        default. None: the class is no estimator, and can only be a part of one.
     derived : tuple of str
-        Attributes that are not stored because ``unpack`` or the object itself recomputes them.
-    pack : callable, optional
-        ``pack(instance)`` returns the values of the fields. The default is to read the attributes
-        with these names.
-    unpack : callable
-        ``unpack(cls, values)`` returns the instance.
+        Attributes that are not stored because ``unpack``, ``finish`` or the object computes them.
+    dropped : tuple of str
+        Parameters that are not stored.
+    for_learning : tuple of str
+        Fields that are stored only with the solvers, because only incremental learning uses them.
+    advice : mapping of str to str
+        What to do about parameters that cannot be stored.
+    pack, pack_params : callable, optional
+        ``pack(instance)`` returns the values of fields that are stored in another form (``...`` if
+        not at all), ``pack_params(estimator)`` those of parameters.
     cost : callable, optional
-        ``cost(values)`` returns the bytes that ``unpack`` uses in addition to the values.
+        ``cost(fields)`` returns the bytes that rebuilding takes in addition to the values.
+    unpack : callable
+        ``unpack(cls, fields)`` returns the instance, if it is no estimator.
+    finish : callable, optional
+        ``finish(estimator)`` computes the derived attributes.
     check : callable, optional
-        ``check(instance)`` raises a ``ValueError`` if the parts of the instance are inconsistent.
-    class_name : str, optional
-        Name of the class in its module, if it differs from the name in files.
+        ``check(instance)`` raises an error for what `rankrls.io._stored_composites.probe` cannot
+        notice: values that compiled code takes as indices, options without effect on a prediction.
+    probe : callable, optional
+        ``probe(estimator)`` calls predict or transform with few rows, and returns the number of
+        output columns (None if unknown). By default one row of zeros is transformed.
     """
 
     name: str
     module: str
     fields: Mapping[str, Kind]
+    params: Mapping[str, Kind] | None = None
     derived: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ("n_jobs",)  # depends on the machine
+    for_learning: tuple[str, ...] = ()
+    advice: Mapping[str, str] = field(default_factory=dict)
     pack: Callable[[Any], dict[str, Any]] | None = None
-    unpack: Callable[[type[Any], dict[str, Any]], Any] = fill
+    pack_params: Callable[[Any], dict[str, Any]] | None = None
     cost: Callable[[dict[str, Any]], int] | None = None
+    unpack: Callable[[type[Any], dict[str, Any]], Any] = _fill
+    finish: Callable[[Any], Any] | None = None
     check: Callable[[Any], None] | None = None
-    class_name: str | None = None
+    probe: Callable[[Any], int | None] | None = None
 
     @property
     def cls(self) -> type[Any]:
         """The class; it is imported on first use."""
-        return getattr(importlib.import_module(self.module), self.class_name or self.name)
+        return getattr(importlib.import_module(self.module), self.name)
 
     def take(self, instance: Any) -> dict[str, dict[str, Any]]:
-        """Return the values to be stored, in sections by name."""
-        values = vars(instance) if self.pack is None else self.pack(instance)
-        values = self._known(values, self.derived)
-        verify(self.name, values, self.fields)
-        if self.check is not None:
-            self.check(instance)
-        return {"fields": values}
-
-    def make(self, sections: dict[str, dict[str, Any]], charge: Callable[[int, str], None]) -> Any:
-        """Rebuild an instance from the sections; values of the wrong kind raise a ``ValueError``.
-
-        ``charge(n_bytes, what)`` is called before memory is allocated.
-        """
-        values = self._section(sections, "fields", self.fields)
-        verify(self.name, values, self.fields)
-        if self.cost is not None:
-            charge(self.cost(values), f"a {self.name}")
-        instance = self.unpack(self.cls, values)
-        if self.check is not None:
-            self.check(instance)
-        return instance
-
-    def _known(self, attributes: Mapping[str, Any], ignored: tuple[str, ...]) -> dict[str, Any]:
-        values = {name: value for name, value in attributes.items() if name not in ignored}
-        unknown = sorted(set(values) - set(self.fields))
+        """Return the values to be stored, in the sections fields, params and requests."""
+        sections: dict[str, dict[str, Any]] = {}
+        params: dict[str, Any] = {}
+        if self.params is not None:
+            check_is_fitted(instance)
+            params = instance.get_params(deep=False)
+            stored = params | (self.pack_params(instance) if self.pack_params else {})
+            sections["params"] = {k: v for k, v in stored.items() if k not in self.dropped}
+        ignored = {*self.derived, *params, "_metadata_request"}
+        values = getattr(instance, "__dict__", {}) | (self.pack(instance) if self.pack else {})
+        values = {name: value for name, value in values.items() if value is not ...}
+        unknown = sorted(set(values) - set(self.fields) - ignored)
         if unknown:
             raise ValueError(
                 f"{self.name} has an attribute {unknown[0]!r}, which is not one that can be saved "
                 "(if you have set it yourself, delete it first)"
             )
-        return {name: values[name] for name in self.fields if name in values}
-
-    def _section(
-        self, sections: dict[str, dict[str, Any]], name: str, known: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        values = dict(sections.get(name, {}))
-        unknown = sorted(set(values) - set(known))
-        if unknown:
-            module = self.module.split(".")[0]
-            raise ValueError(f"{self.name} of the {module} installed here has no {unknown[0]!r}")
-        return values
-
-
-@dataclass(frozen=True)
-class EstimatorRecord(Record):
-    """Record of a scikit-learn estimator; its parameters are passed to its constructor.
-
-    Attributes
-    ----------
-    params : mapping of str to Kind
-        Kinds of the parameters. A parameter that is not listed (added by a newer scikit-learn) must
-        be a number or text. A parameter missing in a file gets its default.
-    dropped : tuple of str
-        Parameters that are not stored, and are ignored if a file contains them.
-    pack_params : callable, optional
-        ``pack_params(estimator)`` returns the parameters that are stored in another form.
-    advice : mapping of str to str
-        Advice for parameters that cannot be stored.
-    for_learning : tuple of str
-        Fields that are stored only with the solvers, because only incremental learning uses them.
-    finish : callable, optional
-        ``finish(estimator)`` recomputes the derived attributes.
-    n_out : callable, optional
-        ``n_out(estimator)`` returns the number of output features, or None if unknown.
-    """
-
-    params: Mapping[str, Kind] = field(default_factory=dict)
-    dropped: tuple[str, ...] = ()
-    pack_params: Callable[[Any], dict[str, Any]] | None = None
-    advice: Mapping[str, str] = field(default_factory=dict)
-    for_learning: tuple[str, ...] = ()
-    finish: Callable[[Any], Any] | None = None
-    n_out: Callable[[Any], int | None] | None = None
-
-    def take(self, instance: Any) -> dict[str, dict[str, Any]]:
-        """Return parameters, fitted attributes and metadata requests."""
-        check_is_fitted(instance)
-        params = instance.get_params(deep=False)
-        ignored = (*self.derived, *params, "_metadata_request")
-        if self.pack_params is not None:
-            params |= self.pack_params(instance)
-        params = {name: value for name, value in params.items() if name not in self.dropped}
-        attributes = vars(instance) if self.pack is None else self.pack(instance)
-        fields = self._known(attributes, ignored)
-        self._verify_params(params)
-        self._verify_fields(fields)
+        names = [name for name in self.fields if name in values and name not in self.derived]
+        sections["fields"] = {name: values[name] for name in names}
+        self._verify(sections)
         if self.check is not None:
             self.check(instance)
-        requests = _requests(instance)
-        return {"params": params, "fields": fields} | ({"requests": requests} if requests else {})
+        requests = _requests(instance) if self.params is not None else {}
+        return sections | ({"requests": requests} if requests else {})
 
-    def make(self, sections: dict[str, dict[str, Any]], charge: Callable[[int, str], None]) -> Any:
-        """Call the constructor, then set the fitted attributes and the metadata requests."""
-        params = self._section(sections, "params", inspect.signature(self.cls).parameters)
+    def make(self, sections: dict[str, dict[str, Any]], charge: Charge) -> Any:
+        """Rebuild an instance; ``charge(n_bytes, what)`` is called before memory is allocated."""
+        fields, params = sections.get("fields", {}), sections.get("params", {})
+        known = {} if self.params is None else inspect.signature(self.cls).parameters
+        unknown = sorted((set(fields) - set(self.fields)) | (set(params) - set(known)))
+        require(not unknown, f"{self.name} has no {', '.join(map(show, unknown[:1]))} here")
         params = {name: value for name, value in params.items() if name not in self.dropped}
-        self._verify_params(params)
-        fields = self._section(sections, "fields", self.fields)
-        self._verify_fields(fields)
+        self._verify({"fields": fields, "params": params})
         if self.cost is not None:
             charge(self.cost(fields), f"a {self.name}")
-        estimator = self.cls(**params)
-        estimator.__dict__.update(fields)
+        if self.params is None:
+            instance = self.unpack(self.cls, dict(fields))
+        else:
+            instance = self.cls(**params)
+            instance.__dict__.update(fields)
+            if self.finish is not None:
+                self.finish(instance)
+            _set_requests(instance, sections.get("requests", {}))
+            check_is_fitted(instance)
         if self.check is not None:
-            self.check(estimator)
-        if self.finish is not None:
-            self.finish(estimator)
-        _set_requests(estimator, sections.get("requests", {}))
-        check_is_fitted(estimator)
-        return estimator
+            self.check(instance)
+        return instance
 
-    def _verify_fields(self, fields: dict[str, Any]) -> None:
-        """Check the kinds of the fields, and that axes named n have length n_features_in_."""
-        axes = verify(self.name, fields, self.fields)
-        seen = fields.get("n_features_in_")
-        if seen is not None and axes.get("n", seen) != seen:
-            raise ValueError(f"{self.name} of {seen} features has values of {axes['n']}")
+    def _verify(self, sections: dict[str, dict[str, Any]]) -> None:
+        fields, params = sections["fields"], sections.get("params", {})
+        kinds = {"dtype": maybe(NUMBER_TYPE)} | dict(self.params or {})
+        kinds = {name: kinds.get(name, DATA) for name in params}
+        verify(self.name, params, kinds, advice=self.advice)
+        width: Any = fields.get("n_features_in_")
+        axes = {"n": width} if SIZE.accepts(width, {}) else {}
+        verify(self.name, fields, self.fields, axes=axes)
+        names = fields.get("feature_names_in_")
+        good = names is None or (len(names) == width and all(isinstance(n, str) for n in names))
+        require(good, f"{self.name} has names of other features")
 
-    def _verify_params(self, params: dict[str, Any]) -> None:
-        kinds = {name: self.params.get(name, PLAIN) for name in params}
-        verify(self.name, params, kinds, self.advice)
+
+SCHEMA: dict[str, Record] = {}
+
+
+def add_records(records: Iterable[Record]) -> None:
+    """Add records to `SCHEMA`."""
+    SCHEMA.update({record.name: record for record in records})
+
+
+def record_of(value: Any) -> Record | None:
+    """Return the record of an object's class, or None; records do not apply to subclasses."""
+    record = SCHEMA.get(type(value).__name__)
+    return record if record is not None and type(value) is record.cls else None
+
+
+# -- metadata routing -------------------------------------------------------------------------
 
 
 def _requests(estimator: Any) -> dict[str, Any]:
     """Return the metadata requests as {method: {name: True, False or an alias}}."""
     request = vars(estimator).get("_metadata_request")
-    if request is None:
-        return {}
-    found = {method: getattr(request, method).requests for method in ROUTED_METHODS}
     chosen = {
-        method: {name: value for name, value in requests.items() if value is not None}
-        for method, requests in found.items()
+        method: {k: v for k, v in getattr(request, method).requests.items() if v is not None}
+        for method in (ROUTED_METHODS if request is not None else ())
     }
     return {method: requests for method, requests in chosen.items() if requests}
 
@@ -243,3 +216,101 @@ def _set_requests(estimator: Any, requests: dict[str, Any]) -> None:
                     f"{type(estimator).__name__} takes no request {show(values)} for {show(method)}"
                 )
             setter(**values)
+
+
+# -- functions --------------------------------------------------------------------------------
+
+#: Elementwise functions by their names in files.
+ELEMENTWISE: dict[str, Callable[..., Any]] = {
+    **{
+        f"numpy.{function.__name__}": function
+        for function in (
+            *(np.log1p, np.log, np.log2, np.log10, np.expm1, np.exp, np.sqrt, np.cbrt, np.square),
+            *(np.abs, np.sign, np.negative, np.reciprocal, np.tanh, np.arctan, np.arcsinh),
+            *(np.isnan, np.nan_to_num),
+        )
+    },
+    "scipy.special.expit": special.expit,
+    "scipy.special.logit": special.logit,
+}
+
+#: Score functions of SelectKBest and similar classes. Only ``fit`` uses them; imported when needed.
+SELECTION = "sklearn.feature_selection"
+SCORE_FUNCTIONS = (
+    *("chi2", "f_classif", "f_regression", "r_regression"),
+    *("mutual_info_classif", "mutual_info_regression"),
+)
+
+_registered: dict[str, Callable[..., Any]] = {}
+
+
+def register_function(name: str, function: Callable[..., Any]) -> None:
+    """Register a function so that model files can refer to it by name.
+
+    This allows storing a ``FunctionTransformer`` that calls the function. A model file holds the
+    name, never the code: a program that loads the file must register a function under the same
+    name. Some functions of NumPy (``numpy.log1p``, ``sqrt``, ``abs``, …) are always available.
+
+    Parameters
+    ----------
+    name : str
+        Name of the function in files. It must not contain a dot, to differ from names in libraries.
+        Registering another function under the same name replaces the first.
+    function : callable
+
+    See Also
+    --------
+    save_model, load_model
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankrls.io import register_function
+    >>> def clipped_log(X):
+    ...     return np.log(np.maximum(X, 1e-9))
+    >>> register_function("clipped_log", clipped_log)
+    """
+    if not isinstance(name, str) or not name or "." in name:
+        raise ValueError(f"name must be text without a dot; got {show(name)}")
+    if not callable(function):
+        raise ValueError(f"function must be callable; got {show(function)}")
+    _registered[name] = function
+
+
+def name_of(function: Any) -> str | None:
+    """Return the name of a function in files, or None if it has none."""
+    for name, known in (ELEMENTWISE | _registered).items():
+        if known is function:
+            return name
+    name = getattr(function, "__name__", "")
+    if name in SCORE_FUNCTIONS and function_named(f"{SELECTION}.{name}") is function:
+        return f"{SELECTION}.{name}"
+    return None
+
+
+def function_named(name: Any) -> Callable[..., Any]:
+    """Return the function registered under a name."""
+    if type(name) is str:
+        known = ELEMENTWISE | _registered
+        if name in known:
+            return known[name]
+        module, _, last = name.rpartition(".")
+        if module == SELECTION and last in SCORE_FUNCTIONS:
+            return getattr(importlib.import_module(module), last)
+        if not module and len(name) <= 60:
+            raise ValueError(
+                f"it calls a function named {name!r}, which is not known here: call "
+                f"rankrls.io.register_function({name!r}, …) before load_model"
+            )
+    raise ValueError(f"it calls a function that is not known, {show(name)}")
+
+
+SCORE_FUNCTION = Kind(
+    lambda value, axes: (name_of(value) or "").startswith(SELECTION),
+    "a function of sklearn.feature_selection, such as f_regression",
+)
+FUNCTION = Kind(
+    lambda value, axes: not (name_of(value) or SELECTION).startswith(SELECTION),
+    "a function that was registered by rankrls.io.register_function, or one of "
+    + ", ".join(ELEMENTWISE),
+)

@@ -1,226 +1,172 @@
-"""Records of composite estimators: pipelines, column transformers and feature unions.
+"""Records of pipelines, column transformers and feature unions, and the probe of all estimators.
 
-The number of output features of each step is compared with the number of features that the next
-step was fitted to. A file with inconsistent steps is rejected when it is loaded.
+`probe` predicts or transforms a row, so that a model whose parts do not fit together is refused
+when it is saved or loaded, instead of a later failure. Each step of a composite gets rows of its
+own, and its number of output columns is compared with what the next step was fitted to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import chain
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import clone
 
 from rankrls._validation import show
 from rankrls.io._kinds import (
     ANY,
+    DATA,
     FINITE,
     FLAG,
     TEXT,
     Kind,
-    either,
     listing,
     mapping,
     maybe,
     require,
     tuple_of,
 )
-from rankrls.io._records import SKOPS, EstimatorRecord
-from rankrls.io._stored_auto import AUTO
-from rankrls.io._stored_encoders import ENCODERS
-from rankrls.io._stored_estimators import ESTIMATORS, OUTPUT, SEEN, check_seen
-from rankrls.io._stored_relations import CONDITIONAL
-from rankrls.io._stored_steps import STEPS
-from rankrls.io._stored_text import VECTORIZERS
+from rankrls.io._records import SEEN, Record, record_of
+from rankrls.io._stored_rankers import OUTPUT
+from rankrls.io._values import what_can_be_saved
 
-__all__ = ["COMPOSITES"]
+__all__ = ["RECORDS", "probe"]
 
-#: Values that skip a step.
-SKIPPED = (None, "passthrough")
-
-_NAMED = listing(tuple_of(TEXT, ANY))
+#: Numbers of features above which rows of a probe are sparse, if a step takes these.
+WIDE = 10_000
 
 
-def _is_skipped(step: Any) -> bool:
-    return step is None or (isinstance(step, str) and step in ("passthrough", "drop"))
+def probe(model: Any, charge: Callable[[int, str], None]) -> None:
+    """Raise a ``ValueError`` unless the model can predict, or transform, a row."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        _width(model, charge)
 
 
-def _check_parts(owner: str, parts: Any, n_entries: int = 2) -> None:
-    """Raise an error unless parts are (name, estimator, …) with unique names and known classes."""
-    require(type(parts) is list and bool(parts), f"a {owner} without steps")
-    names = []
+def _width(step: Any, charge: Callable[[int, str], None]) -> int | None:
+    """Return the number of output columns of an estimator, None if unknown or a predictor."""
+    if hasattr(step, "steps"):
+        width, before = None, ""
+        for i, (name, part) in enumerate(step.steps):
+            if part is None or part == "passthrough":
+                continue
+            _require_width(name, part, width, f"{before!r} gives")
+            last = i == len(step.steps) - 1
+            require(last or hasattr(part, "transform"), f"step {name!r} is no transformer")
+            width, before = _width(part, charge), name
+        return width
+    if hasattr(step, "transformer_list"):
+        parts = [part for _, part in step.transformer_list if not isinstance(part, str)]
+        sizes = {n for part in parts if (n := _n_in(part)) is not None}
+        require(len(sizes) <= 1, f"a FeatureUnion of transformers of {sorted(sizes)} features")
+        return _total(parts, charge)
+    if hasattr(step, "transformers_"):
+        total: int | None = 0
+        for name, part, columns in step.transformers_:
+            indices = _indices(step, columns)
+            if isinstance(part, str) or not len(indices):
+                continue
+            _require_width(name, part, len(indices), "it gets")
+            slices = step.output_indices_[name]
+            width = _total([part], charge)
+            good = width is None or slices == slice(slices.start, slices.start + width)
+            require(good, f"{name!r} gives {width} columns, which are not those of {slices}")
+            total = None if total is None or width is None else total + width
+        return total
+    n = getattr(step, "n_features_in_", 0)
+    wide = n > WIDE and step.__sklearn_tags__().input_tags.sparse
+    if not wide:
+        charge(64 * n, "a row of features")
+    record = record_of(step)
+    assert record is not None
+    try:
+        if record.probe is not None:
+            return record.probe(step)
+        return step.transform(sparse.csr_array((1, n)) if wide else np.ones((1, n))).shape[1]
+    except MemoryError:
+        raise
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}"
+        text = text if len(text) <= 300 else text[:299] + "…"
+        raise ValueError(f"not a valid {record.name}, it cannot take a row ({text})") from error
+
+
+def _total(parts: list[Any], charge: Callable[[int, str], None]) -> int | None:
     for part in parts:
-        good = isinstance(part, tuple) and len(part) == n_entries and isinstance(part[0], str)
-        require(good, f"a {owner} whose steps are not (name, estimator)")
-        kind = type(part[1]).__name__
-        require(
-            _is_skipped(part[1]) or (kind in PARTS and type(part[1]) is PARTS[kind].cls),
-            f"step {show(part[0])} is a {kind}, which cannot be saved; these can: "
-            f"{', '.join(sorted(PARTS))}. {SKOPS}",
-        )
-        names.append(part[0])
-    require(len(set(names)) == len(names), f"a {owner} with two steps of the same name")
+        require(hasattr(part, "transform"), f"a {type(part).__name__} is no transformer")
+    widths = [_width(part, charge) for part in parts]
+    return None if None in widths else sum(widths)  # type: ignore[arg-type]
+
+
+def _require_width(name: str, part: Any, given: int | None, giver: str) -> None:
+    taken = _n_in(part)
+    require(
+        given is None or taken is None or given == taken,
+        f"step {name!r} was fitted to {taken} features, and {giver} {given}: fit all steps again",
+    )
 
 
 def _n_in(step: Any) -> int | None:
     """Return the number of features a step was fitted to; None if it takes any number, or text."""
-    inner = _parts(step)
+    inner = getattr(step, "steps", getattr(step, "transformer_list", None))
     if inner is None:
         return getattr(step, "n_features_in_", None)
-    if hasattr(step, "steps"):  # a pipeline takes the features of its first step
-        inner = inner[:1]
-    return next((n for part in inner if (n := _n_in(part)) is not None), None)
+    parts = [part for _, part in inner if not isinstance(part, str | None)]
+    parts = parts[:1] if hasattr(step, "steps") else parts
+    return next((n for part in parts if (n := _n_in(part)) is not None), None)
 
 
-def _n_out(step: Any) -> int | None:
-    """Return the number of output features of a step, or None if unknown."""
-    record = PARTS.get(type(step).__name__)
-    return None if record is None or record.n_out is None else record.n_out(step)
+# -- pipelines and unions ---------------------------------------------------------------------
 
 
-def _parts(step: Any) -> list[Any] | None:
-    """Return the steps of a pipeline or the transformers of a union."""
-    pairs = getattr(step, "steps", getattr(step, "transformer_list", None))
-    return None if pairs is None else [part for _, part in pairs if not _is_skipped(part)]
-
-
-# -- pipelines --------------------------------------------------------------------------------
-
-
-def _check_pipeline(pipeline: Any) -> None:
-    _check_parts("pipeline", pipeline.steps)
-    given, giver = None, ""
-    for name, step in pipeline.steps:
-        require(not isinstance(step, str) or step in SKIPPED, f"a step {show(step)}")
-        if _is_skipped(step):
-            continue
-        taken = _n_in(step)
-        require(
-            given is None or taken is None or given == taken,
-            f"step {name!r} was fitted to {taken} features, and {giver!r} gives {given}: fit the "
-            "pipeline again",
-        )
-        transforms = hasattr(step, "transform") or step is pipeline.steps[-1][1]
-        require(transforms, f"step {name!r} is a {type(step).__name__}, which is no transformer")
-        given, giver = _n_out(step), name
-
-
-def _n_out_of_pipeline(pipeline: Any) -> int | None:
-    inner = _parts(pipeline)
-    return _n_out(inner[-1]) if inner else None
-
-
-PIPELINE = EstimatorRecord(
-    "Pipeline",
-    "sklearn.pipeline",
-    fields={},
-    check=_check_pipeline,
-    params={
-        "steps": _NAMED,
-        "transform_input": maybe(either(Kind(lambda v, axes: v == [], "[]"), listing(TEXT))),
-        "verbose": FLAG,
-    },
-    dropped=("memory",),  # a directory on the machine where the model was fitted
-    n_out=_n_out_of_pipeline,
-)
-
-# -- unions -----------------------------------------------------------------------------------
+def _check_names(owner: str, parts: Sequence[Any], words: tuple[Any, ...]) -> None:
+    """Raise an error unless names are unique, and parts are estimators or one of the words."""
+    names = [part[0] for part in parts]
+    require(len(set(names)) == len(names) > 0, f"a {owner} with two steps of the same name")
+    for name, part, *_ in parts:
+        record = record_of(part)
+        known = (record is not None and record.params is not None) or part in words
+        text = f"step {name!r} of a {owner} is {show(part)}, no transformer"
+        if hasattr(part, "get_params"):
+            kind = type(part).__name__
+            text = f"step {name!r} is a {kind}, which cannot be saved; {what_can_be_saved()}"
+        require(known, text)
 
 
 def _check_union(union: Any) -> None:
-    _check_parts("FeatureUnion", union.transformer_list)
-    inner = _parts(union) or []
-    require(None not in dict(union.transformer_list).values(), "a FeatureUnion of nothing")
-    sizes = {n for part in inner if (n := _n_in(part)) is not None}
-    require(len(sizes) <= 1, f"a FeatureUnion of transformers of {sorted(sizes)} features")
-    require(all(hasattr(part, "transform") for part in inner), "a FeatureUnion of other things")
-    names = {name for name, _ in union.transformer_list}
-    require(set(union.transformer_weights or {}) <= names, "weights of no transformer")
+    _check_names("FeatureUnion", union.transformer_list, ("drop", "passthrough"))
+    _check_weights(union, dict(union.transformer_list))
 
 
-def _sum_of_widths(parts: list[Any]) -> int | None:
-    widths = [_n_out(part) for part in parts]
-    return None if None in widths else sum(width for width in widths if width is not None)
+def _check_weights(step: Any, names: Any) -> None:
+    require(set(step.transformer_weights or {}) <= set(names), "weights of no transformer")
 
-
-WEIGHTS = maybe(mapping(FINITE))
-
-UNION = EstimatorRecord(
-    "FeatureUnion",
-    "sklearn.pipeline",
-    fields=OUTPUT,
-    check=_check_union,
-    params={
-        "transformer_list": _NAMED,
-        "transformer_weights": WEIGHTS,
-        "verbose": FLAG,
-        "verbose_feature_names_out": FLAG,
-    },
-    dropped=("n_jobs",),
-    n_out=lambda union: _sum_of_widths(_parts(union) or []),
-)
 
 # -- column transformers ----------------------------------------------------------------------
 
 
-def _pack_columns(transformer: Any) -> dict[str, Any]:
-    """Return the fitted transformers with their columns."""
-    _check_parts("ColumnTransformer", transformer.transformers_, 3)
-    fitted = [
-        (name, part if _n_selected(columns) else "drop", _plain(columns))
-        for name, part, columns in transformer.transformers_
-    ]
-    return {name: value for name, value in vars(transformer).items() if name not in DERIVED} | {
-        "transformers_": fitted
-    }
-
-
-def _pack_given(transformer: Any) -> dict[str, Any]:
-    """Return which transformers were given as text; others are clones of the fitted ones."""
-    selected = {name: _n_selected(columns) for name, _, columns in transformer.transformers_}
-    given = [(name, part, selected[name]) for name, part, _ in transformer.transformers]
-    remainder = transformer.remainder
-    return {
-        "transformers": [(name, _word(part, n)) for name, part, n in given],
-        "remainder": _word(remainder, selected.get("remainder", 0)),
-    }
-
-
-def _word(part: Any, n_selected: int) -> str | None:
-    if isinstance(part, str):
-        return part
-    return None if n_selected else "drop"  # never fitted
-
-
-def _n_selected(columns: Any) -> int:
-    """Return 0 if no columns are selected: scikit-learn then does not fit the transformer."""
-    if isinstance(columns, str | slice) or not hasattr(columns, "__len__"):
-        return 1
-    return sum(column is not False for column in np.asarray(columns).tolist())
-
-
 def _plain(columns: Any) -> Any:
     """Return columns as text, an integer, a slice or a list of these."""
-    if isinstance(columns, np.integer):
-        return int(columns)
-    if isinstance(columns, str | int | slice):
-        return str(columns) if isinstance(columns, str) else columns
+    if isinstance(columns, str | int | slice | np.integer):
+        return columns.item() if isinstance(columns, np.generic) else columns
     return np.asarray(columns).tolist()
 
 
-def _indices(columns: Any, n: int, names: list[str] | None) -> Sequence[int]:
-    """Return the indices of the columns; raise a ``ValueError`` if a column does not exist."""
+def _indices(transformer: Any, columns: Any) -> Sequence[int]:
+    """Return the indices of columns; raise a ``ValueError`` if a column does not exist."""
+    columns, n = _plain(columns), transformer.n_features_in_
+    names = getattr(transformer, "feature_names_in_", None)
+    numbers = {} if names is None else {str(name): i for i, name in enumerate(names)}
 
     def number(column: Any) -> int:
-        if type(column) is str:
-            require(names is not None and column in names, f"a column {show(column)} of no table")
-            assert names is not None
-            return names.index(column)
-        good = type(column) is int and -n <= column < n
-        require(good, f"column {show(column)} out of {n}")
-        return column % n
+        known = column in numbers if type(column) is str else type(column) is int
+        require(known, f"a column {show(column)} of no table")
+        index = numbers[column] if type(column) is str else column
+        require(-n <= index < n, f"column {show(column)} out of {n}")
+        return index % n
 
     if isinstance(columns, slice):
         start, stop, step = columns.start, columns.stop, columns.step
@@ -233,139 +179,120 @@ def _indices(columns: Any, n: int, names: list[str] | None) -> Sequence[int]:
     if columns and all(type(column) is bool for column in columns):
         require(len(columns) == n, f"{len(columns)} columns are chosen or not, out of {n}")
         return [i for i, chosen in enumerate(columns) if chosen]
-    if names is not None and len(columns) > 8:
-        known = {name: i for i, name in enumerate(names)}
-        if all(type(column) is str and column in known for column in columns):
-            return [known[column] for column in columns]
     return [number(column) for column in columns]
 
 
-def _selections(transformer: Any) -> Iterator[tuple[str, Any, Any, Sequence[int]]]:
-    """Iterate over name, transformer, columns and column indices."""
-    n = transformer.n_features_in_
-    names = getattr(transformer, "feature_names_in_", None)
-    listed = None if names is None else names.tolist()
-    for name, part, columns in transformer.transformers_:
-        plain = _plain(columns)
-        yield name, part, plain, _indices(plain, n, listed)
+def _pack_columns(transformer: Any) -> dict[str, Any]:
+    """Return the fitted transformers with their columns; those without columns were not fitted."""
+    parts = transformer.transformers_
+    return {
+        "transformers_": [
+            (name, part if len(_indices(transformer, columns)) else "drop", _plain(columns))
+            for name, part, columns in parts
+        ]
+    }
 
 
-def _check_columns(transformer: Any) -> None:
-    check_seen(transformer)
-    _check_parts("ColumnTransformer", transformer.transformers_, 3)
-    slices = transformer.output_indices_
-    for name, part, _, indices in _selections(transformer):
-        known = slices.get(name)
-        require(part is not None and part != "passthrough", f"{name!r} is no transformer")
-        good = isinstance(known, slice) and known.step is None
-        require(good, f"a ColumnTransformer that does not know the columns of {name!r}")
-        if _is_skipped(part) or not len(indices):
-            continue
-        require(hasattr(part, "transform"), f"{name!r} is no transformer")
-        taken, width = _n_in(part), _n_out(part)
-        require(
-            taken is None or taken == len(indices),
-            f"{name!r} was fitted to {taken} columns, and gets {len(indices)}",
-        )
-        ends = (known.start, known.stop)
-        good = all(type(end) is int or isinstance(end, np.integer) for end in ends)
-        require(
-            good and (width is None or known.stop - known.start == width),
-            f"{name!r} gives {width} columns, which are not those of {known}",
-        )
-    fitted = [name for name, _, _ in transformer.transformers_]
-    given = [part[0] for part in transformer.transformers]
-    extra = fitted[len(given) :]
-    require(fitted[: len(given)] == given and extra in ([], ["remainder"]), "other transformers")
-    weighted = set(transformer.transformer_weights or {})
-    require(weighted <= set(fitted), "weights of no transformer")
-    words = [part[1] for part in transformer.transformers] + [transformer.remainder]
-    good = all(word in ("drop", "passthrough") for word in words if isinstance(word, str))
-    require(good, f"transformers that are {show(words)}")
+def _pack_given(transformer: Any) -> dict[str, Any]:
+    """Return which transformers were given as text; others are clones of the fitted ones."""
+    fitted = {name: part for name, part, _ in _pack_columns(transformer)["transformers_"]}
+
+    def word(name: str, part: Any) -> str | None:
+        if isinstance(part, str):
+            return part
+        return "drop" if isinstance(fitted.get(name, "drop"), str) else None
+
+    return {
+        "transformers": [(name, word(name, part)) for name, part, _ in transformer.transformers],
+        "remainder": word("remainder", transformer.remainder),
+    }
 
 
 def _finish_columns(transformer: Any) -> None:
     """Restore the transformers as given by the user, as clones of the fitted ones."""
-    parts, transformer._columns, numbers = [], [], {}
-    words = [word for _, word in transformer.transformers]
-    remaining: Any = []
-    for i, (name, part, columns, indices) in enumerate(_selections(transformer)):
-        numbers[name] = list(indices)
-        if i < len(words):
-            parts.append((name, clone(part) if words[i] is None else words[i], columns))
-            transformer._columns.append(columns)
-        else:
-            remaining = columns
-            if transformer.remainder is None:
-                transformer.remainder = clone(part)
-    transformer.remainder = transformer.remainder or "drop"
-    transformer.transformers = parts
-    transformer._remainder = ("remainder", transformer.remainder, remaining)
-    transformer._transformer_to_input_indices = {
-        **numbers,
-        "remainder": numbers.get("remainder", []),
+    given, fitted = transformer.transformers, transformer.transformers_
+    names = [name for name, _ in given]
+    good = [part[0] for part in fitted] in (names, [*names, "remainder"])
+    require(good, "a ColumnTransformer of other transformers")
+    _check_names("ColumnTransformer", fitted, ("drop",))
+    rest = dict(zip(("part", "columns"), fitted[len(given)][1:], strict=True)) if len(
+        fitted
+    ) > len(given) else {"part": "drop", "columns": []}  # fmt: skip
+    transformer.transformers = [
+        (name, clone(part) if word is None else word, columns)
+        for (_, word), (name, part, columns) in zip(given, fitted, strict=False)
+    ]
+    if transformer.remainder is None:
+        transformer.remainder = clone(rest["part"])
+    transformer._columns = [columns for _, _, columns in transformer.transformers]
+    transformer._remainder = ("remainder", transformer.remainder, rest["columns"])
+    transformer._transformer_to_input_indices = {"remainder": []} | {
+        name: list(_indices(transformer, columns)) for name, _, columns in fitted
     }
+
+
+def _check_columns(transformer: Any) -> None:
+    fitted = {name: part for name, part, _ in transformer.transformers_}
+    _check_names("ColumnTransformer", transformer.transformers_, ("drop", "passthrough"))
+    _check_weights(transformer, fitted)
+    require(set(fitted) <= set(transformer.output_indices_), "columns of other transformers")
 
 
 def _cost_of_columns(fields: dict[str, Any]) -> int:
     """Return the memory of the column indices of slices, which use no space in the file."""
     n = fields["n_features_in_"]
     slices = [part[2] for part in fields["transformers_"] if isinstance(part[2], slice)]
-    return sum(9 * len(range(n)[_without_text(part)]) for part in slices)
+    return 9 * n * len(slices)
 
 
-def _without_text(columns: slice) -> slice:
-    return slice(None) if {type(columns.start), type(columns.stop)} & {str} else columns
+# -- table ------------------------------------------------------------------------------------
 
+_STEPS = listing(tuple_of(TEXT, ANY))
+_COMMON = {"transformer_weights": maybe(mapping(FINITE))}
 
-#: Attributes that are recomputed from the others.
-DERIVED = (
-    *("_columns", "_transformer_to_input_indices", "_remainder"),
-    *("_transformers_feature_names_out",),
-)
-
-COLUMNS = EstimatorRecord(
-    "ColumnTransformer",
-    "sklearn.compose",
-    fields={
-        **SEEN,
-        **OUTPUT,
-        "transformers_": listing(tuple_of(TEXT, ANY, ANY)),
-        "sparse_output_": FLAG,
-        "output_indices_": mapping(Kind(lambda v, axes: isinstance(v, slice), "a slice")),
-    },
-    derived=DERIVED,
-    pack=_pack_columns,
-    pack_params=_pack_given,
-    cost=_cost_of_columns,
-    check=_check_columns,
-    params={
-        "transformers": listing(tuple_of(TEXT, maybe(TEXT))),
-        "remainder": maybe(TEXT),
-        "transformer_weights": WEIGHTS,
-        "verbose": FLAG,
-        "verbose_feature_names_out": either(FLAG, TEXT),
-        "sparse_threshold": FINITE,
-    },
-    advice={
-        "verbose_feature_names_out": "it only names columns, so call "
-        "set_params(verbose_feature_names_out=True) before saving"
-    },
-    dropped=("n_jobs",),
-    finish=_finish_columns,
-    n_out=lambda transformer: _sum_of_widths(
-        [
-            part
-            for _, part, _, indices in _selections(transformer)
-            if not _is_skipped(part) and len(indices)
-        ]
+RECORDS = (
+    Record(
+        "Pipeline",
+        "sklearn.pipeline",
+        {},
+        params={"steps": _STEPS},
+        dropped=("memory",),  # a directory on the machine where the model was fitted
+        check=lambda pipe: _check_names("pipeline", pipe.steps, (None, "passthrough")),
+    ),
+    Record(
+        "FeatureUnion",
+        "sklearn.pipeline",
+        OUTPUT,
+        params={"transformer_list": _STEPS, **_COMMON},
+        check=_check_union,
+    ),
+    Record(
+        "ColumnTransformer",
+        "sklearn.compose",
+        {
+            **SEEN,
+            **OUTPUT,
+            "transformers_": listing(tuple_of(TEXT, ANY, DATA)),
+            "sparse_output_": FLAG,
+            "output_indices_": mapping(Kind(lambda v, axes: isinstance(v, slice), "a slice")),
+        },
+        params={
+            "transformers": listing(tuple_of(TEXT, maybe(TEXT))),
+            "remainder": maybe(TEXT),
+            **_COMMON,
+        },
+        derived=(
+            *("_columns", "_transformer_to_input_indices", "_remainder"),
+            "_transformers_feature_names_out",
+        ),
+        advice={
+            "verbose_feature_names_out": "it only names columns, so call "
+            "set_params(verbose_feature_names_out=True) before saving"
+        },
+        pack=_pack_columns,
+        pack_params=_pack_given,
+        cost=_cost_of_columns,
+        finish=_finish_columns,
+        check=_check_columns,
     ),
 )
-
-COMPOSITES = (PIPELINE, UNION, COLUMNS)
-
-#: Records of the estimators that composites can contain.
-PARTS: dict[str, EstimatorRecord] = {
-    record.name: record
-    for record in chain(ESTIMATORS, AUTO, CONDITIONAL, STEPS, ENCODERS, VECTORIZERS, COMPOSITES)
-}

@@ -1,308 +1,119 @@
-"""Records of scikit-learn's numeric transformers, the steps of a pipeline before a ranker.
+"""Records of scikit-learn's transformers, the steps of a pipeline before a ranker.
 
-A record of a transformer lists the attributes that ``fit`` sets, by name and shape (the axis ``n``
-is its features), the parameters that are not numbers or text, and the number of output features.
-scikit-learn itself validates the values of the parameters.
+A transformer needs one row of `RECORDS`: the attributes that ``fit`` sets, by name and shape (the
+axis ``n`` is its features). scikit-learn itself validates the parameters. Transformers of other
+rows than numbers also need a ``probe`` with an example of their rows.
 """
 
 from __future__ import annotations
 
+import codecs
 import inspect
+import re
 from collections.abc import Callable, Mapping
+from re import _constants, _parser  # type: ignore[attr-defined]
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rankrls._validation import show
-from rankrls.io._functions import ELEMENTWISE, SCORE_FUNCTIONS, name_of
 from rankrls.io._kinds import (
     COUNT,
     FINITE,
     FLAG,
-    INTEGER,
-    ITEMS,
     NAMES,
-    NUMBER,
     PLAIN,
     SIZE,
     TEXT,
     Kind,
     array,
-    either,
     instance,
+    listing,
     mapping,
     maybe,
     optional,
     require,
-    tuple_of,
-    within,
+    results,
 )
-from rankrls.io._records import EstimatorRecord
-from rankrls.io._stored_estimators import OUTPUT, SEEN, check_seen
+from rankrls.io._records import ELEMENTWISE, FUNCTION, SCORE_FUNCTION, SEEN, Record, name_of
+from rankrls.io._stored_rankers import OUTPUT
 
-__all__ = ["STEPS", "check_step", "step"]
+__all__ = ["RECORDS"]
+
+Array = NDArray[Any]
 
 #: One number for every feature; NaN for a feature without values.
-VECTOR = array("f", "n", nan=True, infinite=False)
-
-#: Attributes of principal components.
-COMPONENTS = {
-    "components_": array("f", "k n", empty=False),
-    "explained_variance_": array("f", "k", nan=True),
-    "explained_variance_ratio_": array("f", "k", nan=True),
-    "singular_values_": array("f", "k", nan=True),
-}
-
-SEED = {"random_state": maybe(either(INTEGER, instance("RandomState")))}
-
-SCORE_FUNCTION = Kind(
-    lambda value, axes: name_of(value) in SCORE_FUNCTIONS,
-    "a function of sklearn.feature_selection, such as f_regression",
-)
-FUNCTION = Kind(
-    lambda value, axes: name_of(value) not in (None, *SCORE_FUNCTIONS),
-    "a function that was registered by rankrls.io.register_function, or one of "
-    + ", ".join(ELEMENTWISE),
-)
+VECTOR = array("f", "n", nan=True)
 
 #: Maximum number of output features and maximum degree of PolynomialFeatures.
 MAX_TERMS, MAX_DEGREE = 2**24, 30
 
+#: Maximum number of words or characters in an n-gram.
+MAX_NGRAM = 50
 
-def check_step(transformer: Any) -> None:
-    """Raise an error unless scikit-learn accepts the parameters and feature names match."""
-    transformer._validate_params()
-    check_seen(transformer)
+#: Maximum length and number of repetitions of a regular expression for tokens.
+MAX_PATTERN, MAX_REPEATS = 200, 2
+
+#: Categories among Python objects that may be numbers: their hash values can be made to collide.
+MAX_MIXED = 5000
 
 
-def step(
+def _step(
     name: str,
     module: str,
     fields: Mapping[str, Kind],
     *,
+    seen: Mapping[str, Kind] = SEEN,
     params: Mapping[str, Kind] | None = None,
     check: Callable[[Any], None] | None = None,
-    seen: Mapping[str, Kind] = SEEN,
-    n_out: Callable[[Any], int | None] | None = lambda transformer: transformer.n_features_in_,
     **options: Any,
-) -> EstimatorRecord:
-    """Return the record of a transformer of scikit-learn."""
-
+) -> Record:
     def check_all(transformer: Any) -> None:
-        check_step(transformer)
+        transformer._validate_params()
         if check is not None:
             check(transformer)
 
-    return EstimatorRecord(
-        name,
-        f"sklearn.{module}",
-        fields={**seen, **OUTPUT, **fields},
-        check=check_all,
-        params=params or {},
-        n_out=n_out,
-        **options,
-    )
+    module, fields = f"sklearn.{module}", {**seen, **OUTPUT, **fields}
+    return Record(name, module, fields, params or {}, check=check_all, **options)
 
 
-# -- scalers ----------------------------------------------------------------------------------
+def _of(*rows: Any) -> Callable[[Any], int | None]:
+    """Return a probe that transforms these rows."""
+    return lambda transformer: transformer.transform(list(rows)).shape[1]
 
-
-def _check_scaler(scaler: Any) -> None:
-    parts = {"scale_": getattr(scaler, "with_std", getattr(scaler, "with_scaling", True))}
-    if hasattr(scaler, "with_mean"):
-        parts["mean_"] = scaler.with_mean
-    if hasattr(scaler, "with_centering"):
-        parts["center_"] = scaler.with_centering
-    for name, needed in parts.items():
-        good = not needed or getattr(scaler, name) is not None
-        require(good, f"{name} of {type(scaler).__name__} is missing")
-    if scaler.scale_ is not None:
-        require(bool((scaler.scale_ != 0).all()), f"a {type(scaler).__name__} that divides by 0")
-
-
-def _check_scaler_without_gaps(scaler: Any) -> None:
-    """Raise an error if a column that has values contains NaN, which scikit-learn never sets."""
-    _check_scaler(scaler)
-    kind = type(scaler).__name__
-    if kind == "StandardScaler":
-        empty = np.asarray(scaler.n_samples_seen_) == 0
-        require(empty.ndim == 0 or len(empty) == scaler.n_features_in_, f"a {kind} of other rows")
-    else:
-        empty = np.isnan(scaler.max_abs_ if kind == "MaxAbsScaler" else scaler.data_range_)
-    for name in ("mean_", "var_", "min_", "scale_"):
-        values = getattr(scaler, name, None)
-        good = values is None or not (np.isnan(values) & ~empty).any()
-        require(good, f"{name} of {kind} is NaN in a column that has values")
-
-
-def _scaler(
-    name: str, fields: dict[str, Kind], params: dict[str, Kind] | None = None
-) -> EstimatorRecord:
-    return step(
-        name,
-        "preprocessing",
-        {"n_samples_seen_": either(FINITE, array("fi", "n")), **fields},
-        params=params,
-        check=_check_scaler_without_gaps,
-    )
-
-
-PAIR = tuple_of(NUMBER, NUMBER)
-
-SCALERS = (
-    _scaler(
-        "StandardScaler", {"mean_": maybe(VECTOR), "var_": maybe(VECTOR), "scale_": maybe(VECTOR)}
-    ),
-    _scaler(
-        "MinMaxScaler",
-        dict.fromkeys(("min_", "scale_", "data_min_", "data_max_", "data_range_"), VECTOR),
-        {"feature_range": PAIR},
-    ),
-    _scaler("MaxAbsScaler", {"scale_": VECTOR, "max_abs_": VECTOR}),
-    step(
-        "RobustScaler",
-        "preprocessing",
-        {"center_": maybe(VECTOR), "scale_": maybe(VECTOR)},
-        params={"quantile_range": PAIR},
-        check=_check_scaler,
-    ),
-    step("Normalizer", "preprocessing", {}),
-    step("Binarizer", "preprocessing", {}),
-    step(
-        "QuantileTransformer",
-        "preprocessing",
-        {
-            "n_quantiles_": SIZE,
-            "references_": array("f", "q", empty=False),
-            "quantiles_": array("f", "q n", nan=True, infinite=False),
-        },
-        params=SEED,
-        check=lambda t: require(t.n_quantiles_ == len(t.references_), "other quantiles"),
-    ),
-    step(
-        "PowerTransformer",
-        "preprocessing",
-        {"lambdas_": VECTOR, "_scaler": optional(instance("StandardScaler"))},
-        check=lambda t: require(
-            not t.standardize
-            or (hasattr(t, "_scaler") and t._scaler.n_features_in_ == t.n_features_in_),
-            "a PowerTransformer without the scaler of its features",
-        ),
-    ),
-)
 
 # -- imputers ---------------------------------------------------------------------------------
 
-#: Data types that a SimpleImputer can be fitted to.
-IMPUTED_TYPES = (
-    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-    *("float16", "float32", "float64", "object"),
-)
-
 
 def _pack_imputer(imputer: Any) -> dict[str, Any]:
-    """Return the fields; object arrays of numbers become floats, types are stored by name."""
-    _check_imputer(imputer)
-    values = dict(vars(imputer))
-    if imputer._fit_dtype.name != "object":
-        values["statistics_"] = np.asarray(values["statistics_"], dtype=np.float64)
-    return values | {"_fit_dtype": values["_fit_dtype"].name}
-
-
-def _check_imputer(imputer: Any) -> None:
-    strategy, known = imputer.strategy, ("mean", "median", "most_frequent", "constant")
-    good = isinstance(strategy, str) and strategy in known
-    require(good, f"strategy of SimpleImputer must be one of {known}; it is {show(strategy)}")
-    dtype = getattr(imputer._fit_dtype, "name", imputer._fit_dtype)
-    require(
-        dtype in IMPUTED_TYPES,
-        f"SimpleImputer was fitted to values of type {show(dtype)}: fit it to numbers, such as "
-        "X.astype(float), or to Python objects",
-    )
-    n, values = imputer.n_features_in_, imputer.statistics_
-    require(len(values) == n, f"statistics_ of SimpleImputer are not of {n} features")
-    if dtype == "object":
-        good = strategy in ("most_frequent", "constant") and values.dtype == object
-        require(good, "SimpleImputer of text and other objects takes no means")
-    elif values.dtype == object:  # strategy="constant"
-        good = all(isinstance(value, int | float | np.number) for value in values)
-        require(good, "SimpleImputer fills in what is no number")
-    gap, fill = imputer.missing_values, imputer.fill_value
-    good = dtype == "object" or not (isinstance(gap, str) or gap is None or isinstance(fill, str))
-    require(good, "SimpleImputer of numbers looks for something else")
-    indicator = getattr(imputer, "indicator_", None)
-    present = indicator is not None and indicator.n_features_in_ == n
-    require(present or not imputer.add_indicator, "SimpleImputer without its indicator")
+    """Return object arrays of numbers as floats, and the type by name."""
+    known = isinstance(imputer.strategy, str)
+    require(known, "strategy of SimpleImputer is a function, which cannot be stored as data")
+    dtype, values = imputer._fit_dtype, imputer.statistics_
+    if dtype.kind != "O":
+        require(dtype.kind in "iuf", f"SimpleImputer was fitted to {dtype}: fit it to numbers")
+        values = np.asarray(values, dtype=np.float64)
+    return {"statistics_": values, "_fit_dtype": dtype.name}
 
 
 def _finish_imputer(imputer: Any) -> None:
-    imputer._fit_dtype = imputer._fill_dtype = np.dtype(imputer._fit_dtype)
+    dtype = np.dtype(imputer._fit_dtype)
+    good = dtype.kind in "iufO" and (dtype.kind == "O" or imputer.statistics_.dtype.kind == "f")
+    good = good and len(imputer.statistics_) == imputer.n_features_in_
+    require(good, f"a SimpleImputer of other values than {dtype}")
+    imputer._fit_dtype = imputer._fill_dtype = dtype
     imputer.indicator_ = getattr(imputer, "indicator_", None)
 
 
-def _n_imputed(imputer: Any) -> int:
-    """Return the number of output features; empty features are dropped unless kept on request."""
-    n = imputer.n_features_in_
-    if not imputer.keep_empty_features:
-        n -= sum(value is None or value != value for value in imputer.statistics_)
-    return n + (len(imputer.indicator_.features_) if imputer.add_indicator else 0)
+def _probe_imputer(imputer: Any) -> int:
+    row = np.zeros((1, imputer.n_features_in_)).astype(imputer._fit_dtype)
+    return imputer.transform(row if row.dtype != object else row.astype(str).astype(object)).shape[
+        1
+    ]
 
 
-def _check_indicator(indicator: Any) -> None:
-    n = indicator.n_features_in_
-    good = indicator._n_features == n and within(indicator.features_, n, distinct=True)
-    require(good, f"a MissingIndicator of other than {n} features")
-
-
-#: A marker of missing values, or the value that replaces them.
-GAP = maybe(either(NUMBER, TEXT))
-
-IMPUTERS = (
-    step(
-        "SimpleImputer",
-        "impute",
-        {
-            "statistics_": either(VECTOR, ITEMS),
-            "_fit_dtype": TEXT,
-            "indicator_": optional(maybe(instance("MissingIndicator"))),
-        },
-        params={"missing_values": GAP, "strategy": TEXT, "fill_value": GAP},
-        check=_check_imputer,
-        derived=("_fill_dtype",),
-        pack=_pack_imputer,
-        finish=_finish_imputer,
-        n_out=_n_imputed,
-    ),
-    step(
-        "MissingIndicator",
-        "impute",
-        {"features_": array("i", "gaps"), "_n_features": SIZE, "_precomputed": FLAG},
-        params={"missing_values": GAP, "sparse": either(FLAG, TEXT)},
-        check=_check_indicator,
-        n_out=lambda indicator: len(indicator.features_),
-    ),
-)
-
-# -- selection and projection -----------------------------------------------------------------
-
-SCORES = {
-    "scores_": array("f", "n", nan=True),
-    "pvalues_": optional(maybe(array("f", "n", nan=True))),
-}
-
-SCORE_ADVICE = {
-    "score_func": "it matters for fitting only, so call set_params(score_func=f_regression) before "
-    "saving"
-}
-
-
-def _n_best(selector: Any) -> int:
-    n = selector.n_features_in_
-    return n if selector.k == "all" else min(int(selector.k), n)
-
-
-def _n_components(transformer: Any) -> int:
-    return len(transformer.components_)
+# -- features ---------------------------------------------------------------------------------
 
 
 def _check_terms(features: Any) -> None:
@@ -312,53 +123,352 @@ def _check_terms(features: Any) -> None:
     require(n <= MAX_TERMS, f"polynomials of {n} features")
     options = {"interaction_only": features.interaction_only, "include_bias": features.include_bias}
     n_terms = features._num_combinations(n, low, high, **options)
-    require(n_terms <= MAX_TERMS, f"{n_terms} terms of polynomials")
+    require(1 <= n_terms <= MAX_TERMS, f"{n_terms} terms of polynomials")
     claimed = (features._min_degree, features._max_degree, features.n_output_features_)
-    require(claimed == (low, high, n_terms), "polynomials of another degree")
     full = features._num_combinations(n, 0, high, **options)
-    require(features._n_out_full == full and n_terms >= 1, "polynomials of other terms")
+    good = (*claimed, features._n_out_full) == (low, high, n_terms, full)
+    require(good, "polynomials of another degree")
 
 
-PROJECTIONS = (
-    step(
+def _check_function(transformer: Any) -> None:
+    for function, options in (
+        (transformer.func, transformer.kw_args),
+        (transformer.inverse_func, transformer.inv_kw_args),
+    ):
+        if options:
+            name = None if function is None else name_of(function)
+            good = name is not None and not isinstance(function, np.ufunc)
+            require(good, f"{name} takes no options in a model file")
+            if name in ELEMENTWISE:
+                good = all(isinstance(value, int | float) for value in options.values())
+                require(good, f"options of {name} that are not numbers")
+            try:
+                inspect.signature(function).bind(None, **options)
+            except TypeError as error:
+                raise ValueError(f"{name}: {error}") from error
+
+
+def _width_of_function(transformer: Any) -> int | None:
+    """Functions of users are not called: who knows what they take."""
+    plain = transformer.func is None or name_of(transformer.func) in ELEMENTWISE
+    return getattr(transformer, "n_features_in_", None) if plain else None
+
+
+# -- categories -------------------------------------------------------------------------------
+
+
+def _check_encoder(encoder: Any) -> None:
+    for categories in encoder.categories_:
+        good = isinstance(categories, np.ndarray) and categories.ndim == 1 and len(categories)
+        require(good, "a feature without categories")
+        if categories.dtype.kind == "O":
+            n_numbers = sum(not isinstance(value, str) for value in categories)
+            require(
+                n_numbers <= MAX_MIXED,
+                f"{n_numbers:,} categories are numbers among Python objects, and at most "
+                f"{MAX_MIXED:,} can be stored: convert the column to text, or to numbers",
+            )
+        if categories.dtype.kind in "OU":
+            n_nan = sum(value != value for value in categories.tolist())
+            n = len({value for value in categories.tolist() if value == value}) + n_nan
+            require(n == len(categories) and n_nan <= 1, "a category that occurs twice")
+        else:
+            ordered = np.array_equal(np.unique(categories), categories, equal_nan=True)
+            require(ordered, "categories that are not in order")
+    if type(encoder).__name__ == "OrdinalEncoder":
+        needed = encoder.handle_unknown == "use_encoded_value"
+        good = needed == (encoder.unknown_value is not None)
+        require(good, "unknown_value without its use, or the reverse")
+        for value in (encoder.unknown_value, encoder.encoded_missing_value):
+            good = value is None or (
+                not isinstance(value, str) and (value != value or value % 1 == 0)
+            )
+            require(good, f"a code {show(value)} that is not a whole number")
+
+
+def _finish_encoder(encoder: Any) -> None:
+    """Compute the indices of categories after grouping rare ones, as scikit-learn does."""
+    ordinal = type(encoder).__name__ == "OrdinalEncoder"
+    last = [categories[-1] for categories in encoder.categories_]
+    gaps = [isinstance(value, float | np.floating) and value != value for value in last]
+    rare = encoder.max_categories is not None or encoder.min_frequency is not None
+    require(rare == encoder._infrequent_enabled, "an encoder of other categories")
+    if rare:
+        encoder._default_to_infrequent_mappings = [
+            # OrdinalEncoder keeps NaN separate
+            None if indices is None else _mapping(indices, len(categories) - (ordinal and gap))
+            for indices, categories, gap in zip(
+                encoder._infrequent_indices, encoder.categories_, gaps, strict=True
+            )
+        ]
+    if ordinal:
+        encoder._missing_indices = {
+            i: len(categories) - 1
+            for i, (categories, gap) in enumerate(zip(encoder.categories_, gaps, strict=True))
+            if gap
+        }
+    else:
+        encoder._set_drop_idx()
+        encoder._n_features_outs = encoder._compute_n_features_outs()
+
+
+def _mapping(indices: Array, n: int) -> Array:
+    """Return the index of every category: frequent ones in order, then one for all rare ones."""
+    mapping = np.empty(n, dtype=np.int64)
+    frequent = np.setdiff1d(np.arange(n), indices)
+    mapping[frequent] = np.arange(len(frequent))
+    mapping[indices] = len(frequent)
+    return mapping
+
+
+def _pack_choices(encoder: Any) -> dict[str, Any]:
+    """Return the categories given by the user as lists."""
+    given: dict[str, Any] = {}
+    if not isinstance(encoder.categories, str):
+        given["categories"] = [np.asarray(part).tolist() for part in encoder.categories]
+    drop = getattr(encoder, "drop", None)
+    if drop is not None and not isinstance(drop, str):
+        given["drop"] = np.asarray(drop, dtype=object).tolist()
+    return given
+
+
+def _probe_encoder(encoder: Any) -> int:
+    first = [categories[0] for categories in encoder.categories_]
+    return encoder.transform(np.array([first], dtype=object)).shape[1]
+
+
+def _check_bins(bins: Any) -> None:
+    sizes = [len(edges) - 1 for edges in bins.bin_edges_]
+    good = sizes == bins.n_bins_.tolist() and min(sizes) >= 1
+    require(good, "a KBinsDiscretizer of other features")
+
+
+def _finish_bins(bins: Any) -> None:
+    edges = np.empty(len(bins.bin_edges_), dtype=object)
+    edges[:] = bins.bin_edges_
+    bins.bin_edges_ = edges
+
+
+_ENCODER: dict[str, Any] = {
+    "fields": {
+        "categories_": listing(),
+        "_infrequent_enabled": FLAG,
+        "_infrequent_indices": optional(listing(maybe(array("i", "rare")))),
+    },
+    "check": _check_encoder,
+    "pack_params": _pack_choices,
+    "finish": _finish_encoder,
+    "probe": _probe_encoder,
+    "derived": (
+        *("_default_to_infrequent_mappings", "_drop_idx_after_grouping", "drop_idx_"),
+        *("_n_features_outs", "_missing_indices"),
+    ),
+}
+
+# -- text -------------------------------------------------------------------------------------
+
+
+def _check_words(vectorizer: Any) -> None:
+    """Raise an error if the vectorizer reads files or can be slow: the file is not trusted."""
+    kind = type(vectorizer).__name__
+    require(vectorizer.input == "content", f"a {kind} that reads files")
+    low, high = vectorizer.ngram_range
+    require(1 <= low <= high <= MAX_NGRAM, f"a {kind} of n-grams of {low} to {high} words")
+    encoding = vectorizer.encoding
+    try:
+        good = codecs.lookup(encoding)._is_text_encoding
+    except LookupError:
+        good = False
+    require(good, f"an unknown encoding, {show(encoding)}")
+    if vectorizer.analyzer == "word":
+        require(vectorizer.token_pattern is not None, f"a {kind} without a token_pattern")
+        _check_pattern(vectorizer.token_pattern)
+    words = vectorizer.stop_words or ()
+    require(all(isinstance(word, str) for word in words), f"stop words of {kind} are text")
+
+
+def _check_pattern(pattern: Any) -> None:
+    """Raise an error unless the time of a search grows slowly with the length of the text.
+
+    An expression with nested repetitions can take exponential time.
+    """
+    text = f"token_pattern {show(pattern)}"
+    require(isinstance(pattern, str) and len(pattern) <= MAX_PATTERN, f"{text} is too long")
+    try:
+        tree = _parser.parse(pattern)
+        n_groups = re.compile(pattern).groups
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"{text} is not a regular expression: {error}") from error
+    require(n_groups <= 1, f"{text} has more than one group")
+    require(
+        _n_repeats(tree, inside=False) <= MAX_REPEATS,
+        f"{text} repeats more than a model file may (at most {MAX_REPEATS} repetitions, none "
+        "inside another): cut the text into words before the pipeline",
+    )
+
+
+def _n_repeats(tree: Any, *, inside: bool) -> int:
+    """Return the number of long repetitions; more than allowed if they are nested."""
+    total = 0
+    for code, argument in tree:
+        if code in (_constants.MAX_REPEAT, _constants.MIN_REPEAT, _constants.POSSESSIVE_REPEAT):
+            _, high, part = argument
+            often = high > 1
+            if often and inside:
+                return MAX_REPEATS + 1
+            total += often + _n_repeats(part, inside=inside or often)
+        elif code is _constants.SUBPATTERN:
+            total += _n_repeats(argument[-1], inside=inside)
+        elif code is _constants.BRANCH:
+            total += sum(_n_repeats(part, inside=inside) for part in argument[1])
+        elif code not in (
+            *(_constants.LITERAL, _constants.NOT_LITERAL, _constants.IN, _constants.ANY),
+            *(_constants.AT, _constants.RANGE, _constants.CATEGORY),
+        ):
+            return MAX_REPEATS + 1  # a lookaround or a back-reference
+    return total
+
+
+def _terms(vocabulary: dict[str, int]) -> Any:
+    """Return the terms in the order of their columns."""
+    numbers = np.fromiter((int(n) for n in vocabulary.values()), np.int64, len(vocabulary))
+    good = np.array_equal(np.sort(numbers), np.arange(len(numbers)))
+    require(good, "a vocabulary whose terms are not numbered from 0")
+    terms = np.empty(len(vocabulary), dtype=object)
+    terms[numbers] = list(vocabulary)
+    return terms
+
+
+def _pack_vocabulary(vectorizer: Any) -> dict[str, Any]:
+    return {"vocabulary_": _terms(vectorizer.vocabulary_)}
+
+
+def _pack_words(vectorizer: Any) -> dict[str, Any]:
+    """Return a vocabulary given by the user as a list."""
+    given = vectorizer.vocabulary is not None
+    return {"vocabulary": _terms(vectorizer.vocabulary_).tolist()} if given else {}
+
+
+def _finish_vocabulary(vectorizer: Any) -> None:
+    terms = vectorizer.vocabulary_
+    vectorizer.vocabulary_ = {term: i for i, term in enumerate(terms)}
+    good = 0 < len(terms) == len(vectorizer.vocabulary_)
+    require(good and all(isinstance(term, str) for term in terms), "a vocabulary of other terms")
+    names = getattr(vectorizer, "feature_names_", terms)
+    require(list(names) == terms.tolist(), "names of other features")
+    if hasattr(vectorizer, "stop_words"):
+        vectorizer._stop_words_id = id(vectorizer.stop_words)  # marks the words as validated
+
+
+_FUNCTIONS = {
+    name: f"{name} is a function, which is not stored as data: apply it to the text before the "
+    "pipeline, or save the model by skops (see the guide)"
+    for name in ("preprocessor", "tokenizer", "analyzer")
+}
+
+_TERMS: dict[str, Any] = {
+    "seen": {},
+    "derived": ("_stop_words_id",),  # a memory address
+    "pack": _pack_vocabulary,
+    "cost": lambda fields: 200 * len(fields["vocabulary_"]),
+    "finish": _finish_vocabulary,
+}
+_WORDS: dict[str, Any] = {
+    "seen": {},
+    "derived": ("_stop_words_id",),
+    "advice": _FUNCTIONS,
+    "check": _check_words,
+    "probe": _of("a b"),
+}
+
+# -- table ------------------------------------------------------------------------------------
+
+_SEEN_ROWS = {"n_samples_seen_": FINITE | array("fi", "n")}
+_COMPONENTS = {
+    "components_": array("f", "k n", empty=False),
+    "explained_variance_": results("k"),
+    "explained_variance_ratio_": results("k"),
+    "singular_values_": results("k"),
+}
+_SELECTOR: dict[str, Any] = {
+    "fields": {"scores_": results("n"), "pvalues_": optional(maybe(results("n")))},
+    "params": {"score_func": SCORE_FUNCTION},
+    "advice": {
+        "score_func": "it matters for fitting only, so call set_params(score_func=f_regression) "
+        "before saving"
+    },
+}
+
+RECORDS = (
+    _step(
+        "StandardScaler",
+        "preprocessing",
+        _SEEN_ROWS | dict.fromkeys(("mean_", "var_", "scale_"), maybe(VECTOR)),
+    ),
+    _step(
+        "MinMaxScaler",
+        "preprocessing",
+        _SEEN_ROWS
+        | dict.fromkeys(("min_", "scale_", "data_min_", "data_max_", "data_range_"), VECTOR),
+    ),
+    _step("MaxAbsScaler", "preprocessing", _SEEN_ROWS | {"scale_": VECTOR, "max_abs_": VECTOR}),
+    _step("RobustScaler", "preprocessing", {"center_": maybe(VECTOR), "scale_": maybe(VECTOR)}),
+    _step("Normalizer", "preprocessing", {}),
+    _step("Binarizer", "preprocessing", {}),
+    _step(
+        "QuantileTransformer",
+        "preprocessing",
+        {
+            "n_quantiles_": SIZE,
+            "references_": array("f", "q", empty=False),
+            "quantiles_": array("f", "q n", nan=True),
+        },
+    ),
+    _step(
+        "PowerTransformer",
+        "preprocessing",
+        {"lambdas_": VECTOR, "_scaler": optional(instance("StandardScaler"))},
+    ),
+    _step(
+        "SimpleImputer",
+        "impute",
+        {
+            "statistics_": VECTOR | NAMES,
+            "_fit_dtype": TEXT,
+            "indicator_": optional(maybe(instance("MissingIndicator"))),
+        },
+        derived=("_fill_dtype",),
+        pack=_pack_imputer,
+        finish=_finish_imputer,
+        probe=_probe_imputer,
+    ),
+    _step(
+        "MissingIndicator",
+        "impute",
+        {
+            "features_": array("i", "gaps", below="n", distinct=True),
+            "_n_features": SIZE,
+            "_precomputed": FLAG,
+        },
+        check=lambda gaps: require(gaps._n_features == gaps.n_features_in_, "other features"),
+    ),
+    _step(
         "PCA",
         "decomposition",
         {
-            **COMPONENTS,
+            **_COMPONENTS,
             "mean_": array("f", "n"),
             "n_components_": SIZE,
             "n_samples_": SIZE,
             "noise_variance_": FINITE,
             "_fit_svd_solver": TEXT,
         },
-        params=SEED,
-        check=lambda pca: require(pca.n_components_ == len(pca.components_), "other components"),
-        n_out=_n_components,
     ),
-    step("TruncatedSVD", "decomposition", COMPONENTS, params=SEED, n_out=_n_components),
-    step(
-        "VarianceThreshold",
-        "feature_selection",
-        {"variances_": array("f", "n", nan=True)},
-        n_out=lambda selector: int((selector.variances_ > selector.threshold).sum()),
-    ),
-    step(
-        "SelectKBest",
-        "feature_selection",
-        SCORES,
-        params={"score_func": SCORE_FUNCTION, "k": either(COUNT, TEXT)},
-        advice=SCORE_ADVICE,
-        n_out=_n_best,
-    ),
-    step(
-        "SelectPercentile",
-        "feature_selection",
-        SCORES,
-        params={"score_func": SCORE_FUNCTION, "percentile": FINITE},
-        advice=SCORE_ADVICE,
-        n_out=lambda selector: int(selector._get_support_mask().sum()),
-    ),
-    step(
+    _step("TruncatedSVD", "decomposition", _COMPONENTS),
+    _step("VarianceThreshold", "feature_selection", {"variances_": results("n")}),
+    _step("SelectKBest", "feature_selection", **_SELECTOR),
+    _step("SelectPercentile", "feature_selection", **_SELECTOR),
+    _step(
         "PolynomialFeatures",
         "preprocessing",
         {
@@ -367,60 +477,59 @@ PROJECTIONS = (
             "n_output_features_": SIZE,
             "_n_out_full": SIZE,
         },
-        params={"degree": either(COUNT, tuple_of(COUNT, COUNT))},
         check=_check_terms,
-        n_out=lambda features: features.n_output_features_,
+        probe=lambda features: features.n_output_features_,
     ),
-)
-
-# -- functions --------------------------------------------------------------------------------
-
-
-def _check_function(transformer: Any) -> None:
-    for function, options in (
-        (transformer.func, transformer.kw_args),
-        (transformer.inverse_func, transformer.inv_kw_args),
-    ):
-        if function is None:
-            require(not options, "options of no function")
-        elif isinstance(function, np.ufunc):
-            require(not options, f"{name_of(function)} takes no options in a model file")
-        elif options:
-            if name_of(function) in ELEMENTWISE:
-                good = all(isinstance(value, int | float) for value in options.values())
-                require(good, f"options of {name_of(function)} that are not numbers")
-            try:
-                inspect.signature(function).bind(None, **options)
-            except TypeError as error:
-                raise ValueError(f"{name_of(function)}: {error}") from error
-
-
-_OPTIONS = maybe(mapping(PLAIN))
-
-FUNCTIONS = (
-    step(
+    _step(
         "FunctionTransformer",
         "preprocessing",
         {},
-        seen={"n_features_in_": optional(SIZE), "feature_names_in_": optional(NAMES)},
+        seen={name: optional(kind) for name, kind in SEEN.items()},
         params={
             "func": maybe(FUNCTION),
             "inverse_func": maybe(FUNCTION),
-            "kw_args": _OPTIONS,
-            "inv_kw_args": _OPTIONS,
-            "feature_names_out": maybe(TEXT),
+            "kw_args": maybe(mapping(PLAIN)),
+            "inv_kw_args": maybe(mapping(PLAIN)),
         },
         check=_check_function,
-        n_out=lambda transformer: (
-            (
-                transformer.n_features_in_
-                if transformer.func is None or name_of(transformer.func) in ELEMENTWISE
-                else None
-            )
-            if hasattr(transformer, "n_features_in_")
-            else None
-        ),
+        probe=_width_of_function,
     ),
+    _step("OneHotEncoder", "preprocessing", **_ENCODER),
+    _step("OrdinalEncoder", "preprocessing", **_ENCODER),
+    _step(
+        "KBinsDiscretizer",
+        "preprocessing",
+        {
+            "bin_edges_": listing(array("f", "edges", empty=False)),
+            "n_bins_": array("i", "n"),
+            "_encoder": optional(instance("OneHotEncoder")),
+        },
+        check=_check_bins,
+        pack=lambda bins: {"bin_edges_": list(bins.bin_edges_)},
+        finish=_finish_bins,
+    ),
+    _step(
+        "CountVectorizer",
+        "feature_extraction.text",
+        {"vocabulary_": NAMES, "fixed_vocabulary_": FLAG},
+        pack_params=_pack_words,
+        **(_TERMS | _WORDS),
+    ),
+    _step(
+        "TfidfVectorizer",
+        "feature_extraction.text",
+        {"vocabulary_": NAMES, "fixed_vocabulary_": FLAG, "_tfidf": instance("TfidfTransformer")},
+        pack_params=_pack_words,
+        **(_TERMS | _WORDS),
+    ),
+    _step("TfidfTransformer", "feature_extraction.text", {"idf_": optional(array("f", "n"))}),
+    _step("HashingVectorizer", "feature_extraction.text", {}, **_WORDS),
+    _step(
+        "DictVectorizer",
+        "feature_extraction",
+        {"vocabulary_": NAMES, "feature_names_": listing(TEXT)},
+        probe=_of({}),
+        **_TERMS,
+    ),
+    _step("FeatureHasher", "feature_extraction", {}, seen={}, probe=_of({})),
 )
-
-STEPS = (*SCALERS, *IMPUTERS, *PROJECTIONS, *FUNCTIONS)

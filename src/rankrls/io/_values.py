@@ -12,17 +12,17 @@ JSON object with a tag for its type:
     {"csr": "array", "shape": […], "data": …, "indices": …, "indptr": …}
     {"slice": [start, stop, step]}
     {"dtype": "float64"}                             a type of NumPy's numbers
-    {"function": "numpy.log1p"}                      a function of `rankrls.io._functions`
-    {"object": "RankRLS", "params": {…}, "fields": {…}}    a class of the registry
+    {"function": "numpy.log1p"}                      a function of `rankrls.io._records`
+    {"object": "RankRLS", "params": {…}, "fields": {…}}    a class of `SCHEMA`
 
 Arrays contain numbers of fixed size. A value can only refer to classes and functions that are
-registered.
+listed.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,20 +30,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rankrls._validation import show
-from rankrls.io._functions import function_named, name_of
-from rankrls.io._kinds import is_number_type, require, within
-from rankrls.io._records import EstimatorRecord, Record
-from rankrls.io._registry import record_named, record_of
+from rankrls.io._archive import ARRAY_TYPES
+from rankrls.io._kinds import is_item, is_number_type, require, within
+from rankrls.io._records import SCHEMA, Record, function_named, name_of, record_of
 
-__all__ = ["ARRAY_TYPES", "Decoder", "Encoder", "tag_of"]
+__all__ = ["SKOPS", "Decoder", "Encoder", "tag_of", "what_can_be_saved"]
 
 Array = NDArray[Any]
-
-#: Types of array entries, by their names in NumPy.
-ARRAY_TYPES = (
-    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-    *("float16", "float32", "float64"),
-)
 
 #: Maximum ratio of the size of a NumPy array of text to the size of its texts.
 MAX_PADDING = 8
@@ -60,21 +53,29 @@ MAX_NESTING = 8
 
 #: The tags and the keys that accompany them (optional keys for an object).
 TAGS: dict[str, set[str]] = {
-    "float": set(),
     "scalar": {"value"},
-    "tuple": set(),
-    "dict": set(),
-    "array": set(),
     "strings": {"shape", "dtype"},
     "items": {"shape"},
-    "slice": set(),
-    "dtype": set(),
-    "function": set(),
     "csr": {"shape", "data", "indices", "indptr"},
     "object": {"params", "fields", "requests"},
+    **{tag: set() for tag in ("float", "tuple", "dict", "array", "slice", "dtype", "function")},
 }
 
 SPARSE = {"array": sparse.csr_array, "matrix": sparse.csr_matrix}
+
+#: Advice for an estimator that has no record.
+SKOPS = (
+    "The package skops stores other estimators of scikit-learn, without pickle: import skops.io as "
+    "sio; sio.dump(model, 'model.skops'), and to load it sio.load('model.skops', "
+    "trusted=sio.get_untrusted_types(file='model.skops')) after reading that list "
+    "(rankrls.io.trusted_types() are the types of this package)"
+)
+
+
+def what_can_be_saved() -> str:
+    """Return the names of the supported estimators and other advice, for messages."""
+    names = sorted(record.name for record in SCHEMA.values() if record.params is not None)
+    return f"these can: {', '.join(names)}. {SKOPS}"
 
 
 class Encoder:
@@ -109,45 +110,48 @@ class Encoder:
             return {"tuple": self._items(value, where)}
         if type(value) is dict:
             wrong = [key for key in value if type(key) is not str]
-            if wrong:
-                raise ValueError(f"{where} has the key {show(wrong[0])}: keys must be text")
+            require(not wrong, f"{where} has the key {show(wrong[:1])}: keys must be text")
             return {"dict": {k: self.encode(v, f"{where}[{k!r}]") for k, v in value.items()}}
+        if isinstance(value, np.str_):
+            return str(value)
         if isinstance(value, np.generic):
-            return self._scalar(value, where)
+            require(value.dtype.name in ARRAY_TYPES, f"{where} is {value.dtype}: not stored")
+            return {"scalar": value.dtype.name, "value": self.encode(value.item(), where)}
         if type(value) in (np.ndarray, np.memmap):
             return self._array(value, where)
         if sparse.issparse(value):
-            return self._sparse(value, where)
-        if not self.uncertainty and hasattr(value, "without_uncertainty"):
-            value = value.without_uncertainty()
+            kinds = [kind for kind, cls in SPARSE.items() if type(value) is cls]
+            require(kinds, f"{where} is a {type(value).__name__}: pass it in CSR format")
+            _require_columns(value.shape[1], value.data.nbytes, where)
+            names = ("data", "indices", "indptr")
+            parts = {name: self._array(getattr(value, name), where) for name in names}
+            return {"csr": kinds[0], "shape": [int(n) for n in value.shape], **parts}
         if type(value) is slice:
-            parts = [value.start, value.stop, value.step]
-            return {"slice": self._items(parts, where)}
+            return {"slice": self._items([value.start, value.stop, value.step], where)}
         if is_number_type(value):
             return {"dtype": np.dtype(value).name}
+        if not self.uncertainty and hasattr(value, "without_uncertainty"):
+            value = value.without_uncertainty()
         record = record_of(value)
-        if record is None:
-            name = name_of(value)
-            if name is not None:
-                return {"function": name}
-            kind = "a function" if callable(value) else show(value)
-            raise ValueError(f"{where} is {kind}, which cannot be stored as data")
-        return self._object(record, value)
+        if record is not None:
+            return self._object(record, value)
+        name = name_of(value)
+        if name is not None:
+            return {"function": name}
+        if hasattr(value, "get_params"):
+            kind = f"{where} is a {type(value).__name__}"
+            raise ValueError(f"{kind}, which cannot be saved; {what_can_be_saved()}")
+        kind = "a function" if callable(value) else show(value)
+        raise ValueError(f"{where} is {kind}, which cannot be stored as data")
 
     def _items(self, values: Any, where: str) -> list[Any]:
         return [self.encode(value, f"{where}[{i}]") for i, value in enumerate(values)]
-
-    def _scalar(self, value: np.generic, where: str) -> Any:
-        if isinstance(value, np.str_):
-            return str(value)
-        require(value.dtype.name in ARRAY_TYPES, f"{where} is {value.dtype}: not stored")
-        return {"scalar": value.dtype.name, "value": self.encode(value.item(), where)}
 
     def _array(self, value: Array, where: str) -> Any:
         if value.dtype.kind in "UO":
             flat = value.ravel().tolist()
             if not all(isinstance(v, str) for v in flat):
-                require(all(map(_is_item, flat)), f"{where} is an array of Python objects")
+                require(all(map(is_item, flat)), f"{where} is an array of Python objects")
                 return {"items": self._items(flat, where), "shape": list(value.shape)}
             texts = [str(v) for v in flat]
             if value.dtype.kind == "U":
@@ -159,22 +163,11 @@ class Encoder:
             self.arrays.append(value)  # the reference also keeps the id unique
         return {"array": self._numbers[id(value)]}
 
-    def _sparse(self, value: Any, where: str) -> Any:
-        kinds = [kind for kind, cls in SPARSE.items() if type(value) is cls]
-        if not kinds:
-            raise ValueError(f"{where} is a {type(value).__name__}: pass it in CSR format")
-        _require_columns(value.shape[1], value.data.nbytes, where)
-        parts = {k: self._array(getattr(value, k), where) for k in ("data", "indices", "indptr")}
-        return {"csr": kinds[0], "shape": [int(n) for n in value.shape], **parts}
-
     def _object(self, record: Record, value: Any) -> Any:
-        advice: Mapping[str, str] = {}
-        left_out: tuple[str, ...] = ()
-        is_estimator = isinstance(record, EstimatorRecord)
-        if isinstance(record, EstimatorRecord):
+        is_estimator = record.params is not None
+        if is_estimator:
             _require_flat(self._nesting)
-            advice = record.advice
-            left_out = () if self.uncertainty else record.for_learning
+        left_out = () if self.uncertainty else record.for_learning
         encoded: dict[str, Any] = {"object": record.name}
         self._nesting += is_estimator
         for section, values in record.take(value).items():
@@ -185,9 +178,9 @@ class Encoder:
                 try:
                     part[name] = self.encode(item, f"{name} of {record.name}")
                 except ValueError as error:
-                    if name not in advice:
+                    if name not in record.advice:
                         raise
-                    raise ValueError(f"{error}: {advice[name]}") from error
+                    raise ValueError(f"{error}: {record.advice[name]}") from error
         self._nesting -= is_estimator
         return encoded
 
@@ -228,23 +221,22 @@ class Decoder:
         return numbers[name]
 
     def _scalar(self, tree: Any) -> Any:
-        name, value = tree["scalar"], self.decode(tree["value"])
-        require(name in ARRAY_TYPES, f"no such type of number: {show(name)}")
-        dtype = np.dtype(name)
-        wanted = {"b": bool, "i": int, "u": int, "f": float}[dtype.kind]
-        require(type(value) is wanted, f"{show(value)} is not a {name}")
+        dtype, value = self._dtype({"dtype": tree["scalar"]}), self.decode(tree["value"])
+        wanted = {"b": bool, "i": int, "u": int, "f": float}[np.dtype(dtype).kind]
+        require(type(value) is wanted, f"{show(value)} is not a {dtype.__name__}")
         with np.errstate(over="ignore"):
             number = np.array(value).astype(dtype)[()]
-        require(number.item() == value or value != value, f"{show(value)} is not a {name}")
+        good = number.item() == value or value != value
+        require(good, f"{show(value)} is not a {dtype.__name__}")
         return number
 
     def _tuple(self, tree: Any) -> tuple[Any, ...]:
-        require(type(tree["tuple"]) is list, "a tuple that is none")
+        require(type(tree["tuple"]) is list, "expected the entries of a tuple")
         self._charge(48 + 8 * len(tree["tuple"]), "a tuple")
         return tuple([self.decode(item) for item in tree["tuple"]])
 
     def _dict(self, tree: Any) -> dict[str, Any]:
-        require(type(tree["dict"]) is dict, "a dict that is none")
+        require(type(tree["dict"]) is dict, "expected a dict")
         self._charge(64 + 120 * len(tree["dict"]), "a dict")
         return {key: self.decode(value) for key, value in tree["dict"].items()}
 
@@ -264,13 +256,12 @@ class Decoder:
         return out.reshape(_shape(tree["shape"], len(texts)))
 
     def _items(self, tree: Any) -> Array:
-        require(type(tree["items"]) is list, "an array that is none")
+        require(type(tree["items"]) is list, "expected the entries of an array")
         self._charge(8 * len(tree["items"]), "an array of values")
-        values = [self.decode(item) for item in tree["items"]]
-        require(all(map(_is_item, values)), "an array of other values than numbers and text")
-        out = np.empty(len(values), dtype=object)
-        out[:] = values
-        return out.reshape(_shape(tree["shape"], len(values)))
+        out = np.empty(len(tree["items"]), dtype=object)
+        out[:] = [self.decode(item) for item in tree["items"]]
+        require(all(map(is_item, out)), "an array of other values than numbers and text")
+        return out.reshape(_shape(tree["shape"], len(out)))
 
     def _slice(self, tree: Any) -> slice:
         ends = tree["slice"]
@@ -287,36 +278,50 @@ class Decoder:
         return function_named(tree["function"])
 
     def _csr(self, tree: Any) -> Any:
-        kind = tree["csr"]
+        """Check rows and column indices: compiled code does not.
+
+        SciPy's ``check_format`` does not check ``indptr`` if its last entry is zero, nor
+        differences that overflow.
+        """
+        kind, shape = tree["csr"], _shape(tree["shape"], None)
         require(type(kind) is str and kind in SPARSE, f"no such sparse array: {show(kind)}")
+        require(len(shape) == 2, f"a sparse array of shape {shape}")
         parts = [self.decode(tree[name]) for name in ("data", "indices", "indptr")]
         for part, dtypes in zip(parts, ("fiub", "i", "i"), strict=True):
             good = isinstance(part, np.ndarray) and part.ndim == 1 and part.dtype.kind in dtypes
             require(good, "a sparse array without data and indices")
+        data, indices, indptr = parts
         self._charge(sum(part.nbytes for part in parts), "a sparse array")
-        shape = _shape(tree["shape"], None)
-        require(len(shape) == 2, f"a sparse array of shape {shape}")
-        _require_columns(shape[1], parts[0].nbytes, "a sparse array")
-        _check_csr(*parts, *shape)
+        _require_columns(shape[1], data.nbytes, "a sparse array")
+        require(len(indptr) == shape[0] + 1, f"a sparse array of {len(indptr) - 1} rows")
+        ascending = indptr[0] == 0 and bool((indptr[1:] >= indptr[:-1]).all())
+        require(ascending, "a sparse array whose rows overlap")
+        good = len(data) == len(indices) and int(indptr[-1]) <= len(indices)
+        require(good, "a sparse array of other entries than its rows have")
+        good = within(indices[: int(indptr[-1])], shape[1])
+        require(good, "a sparse array with entries in no column")
         return SPARSE[kind](tuple(parts), shape=shape)
 
     def _object(self, tree: Any) -> Any:
-        record = record_named(tree["object"])
-        is_estimator = isinstance(record, EstimatorRecord)
-        self.where.append(record.name)
+        name = tree["object"]
+        known = type(name) is str and name in SCHEMA
+        require(known, f"it holds an object of an unknown type, {show(name)}")
+        record = SCHEMA[name]
+        is_estimator = record.params is not None
+        self.where.append(name)
         if is_estimator:  # check before any estimator is created
             _require_flat(self._nesting)
             self._n_estimators += 1
             require(self._n_estimators <= MAX_ESTIMATORS, f"more than {MAX_ESTIMATORS} estimators")
         self._nesting += is_estimator
         sections: dict[str, dict[str, Any]] = {}
-        for name in set(tree) - {"object"}:
-            require(type(tree[name]) is dict, f"{name} of {record.name} is not an object")
-            self._charge(200 + 120 * len(tree[name]), f"a {record.name}")
-            sections[name] = {}
-            for key, value in tree[name].items():
+        for section in set(tree) - {"object"}:
+            require(type(tree[section]) is dict, f"{section} of {name} is not an object")
+            self._charge(200 + 120 * len(tree[section]), f"a {name}")
+            sections[section] = {}
+            for key, value in tree[section].items():
                 self.where.append(key)
-                sections[name][key] = self.decode(value)
+                sections[section][key] = self.decode(value)
                 self.where.pop()
         made = record.make(sections, self._charge)
         self._nesting -= is_estimator
@@ -327,17 +332,11 @@ class Decoder:
 def tag_of(tree: Any) -> str:
     """Return the tag of a tagged object; its keys must be exactly those of the tag."""
     tags = [tag for tag in TAGS if tag in tree]
-    if not tags:
-        raise ValueError(f"a value of an unknown kind: {show(tree)}")
-    keys = set(tree) - {tags[0]}
-    good = keys <= TAGS["object"] if tags[0] == "object" else keys == TAGS[tags[0]]
+    require(tags, f"a value of an unknown kind: {show(tree)}")
+    tag, keys = tags[0], set(tree) - {tags[0]}
+    good = keys <= TAGS[tag] if tag == "object" else keys == TAGS[tag]
     require(good, f"a value with wrong parts: {show(sorted(tree))}")
-    return tags[0]
-
-
-def _is_item(value: Any) -> bool:
-    """Return whether the value can be an entry of an array of Python objects."""
-    return value is None or isinstance(value, bool | int | float | str | np.number | np.bool_)
+    return tag
 
 
 def _shape(shape: Any, size: int | None) -> tuple[int, ...]:
@@ -345,21 +344,6 @@ def _shape(shape: Any, size: int | None) -> tuple[int, ...]:
     require(good and len(shape) <= 32, f"a shape {show(shape)}")
     require(size is None or math.prod(shape) == size, f"shape {show(shape)} of {size} entries")
     return tuple(shape)
-
-
-def _check_csr(data: Array, indices: Array, indptr: Array, n_rows: int, n_columns: int) -> None:
-    """Raise an error unless every row has its entries and all column indices are valid.
-
-    Compiled code does not check these numbers. SciPy's ``check_format`` does not check ``indptr``
-    if its last entry is zero, nor differences that overflow.
-    """
-    require(len(indptr) == n_rows + 1, f"a sparse array of {len(indptr) - 1} rows, not {n_rows}")
-    ascending = indptr[0] == 0 and bool((indptr[1:] >= indptr[:-1]).all())
-    require(ascending, "a sparse array whose rows overlap")
-    n_entries = int(indptr[-1])
-    good = len(data) == len(indices) and n_entries <= len(indices)
-    require(good, "a sparse array of other entries than its rows have")
-    require(within(indices[:n_entries], n_columns), "a sparse array with entries in no column")
 
 
 def _require_flat(nesting: int) -> None:

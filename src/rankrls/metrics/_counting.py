@@ -49,15 +49,8 @@ def count_pairs(
 ) -> PairCounts:
     """Count the comparable, discordant and tied pairs of each query.
 
-    Parameters
-    ----------
-    y, score : ndarray of shape (n_rows,)
-        Finite labels and predictions. Except for ``tied``, the counts are symmetric in the two.
-    codes : ndarray of shape (n_rows,), int
-        Query number of each row, in ``range(n_queries)``, in any order; a query may be empty.
-    n_queries : int
-    weight : ndarray of shape (n_rows,), optional
-        Non-negative row weights ω; a pair (i, j) then counts ω_i ω_j.
+    ``codes`` are query numbers in any order; a query may be empty. With non-negative row weights ω,
+    a pair (i, j) counts ω_i ω_j.
     """
     if len(y) <= BLOCK or n_queries == 1:
         return PairCounts(*_count(y, score, codes, n_queries, weight))
@@ -172,27 +165,17 @@ def _break_ties(outer: Array, rank: Array, weight: Array | None) -> tuple[Array,
 def _inversions(rank: Array, target: Array, starts: Array, weight: Array | None) -> Array:
     """Number or weight ω_i ω_j of i < j with ``rank[i] > rank[j]`` inside every segment.
 
-    Parameters
-    ----------
-    rank : ndarray of shape (n_rows,), unsigned int
-    target : ndarray of shape (n_rows,), unsigned int
-        ``rank`` with every segment in ascending order.
-    starts : ndarray of shape (n_segments,), int
-        First row of every segment; no segment is empty.
-    weight : ndarray of shape (n_rows,) or None
-
-    Notes
-    -----
-    A radix sort from the highest bit: the pass for a bit moves the zeros of every block of equal
-    higher bits, in their order, before its ones. A zero moves left by exactly the number of ones
-    that precede it in its block, and these are the inversions that this bit decides. Blocks keep
-    their places, so the j-th zero of the whole array goes to the j-th place where ``target`` has
-    a zero, whatever the blocks. Hence with b the bit at place i and t that of ``target``
+    ``target`` is ``rank`` with every segment in ascending order; ``starts`` the first rows of the
+    segments, of which none is empty. A radix sort from the highest bit: the pass for a bit moves
+    the zeros of every block of equal higher bits, in their order, before its ones. A zero moves
+    left by the number of ones that precede it in its block: the inversions that this bit decides.
+    Blocks keep their places, so the j-th zero of the array goes to the j-th place where ``target``
+    has a zero. Hence with b the bit at place i and t that of ``target``
 
         inversions = Σ_bits Σ_i i · (t_i − b_i).
 
-    With weights, the total weight of the rows before i replaces i. A zero that keeps its place is
-    preceded by no ones, and its move is exactly zero rather than the rounding of two sums.
+    With weights, the total weight of the rows before i replaces i; the move of a zero that keeps
+    its place is set to zero rather than to the rounding of two sums.
     """
     bits = (1 << np.arange(int(target.max()).bit_length())[::-1]).astype(target.dtype)
     total: Array = np.zeros(len(rank), dtype=np.int8 if weight is None else np.float64)

@@ -291,11 +291,7 @@ def _levels(score: Array, id: Array, ties: str) -> Array:
 def _numbered(known: Array, others: Array) -> tuple[Array, Array, Array]:
     """Encode labels as integers: those of ``known`` in string order, then the unknown ones.
 
-    Returns
-    -------
-    of_known, of_others : ndarray of int
-    labels : ndarray of str
-        Distinct labels of ``known`` as sorted strings.
+    Also returns the distinct labels of ``known`` as sorted strings.
     """
     words = [[str(label) for label in labels.tolist()] for labels in (known, others)]
     labels = sorted(set(words[0]))

@@ -35,23 +35,10 @@ Array = NDArray[Any]
 class ListInputs:
     """Checked arguments of a list metric.
 
-    Attributes
-    ----------
-    y_true, y_score : ndarray of shape (n_rows, n_outputs)
-        Labels and predictions.
-    queries : Queries
-        Query number of each row.
-    undefined : float
-        Value of a query without a relevant row; NaN excludes it from the mean.
-    average : {"query", None}
-        "query" for the mean over queries, None for one value per query.
-    single : bool
-        Whether the arguments were one-dimensional.
-    k : int or None
-        Cut-off.
-    retrieved : ndarray of shape (n_rows,), bool, or None
-        Rows that are in the lists; the others have lower scores and occupy no place. If None, all
-        rows are in the lists.
+    Labels and predictions have shape (n_rows, n_outputs); ``single``: whether they were 1-D.
+    ``undefined`` is the value of a query without a relevant row, NaN to leave it out of the mean.
+    ``retrieved`` marks the rows that are in the lists, None if all are; the others have lower
+    scores and occupy no place.
     """
 
     y_true: Array
@@ -64,11 +51,7 @@ class ListInputs:
     retrieved: Array | None = None
 
     def value(self, metric: Callable[[Array, Array], Array]) -> float | NDArray[np.float64]:
-        """Apply a metric to each output, and average over queries if requested.
-
-        ``metric(y_true, y_score)`` takes columns (n_rows,) and returns values (n_queries,), NaN
-        where a query has no relevant row.
-        """
+        """Apply ``metric(y_true, y_score)``, NaN where no row is relevant, and average."""
         columns = zip(self.y_true.T, self.y_score.T, strict=True)
         values = np.column_stack([metric(y, score) for y, score in columns])
         if not np.isnan(self.undefined):
@@ -110,32 +93,16 @@ class ListInputs:
 
 @dataclass(frozen=True)
 class RankedLists:
-    """Rows sorted by (query, descending score), cut into groups of equal (query, score).
+    """Rows sorted by (query, descending score), cut into groups of equal (query, score)."""
 
-    Attributes
-    ----------
-    order : ndarray of shape (n_rows,), int
-        Row numbers in sorted order; within a group in no particular order.
-    rank : ndarray of shape (n_rows,), int
-        Place in the query of every sorted row, from 1.
-    group : ndarray of shape (n_rows,), int
-        Number of the group of every sorted row.
-    first_row, size : ndarray of shape (n_groups,), int
-        First sorted row and number of rows of every group.
-    first_group, query_size : ndarray of shape (n_queries,), int
-        First group and number of rows of every query; no query is empty.
-    places : ndarray of shape (n_queries,), int
-        Number of places of each query that count: the retrieved rows, up to the cut-off.
-    """
-
-    order: Array
-    rank: Array
-    group: Array
-    first_row: Array
-    size: Array
-    first_group: Array
+    order: Array  # row numbers; within a group in no particular order
+    rank: Array  # place in its query of every sorted row, from 1
+    group: Array  # of every sorted row
+    first_row: Array  # of every group
+    size: Array  # of every group
+    first_group: Array  # of every query; none is empty
     query_size: Array
-    places: Array
+    places: Array  # of every query that count: the retrieved rows, up to the cut-off
 
     def sum_groups(self, values: Array) -> Array:
         """Sum ``values`` of sorted rows, shape (n_rows,), over groups."""

@@ -34,6 +34,7 @@ def pairwise_error(
     qid: ArrayLike | None = None,
     pairs: ArrayLike | None = None,
     ties: Literal["half", "error"] = "half",
+    label_ties: Literal["ignore", "half"] = "ignore",
     average: Literal["query", "pair"] | None = "query",
     sample_weight: ArrayLike | None = None,
     pair_weight: ArrayLike | None = None,
@@ -56,9 +57,10 @@ def pairwise_error(
         With ``qid``, both rows must be in the same query.
     ties : {"half", "error"}, default="half"
         Whether a tied *prediction* of a preferred pair counts as half an error or as a full error.
-        Not to be confused with the parameter ``ties`` of the estimators, which says whether rows
-        with tied *labels* enter the training objective; in this metric, rows with tied labels never
-        form a preference.
+        (The parameter ``ties`` of the estimators is about tied *labels* instead.)
+    label_ties : {"ignore", "half"}, default="ignore"
+        Rows with tied *labels*, and pairs of magnitude 0: by default they are no preference. "half"
+        counts them as pairs, with half an error where their predictions differ, as in P2 (1).
     average : {"query", "pair"} or None, default="query"
         "query" averages over the queries that have a preference, "pair" pools the preferences of
         all queries, and None returns one value for each query.
@@ -68,8 +70,7 @@ def pairwise_error(
     pair_weight : array-like of shape (n_pairs,), optional
         Non-negative weights of ``pairs``, multiplied with those of their rows.
     magnitude : array-like of shape (n_pairs,), optional
-        Magnitudes of ``pairs``, as in ``fit``. Pairs of magnitude 0 were judged equal and are not
-        preferences.
+        Magnitudes of ``pairs``, as in ``fit``. Pairs of magnitude 0 were judged equal.
 
     Returns
     -------
@@ -95,6 +96,9 @@ def pairwise_error(
         error_q = Σ_{(i,j) ∈ E_q} ω_i ω_j ([f_i < f_j] + c [f_i = f_j]) / Σ_{(i,j) ∈ E_q} ω_i ω_j.
 
     Preferences implied by labels are counted exactly in O(n log n), without materialising pairs.
+    The default is the error of P3 (1), ``ties="error"`` that of P1 (1). With
+    ``label_ties="half"`` it is that of P2 (1), over all P pairs of rows of a query,
+    Σ ω_i ω_j abs(sign(y_i − y_j) − sign(f_i − f_j)) / 2P.
 
     Examples
     --------
@@ -109,6 +113,7 @@ def pairwise_error(
     0.5
     """
     check_option("ties", ties, _TIE_COST)
+    half = check_option("label_ties", label_ties, ("ignore", "half")) == "half"
     check_average(average, ("query", "pair"))
     labels, score = check_labels_and_scores(y_true, y_score, qid=qid, sample_weight=sample_weight)
     n_rows, single = len(score), score.ndim == 1
@@ -123,8 +128,10 @@ def pairwise_error(
                 "y_true and pairs are both given, and either defines the preferences; pass only "
                 "one of them (y_true=None with pairs)"
             )
-        edges, of_pair = _given_pairs(pairs, queries, weight, pair_weight, magnitude)
-        parts = [_count_given(column, edges, queries, of_pair) for column in outputs]
+        edges, of_pair, equal = _given_pairs(pairs, queries, weight, pair_weight, magnitude)
+        parts = [_count_given(column, edges, queries, of_pair, ~equal) for column in outputs]
+        judged_equal = [_count_given(column, edges, queries, of_pair, equal) for column in outputs]
+        tied = [(part.comparable - part.tied, part.comparable) for part in judged_equal]
     else:
         if pair_weight is not None:
             raise ValueError("pair_weight is given without pairs; use sample_weight with y_true")
@@ -134,18 +141,23 @@ def pairwise_error(
             )
         if labels is None:
             raise ValueError("there are no preferences; give y_true or pairs")
-        columns = zip(labels.reshape(n_rows, -1).T, outputs, strict=True)
-        parts = [count_pairs(y, s, queries.codes, len(queries), weight) for y, s in columns]
+        codes, n_queries = queries.codes, len(queries)
+        columns = list(zip(labels.reshape(n_rows, -1).T, outputs, strict=True))
+        parts = [count_pairs(y, s, codes, n_queries, weight) for y, s in columns]
+        tied = [_label_ties(y, s, codes, n_queries, weight) for y, s in columns if half]
     # For each output: error and total weight of the preferences of each query.
     wrong = np.column_stack([part.discordant + _TIE_COST[ties] * part.tied for part in parts])
-    total = np.column_stack([part.comparable for part in parts])
+    total = np.column_stack([part.comparable for part in parts]).astype(np.float64)
+    if half:
+        wrong = wrong + 0.5 * np.column_stack([differ for differ, _ in tied])
+        total += np.column_stack([every for _, every in tied])
     return _averaged(wrong, total, average, single)
 
 
 def _given_pairs(
     pairs: Any, queries: Queries, weight: Array | None, pair_weight: Any, magnitude: Any
-) -> tuple[Array, Array | None]:
-    """Check given pairs, and multiply their weights; None if all weights are one."""
+) -> tuple[Array, Array | None, Array]:
+    """Check given pairs; their weights, None if all are one, and which were judged equal."""
     edges = check_pairs(pairs, len(queries.codes))
     ends = queries.codes[edges]
     across = np.flatnonzero(ends[:, 0] != ends[:, 1])
@@ -160,10 +172,28 @@ def _given_pairs(
     if pair_weight is not None:
         own = _scaled(check_weights("pair_weight", pair_weight, len(edges), of="pairs"))
         of_pair = own if of_pair is None else own * of_pair
+    equal = np.zeros(len(edges), dtype=bool)
     if magnitude is not None:
-        differs = check_magnitudes(magnitude, len(edges)) > 0
-        edges, of_pair = edges[differs], None if of_pair is None else of_pair[differs]
-    return edges, of_pair
+        equal = check_magnitudes(magnitude, len(edges)) == 0
+    return edges, of_pair, equal
+
+
+def _label_ties(
+    y: Array, score: Array, codes: Array, n_queries: int, weight: Array | None
+) -> tuple[Array, Array]:
+    """Pairs of each query with equal labels: those with different scores, and all."""
+    n_levels = np.unique(y, return_inverse=True)[1]
+    level = codes * (int(n_levels.max()) + 1) + n_levels  # rows of equal label in one query
+    level = np.unique(level, return_inverse=True)[1]
+    query = np.empty(int(level.max()) + 1, dtype=np.int64)
+    query[level] = codes
+    # Among rows of a level, count pairs of different scores, and all pairs by their row numbers.
+    counted = [
+        count_pairs(values, values, level, len(query), weight).comparable
+        for values in (score, np.arange(len(y), dtype=np.float64))
+    ]
+    differ, every = (np.bincount(query, weights=c, minlength=n_queries) for c in counted)
+    return differ, every
 
 
 def _scaled(weight: Array) -> Array:
@@ -171,8 +201,11 @@ def _scaled(weight: Array) -> Array:
     return np.ldexp(weight, -np.frexp(weight.max())[1]) if weight.any() else weight
 
 
-def _count_given(score: Array, edges: Array, queries: Queries, weight: Array | None) -> PairCounts:
+def _count_given(
+    score: Array, edges: Array, queries: Queries, weight: Array | None, chosen: Array
+) -> PairCounts:
     """Number or weight of given pairs of each query: all, in the wrong order, with equal scores."""
+    edges, weight = edges[chosen], None if weight is None else weight[chosen]
     query = queries.codes[edges[:, 0]]
     preferred, other = score[edges[:, 0]], score[edges[:, 1]]
 
@@ -191,6 +224,7 @@ def pairwise_accuracy(
     qid: ArrayLike | None = None,
     pairs: ArrayLike | None = None,
     ties: Literal["half", "error"] = "half",
+    label_ties: Literal["ignore", "half"] = "ignore",
     average: Literal["query", "pair"] | None = "query",
     sample_weight: ArrayLike | None = None,
     pair_weight: ArrayLike | None = None,
@@ -200,7 +234,7 @@ def pairwise_accuracy(
 
     Parameters
     ----------
-    y_true, y_score, qid, pairs, ties, average, sample_weight, pair_weight, magnitude
+    y_true, y_score, qid, pairs, ties, label_ties, average, sample_weight, pair_weight, magnitude
         As in :func:`pairwise_error`. With ``ties="half"``, a tied prediction counts as half
         correct.
 
@@ -225,6 +259,7 @@ def pairwise_accuracy(
         qid=qid,
         pairs=pairs,
         ties=ties,
+        label_ties=label_ties,
         average=average,
         sample_weight=sample_weight,
         pair_weight=pair_weight,
@@ -267,7 +302,9 @@ def concordance_index(
     Notes
     -----
     The index is (concordant + tied / 2) / comparable. For binary labels this is the area under the
-    ROC curve.
+    ROC curve. Predictions of several queries or folds without ``qid`` give the *pooled* AUC of P1
+    §5.4. It compares scores of different models or queries, whose constants are arbitrary, and is
+    therefore biased, mostly downwards: use it to compare with published values only.
 
     Examples
     --------

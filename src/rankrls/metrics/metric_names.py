@@ -46,26 +46,12 @@ OPTIONS = ("gain", "relevance_threshold", "max_grade")
 
 @dataclass(frozen=True)
 class Metric:
-    """A row of the table.
-
-    Attributes
-    ----------
-    function : callable
-        ``function(y_true, y_score, *, qid, …)``, whose name is the name of the metric.
-    short : str or None
-        A short name that is accepted as well.
-    elsewhere : tuple of str
-        Names in other libraries, in lower case, for advice.
-    error : bool
-        Whether lower is better.
-    bounds : tuple of float or None
-        Smallest and largest value; None if there are none.
-    """
+    """A row of the table: a function, whose name is the metric's, and what is known of it."""
 
     function: Callable[..., Any]
-    short: str | None = None
-    elsewhere: tuple[str, ...] = ()
-    error: bool = False
+    short: str | None = None  # a name that is accepted as well
+    elsewhere: tuple[str, ...] = ()  # names in other libraries, in lower case, for advice
+    error: bool = False  # lower is better
     bounds: tuple[float, float] | None = (0.0, 1.0)
 
     @cached_property
@@ -109,17 +95,7 @@ _SHORT = {row.short: name for name, row in METRICS.items() if row.short is not N
 
 @dataclass(frozen=True)
 class NamedMetric:
-    """A metric given by name.
-
-    Attributes
-    ----------
-    text : str
-        The name as it was written, such as "map@5".
-    name : str
-        Name of the function, such as "average_precision".
-    k : int or None
-        Cut-off.
-    """
+    """A metric given by name, such as "map@5": its text, its function's name, and the cut-off."""
 
     text: str
     name: str
@@ -158,17 +134,7 @@ class NamedMetric:
 def parse_metric(
     text: Any, argument: str = "metric", *, allowed: Iterable[str] | None = None
 ) -> NamedMetric:
-    """Parse the name of a metric.
-
-    Parameters
-    ----------
-    text : str
-        ``name`` or ``name@k``, with the name of a function, or a short name such as map.
-    argument : str
-        Name of the argument, for error messages.
-    allowed : iterable of str, optional
-        Names of the functions that are accepted; by default all.
-    """
+    """Parse ``name`` or ``name@k``, by default any; errors call it ``argument``."""
     name, at, cut = text.partition("@") if isinstance(text, str) else (text, "", "")
     if isinstance(name, str):
         name = _SHORT.get(name, name)

@@ -544,6 +544,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         size = lengths[0] * lengths[1]
         return (products.sum(axis=1) / np.where(size > 0, size, 1.0))[:, None]
 
+    def _missing_rows(self) -> Array:
+        """Two rows of missing cells and vectors of zeros, to try models read from files."""
+        rows = np.full((2, self.n_features_in_), None, dtype=object)
+        for kind, source, query, width in self._parts.tolist():
+            for column in {VECTOR: (source,), PRODUCT: (source, query)}.get(kind, ()):
+                rows[:, column] = [np.zeros(width)] * 2
+        return rows
+
     def _is_consistent(self) -> bool:
         """Whether parts, levels and models fit together, for models read from files."""
         n, (kinds, sources, queries, widths) = self.n_features_in_, self._parts.T
@@ -576,10 +584,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = True
-        tags.input_tags.string = True
-        tags.input_tags.categorical = True
+        inputs = tags.input_tags
+        inputs.sparse = inputs.allow_nan = inputs.string = inputs.categorical = True
         return tags
 
 

@@ -1,6 +1,5 @@
-"""Pipelines of scikit-learn's transformers in model files: predictions equal to the last bit."""
+"""Transformers of scikit-learn in model files: outputs and predictions equal to the last bit."""
 
-import re
 import warnings
 
 import numpy as np
@@ -42,10 +41,9 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
-from model_files import edit, manifest_of
-from rankrls import AutoRanker, RankRLS, RankRLSCV
-from rankrls.io import describe_model, load_model, register_function, save_model, trusted_types
-from rankrls.io._registry import RECORDS
+from model_files import edit
+from rankrls import GreedyRankRLS, RankRLS, RankRLSCV
+from rankrls.io import describe_model, load_model, register_function, save_model
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::rankrls.exceptions.FeatureScaleWarning",
@@ -369,22 +367,11 @@ def test_same_predictions_after_loading(name, path):
         assert dense(before).dtype == dense(after).dtype
     if name not in WITHOUT_NAMES:
         assert list(loaded[0].get_feature_names_out()) == list(pipeline[0].get_feature_names_out())
-    assert re.sub(r"0x\w+", "", str(loaded[0].get_params(deep=False).keys())) == str(
-        pipeline[0].get_params(deep=False).keys()
-    )
     again = path.with_suffix(".again")
     save_model(loaded, again)
     assert again.read_bytes() == path.read_bytes()
-    assert describe_model(path)["type"] == "Pipeline"
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_a_loaded_pipeline_can_be_fitted_again(name, path):
-    transformer, rows, new = CASES[name]
-    pipeline = make_pipeline(clone(transformer), RankRLS(0.5)).fit(rows, y)
-    loaded = round_trip(pipeline, path)
-    again = clone(loaded).fit(rows, y)
-    np.testing.assert_array_equal(again.predict(new), pipeline.predict(new))
+    fitted_again = clone(loaded).fit(rows, y)
+    np.testing.assert_array_equal(fitted_again.predict(new), pipeline.predict(new))
 
 
 def test_queries_and_other_rankers_behind_a_table(path):
@@ -398,16 +385,6 @@ def test_queries_and_other_rankers_behind_a_table(path):
         loaded.predict(NEW_FRAME.drop(columns="price"))
     steps = describe_model(path)["steps"]
     assert steps["columntransformer"]["type"] == "ColumnTransformer"
-
-
-def test_all_transformers_are_among_the_cases(path):
-    found = set()
-    for transformer, rows, _ in CASES.values():
-        save_model(make_pipeline(clone(transformer), RankRLS()).fit(rows, y), path)
-        text = str(manifest_of(path))
-        found |= {name for name in RECORDS if f"'object': '{name}'" in text}
-    known = {r.name for r in RECORDS.values() if r.module.startswith("sklearn.")}
-    assert known <= found
 
 
 def test_what_has_no_record_is_for_skops(path):
@@ -523,21 +500,6 @@ def test_parameters_that_a_stranger_chose(transformer, rows, values, path):
         load_model(path)
 
 
-def test_skops_knows_the_types_of_this_package(path):
-    sio = pytest.importorskip("skops.io")
-    model = make_pipeline(table(), RankRLS()).fit(FRAME, y)
-    ranker = AutoRanker("pairwise_accuracy", effort="quick", random_state=0).fit(X, y, qid=qid)
-    for estimator, rows in ((model, FRAME), (RankRLS().fit(X, y), X), (ranker, X)):
-        content = sio.dumps(estimator)
-        loaded = sio.loads(content, trusted=trusted_types())
-        options = {"qid": qid} if estimator is ranker else {}
-        np.testing.assert_array_equal(
-            loaded.predict(rows, **options), estimator.predict(rows, **options)
-        )
-    with pytest.raises(sio.exceptions.UntrustedTypesFoundException):
-        sio.loads(sio.dumps(RankRLS().fit(X, y)))
-
-
 def test_a_pipeline_with_a_name_twice_or_no_transformer(path):
     save_model(make_pipeline(StandardScaler(), RankRLS()).fit(X, y), path)
 
@@ -576,14 +538,6 @@ def test_slices_of_columns_that_are_not_there(path):
         load_model(path)
 
 
-def test_transformers_alone(path):
-    for transformer, rows in ((table(), FRAME), (make_pipeline(SimpleImputer()), GAPS)):
-        fitted = transformer.fit(rows)
-        np.testing.assert_array_equal(
-            dense(round_trip(fitted, path).transform(rows)), dense(fitted.transform(rows))
-        )
-
-
 @pytest.mark.parametrize("part", [None, "passthrough"])
 def test_columns_and_unions_of_nothing(part, path):
     save_model(make_column_transformer((StandardScaler(), [0]), ("drop", [1])).fit(X), path)
@@ -592,7 +546,7 @@ def test_columns_and_unions_of_nothing(part, path):
         manifest["model"]["fields"]["transformers_"][1]["tuple"][1] = part
 
     edit(path, nothing)
-    with pytest.raises(ValueError, match="'drop' is no transformer"):
+    with pytest.raises(ValueError, match=r"step 'drop' of a ColumnTransformer .* no transformer"):
         load_model(path)
     save_model(make_union(StandardScaler(), "drop").fit(X), path)
 
@@ -600,5 +554,76 @@ def test_columns_and_unions_of_nothing(part, path):
         manifest["model"]["params"]["transformer_list"][1]["tuple"][1] = None
 
     edit(path, none)
-    with pytest.raises(ValueError, match="a FeatureUnion of nothing"):
+    with pytest.raises(ValueError, match="not a valid model"):
         load_model(path)
+
+
+# -- pipelines ------------------------------------------------------------------------------------
+
+
+def test_pipeline_of_everything(path):
+    pipeline = Pipeline(
+        [
+            ("inner", make_pipeline(MinMaxScaler(), "passthrough")),
+            ("nothing", None),
+            ("select", GreedyRankRLS(2)),
+            ("rank", RankRLS(0.5, random_state=3)),
+        ],
+        memory=str(path.parent / "cache"),
+    ).fit(X, y)
+    loaded = round_trip(pipeline, path)
+    np.testing.assert_array_equal(pipeline.predict(X), loaded.predict(X))
+    assert loaded.memory is None
+    assert b"cache" not in path.read_bytes()
+    steps = describe_model(path)["steps"]
+    assert steps["nothing"] is None
+    assert steps["inner"]["steps"]["passthrough"] is None
+    assert steps["rank"]["parameters"]["random_state"] == 3
+
+
+def test_pipelines_in_pipelines(path):
+    pipeline = make_pipeline(StandardScaler(), RankRLS())
+    for _ in range(6):
+        pipeline = make_pipeline(pipeline)
+    pipeline.fit(X, y)
+    np.testing.assert_array_equal(pipeline.predict(X), round_trip(pipeline, path).predict(X))
+    with pytest.raises(ValueError, match="nested more than 8 deep: put the steps into one"):
+        save_model(make_pipeline(pipeline).fit(X, y), path)
+
+
+def test_wide_steps_take_little_memory(path):
+    """The file is smaller than a dense row would be."""
+    pipeline = make_pipeline(HashingVectorizer(n_features=2**22), Normalizer()).fit(TEXTS)
+    loaded = round_trip(pipeline, path)
+    assert (loaded.transform(NEW_TEXTS) != pipeline.transform(NEW_TEXTS)).nnz == 0
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of scikit-learn
+@pytest.mark.parametrize("scaler", [StandardScaler(), MinMaxScaler(), MaxAbsScaler()])
+def test_scalers_of_gaps_and_of_empty_columns(scaler, path):
+    gaps = EMPTY[:, [0, 1, 5]]
+    fitted = clone(scaler).fit(gaps)
+    np.testing.assert_array_equal(round_trip(fitted, path).transform(gaps), fitted.transform(gaps))
+
+
+@pytest.mark.parametrize(
+    ("imputer", "rows", "message"),
+    [
+        (SimpleImputer(strategy=np.ma.median), GAPS, "strategy of SimpleImputer"),
+        (
+            SimpleImputer(strategy="most_frequent"),
+            np.array([[1 + 2j], [3j]], dtype=object),
+            "array of Python objects|must be",
+        ),
+    ],
+)
+def test_imputers_that_are_not_data(imputer, rows, message, path):
+    with pytest.raises(ValueError, match=message):
+        save_model(clone(imputer).fit(rows), path)
+
+
+def test_many_numbers_among_objects_are_refused(path):
+    """Hash values of numbers can be made to collide, and lookups would take forever."""
+    encoder = OrdinalEncoder().fit(np.arange(6000).reshape(-1, 1).astype(object))
+    with pytest.raises(ValueError, match=r"6,000 categories are numbers .* convert the column"):
+        save_model(encoder, path)

@@ -1,0 +1,624 @@
+"""The file: its format, its description, atomic writing, and damage of all kinds."""
+
+import gzip
+import io
+import json
+import os
+import pickle
+import stat
+import struct
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import rankrls
+from model_files import edit, load_or_none, members, refuse, write
+from rankrls import RankRLS
+from rankrls.io import _archive, _model_files, describe_model, load_model, save_model
+from rankrls.io._values import Decoder, Encoder
+
+rng = np.random.default_rng(0)
+X = rng.standard_normal((30, 4))
+y = rng.integers(0, 3, 30)
+SPARSE = sparse.csr_array(np.maximum(X, 0))
+
+
+@pytest.fixture
+def path(tmp_path):
+    target = tmp_path / "model.rankrls"
+    save_model(RankRLS().fit(X[:8, :2], y[:8]), target)
+    return target
+
+
+def fitted(**params):
+    return RankRLS(**params).fit(X, y)
+
+
+# -- format --------------------------------------------------------------------------------------
+
+
+def test_numpy_can_read_the_arrays(path):
+    save_model(fitted(), path)
+    with np.load(path) as arrays:
+        names = [name for name in arrays.files if name.startswith("arrays/")]
+        stored = [arrays[name] for name in names]
+        manifest = json.loads(arrays["manifest.json"])
+    assert len(stored) == len(manifest["arrays"])
+    for values, entry in zip(stored, manifest["arrays"], strict=True):
+        assert values.dtype == entry["dtype"]
+        assert list(values.shape) == entry["shape"]
+
+
+def test_headers_are_those_of_numpy():
+    for array_ in (np.zeros(3), np.zeros((2, 4), np.float32), np.zeros((0, 5), bool), np.array(1)):
+        stream = io.BytesIO()
+        np.lib.format.write_array(stream, array_, version=(1, 0))
+        header = _archive._header(array_.dtype.str, array_.shape)
+        parsed = io.BytesIO(header)
+        np.lib.format.read_magic(parsed)
+        assert np.lib.format.read_array_header_1_0(parsed) == (array_.shape, False, array_.dtype)
+        assert len(header) % 64 == 0
+
+
+def test_description(path):
+    frame = pytest.importorskip("pandas").DataFrame(X, columns=list("wxyz"))
+    pipeline = make_pipeline(StandardScaler(), RankRLS(np.float64(2.0), basis=[1, 2], kernel="rbf"))
+    pipeline.fit(frame, y)
+    save_model(pipeline, path)
+    about = describe_model(path)
+    assert json.loads(json.dumps(about)) == about
+    assert about["type"] == "Pipeline"
+    assert about["versions"]["rankrls"] == rankrls.__version__
+    ranker = about["steps"]["rankrls"]
+    assert ranker["parameters"]["alpha"] == 2.0
+    assert ranker["parameters"]["basis"] == [1, 2]
+    assert ranker["summary"]["solver_"] == "nystroem"
+    assert ranker["summary"]["n_pairs_"] == 30 * 29 // 2
+    assert ranker["summary"]["uncertainty"] is True
+    scaler = about["steps"]["standardscaler"]
+    assert scaler["feature_names"] == list("wxyz")
+    assert scaler["summary"]["mean_"] == "float64 array of shape (4,)"
+
+
+def test_description_reads_no_array(path, monkeypatch):
+    save_model(fitted(), path)
+    monkeypatch.setattr(_archive.ArchiveReader, "array", None)
+    about = describe_model(path)
+    assert about["summary"]["n_features_in_"] == 4
+
+
+def test_a_process_without_the_rest(path):
+    """Loading needs neither pandas nor polars, and of scikit-learn only what it uses."""
+    save_model(fitted(kernel="rbf"), path)
+    code = f"""
+import sys
+class Missing:
+    def find_spec(self, name, *args):
+        if name.split(".")[0] in ("pandas", "polars", "pyarrow", "matplotlib"):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Missing())
+from rankrls.io import load_model
+print(load_model({str(path)!r}).predict([[0.0, 1.0, 2.0, 3.0]])[0])
+assert "sklearn.pipeline" not in sys.modules
+"""
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    expected = fitted(kernel="rbf").predict([[0.0, 1.0, 2.0, 3.0]])[0]
+    assert float(out.stdout) == pytest.approx(expected, rel=1e-12)
+
+
+def assert_equal(a, b):
+    assert type(a) is type(b)
+    if sparse.issparse(a):
+        assert a.shape == b.shape
+        assert (a != b).nnz == 0
+    elif isinstance(a, np.ndarray):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape)
+        np.testing.assert_array_equal(a, b)
+        for order in ("c_contiguous", "f_contiguous"):
+            assert getattr(a.flags, order) <= getattr(b.flags, order)
+    else:
+        np.testing.assert_equal(a, b)
+
+
+VALUES = [
+    None,
+    True,
+    -(10**30),
+    "text \x00 \ud800 ä",
+    0.1,
+    -0.0,
+    5e-324,
+    1.7976931348623157e308,
+    np.inf,
+    -np.inf,
+    np.nan,
+    [1, [2.0, "a"], []],
+    (1, (2, "b"), ()),
+    {"a": 1, "float": [1.0], "array": None, "object": {"": ()}},
+    np.float32(0.1),
+    np.float64(np.nan),
+    np.int8(-3),
+    np.bool_(True),
+    np.uint64(2**64 - 1),
+    np.array(["a", "bcd", ""]),
+    np.array([["a", "bcd"], ["", "é"]], dtype=object),
+    np.array([], dtype=object),
+    np.zeros((0, 3), dtype=np.float32),
+    np.array(2.5),
+    np.arange(24).reshape(2, 3, 4).transpose(2, 0, 1),
+    np.arange(12.0).reshape(3, 4).T,
+    np.arange(12.0).reshape(3, 4)[::-1, ::2],
+    np.arange(5)[::-1],
+    np.broadcast_to(np.arange(3.0), (4, 3)),
+    np.array([True, False]),
+    np.arange(3, dtype=">i4"),
+    np.array([1.5, np.nan, np.inf], dtype=">f8"),
+    SPARSE,
+    sparse.csr_matrix(SPARSE),
+    sparse.csr_array((3, 0)),
+]
+
+
+def free(n_bytes, what):
+    """Memory without a limit."""
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (np.array([1, {}]), "array of Python objects"),
+        ({1: 2}, "keys must be text"),
+        (SPARSE.tocoo(), "CSR"),
+        (np.array(["x" * 10**5] + [""] * 10**3), "too many"),
+        (range(3), r"value is range\(0, 3\)"),
+    ],
+)
+def test_values_that_are_no_data(value, message):
+    with pytest.raises(ValueError, match=message):
+        Encoder().encode(value, "value")
+
+
+@pytest.mark.parametrize("value", VALUES, ids=range(len(VALUES)))
+def test_values(value, tmp_path):
+    encoder = Encoder()
+    tree = encoder.encode({"value": value}, "value")
+    with open(tmp_path / "file", "w+b") as file:
+        _archive.write_archive(file, {"model": tree}, encoder.arrays)
+        reader = _archive.ArchiveReader(file, lambda manifest: None)
+        back = Decoder(reader.array, free).decode(reader.manifest["model"])["value"]
+    if isinstance(value, np.ndarray) and value.dtype.byteorder == ">":
+        value = value.astype(value.dtype.newbyteorder("="))
+    assert_equal(value, back)
+    if isinstance(value, float):
+        assert np.signbit(value) == np.signbit(back)
+
+
+def test_an_array_that_occurs_twice_is_stored_once():
+    encoder = Encoder()
+    values = np.arange(3.0)
+    tree = encoder.encode([values, values, values.copy()], "value")
+    assert tree == [{"array": 0}, {"array": 0}, {"array": 1}]
+    back = Decoder(encoder.arrays.__getitem__, free).decode(tree)
+    assert back[0] is back[1]
+
+
+# -- versions ------------------------------------------------------------------------------------
+
+
+def test_newer_formats_are_refused(path, monkeypatch):
+    monkeypatch.setattr(_model_files, "FORMAT", 7)
+    monkeypatch.setattr(_model_files, "__version__", "9.9")
+    save_model(fitted(), path)
+    monkeypatch.undo()
+    with pytest.raises(
+        ValueError, match=r"model.rankrls.*rankrls '9.9' in format 7.*up to 1.*newer"
+    ):
+        load_model(path)
+    with pytest.raises(ValueError, match="newer"):
+        describe_model(path)
+
+
+def test_parameters_that_a_file_lacks_get_their_default(path):
+    """A later version may add parameters without a new format."""
+    ranker = fitted()
+    save_model(ranker, path)
+    edit(path, lambda manifest: manifest["model"]["params"].pop("query_weighting") and None)
+    assert "query_weighting" not in describe_model(path)["parameters"]
+    assert load_model(path).get_params() == ranker.get_params()
+
+
+# -- writing -------------------------------------------------------------------------------------
+
+
+class Stop(BaseException):
+    """Not an Exception: as from Ctrl-C."""
+
+
+@pytest.mark.parametrize("where", ["write", "fsync", "replace"])
+@pytest.mark.parametrize("error", [OSError("disk full"), Stop()])
+def test_a_save_that_fails_leaves_the_old_file(where, error, path, monkeypatch):
+    ranker = fitted()
+    save_model(ranker, path)
+    before = path.read_bytes()
+
+    def fail(*args, **kwargs):
+        raise error
+
+    if where == "write":
+        real = _archive._info
+        infos = iter([real, real, fail])  # the third member
+        monkeypatch.setattr(_archive, "_info", lambda *args: next(infos)(*args))
+    else:
+        monkeypatch.setattr(os, where, fail)
+    with pytest.raises(type(error)):
+        save_model(fitted(kernel="rbf"), path)
+    monkeypatch.undo()
+    assert path.read_bytes() == before
+    assert os.listdir(path.parent) == ["model.rankrls"]
+
+
+def test_written_then_flushed_then_renamed(path, monkeypatch):
+    path.unlink()
+    calls = []
+    real = {name: getattr(os, name) for name in ("fsync", "replace")}
+
+    def fsync(descriptor):
+        calls.append(("fsync", os.fstat(descriptor).st_size, path.exists()))
+        real["fsync"](descriptor)
+
+    def replace(old, new):
+        assert os.path.dirname(old) == os.path.dirname(new)
+        calls.append(("replace", os.stat(old).st_size, path.exists()))
+        real["replace"](old, new)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", replace)
+    save_model(fitted(), path)
+    size = path.stat().st_size
+    assert calls[:2] == [("fsync", size, False), ("replace", size, False)]
+    if os.name == "posix":
+        assert [name for name, *_ in calls] == ["fsync", "replace", "fsync"]  # and the folder
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions and links of POSIX")
+def test_permissions_and_links(tmp_path):
+    ranker = fitted()
+    plain, model = tmp_path / "plain", tmp_path / "model.rankrls"
+    plain.write_text("")
+    save_model(ranker, model)
+    assert stat.S_IMODE(model.stat().st_mode) == stat.S_IMODE(plain.stat().st_mode)
+    model.chmod(0o640)
+    link = tmp_path / "link"
+    link.symlink_to(model)
+    save_model(ranker, link)
+    assert link.is_symlink()
+    assert stat.S_IMODE(model.stat().st_mode) == 0o640
+    assert load_model(link).coef_.shape == (4,)
+
+
+def test_places_that_are_none(tmp_path):
+    ranker = fitted()
+    with pytest.raises(FileNotFoundError, match=r"no such directory.*missing"):
+        save_model(ranker, tmp_path / "missing" / "model.rankrls")
+    with pytest.raises(IsADirectoryError):
+        save_model(ranker, tmp_path)
+    with pytest.raises(FileNotFoundError):
+        load_model(tmp_path / "model.rankrls")
+    assert not os.listdir(tmp_path)
+
+
+def test_current_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save_model(fitted(), "model")
+    assert load_model("model").coef_.shape == (4,)
+
+
+# -- other files and damage ------------------------------------------------------------------------
+
+
+class Trap:
+    """Would leave a mark if it were unpickled."""
+
+    def __reduce__(self):
+        return (pytest.fail, ("unpickled",))
+
+
+def file_of_arrays(**options):
+    stream = io.BytesIO()
+    np.savez(stream, X, np.array([Trap()], dtype=object))
+    return stream.getvalue()
+
+
+OTHER = {
+    "empty": (lambda model: b"", "empty"),
+    "text": (lambda model: b"2 qid:1 1:0.5", "not a model"),
+    "pickle": (lambda model: pickle.dumps(Trap()), "pickle"),
+    "gzip": (gzip.compress, "gzip"),
+    "array": (lambda model: b"\x93NUMPY" + model, "an array of NumPy"),
+    "arrays": (lambda model: file_of_arrays(), r"zip file without a manifest\.json"),
+    "empty zip": (lambda model: b"PK\x05\x06" + bytes(18), "empty zip"),
+    "random": (lambda model: rng.bytes(5000), "not a model|damaged"),
+    "random zip": (lambda model: b"PK\x03\x04" + rng.bytes(5000), "cut off or damaged"),
+    "zeros": (lambda model: bytes(10_000), "not a model"),
+    "script before": (lambda model: b"#!/bin/sh" + model, "not a model"),
+}
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_other_files(name, path):
+    make, message = OTHER[name]
+    path.write_bytes(make(path.read_bytes()))
+    refuse(path, message)
+    with pytest.raises(ValueError, match=message):
+        describe_model(path)
+
+
+# -- damage --------------------------------------------------------------------------------------
+
+
+def interesting(path):
+    """All positions of headers and directories, and every twentieth of the contents."""
+    size = path.stat().st_size
+    inside = np.zeros(size, dtype=bool)
+    with zipfile.ZipFile(path) as archive:
+        for info in archive.infolist():
+            start = info.header_offset + 30 + len(info.filename)
+            inside[start + 2 : start + info.file_size - 2] = True
+    return np.flatnonzero(~inside | (np.arange(size) % 20 == 0))
+
+
+def test_truncations_are_noticed(path):
+    content = path.read_bytes()
+    for length in interesting(path):
+        path.write_bytes(content[:length])
+        assert load_or_none(path) is None
+
+
+def test_every_kind_of_byte(path):
+    """A changed byte is noticed, or does not matter (dates, permissions …)."""
+    content = bytearray(path.read_bytes())
+    expected = load_model(path).predict(X[:, :2])
+    noticed = 0
+    positions = interesting(path)
+    for position in positions:
+        damaged = content.copy()
+        damaged[position] ^= rng.integers(1, 256)
+        path.write_bytes(damaged)
+        loaded = load_or_none(path)
+        if loaded is None:
+            noticed += 1
+        else:
+            np.testing.assert_array_equal(loaded.predict(X[:, :2]), expected)
+    assert noticed > len(positions) / 2
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_larger_damage(seed, path):
+    rng = np.random.default_rng(seed)
+    content = bytearray(path.read_bytes())
+    start, stop = sorted(rng.integers(0, len(content), 2))
+    if seed % 3 == 0:
+        del content[start:stop]
+    elif seed % 3 == 1:
+        content[start:stop] = rng.bytes(stop - start)
+    else:
+        content[start:start] = content[: stop - start]
+    path.write_bytes(content)
+    refuse(path)
+
+
+def test_check_sums(path):
+    content = path.read_bytes()
+    number = load_model(path).coef_[0].tobytes()
+    assert content.count(number) == 1
+    path.write_bytes(content.replace(number, np.float64(123.0).tobytes()))
+    refuse(path, "CRC")
+    path.write_bytes(content.replace(b'"alpha": 1.0', b'"alpha": 2.0'))
+    refuse(path, "CRC")
+
+
+# -- sizes ---------------------------------------------------------------------------------------
+
+
+def central(content, number):
+    """Where the entry of a member begins in the central directory."""
+    position = -1
+    for _ in range(number + 1):
+        position = content.index(b"PK\x01\x02", position + 1)
+    return position
+
+
+@pytest.mark.parametrize("fields", [(20,), (24,), (20, 24)])
+@pytest.mark.parametrize("size", [0, 100, 2**31, 2**32 - 2])
+@pytest.mark.parametrize("number", [0, 1])
+def test_sizes_of_members(fields, size, number, path):
+    """Compressed and real sizes in the directory of the zip file."""
+    content = bytearray(path.read_bytes())
+    for field in fields:
+        struct.pack_into("<I", content, central(content, number) + field, size)
+    path.write_bytes(content)
+    refuse(path)
+
+
+@pytest.mark.parametrize("offset", [1, 30, 2**31, 2**32 - 2])
+def test_offsets_of_members(offset, path):
+    content = bytearray(path.read_bytes())
+    struct.pack_into("<I", content, central(content, 1) + 42, offset)
+    path.write_bytes(content)
+    refuse(path)
+
+
+def test_members_that_share_their_bytes(path):
+    """Many entries of the directory for one member: it would be read as often."""
+    contents = members(path)
+    big = bytes(200_000)
+    write(path, [("manifest.json", contents["manifest.json"]), ("arrays/0.npy", big)])
+    content = path.read_bytes()
+    start = central(content, 1)
+    end = content.index(b"PK\x05\x06")
+    entry = content[start:end]
+    entries = [entry.replace(b"arrays/0", b"arrays/%d" % i) for i in range(9)]
+    directory = content[central(content, 0) : start] + b"".join(entries)
+    tail = struct.pack(
+        "<4s4H2IH", b"PK\x05\x06", 0, 0, 10, 10, len(directory), central(content, 0), 0
+    )
+    path.write_bytes(content[: central(content, 0)] + directory + tail)
+    refuse(path, "claim 1,8|[Oo]verlap")
+
+
+def test_compressed_members(path):
+    contents = members(path)
+    write(path, contents.items(), zipfile.ZIP_DEFLATED)
+    refuse(path, "compressed")
+
+
+def test_zip_bomb(path):
+    """A hundred megabytes of zeros in a small file."""
+    contents = list(members(path).items())
+    zeros = bytes(2**20)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(*contents[0], zipfile.ZIP_STORED)
+        with archive.open("arrays/0.npy", "w") as member:
+            for _ in range(100):
+                member.write(zeros)
+    assert path.stat().st_size < 2**20
+    refuse(path, "compressed")
+
+
+def test_bomb_in_place_of_the_manifest(path):
+    write(path, [("manifest.json", b"[" * 10_000_000)], zipfile.ZIP_DEFLATED)
+    refuse(path, "compressed")
+    write(path, [("manifest.json", b"[" * 100_000)])
+    refuse(path, "tiny lists")
+    write(path, [("manifest.json", b'{"tuple": [' * 100_000)])
+    refuse(path, "JSON")
+
+
+def test_manifest_that_is_too_long(path, monkeypatch):
+    monkeypatch.setattr(_archive, "MAX_MANIFEST", 500)
+    refuse(path, "its manifest has")
+    with pytest.raises(ValueError, match="very many query labels"):
+        save_model(load_ranker(), path)
+
+
+def load_ranker():
+    return RankRLS().fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        [10**12],
+        [10**6, 10**6],
+        [2**61],
+        [0, 2**61],
+        [-1],
+        [2**63],
+        [2.0],
+        [True],
+        "3",
+        None,
+        [1] * 40,
+        [3],
+    ],
+)
+def test_shapes_that_are_not_true(shape, path):
+    edit(path, lambda manifest: manifest["arrays"][0].update(shape=shape))
+    refuse(path, r"arrays/0\.npy")
+    with pytest.raises(ValueError, match=r"arrays/0\.npy"):
+        describe_model(path)
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "object",
+        "O",
+        "|O",
+        "int32",
+        "int64",
+        "float16",
+        "<f8",
+        "complex128",
+        "U5",
+        "V8",
+        "datetime64",
+        "",
+        5,
+        None,
+        ["float64"],
+    ],
+)
+def test_types_that_are_not_true(dtype, path):
+    edit(path, lambda manifest: manifest["arrays"][0].update(dtype=dtype))
+    refuse(path, r"arrays/0\.npy")
+
+
+@pytest.mark.parametrize("axes", [[1], [0, 1], [-1], "0", None, [True], [0.0]])
+def test_axes_that_are_not_true(axes, path):
+    edit(path, lambda manifest: manifest["arrays"][0].update(axes=axes))
+    refuse(path, r"arrays/0\.npy has axes")
+
+
+def test_object_arrays(path):
+    """A pickle in place of an array, with the manifest in agreement."""
+    contents = members(path)
+    stream = io.BytesIO()
+    np.save(stream, np.array([Trap()], dtype=object), allow_pickle=True)
+    contents["arrays/0.npy"] = stream.getvalue()
+    write(path, contents.items())
+    refuse(path, r"arrays/0\.npy")
+    edit(path, lambda manifest: manifest["arrays"][0].update(dtype="object", shape=[1]))
+    refuse(path, "'object', which arrays of a model do not")
+    size = len(contents["arrays/0.npy"])
+    contents["arrays/0.npy"] += bytes(-(size - 128) % 8)
+    length = (len(contents["arrays/0.npy"]) - 128) // 8
+    write(path, contents.items())
+    edit(path, lambda manifest: manifest["arrays"][0].update(shape=[length]))
+    refuse(path, r"arrays/0\.npy is not as the manifest says")
+
+
+# -- members -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../evil",
+        "/etc/evil",
+        "arrays/../../evil",
+        "C:\\evil",
+        "arrays/99.npy",
+        "arrays/",
+        "x" * 300,
+    ],
+)
+def test_members_that_do_not_belong_there(name, path):
+    write(path, [*members(path).items(), (name, b"evil")])
+    refuse(path, "members that do not belong there")
+    assert {p.name for p in path.parent.iterdir()} == {"model.rankrls"}
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_duplicate_members(path):
+    contents = list(members(path).items())
+    write(path, [*contents, contents[-1]])
+    refuse(path, "not those of its table")
+    write(path, [contents[0], *contents])
+    refuse(path, "manifest.json")
+
+
+def test_missing_and_exchanged_members(path):
+    contents = list(members(path).items())
+    write(path, contents[:-1])
+    refuse(path, "not those of its table")
+    write(path, contents[1:])
+    refuse(path, "without a manifest")
+    write(path, [contents[0], contents[2], contents[1], *contents[3:]])
+    refuse(path, "not those of its table")

@@ -1,0 +1,434 @@
+"""Files that are forged: one ValueError that names the file, little time and memory."""
+
+import copy
+import json
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from model_files import edit, forge, members, refuse, write
+from rankrls import ConditionalRankRLS, RankRLS
+from rankrls.io import describe_model, load_model, save_model
+from rankrls.io._values import Decoder
+
+rng = np.random.default_rng(0)
+X = rng.standard_normal((8, 2))
+y = rng.integers(0, 3, 8)
+SQUARE = rng.standard_normal((8, 8))
+ROWS, COLUMNS = rng.standard_normal((12, 3)), rng.standard_normal((9, 2))
+TWO_KINDS = ConditionalRankRLS().fit(ROWS, rng.standard_normal((12, 9)), COLUMNS)
+
+
+@pytest.fixture
+def path(tmp_path):
+    target = tmp_path / "model.rankrls"
+    save_model(RankRLS().fit(X, y), target)
+    return target
+
+
+# -- the manifest ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "JSON"),
+        (b"[]", "not a JSON object"),
+        (b"{}", "not that of a rankrls model"),
+        (b"\xff\xfe", "JSON"),
+        (b'{"format": "rankrls", "format": "rankrls"}', "twice"),
+        (b'{"format": NaN}', "NaN is not JSON"),
+        (b'{"format": 1e999}', "not a number"),
+        (b'{"format": ' + b"1" * 5000 + b"}", "JSON"),
+        (b'{"format": "rankrls"}', "format None"),
+        (b'{"format": "rankrls", "format_version": true}', "format True"),
+        (b'{"format": "rankrls", "format_version": 0}', "format 0"),
+        (b'{"format": "rankrls", "format_version": 1}', "what wrote it"),
+        (b'{"format": "rankrls", "format_version": 2, "versions": {}}', "newer"),
+        (b'{"format": "rankrls", "format_version": 1, "versions": {}}', "no model"),
+        (b'{"format": "rankrls", "format_version": 1, "versions": {}, "model": 1}', "no table"),
+    ],
+)
+def test_manifests(text, message, path):
+    write(path, [("manifest.json", text)])
+    refuse(path, message)
+
+
+def model_of(manifest):
+    return manifest["model"]["fields"]["_model"]
+
+
+def nested(depth):
+    return {"tuple": [nested(depth - 1)]} if depth else 1
+
+
+def put(where, key, value):
+    return lambda manifest: where(manifest).__setitem__(key, value)
+
+
+def params(manifest):
+    return manifest["model"]["params"]
+
+
+def fields(manifest):
+    return manifest["model"]["fields"]
+
+
+FORGED = {
+    "type": (put(lambda m: m["model"], "object", "Ridge"), "unknown type, 'Ridge'"),
+    "import": (put(lambda m: m["model"], "object", "os.system"), "unknown type, 'os.system'"),
+    "no name": (put(lambda m: m["model"], "object", ["RankRLS"]), "unknown type"),
+    "part as a model": (lambda m: m.update(model=model_of(m)), "which is not a model"),
+    "data as a model": (put(lambda m: m, "model", [1, 2]), "which is not a model"),
+    "unknown value": (put(params, "alpha", {"call": "os.system"}), "unknown kind"),
+    "two tags": (put(params, "alpha", {"tuple": [], "dict": {}}), "wrong parts"),
+    "unknown section": (put(lambda m: m["model"], "code", {}), "wrong parts"),
+    "section that is none": (put(lambda m: m["model"], "fields", []), "not an object"),
+    "unknown parameter": (put(params, "hook", 1), "RankRLS has no 'hook'"),
+    "unknown attribute": (put(fields, "predict", 1), "RankRLS has no 'predict'"),
+    "private attribute": (put(fields, "__class__", 1), "RankRLS has no '__class__'"),
+    "attribute lacks": (lambda m: fields(m).pop("_flat") and None, "RankRLS lacks _flat"),
+    "alpha": (put(params, "alpha", "big"), "alpha must be a number > 0"),
+    "negative alpha": (put(params, "alpha", -1.0), "alpha must be"),
+    "kernel": (put(params, "kernel", 5), "kernel must be a callable or one of"),
+    "unknown kernel": (put(params, "kernel", "os.system"), "kernel must be"),
+    "cost": (put(params, "cost", "none"), "cost must be one of"),
+    "object as parameter": (
+        lambda m: params(m).update(random_state=copy.deepcopy(model_of(m))),
+        "random_state of RankRLS",
+    ),
+    "another kernel": (put(params, "kernel", "rbf"), "kernel='rbf' and a model of another kernel"),
+    "endless gamma": (put(params, "gamma", 10**400), "gamma of RankRLS must be"),
+    "endless degree": (put(params, "degree", 10**400), "degree of RankRLS must be"),
+    "endless alpha": (put(params, "alpha", 10**400), "alpha of RankRLS must be"),
+    "endless iteration": (put(params, "max_iter", 10**400), "max_iter of RankRLS must be"),
+    "endless seed": (put(params, "random_state", 10**400), "random_state of RankRLS must be"),
+    "endless basis": (put(params, "basis", [10**400]), "basis of RankRLS must be"),
+    "features": (put(fields, "n_features_in_", 3), "not a valid RankRLS"),
+    "names": (
+        put(fields, "feature_names_in_", {"strings": ["a"], "shape": [1], "dtype": "O"}),
+        "names of other features",
+    ),
+    "names of another kind": (put(fields, "feature_names_in_", ["a", "b"]), "feature_names_in_"),
+    "array for text": (put(fields, "solver_", {"array": 0}), "solver_ of RankRLS must be text"),
+    "no such array": (put(fields, "n_pairs_", {"array": 99}), "no array 99"),
+    "negative array": (put(fields, "n_pairs_", {"array": -1}), "no array -1"),
+    "array by name": (put(fields, "n_pairs_", {"array": "../x"}), "no array '../x'"),
+    "exchanged arrays": (
+        lambda m: model_of(m)["fields"].update(coef=model_of(m)["fields"]["alphas"]),
+        r"coef of FittedFunction must be a float array of shape \(a, n, k\)",
+    ),
+    "no solver": (lambda m: model_of(m)["fields"].pop("solvers"), "FittedFunction lacks solvers"),
+    "two solvers": (
+        lambda m: model_of(m)["fields"]["solvers"].append(model_of(m)["fields"]["solvers"][0]),
+        "other outputs",
+    ),
+    "model of another kind": (
+        lambda m: fields(m).update(_model=model_of(m)["fields"]["solvers"][0]),
+        "_model of RankRLS must be a FittedFunction",
+    ),
+    "number": (put(fields, "n_iter_", {"float": "1e5"}), "no such number"),
+    "scalar": (put(fields, "n_iter_", {"scalar": "int8", "value": 300}), "300 is not a int8"),
+    "half": (put(params, "alpha", {"scalar": "float16", "value": 0.1}), "0.1 is not a float16"),
+    "scalar type": (put(fields, "n_iter_", {"scalar": "object", "value": 1}), "type of number"),
+    "scalar kind": (put(fields, "n_iter_", {"scalar": "int64", "value": "1"}), "is not a int64"),
+    "deep": (put(params, "basis", nested(400)), "recursion"),
+    "dict": (put(params, "basis", {"dict": []}), "expected a dict"),
+    "texts": (put(params, "basis", {"strings": [1], "shape": [1], "dtype": "O"}), "something else"),
+    "text shape": (put(params, "basis", {"strings": ["a"], "shape": [2], "dtype": "O"}), "shape"),
+    "text type": (put(params, "basis", {"strings": [], "shape": [0], "dtype": "S"}), "type 'S'"),
+    "wide texts": (
+        put(
+            params, "basis", {"strings": ["x" * 10**5, *[""] * 999], "shape": [1000], "dtype": "U"}
+        ),
+        "too many",
+    ),
+    "requests": (put(lambda m: m["model"], "requests", {"fit": {"dict": {"qid": 5}}}), "request"),
+    "request": (put(lambda m: m["model"], "requests", {"fit": {"dict": {"os": True}}}), "os"),
+    "method": (put(lambda m: m["model"], "requests", {"params": {"dict": {}}}), "request"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_forged(name, path):
+    change, message = FORGED[name]
+    edit(path, lambda manifest: (change(manifest), None)[1])
+    refuse(path, message)
+
+
+@pytest.mark.parametrize("part", ["indices", "indptr", "shape", "data"])
+@pytest.mark.parametrize("value", [10**6, -1, 2**31, 2**60])
+def test_sparse_arrays_that_point_elsewhere(part, value, path):
+    """Compiled code would read and write wherever the indices say."""
+    save_model(RankRLS(kernel="rbf").fit(sparse.csr_array(np.maximum(X, 0)), y), path)
+    contents = members(path)
+    manifest = json.loads(contents["manifest.json"])
+    rows = model_of(manifest)["fields"]["rows"]
+    if part in ("shape", "data"):
+        if part == "shape":
+            rows["shape"] = [rows["shape"][0], value]
+        else:
+            rows["data"] = rows["indptr"]
+        contents["manifest.json"] = json.dumps(manifest).encode()
+    else:
+        number = rows[part]["array"]
+        name = f"arrays/{number}.npy"
+        dtype = np.dtype(manifest["arrays"][number]["dtype"])
+        values = np.frombuffer(contents[name][128:], dtype=dtype).copy()
+        values[1] = min(value, np.iinfo(dtype).max)
+        contents[name] = contents[name][:128] + values.tobytes()
+    write(path, contents.items())
+    refuse(path)
+
+
+def test_columns_that_no_model_has(path):
+    """A product of sparse rows takes memory for every column."""
+    rows = sparse.csr_array(np.maximum(X, 0))
+    save_model(RankRLS(kernel="rbf").fit(rows, y), path)
+
+    def change(manifest):
+        fields(manifest)["n_features_in_"] = 2**31 - 2
+        stored = model_of(manifest)["fields"]["rows"]
+        stored["shape"] = [stored["shape"][0], 2**31 - 2]
+
+    edit(path, change)
+    refuse(path, "a sparse array has 2,147,483,646 columns, and may have 67,")
+    wide = sparse.csr_array((rows.data, rows.indices, rows.indptr), shape=(8, 2**31 - 2))
+    ranker = RankRLS(kernel="rbf").fit(rows, y)
+    ranker._model.rows = wide
+    ranker.n_features_in_ = 2**31 - 2
+    with pytest.raises(ValueError, match="rows of FittedFunction has 2,147,483,646 columns"):
+        save_model(ranker, path)
+
+
+@pytest.mark.parametrize(
+    "indptr",
+    [
+        [0, 10**9, 0],  # no entries at all, but for the rows between
+        [0, 2**31 - 1, -(2**31), -1, 2, 3],  # whose differences overflow
+        [1, 2, 3],
+        [0, 3, 2, 3],
+        [0, 2, 4],
+        [0, -1, 3],
+    ],
+)
+def test_rows_of_sparse_arrays_that_overlap(indptr):
+    """SciPy lets the first two pass, and a product with them reads any memory."""
+    arrays = [np.ones(3), np.zeros(3, dtype=np.int32), np.array(indptr, dtype=np.int32)]
+    parts = {name: {"array": i} for i, name in enumerate(("data", "indices", "indptr"))}
+    tree = {"csr": "array", "shape": [len(indptr) - 1, 2], **parts}
+    with pytest.raises(ValueError, match="a sparse array"):
+        Decoder(arrays.__getitem__, lambda n_bytes, what: None).decode(tree)
+
+
+def test_random_state_that_points_elsewhere(tmp_path):
+    path = tmp_path / "model.rankrls"
+    ranker = RankRLS(random_state=np.random.RandomState(0)).fit(X, y)
+    for change, message in [
+        ({"pos": 10**6}, "random state"),
+        ({"pos": -1}, "pos of RandomState"),
+        ({"has_gauss": 2}, "has_gauss of RandomState"),
+        ({"gauss": "x"}, "gauss of RandomState"),
+        ({"key": {"array": 1}}, "key of RandomState"),
+    ]:
+        save_model(ranker, path)
+        edit(path, lambda m, c=change: params(m)["random_state"]["fields"].update(c))
+        refuse(path, message)
+
+
+# -- small files that ask for much -----------------------------------------------------------------
+
+
+def seen(manifest):
+    return fields(manifest)["_seen"]["fields"]
+
+
+def triangles(manifest, add):
+    """One triangle, expanded a hundred times."""
+    n = 200
+    parts = {"columns": add(np.ones(n * (n + 1) // 2)), "diagonal": add(np.ones(n)), "alpha": 1.0}
+    packed = {"object": "PackedCholesky", "fields": parts}
+    params(manifest)["basis"] = [packed] * 100
+
+
+def sets(manifest, add):
+    """The same labels in a hundred sets."""
+    labels = [str(2**40 + i) for i in range(5000)]
+    seen(manifest)["joined"] = [{"tuple": [labels, 3]}] * 100
+
+
+def solvers(manifest, add):
+    """One array that is looked at a thousand times."""
+    solver = model_of(manifest)["fields"]["solvers"][0]
+    solver["fields"]["largest"] = add(np.ones(50_000))
+    model_of(manifest)["fields"]["solvers"] = [[solver["fields"]["largest"]] * 1000]
+
+
+def pipelines(manifest, add):
+    inner = {"tuple": ["a", {"object": "Pipeline", "params": {"steps": []}, "fields": {}}]}
+    manifest["model"] = {"object": "Pipeline", "params": {"steps": [inner] * 5000}, "fields": {}}
+
+
+def nested_pipelines(manifest, add):
+    """scikit-learn would ask the innermost estimator 2**60 times whether it is fitted."""
+    for _ in range(60):
+        step = {"tuple": ["a", manifest["model"]]}
+        manifest["model"] = {"object": "Pipeline", "params": {"steps": [step]}, "fields": {}}
+
+
+def nested_lists(depth, n):
+    made = []
+    for _ in range(depth):
+        made = [made]
+    return [made] * n
+
+
+def parameter(name, value):
+    return lambda manifest, add: params(manifest).__setitem__(name, value)
+
+
+WIDE_TEXTS = {"strings": ["x" * 10**4, *[""] * 10**4], "shape": [10_001], "dtype": "U"}
+
+MANY_PARAMS = {"dict": {str(i): 1 for i in range(20_000)}}
+
+BOMBS = {
+    "empty lists": (parameter("basis", [[]] * 100_000), "tiny lists"),
+    "nested lists": (parameter("basis", nested_lists(50, 2000)), "tiny lists"),
+    "lists": (parameter("basis", [[1, 2]] * 50_000), "tiny lists"),
+    "empty dicts": (parameter("basis", [{}] * 50_000), "unknown kind|would take"),
+    "dicts": (parameter("kernel_params", MANY_PARAMS), "kernel_params"),
+    "texts of one width": (parameter("basis", WIDE_TEXTS), "too many"),
+    "no entries, many outputs": (
+        lambda m, add: model_of(m)["fields"].update(coef=add(np.zeros((1, 0, 2**27)))),
+        "more than the file has bytes",
+    ),
+    "no entries, some outputs": (
+        lambda m, add: model_of(m)["fields"].update(coef=add(np.zeros((1, 0, 2000)))),
+        "coef of FittedFunction must be .*not empty",
+    ),
+    "labels in many sets": (sets, "would take|joined before"),
+    "one triangle by many": (triangles, "would take"),
+    "one array by many": (solvers, "would take"),
+    "nested pipelines": (nested_pipelines, "nested more than 8 deep: put the steps into one"),
+    "pipelines": (pipelines, "more than 1000 estimators|would take|Pipeline"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_files_that_ask_for_much(name, path):
+    change, message = BOMBS[name]
+    save_model(RankRLS().fit(X, y, qid=np.arange(8) // 2), path)
+    forge(path, change)
+    refuse(path, message)
+
+
+def chain(bits, length):
+    """Numbers whose slots in the table of a dict follow one another, each occupied by the last."""
+    slots = [0]
+    while len(slots) < length:
+        slots.append((5 * slots[-1] + 1) % 2**bits)
+    return slots
+
+
+def test_labels_with_colliding_hash_values(path):
+    """Queries are looked up as text, whose hash values nobody can predict."""
+    # Slots of a table of 2^13, all taken, and then numbers that begin at the first of them.
+    labels = list(dict.fromkeys(chain(13, 3000) + [i << 13 for i in range(1, 2000)]))
+    save_model(RankRLS().fit(X, y, qid=np.arange(8) // 2), path)
+
+    def change(manifest, add):
+        counts, sums = (add(np.ones(len(labels), dtype=kind)) for kind in (np.int64, float))
+        seen(manifest).update(labels=add(np.array(labels)), counts=counts, checksums=sums)
+
+    forge(path, change)
+    assert all(type(key) is str for key in load_model(path)._seen.queries)
+    for other in ([{"tuple": [1, 2]}] * 4, [1, 2, 3, 4]):
+        forge(path, lambda manifest, add, other=other: seen(manifest).update(labels=other))
+        refuse(path, "(labels|joined) of SeenQueries must be")
+        forge(path, lambda m, add, other=other: seen(m).update(joined=[{"tuple": [other, 3]}]))
+        refuse(path, "(labels|joined) of SeenQueries must be")
+
+
+UNUSABLE = {
+    "NaN": (lambda v: np.full_like(v, np.nan), "coef of FittedFunction must be .*finite"),
+    "infinite": (lambda v: np.full_like(v, -np.inf), "coef of FittedFunction must be .*finite"),
+    "no outputs": (lambda v: v[:, :, :0], "coef of FittedFunction must be .*not empty"),
+    "no features": (lambda v: v[:, :0], "coef of FittedFunction must be .*not empty"),
+    "no alphas": (lambda v: v[:0], "coef of FittedFunction must be"),
+}
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_models_that_could_not_predict(name, path):
+    ranker = RankRLS().fit(X, y)
+    change, message = UNUSABLE[name]
+    forge(path, lambda m, add: model_of(m)["fields"].update(coef=add(change(ranker._model.coef))))
+    assert "(in RankRLS._model.FittedFunction)" in refuse(path, message)
+
+
+@pytest.mark.parametrize("number", [-1, -(2**31), 10**6])
+def test_a_basis_that_points_elsewhere(number, path):
+    gram = X @ X.T
+    ranker = RankRLS(kernel="precomputed", basis=[3, 1]).fit(gram, y)
+    save_model(ranker, path)
+    wrong = np.array([3, number])
+    basis = lambda m: model_of(m)["fields"]["basis"]["fields"]  # noqa: E731
+    forge(path, lambda m, add: basis(m).update(indices=add(wrong)))
+    refuse(path, "indices of Basis|not a valid RankRLS")
+
+
+def test_names_may_look_like_json(path):
+    """What stands in a string is no structure, and counts only as text."""
+    pandas = pytest.importorskip("pandas")
+    names = ['"' + "[{" * 20 + str(i) for i in range(2000)]
+    frame = pandas.DataFrame(rng.standard_normal((8, 2000)), columns=names)
+    save_model(RankRLS(solver="cg").fit(frame, y), path)
+    assert list(load_model(path).feature_names_in_) == names
+    assert describe_model(path)["feature_names"] == names
+
+
+# -- relations -----------------------------------------------------------------------------------
+
+
+CHANGES = {
+    "coefficients of other objects": lambda m: m["fields"].update(
+        _columns=m["fields"]["_rows"], _two_domains=True
+    ),
+    "X has 3 features, but": lambda m: m["fields"].update(n_features_in_=4),
+    "two kinds of objects, and one of them is missing": lambda m: m["fields"].update(
+        _columns=None, _two_domains=True
+    ),
+    "relation must be one of": lambda m: m["params"].update(relation="none"),
+    "loss must be one of": lambda m: m["params"].update(loss="hinge"),
+    "condition_on must be one of": lambda m: m["params"].update(condition_on="x"),
+    "alpha must be finite and > 0": lambda m: m["params"].update(alpha=-1),
+    "no coefficients": lambda m: m["fields"].pop("_left_factor"),
+    "_right_factor of ConditionalRankRLS must be": lambda m: m["fields"].update(_right_factor=1),
+    "dual_coef_ of ConditionalRankRLS must be": lambda m: m["fields"].update(dual_coef_=1),
+    "has no 'spare'": lambda m: m["fields"].update(spare=1),
+}
+
+
+@pytest.mark.parametrize("message", CHANGES)
+def test_files_that_do_not_fit_together(message, path):
+    one_kind = message.startswith("two kinds")
+    model = ConditionalRankRLS().fit(X, SQUARE) if one_kind else TWO_KINDS
+    save_model(model, path)
+    edit(path, lambda manifest: CHANGES[message](manifest["model"]) and None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ValueError, match=message):
+            load_model(path)
+
+
+def test_a_symmetric_relation_of_two_kinds_is_refused(path):
+    save_model(ConditionalRankRLS(object_kernel="rbf").fit(X, SQUARE), path)
+
+    def change(manifest):
+        manifest["model"]["params"].update(relation="symmetric", object_kernel=None)
+
+    edit(path, change)
+    with pytest.raises(ValueError, match="a symmetric relation of two kinds of objects"):
+        load_model(path)

@@ -1,0 +1,461 @@
+"""Saved and loaded: the same ranker to the last bit, which learns on and forgets as before."""
+
+import datetime
+import os
+import warnings
+from types import ModuleType
+
+import numpy as np
+import pytest
+import sklearn
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV, GroupKFold
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from model_files import MODELS
+from rankrls import ConditionalRankRLS, GreedyRankRLS, RankRLS, RankRLSCV
+from rankrls.core.preferences.graph import PreferenceGraph
+from rankrls.estimators.seen_queries import SeenQueries
+from rankrls.io import describe_model, load_model, save_model
+from rankrls.preprocessing import QueryScaler
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::rankrls.exceptions.FeatureScaleWarning",
+    "ignore:the best alpha",
+    "ignore:early stopping reached",
+)
+
+rng = np.random.default_rng(0)
+X = rng.standard_normal((30, 4))
+NEW = rng.standard_normal((7, 4))
+WIDE = rng.standard_normal((12, 20))
+SPARSE = sparse.csr_array(np.where(rng.random((30, 40)) < 0.2, rng.random((30, 40)), 0.0))
+y = rng.integers(0, 3, 30)
+Y = np.column_stack([y, rng.integers(0, 4, 30), rng.standard_normal(30)])
+qid = rng.choice(list("abcde"), 30)
+PAIRS = np.array([rng.choice(30, 2, replace=False) for _ in range(20)])
+ZEROS = np.where(np.arange(30) % 4, 1.5, 0.0)
+SQUARE = rng.standard_normal((12, 12))
+
+
+def build(X=X, y=y, fit=None, **params):
+    return RankRLS(**params).fit(X, y, **({"qid": qid} if fit is None else fit)), X[:5]
+
+
+#: What `MODELS` do not have.
+RANKERS = {
+    "ties dropped": lambda: build(y=Y, ties="drop"),
+    "one output in a column": lambda: build(y=y[:, None]),
+    "float32": lambda: build(X.astype(np.float32), y=Y),
+    "integers": lambda: build(alpha=2, degree=np.int64(2), gamma=np.float32(0.3)),
+    "wide, sparse": lambda: build(SPARSE, solver="dual"),
+    "sparse matrix": lambda: build(sparse.csr_matrix(SPARSE), kernel="rbf"),
+    "rbf, tiny alpha": lambda: build(np.vstack([X[:15]] * 2), kernel="rbf", alpha=1e-14),
+    "polynomial": lambda: build(kernel="poly", kernel_params={"gamma": 0.5}, degree=2),
+    "relative": lambda: build(kernel="rbf", cost="relative", query_weighting="size"),
+    "rows without an edge": lambda: build(y=Y, kernel="rbf", fit={"sample_weight": ZEROS}),
+    "nystroem, sparse": lambda: build(SPARSE, kernel="rbf", basis=(1, 5, 9)),
+    "nystroem, linear": lambda: build(solver="nystroem", basis=10, random_state=1),
+    "nystroem, duplicates": lambda: build(
+        np.vstack([X[:15]] * 2), kernel="rbf", basis=list(range(20))
+    ),
+    "a graph as target": lambda: build(y=PreferenceGraph.from_pairs(PAIRS, n_rows=30), fit={}),
+    "cv, options": lambda: (
+        RankRLSCV([0.1, 1.0, 10.0, 1e3], scoring="ndcg@5", cv=3, random_state=0).fit(X, y, qid=qid),
+        X,
+    ),
+    "cv, default": lambda: (RankRLSCV().fit(X, y, qid=qid), X),
+    "stopped early": lambda: (
+        RankRLSCV([0.0, 1.0, 10.0], solver="cg", early_stopping=True, random_state=0).fit(
+            SPARSE, y, qid=qid
+        ),
+        SPARSE,
+    ),
+    "relation, columns": lambda: (
+        ConditionalRankRLS(condition_on="columns", loss="regression").fit(SQUARE, SQUARE),
+        (SQUARE[:3],),
+    ),
+    "relation, symmetric": lambda: (
+        ConditionalRankRLS(relation="symmetric", kernel="rbf").fit(SQUARE, SQUARE + SQUARE.T),
+        (SQUARE[:3],),
+    ),
+    "relation, precomputed": lambda: (
+        ConditionalRankRLS(kernel="precomputed").fit(SQUARE @ SQUARE.T, SQUARE, SQUARE.T @ SQUARE),
+        (SQUARE[:3], SQUARE[:2]),
+    ),
+    "relation, sparse": lambda: (
+        ConditionalRankRLS().fit(sparse.csr_array(X[:12]), SQUARE, sparse.csr_array(X[5:17])),
+        (NEW, NEW),
+    ),
+    "relation, stopped early": lambda: (
+        ConditionalRankRLS(0.0, kernel="rbf", early_stopping=True, random_state=0).fit(
+            SQUARE, SQUARE
+        ),
+        (SQUARE[:3],),
+    ),
+}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.rankrls"
+
+
+def round_trip(estimator, path, **options):
+    save_model(estimator, path, **options)
+    return load_model(path)
+
+
+def attributes(instance):
+    """Without what is computed again when it is needed, and what is not stored."""
+    kind = type(instance).__name__
+    again = {"_metadata_request", "loss", "_others", "_stop_words_id"}
+    again |= {"Groups": {"share", "averaging", "isometry"}}.get(kind, set())
+    if kind.startswith("Conditional") and hasattr(instance, "_left_factor"):
+        again |= {"_labels", "dual_coef_"}
+    kept = {k: v for k, v in vars(instance).items() if k not in again}
+    if kind == "DualSolver" and hasattr(instance.factorization, "C"):
+        made = instance.factorization  # whose upper triangle nobody asks for
+        kept["factorization"] = {"C": np.asfortranarray(np.tril(made.C)), "alpha": made.alpha}
+    return kept
+
+
+def assert_same(a, b, where=""):
+    """The same types, values, dtypes and memory orders, all the way down."""
+    assert type(a) is type(b), where
+    if isinstance(a, SeenQueries):  # which fills its dict when it is first asked
+        np.testing.assert_equal(a.queries, b.queries, where)
+    if isinstance(a, np.ndarray):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape), where
+        assert b.flags.writeable, where
+        if a.dtype == object:
+            assert_same(a.tolist(), b.tolist(), where)
+        else:
+            np.testing.assert_array_equal(a, b, where)
+        for order in ("c_contiguous", "f_contiguous"):
+            assert getattr(a.flags, order) <= getattr(b.flags, order), where
+    elif sparse.issparse(a):
+        assert a.shape == b.shape
+        for name in ("data", "indices", "indptr"):
+            np.testing.assert_array_equal(getattr(a, name), getattr(b, name), where)
+    elif isinstance(a, dict):
+        assert a.keys() == b.keys(), where
+        for key, value in a.items():
+            assert_same(value, b[key], f"{where}.{key}")
+    elif isinstance(a, list | tuple):
+        assert len(a) == len(b), where
+        for i, (left, right) in enumerate(zip(a, b, strict=True)):
+            assert_same(left, right, f"{where}[{i}]")
+    elif isinstance(a, np.random.RandomState):
+        assert_same(a.get_state(legacy=False), b.get_state(legacy=False), where)
+    elif hasattr(a, "__dict__") and not isinstance(a, type | ModuleType):
+        assert_same(attributes(a), attributes(b), f"{where}.{type(a).__name__}")
+    elif not callable(a):
+        assert a == b or (a != a and b != b), where
+
+
+ALL = MODELS | RANKERS
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_round_trip(name, path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ranker, new = ALL[name]()
+        new = new if isinstance(new, tuple) else (new,)
+        loaded = round_trip(ranker, path)
+        if not isinstance(ranker, Pipeline):  # see test_steps
+            assert_same(ranker, loaded)
+        np.testing.assert_array_equal(ranker.predict(*new), loaded.predict(*new))
+    before = path.read_bytes()
+    save_model(loaded, path)
+    assert path.read_bytes() == before
+    assert describe_model(path)["type"] == type(ranker).__name__
+    if isinstance(ranker, RankRLS) and ranker._model.solvers:
+        likelihood = RankRLS.log_marginal_likelihood
+        np.testing.assert_array_equal(likelihood(ranker), likelihood(loaded))
+        if ranker.kernel != "precomputed":
+            std, again = (r.predict(*new, return_std=True)[1] for r in (ranker, loaded))
+            np.testing.assert_array_equal(std, again)
+            pairs = new[0][:2], new[0][1:3]
+            np.testing.assert_array_equal(
+                ranker.preference_proba(*pairs), loaded.preference_proba(*pairs)
+            )
+
+
+@pytest.mark.parametrize(
+    "name", ["linear", "wide", "rbf", "precomputed", "precomputed basis", "nystroem", "float32"]
+)
+def test_without_uncertainty(name, path):
+    ranker, new = ALL[name]()
+    loaded = round_trip(ranker, path, uncertainty=False)
+    np.testing.assert_array_equal(ranker.predict(new), loaded.predict(new))
+    for attribute in ("coef_", "dual_coef_", "basis_indices_", "solver_", "n_pairs_"):
+        assert_same(getattr(ranker, attribute, None), getattr(loaded, attribute, None), attribute)
+    message = "precomputed" if ranker.kernel == "precomputed" else "saved with uncertainty=False"
+    with pytest.raises(ValueError, match=message):
+        loaded.predict(new, return_std=True)
+    with pytest.raises(ValueError, match=message):
+        loaded.preference_proba(new, new)
+    with pytest.raises(ValueError, match="saved with uncertainty=False"):
+        loaded.log_marginal_likelihood()
+    assert describe_model(path)["summary"]["uncertainty"] is False
+    before = path.read_bytes()
+    save_model(loaded, path)  # what is gone is gone
+    assert path.read_bytes() == before
+    assert ranker.log_marginal_likelihood() is not None  # saving has not changed the original
+
+
+def test_without_uncertainty_a_file_is_small_and_has_no_rows_of_a_linear_model(path):
+    ranker = RankRLS().fit(WIDE, np.arange(12))
+    centred = (WIDE - WIDE.mean(axis=0))[3].tobytes()
+    save_model(ranker, path)
+    assert centred in path.read_bytes()
+    save_model(ranker, path, uncertainty=False)
+    assert centred not in path.read_bytes()
+    big = RankRLS(kernel="rbf").fit(rng.standard_normal((300, 2)), np.arange(300))
+    save_model(big, path)
+    assert 0 < path.stat().st_size - 300 * 301 / 2 * 8 < 40_000  # one triangle
+    save_model(big, path, uncertainty=False)
+    assert path.stat().st_size < 20_000
+
+
+@pytest.mark.parametrize("target", [y, Y[:, :2]])
+def test_selector(target, path):
+    frame = pytest.importorskip("pandas").DataFrame(X, columns=["a", "b", "ä", "d e"])
+    selector = GreedyRankRLS(2).fit(frame, target, qid=qid).set_output(transform="pandas")
+    loaded = round_trip(selector, path)
+    assert_same(selector, loaded)
+    assert list(loaded.transform(frame).columns) == list(selector.transform(frame).columns)
+    assert describe_model(path)["feature_names"] == list(frame.columns)
+    with pytest.raises(ValueError, match="feature names"):
+        loaded.transform(frame[["b", "a", "ä", "d e"]])
+
+
+def test_query_scaler_and_requested_metadata(path):
+    with sklearn.config_context(enable_metadata_routing=True):
+        pipeline = make_pipeline(
+            QueryScaler("standard").set_transform_request(qid=True),
+            RankRLS()
+            .set_fit_request(qid=True, sample_weight=False, pairs="given")
+            .set_score_request(qid=True),
+        )
+        pipeline.fit(X, y, qid=qid)
+        save_model(pipeline, path)
+    assert_same(pipeline, load_model(path))  # without routing, too
+    with sklearn.config_context(enable_metadata_routing=True):
+        loaded = load_model(path)
+        for before, after in zip(pipeline, loaded, strict=True):
+            assert str(before.get_metadata_routing()) == str(after.get_metadata_routing())
+        np.testing.assert_array_equal(pipeline.predict(X, qid=qid), loaded.predict(X, qid=qid))
+        assert pipeline.score(X, y, qid=qid) == loaded.score(X, y, qid=qid)
+        with pytest.raises(ValueError, match="qid"):
+            loaded.predict(X)
+    alone = round_trip(QueryScaler().fit(X), path)
+    np.testing.assert_array_equal(
+        alone.transform(X, qid=qid), QueryScaler().fit_transform(X, qid=qid)
+    )
+
+
+def test_random_state_goes_on_where_it_was(path):
+    state = np.random.RandomState(5)
+    state.standard_normal(3)  # an odd number: one is kept for the next call
+    ranker = RankRLS(kernel="rbf", basis=4, random_state=state).fit(X, y)
+    loaded = round_trip(ranker, path)
+    assert loaded.random_state.standard_normal() == state.standard_normal()
+    assert loaded.random_state.randint(1 << 30) == state.randint(1 << 30)
+
+
+# -- learning goes on -----------------------------------------------------------------------------
+
+CODES = np.arange(30) // 5
+FIRST, SECOND = slice(0, 15), slice(15, 30)
+
+LEARNERS = {
+    "linear": {},
+    "ties dropped": {"ties": "drop"},
+    "tiny alpha": {"alpha": 1e-13},
+    "nystroem": {"kernel": "rbf", "basis": 6, "random_state": 0},
+    "nystroem, tiny alpha": {"kernel": "rbf", "basis": 15, "alpha": 1e-10},
+}
+
+LABELS = {
+    "integers": int,
+    "numpy": np.int64,
+    "text": lambda code: f"query {code}",
+    "floats": lambda code: code / 8,
+    "tuples": lambda code: ("q", (int(code), None)),
+    "nested tuples": lambda code: ((((),),), (int(code),), ()),
+    "dates": lambda code: datetime.date(2020, 1, 1 + code),
+    "mixed": lambda code: [int(code), f"{code}", (int(code),)][code % 3],
+}
+
+
+def assert_same_model(a, b):
+    np.testing.assert_array_equal(a.predict(X), b.predict(X))
+    np.testing.assert_array_equal(
+        a.predict(X, return_std=True)[1], b.predict(X, return_std=True)[1]
+    )
+    assert (a.n_pairs_, a.n_queries_) == (b.n_pairs_, b.n_queries_)
+
+
+@pytest.mark.parametrize("target", [y, Y[:, :2]], ids=["one", "two"])
+@pytest.mark.parametrize("name", LEARNERS)
+def test_learning_goes_on(name, target, path):
+    ranker = RankRLS(**LEARNERS[name]).fit(X[FIRST], target[FIRST], qid=CODES[FIRST])
+    loaded = round_trip(ranker, path)
+    for model in (ranker, loaded):
+        model.partial_fit(X[SECOND], target[SECOND], qid=CODES[SECOND])
+    assert_same_model(ranker, loaded)
+    again = round_trip(loaded, path)
+    for model in (ranker, again):
+        model.forget(X[5:20], target[5:20], qid=CODES[5:20])
+    assert_same_model(ranker, again)
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_queries_are_remembered(name, path):
+    labels = [LABELS[name](code) for code in CODES]
+    ranker = RankRLS().fit(X, y, qid=labels)
+    loaded = round_trip(ranker, path)
+    assert loaded._seen.queries == ranker._seen.queries
+    with pytest.raises(ValueError, match="earlier call"):
+        loaded.partial_fit(X[:5], y[:5], qid=labels[:5])
+    with pytest.raises(ValueError, match="added with 5 rows"):
+        loaded.forget(X[:4], y[:4], qid=labels[:4])
+    loaded.forget(X[:5], y[:5], qid=labels[:5])
+    loaded.partial_fit(X[:5], y[:5], qid=labels[:5])
+    np.testing.assert_allclose(loaded.coef_, ranker.coef_, rtol=1e-9)
+
+
+def test_rankings_pairs_and_terms_are_remembered(path):
+    ranker = RankRLS(cost="unit").partial_fit(X[:6], y[:6]).partial_fit(X[6:10], y[6:10])
+    ranker.partial_fit(X[10:], y[10:], qid=CODES[10:], pairs=[[0, 15], [3, 9]])
+    loaded = round_trip(ranker, path)
+    assert loaded._seen.rankings == ranker._seen.rankings
+    assert loaded._seen.joined == ranker._seen.joined
+    with pytest.raises(ValueError, match="given pairs"):
+        loaded.forget(X[25:], y[25:], qid=CODES[25:])
+    for model in (ranker, loaded):
+        model.forget(X[:6], y[:6])
+    assert_same_model(ranker, loaded)
+    with pytest.raises(ValueError, match="no ranking of 7 rows"):
+        loaded.forget(X[:7], y[:7])
+    loaded.set_params(cost="magnitude")
+    with pytest.raises(ValueError, match="cost was changed from 'unit' to 'magnitude'"):
+        loaded.partial_fit(X[:5], y[:5])
+
+
+def test_without_uncertainty_there_is_nothing_to_add_to(path):
+    ranker = RankRLS().fit(X, y, qid=[f"secret {code}" for code in CODES])
+    loaded = round_trip(ranker, path, uncertainty=False)
+    assert b"secret" not in path.read_bytes()
+    for method in (loaded.partial_fit, loaded.forget):
+        with pytest.raises(ValueError, match="fit it again"):
+            method(X[:5], y[:5])
+
+
+def test_many_queries_take_little_room(path):
+    n = 20_000
+    features = rng.standard_normal((2 * n, 2))
+    ranker = RankRLS().fit(features, np.arange(2 * n) % 2, qid=np.arange(2 * n) // 2)
+    loaded = round_trip(ranker, path)
+    assert path.stat().st_size < 24 * n + 10_000  # label, number of rows, checksum
+    assert len(loaded._seen.queries) == describe_model(path)["summary"]["n_queries_"] == n
+
+
+# -- what cannot be saved -------------------------------------------------------------------------
+
+
+def with_attribute(name, value):
+    ranker = RankRLS().fit(X, y)
+    setattr(ranker, name, value)
+    return ranker
+
+
+class Subclass(RankRLS):
+    pass
+
+
+REFUSED = {
+    "not fitted": (RankRLS, "not fitted"),
+    "forgotten": (lambda: RankRLS().fit(X, y).forget(X, y), "not fitted"),
+    "in a pipeline": (lambda: Pipeline([("r", RankRLS())]), "not fitted"),
+    "number": (lambda: 5, "int cannot be saved; these can: .*RankRLS"),
+    "part": (lambda: RankRLS().fit(X, y)._model, "FittedFunction cannot be saved"),
+    "other estimator": (lambda: Ridge().fit(X, y), "Ridge cannot be saved.*import skops.io"),
+    "subclass": (lambda: Subclass().fit(X, y), "Subclass cannot be saved"),
+    "search": (
+        lambda: GridSearchCV(RankRLS(), {"alpha": [1.0]}, cv=3).fit(X, y),
+        "save its best_estimator_",
+    ),
+    "steps of other features": (
+        lambda: Pipeline(
+            [("scale", StandardScaler().fit(X[:, :3])), ("rank", RankRLS().fit(X, y))]
+        ),
+        "step 'rank' was fitted to 4 features, and 'scale' gives 3",
+    ),
+    "selection of other features": (
+        lambda: Pipeline(
+            [("in", make_pipeline(GreedyRankRLS(2)).fit(X, y)), ("rank", RankRLS().fit(X, y))]
+        ),
+        "step 'rank' was fitted to 4 features, and 'in' gives 2",
+    ),
+    "kernel": (
+        lambda: RankRLS(kernel=lambda a, b: float(a @ b)).fit(X, y),
+        "kernel.*function.*precomputed",
+    ),
+    "kernel of objects": (
+        lambda: ConditionalRankRLS(object_kernel=lambda a, b: float(a @ b)).fit(SQUARE, SQUARE),
+        r"object_kernel.*a function cannot be stored as data",
+    ),
+    "kernel changed": (
+        lambda: RankRLS().fit(X, y).set_params(kernel="rbf"),
+        "kernel='rbf' and a model of another kernel, 'linear'",
+    ),
+    "scoring": (
+        lambda: RankRLSCV([1.0], scoring=lambda t, s, qid: 1.0).fit(X, y, qid=qid),
+        r"scoring.*set_params\(scoring='pairwise_accuracy'\)",
+    ),
+    "splitter": (
+        lambda: RankRLSCV([1.0], cv=GroupKFold(2)).fit(X, y, qid=qid),
+        r"GroupKFold.*set_params\(cv='auto'\)",
+    ),
+    "range": (
+        lambda: RankRLS().fit(X, y).set_params(basis=range(3)),
+        r"basis of RankRLS must be .*it is range\(0, 3\): .*list\(rows\)",
+    ),
+    "complex": (lambda: RankRLS().fit(X, y).set_params(basis=np.array([1j])), "complex128"),
+    "long": (
+        lambda: RankRLS().fit(X, y).set_params(basis=np.longdouble(1)),
+        "longdouble|float128|float96",
+    ),
+    "keys": (lambda: RankRLS().fit(X, y).set_params(basis={1: 2}), "keys must be text"),
+    "coefficients": (lambda: with_attribute("coef_", np.ones(4)), "coef_ is not that of the"),
+    "features": (lambda: with_attribute("n_features_in_", 5), "not a valid RankRLS"),
+    "own attribute": (lambda: with_attribute("note", "mine"), "attribute 'note'"),
+    "nonsense": (lambda: RankRLS().fit(X, y).set_params(alpha=-1.0), "alpha must be"),
+    "option": (lambda: RankRLS().fit(X, y).set_params(cost="none"), "cost must be one of"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name, path):
+    make, message = REFUSED[name]
+    path.write_text("old")
+    with pytest.raises(ValueError, match=message):
+        save_model(make(), path)
+    assert path.read_text() == "old"
+    assert os.listdir(path.parent) == ["model.rankrls"]
+
+
+def test_a_loaded_ranker_can_be_fitted_again(path):
+    ranker = RankRLSCV([0.1, 1.0, 10.0], scoring="ndcg@5", random_state=0).fit(X, y, qid=qid)
+    again = clone(round_trip(ranker, path)).fit(X, y, qid=qid)
+    np.testing.assert_array_equal(again.predict(NEW), ranker.predict(NEW))
+    about = describe_model(path)["summary"]
+    assert about["alpha_"] == ranker.alpha_
+    assert about["cv_results_"]["alpha"] == "float64 array of shape (3,)"
