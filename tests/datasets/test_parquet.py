@@ -281,17 +281,6 @@ def test_foreign_files(tmp_path, content, message):
         read(path)
 
 
-def test_missing_file(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"nowhere\.parquet"):
-        iter_parquet(tmp_path / "nowhere.parquet", target="label")
-    with pytest.raises(ValueError, match="empty list"):
-        iter_parquet([], target="label")
-    with pytest.raises(
-        ValueError, match="name of a file or directory, or a list of them; got a int"
-    ):
-        iter_parquet(3, target="label")
-
-
 @pytest.mark.parametrize("writer", WRITERS)
 def test_truncated_files(tmp_path, writer):
     """Cut anywhere: an error that names the file, whatever the format."""
@@ -335,31 +324,6 @@ def test_without_pyarrow(monkeypatch, good):
 
 
 # ---------------------------------------------------------------- models
-
-
-def test_fit_from_files(tmp_path):
-    X, y, qid = arrays(1, m=80)
-    weight = np.linspace(0.5, 2, 80)
-    table = table_of(X, y, qid, weight=weight)
-    pq.write_table(table[:33], tmp_path / "a.parquet", row_group_size=10)
-    pq.write_table(table[33:], tmp_path / "b.parquet")
-    batches = iter_parquet(tmp_path, target="label", qid="qid", sample_weight="weight", rows=16)
-    streamed = RankRLS(solver="primal").fit_stream(batches)
-    reference = RankRLS(solver="primal").fit(X, y, qid=qid, sample_weight=weight)
-    np.testing.assert_allclose(streamed.coef_, reference.coef_, rtol=1e-10)
-    assert streamed.n_pairs_ == reference.n_pairs_
-
-
-def test_batches_can_be_left_alone_and_kept(good):
-    batches = iter_parquet(good, target="label", qid="qid", rows=5)
-    first = next(batches)
-    copy = first.data.copy()
-    first.data[:] = 0.0  # theirs to change
-    second = next(batches)
-    batches.close()
-    whole = joined(read(good))[0]
-    both = np.concatenate([copy, second.data])
-    np.testing.assert_array_equal(both, whole[: len(both)])
 
 
 def test_memory_is_flat(tmp_path):

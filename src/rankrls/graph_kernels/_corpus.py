@@ -56,15 +56,10 @@ class Sentence:
 
     def graph(self, pair: Pair, **options: Any) -> LabelledGraph:
         """Return the graph of one of its pairs; ``options`` are those of `sentence_graph`."""
-        others = [
-            entity.tokens
-            for index, entity in enumerate(self.entities)
-            if index not in (pair.first, pair.second)
-        ]
-        first, second = self.entities[pair.first], self.entities[pair.second]
-        return sentence_graph(
-            self.tokens, self.dependencies, first.tokens, second.tokens, others=others, **options
-        )
+        tokens = [entity.tokens for entity in self.entities]
+        two = tokens[pair.first], tokens[pair.second]
+        others = [one for i, one in enumerate(tokens) if i not in (pair.first, pair.second)]
+        return sentence_graph(self.tokens, self.dependencies, *two, others=others, **options)
 
 
 @dataclass(frozen=True, slots=True)
