@@ -82,7 +82,7 @@ def attempt(text, **options):
 def test_never_other_numbers(monkeypatch, delimiter):
     rng = random.Random(f"numbers {delimiter}")
     n_equal = n_errors = 0
-    for _ in range(500):
+    for _ in range(200):
         monkeypatch.setattr(_source, "_BLOCK_BYTES", rng.choice([1, 7, 30, 1 << 20]))
         text = draw(rng, delimiter)
         rows = by_the_csv_module(text.removeprefix("\ufeff"), delimiter)
@@ -98,14 +98,14 @@ def test_never_other_numbers(monkeypatch, delimiter):
         assert expected is not None, repr(text)
         np.testing.assert_array_equal(table.data, expected, err_msg=repr(text))
         n_equal += 1
-    assert n_equal > 80
-    assert n_errors > 80
+    assert n_equal > 30
+    assert n_errors > 30
 
 
 def test_never_other_query_ids(monkeypatch):
     rng = random.Random("ids")
     n_equal = 0
-    for _ in range(500):
+    for _ in range(200):
         monkeypatch.setattr(_source, "_BLOCK_BYTES", rng.choice([1, 7, 30, 1 << 20]))
         ids = [rng.choice([rng.choice(PLAIN), rng.choice(QUOTED + ODD + CONTROLS)])
                for _ in range(rng.randint(1, 5))]  # fmt: skip
@@ -123,7 +123,7 @@ def test_never_other_query_ids(monkeypatch):
             assert table.qid.tolist() == [row[0] for row in rows], repr(text)
         np.testing.assert_array_equal(table.data[:, 0], [float(row[2]) for row in rows])
         n_equal += 1
-    assert n_equal > 100
+    assert n_equal > 40
 
 
 WORDS = ["plain", "two words", "with, comma", 'with "quotes"', "two\nlines", "", " padded ", "NA",

@@ -274,7 +274,7 @@ def outcome(read):
                      None if rows.qid is None else rows.qid.tolist()]  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(some_lines, st.booleans())
 def test_ways_to_read_agree(lines, zero_based):
     """By pyarrow, without it, and word by word."""
@@ -287,7 +287,7 @@ def test_ways_to_read_agree(lines, zero_based):
         assert outcome(read) == expected
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.lists(
         st.one_of(

@@ -1,7 +1,6 @@
 """Missing values in files of every kind: an error that names the remedy, or NaN."""
 
 import io
-import itertools
 import re
 
 import numpy as np
@@ -18,24 +17,6 @@ from rankrls.datasets import (
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
-
-
-def holes(seed=0, m=60, n=4):
-    """Features with NaN, labels, and query ids."""
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((m, n)).round(3)
-    X[rng.random(X.shape) < 0.3] = np.nan
-    return X, rng.integers(0, 3, m), np.sort(rng.integers(0, 9, m))
-
-
-def letor_text(X, y, qid):
-    spellings = itertools.cycle(["NULL", "NA", "N/A", "NaN", "null", "None", "nan", "", "none"])
-    lines = [
-        f"{label} qid:{q} "
-        + " ".join(f"{j}:{next(spellings) if np.isnan(v) else v}" for j, v in enumerate(row, 1))
-        for row, label, q in zip(X, y, qid, strict=True)
-    ]
-    return "\n".join(lines).encode()
 
 
 def test_sparse_letor_stores_nan():

@@ -64,29 +64,6 @@ def joined(batches):
     )
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("writer", WRITERS)
-@pytest.mark.parametrize("rows", [6, 1000])
-def test_all_rows_in_whole_queries(tmp_path, writer, rows, dtype):
-    X, y, qid = arrays()
-    WRITERS[writer](table_of(X, y, qid), tmp_path / "data")
-    batches = read(tmp_path / "data", rows=rows, dtype=dtype)
-    data, target, queries = joined(batches)
-    np.testing.assert_array_equal(data, X.astype(dtype))
-    np.testing.assert_array_equal(target, y)
-    np.testing.assert_array_equal(queries, qid)
-    seen = []
-    for batch in batches:
-        assert batch.data.dtype == dtype
-        assert batch.target.dtype == np.float64
-        assert batch.qid.dtype == np.int64
-        assert batch.sample_weight is None
-        assert batch.feature_names == ["f0", "f1", "f2"]
-        assert len(batch.target) <= rows or len(set(batch.qid)) == 1
-        seen += sorted(set(batch.qid))
-    assert len(seen) == len(set(seen))
-
-
 def test_directories_and_lists(tmp_path):
     X, y, qid = arrays()
     table = table_of(X, y, qid)
