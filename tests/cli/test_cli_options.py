@@ -461,7 +461,7 @@ def test_parameters_of_python_are_options():
     reader = {"path", "dtype", "n_features", "sparse", "beyond", "header", "text", "need"}
     assert set(inspect.signature(load_ranking).parameters) - called == reader
     fitting = {"early_stopping", "validation_fraction", "n_iter_no_change", "kernel_params"}
-    running = {"n_jobs", "verbose", "store_cv_predictions"}
+    running = {"n_jobs", "verbose", "store_cv_predictions", "link"}
     assert set(inspect.signature(RankRLSCV).parameters) - called == fitting | running
 
 

@@ -714,6 +714,7 @@ def test_has_the_parameters_of_rankrls():
         "alphas",
         "cv",
         "scoring",
+        "link",
         "store_cv_predictions",
     }
     assert {name: ours[name] for name in theirs if name != "alpha"} == {

@@ -39,6 +39,7 @@ from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.query_weights import varying_queries
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.core.ridge.residuals import query_folds
+from rankrls.estimators.boosted_trees import MAX_QUERY, TreeMember, has_lightgbm
 from rankrls.estimators.choosing import Scoring
 from rankrls.estimators.ranker import (
     QueryRequests,
@@ -139,6 +140,9 @@ MAX_COLUMNS = 800
 #: Number of columns that are tried as rankers of their own.
 N_COLUMNS = 5
 
+#: Weights of the trees in the average that are tried beside 0, and folds of queries to hold out.
+TREE_WEIGHTS, TREE_FOLDS = (1 / 3, 1 / 2), 5
+
 #: Number of folds of the nested estimate, and of folds of rows if there are no queries.
 N_FOLDS = 10
 
@@ -172,6 +176,10 @@ class AutoRanker(QueryRequests, BaseEstimator):
     effort : {"quick", "normal", "thorough"}, default="normal"
         Number of views, losses and basis vectors to try. "quick" is for a first result, "thorough"
         for the best ranking.
+    trees : bool or "auto", default="auto"
+        Whether boosted trees (lambdarank of LightGBM, which the extra ``trees`` installs) can be in
+        the average, with a weight of 1/3 or 1/2 that is chosen on held-out queries. "auto" uses
+        them with effort="thorough", if LightGBM is installed. A fitted ranker does not need it.
     query_columns : sequence of str or int, optional
         Columns with texts or vectors of queries, which are compared with those of the rows. By
         default, these are the columns of texts and vectors that are constant within queries.
@@ -247,6 +255,7 @@ class AutoRanker(QueryRequests, BaseEstimator):
         scoring: Any = "ndcg@10",
         *,
         effort: str = "normal",
+        trees: bool | str = "auto",
         query_columns: Sequence[Any] | None = None,
         drop_ids: bool = True,
         random_state: Any = None,
@@ -255,6 +264,7 @@ class AutoRanker(QueryRequests, BaseEstimator):
     ) -> None:
         self.scoring = scoring
         self.effort = effort
+        self.trees = trees
         self.query_columns = query_columns
         self.drop_ids = drop_ids
         self.random_state = random_state
@@ -294,6 +304,10 @@ class AutoRanker(QueryRequests, BaseEstimator):
             X, instead="fit AutoRanker to a sample of whole queries, use rankrls.dask.RankRLS"
         )
         effort = EFFORTS[check_option("effort", self.effort, tuple(EFFORTS))]
+        if self.trees not in (True, False, "auto"):
+            raise ValueError(f"trees must be True, False or 'auto'; got {self.trees!r}")
+        if self.trees is True:
+            has_lightgbm(required=True)
         rng = check_random_state(self.random_state)
         check_same_rows(X, y=y, qid=qid, sample_weight=sample_weight)
         if y is None:
@@ -403,6 +417,13 @@ class AutoRanker(QueryRequests, BaseEstimator):
                 name = str(self._table.get_feature_names_out()[self._columns[column]])
                 alone = ColumnMember(name, column, column_block)
                 candidates.append(judge.candidate(alone, np.zeros(2), both, ("none", "none")))
+        if self._takes_trees(some):
+            progress("holding out queries from boosted trees")
+            trees, held = TreeMember.held_out(
+                some, self._features, TREE_FOLDS, rng, n_threads(self.n_jobs)
+            )
+            loss = ("lambdarank", WITHIN)
+            candidates.append(judge.candidate(trees, np.zeros(1), held[None], loss))
         if not any(np.isfinite(one.metric).any() for one in candidates):
             raise ValueError(f"scoring={self.scoring!r} is not defined for any query of y")
         every = np.arange(judge.n_lists)
@@ -421,6 +442,14 @@ class AutoRanker(QueryRequests, BaseEstimator):
             progress.bar(count, len(chosen), "fitting members")
             self._members.append(one.candidate.member.fitted(one, data, self._features, some))
         progress("done")
+
+    def _takes_trees(self, rows: Rows) -> bool:
+        """Whether trees are wanted and the rows have queries that LightGBM takes."""
+        if rows.qid is None or sparse.issparse(rows.numbers) or self.trees is False:
+            return False
+        if len(rows.queries or ()) < TREE_FOLDS or np.bincount(rows.qid).max() > MAX_QUERY:
+            return False
+        return self.trees is True or (self.effort == "thorough" and has_lightgbm(required=False))
 
     def _weights(self, member: LinearMember, candidate: Any) -> dict[str, float]:
         """Choose the weights of blocks one after the other, by held-out scores."""
@@ -975,7 +1004,7 @@ def choose(
 ) -> list[Choice]:
     """Choose the best candidate and alpha of each of the best views, based on some of the lists.
 
-    The choice is one column alone if the average is not better.
+    The average has boosted trees, or is replaced by one column, if that is better.
 
     Parameters
     ----------
@@ -1000,20 +1029,30 @@ def choose(
         view = "column" if single else candidate.member.key
         if view not in best or values[alpha] > best[view][0]:
             best[view] = (float(values[alpha]), candidate, alpha)
-    column = best.pop("column", None)
+    column, trees = best.pop("column", None), best.pop("trees", None)
     ordered = sorted(best.values(), key=lambda one: -one[0])[:n_members]
 
     def choice(candidate: Candidate, alpha: int, weight: float) -> Choice:
         spread = float(np.sqrt(np.mean(candidate.scores[alpha, rows] ** 2)))
         return Choice(candidate, alpha, weight, weight / spread if spread > 0 else 0.0)
 
-    chosen = [choice(*one[1:], 1 / len(ordered)) for one in ordered]
-    if column is not None:
+    def value(chosen: list[Choice]) -> float:
         scores = stacked(chosen, slice(None))
-        value = np.nanmean(judge.criterion(judge.metric(scores), scores)[some])
-        if column[0] > value:
-            return [choice(*column[1:], 1.0)]
-    return chosen
+        return float(np.nanmean(judge.criterion(judge.metric(scores), scores)[some]))
+
+    options = [[choice(*one[1:], 1 / len(ordered)) for one in ordered]]
+    if trees is not None:
+        spread = float(np.sqrt(np.mean(stacked(options[0], rows) ** 2))) or 1.0
+        for share in TREE_WEIGHTS:
+            rest = 1 - share
+            scaled = [
+                replace(one, weight=rest * one.weight, factor=rest * one.factor / spread)
+                for one in options[0]
+            ]
+            options.append([*scaled, choice(*trees[1:], share)])
+    if column is not None:
+        options.append([choice(*column[1:], 1.0)])
+    return options[0] if len(options) == 1 else max(options, key=value)
 
 
 def stacked(chosen: Sequence[Choice], rows: Any) -> Array:

@@ -36,6 +36,7 @@ from rankrls.estimators.choosing import (
     split_for_validation,
 )
 from rankrls.estimators.incremental import IncrementalMethod, IncrementalRanker
+from rankrls.estimators.logistic import hold_out, newton
 from rankrls.estimators.ranker import Preferences
 from rankrls.estimators.stream import fit_stream_cv
 
@@ -130,6 +131,13 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         given pairs, use "pairwise_accuracy" (weighted by pair_weight, without ties) or "log_loss"
         (the negative log loss of calibrated probabilities; a tie counts as half a preference each
         way).
+    link : {"identity", "logit"}, default="identity"
+        For given pairs, "logit" fits their probabilities by logistic regression (Bradley–Terry)
+        instead of their magnitudes by least squares: Σ w log(1 + exp(−d)) + (alpha/2) ‖f‖², with
+        d = f(preferred) − f(other); a tie (magnitude 0) is half a preference each way. It is more
+        robust to heavy-tailed features. Newton steps solve weighted least-squares problems of the
+        same form, and held-out predictions are those of the last one: the weights still know the
+        held-out pairs, so these predictions, unlike those of "identity", only approximate refits.
     store_cv_predictions : bool, default=False
         Whether to keep the held-out predictions of all alphas in ``cv_predictions_``. Not for
         leave-pair-out (see `rankrls.model_selection.leave_pair_out_predict`) and held-out rows.
@@ -169,8 +177,9 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         probabilities of `preference_proba`.
     noise_variance_ : float or ndarray of shape (n_outputs,)
         If alpha was chosen on held-out pairs: variance σ² of the noise of a judgement of weight 1,
-        from the held-out errors. Deviations of ``predict(X, return_std=True)`` and probabilities
-        are those of the posterior with this variance (and prior covariance (σ²/alpha) k).
+        from the held-out errors; 1 with ``link="logit"``. Deviations of ``predict(X,
+        return_std=True)`` and probabilities are those of the posterior with this variance (and
+        prior covariance (σ²/alpha) k).
     coef_, dual_coef_, basis_indices_, solver_, n_pairs_, n_queries_, …
         As for `RankRLS`, fitted to all rows with ``alpha_``.
 
@@ -215,6 +224,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         n_iter_no_change: int = 10,
         cv: Any = "auto",
         scoring: Any = "pairwise_accuracy",
+        link: str = "identity",
         store_cv_predictions: bool = False,
         random_state: Any = None,
         verbose: int = 0,
@@ -238,6 +248,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         self.n_iter_no_change = n_iter_no_change
         self.cv = cv
         self.scoring = scoring
+        self.link = link
         self.store_cv_predictions = store_cv_predictions
         self.random_state = random_state
         self.verbose = verbose
@@ -283,6 +294,13 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
                 self.__dict__.pop(name, None)
             kernel, X, graph = self._prepare(X, preferences)
             judged, by_validation = self._by_judgement(graph), self._by_validation(eval_set)
+            logit = check_option("link", self.link, ("identity", "logit")) == "logit"
+            pairs_only = judged and graph.scores is None and not by_validation
+            if logit and not (pairs_only and self._loss.keeps_ties):
+                raise ValueError(
+                    "link='logit' is for given pairs without labels y that are left out in turn, "
+                    "with cost='magnitude' and ties='keep'"
+                )
             if groups is not None and not judged:
                 raise ValueError(
                     "groups says which given pairs are left out together, with cv='auto', "
@@ -303,7 +321,10 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
                 search = self._search_by_cross_validation(X, y, graph, grid)
             gammas = self._gammas()
             found = self._best_search(search, [kernel] if gammas is None else gammas)
-            if found.model is None:
+            if logit:
+                step = newton(found.problem, found.alpha)
+                found.model, found.history = step.model, History(step.n_steps)
+            elif found.model is None:
                 alpha = np.array([found.alpha])
                 found.model, found.history = self._solve(found.problem, alpha, callback=callback)
             assert found.history is not None
@@ -312,6 +333,11 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
                 self._store_noise(found, folds)
             self._note_learned(found.kernel, X, graph)
         return self
+
+    def _why_not_incremental(self) -> str | None:
+        if self.link != "identity":
+            return f"link={self.link!r} has other weights after every change: fit again"
+        return super()._why_not_incremental()
 
     def _gammas(self) -> list[Kernel] | None:
         """Kernels of several gammas, or None if there is one."""
@@ -478,7 +504,8 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
 
         # Of single judgements variances cost next to nothing, and `_store_noise` needs them.
         single = bool((folds.sizes == 1).all()) and self.kernel != "precomputed"
-        variances = scoring.log_loss or single
+        logit = self.link == "logit"
+        variances = scoring.log_loss or single or logit
 
         def search(kernel: Kernel) -> AlphaSearch:
             problem = self._problem(kernel, X, graph)
@@ -488,7 +515,10 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             def score(alphas: Array) -> dict[str, Array]:
                 nonlocal last
                 last = None
-                held = problem.leave_judgements_out(folds, alphas, variances=variances)
+                if logit:
+                    held = hold_out(problem, folds, alphas)
+                else:
+                    held = problem.leave_judgements_out(folds, alphas, variances=variances)
                 last = held, alphas
                 if self.store_cv_predictions:
                     values = by_judgement(held.values, folds, graph.pairs)
@@ -511,9 +541,13 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         held, alphas = found.held or (None, np.empty(0))
         if held is None or alpha not in alphas:
             alphas = np.array([alpha])
-            held = found.problem.leave_judgements_out(folds, alphas, variances=True)
+            logit = self.link == "logit"
+            leave_out = partial(found.problem.leave_judgements_out, variances=True)
+            held = hold_out(found.problem, folds, alphas) if logit else leave_out(folds, alphas)
         number = int(np.flatnonzero(alphas == alpha)[0])
         noise = scoring.noise_variance(held, number, alpha)
+        if self.link == "logit":  # weights p(1 − p) are inverse variances
+            noise = np.ones_like(noise)
         self.noise_variance_ = float(noise[0]) if graph.flat else noise
         if graph.n_outputs == 1:
             self.calibration_ = scoring.calibrate(held, number, alpha)

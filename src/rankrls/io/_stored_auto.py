@@ -111,7 +111,7 @@ RECORDS = (
             "_features": instance("RankingFeatures"),
             "_columns": array("i", "numbers", below=2**62),
             "_projections": mapping(instance("BlockScale")),
-            "_members": listing(instance("LinearMember", "ColumnMember")),
+            "_members": listing(instance("LinearMember", "ColumnMember", "TreeMember")),
             "_with_qid": FLAG,
             "_source": optional(SOURCE),
             "members_": mapping(NAMES | results("candidates")),
@@ -169,5 +169,25 @@ RECORDS = (
         "ColumnMember",
         "rankrls.estimators.auto",
         {"name": TEXT, "column": COUNT, "block": TEXT, "factor": FINITE},
+    ),
+    Record(
+        "TreeMember",
+        "rankrls.estimators.boosted_trees",
+        {"n_features": COUNT, "forest": instance("Forest"), "factor": FINITE},
+        check=lambda trees: require(
+            trees.forest.is_consistent(trees.n_features), "trees of other features"
+        ),
+    ),
+    Record(
+        "Forest",
+        "rankrls.estimators.boosted_trees",
+        {
+            "roots": array("i", "trees", empty=False),
+            "features": array("i", "nodes", empty=False),
+            "thresholds": array("f", "nodes"),
+            "left": array("i", "nodes"),
+            "right": array("i", "nodes"),
+            "values": array("f", "nodes"),
+        },
     ),
 )

@@ -166,6 +166,10 @@ class RidgeProblem(PairHoldOut):
         smaller.solver = space.solver
         return self._like(graph, smaller)
 
+    def reweighted(self, graph: PreferenceGraph) -> RidgeProblem:
+        """The problem of other preferences between the same rows, without its decompositions."""
+        return self._like(graph, self.space)
+
     def _like(self, graph: PreferenceGraph, space: Space) -> RidgeProblem:
         """The problem of another graph and space, with the same options."""
         return RidgeProblem(
