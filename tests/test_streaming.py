@@ -136,29 +136,22 @@ def test_imputer_and_scaler_of_queries():
         fit_stream(pipeline(QueryScaler(), RankRLS()), [(X, y, qid), (X[-1:], y[-1:], qid[-1:])])
 
 
-@pytest.mark.parametrize("scaler", SCALERS.values(), ids=SCALERS)
+@pytest.mark.parametrize("name", SCALERS)
 @pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
-def test_queries_that_are_added_change_the_scaler_too(scaler):
-    X, y, qid = ugly(6)
-    new = np.isin(qid, qid[-60:])
-    model = pipeline(scaler, RankRLS(0.5)).fit(X[~new], y[~new], rank__qid=qid[~new])
-    partial_fit(model, X[new], y[new], qid=qid[new])
-    assert_same(model, pipeline(scaler, RankRLS(0.5)).fit(X, y, rank__qid=qid), X)
-
-
-@pytest.mark.parametrize("name", ["standard", "no mean", "no std"])
-@pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
-def test_queries_that_are_forgotten_change_the_scaler_too(name):
+def test_queries_that_are_added_or_forgotten_change_the_scaler_too(name):
     X, y, qid = ugly(7)
-    old, scaler = np.isin(qid, qid[:60]), SCALERS[name]
-    model = pipeline(scaler, RankRLSCV(GRID)).fit(X, y, rank__qid=qid)
-    forget(model, X[old], y[old], qid=qid[old])
-    fitted = pipeline(scaler, RankRLS(model[-1].alpha_)).fit(X[~old], y[~old], rank__qid=qid[~old])
-    assert_same(model, fitted, X, rtol=1e-6)
-    partial_fit(model, X[old], y[old], qid=qid[old])
-    assert_same(
-        model, pipeline(scaler, RankRLS(model[-1].alpha_)).fit(X, y, rank__qid=qid), X, 1e-6
-    )
+    part, scaler = np.isin(qid, qid[-60:]), SCALERS[name]
+
+    def fitted(rows):
+        return pipeline(scaler, RankRLS(0.5)).fit(X[rows], y[rows], rank__qid=qid[rows])
+
+    model = fitted(~part)
+    partial_fit(model, X[part], y[part], qid=qid[part])
+    assert_same(model, fitted(np.ones(len(y), dtype=bool)), X)
+    if name not in ("minmax", "maxabs"):  # extremes cannot be forgotten
+        old = np.isin(qid, qid[:60])
+        forget(model, X[old], y[old], qid=qid[old])
+        assert_same(model, fitted(~old), X, rtol=1e-6)
 
 
 @pytest.mark.parametrize("scaler", [MinMaxScaler(), MaxAbsScaler()])
@@ -221,19 +214,6 @@ def test_rankers_without_steps():
     assert np.allclose(ranker.coef_, RankRLS().fit(X[~old], y[~old], qid=qid[~old]).coef_)
     partial_fit(ranker, X[old], y[old], qid=qid[old])
     assert np.allclose(ranker.coef_, RankRLS().fit(X, y, qid=qid).coef_)
-
-
-@pytest.mark.parametrize("offset", [1e6, -1e7])
-def test_queries_are_forgotten_from_a_feature_far_from_zero(offset):
-    rng = np.random.default_rng(10)
-    X, qid = rng.normal(size=(600, 3)), np.repeat(np.arange(60), 10)
-    X[:, 2] += offset
-    y = X[:, 0] + (X[:, 2] - offset) + rng.normal(size=600)
-    model = pipeline(StandardScaler(), RankRLS()).fit(X, y, rank__qid=qid)
-    old = qid < 15
-    forget(model, X[old], y[old], qid=qid[old])
-    again = pipeline(StandardScaler(), RankRLS()).fit(X[~old], y[~old], rank__qid=qid[~old])
-    assert_same(model, again, X, rtol=1e-8)
 
 
 @pytest.mark.parametrize(("offset", "sd"), [(1e3, 0.1), (1e3, 0.01), (2e9, 1e5)])

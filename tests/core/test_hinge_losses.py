@@ -9,7 +9,7 @@ import cases
 import oracles
 from rankrls.core.hinge import dominance, losses
 from rankrls.core.hinge.dominance import Dominance
-from rankrls.core.hinge.losses import ScoredRows, hinge_losses
+from rankrls.core.hinge.losses import hinge_losses
 from rankrls.core.preferences.graph import PreferenceGraph
 
 
@@ -159,12 +159,6 @@ def test_losses(kind, qid, weight, weighting, n_pairs, way):
         assert v.slack >= 0
 
 
-def test_only_what_was_asked_for_is_counted(way):
-    _, loss = make(0, "continuous", "many", None, "pair", 0)
-    kind = {"counted": losses.ScoreHinge, "materialised": losses.PairHinge}[way]
-    assert type(loss.parts[0]) is kind
-
-
 @pytest.mark.parametrize("weight", [None, "positive"])
 @pytest.mark.parametrize("n_pairs", [0, 7])
 def test_the_smoothed_hinge_by_two_ramps(weight, n_pairs, monkeypatch):
@@ -180,18 +174,6 @@ def test_the_smoothed_hinge_by_two_ramps(weight, n_pairs, monkeypatch):
         np.testing.assert_allclose(getattr(near, name), getattr(ramps, name), 1e-11, 1e-13)
 
 
-def test_row_order(way):
-    rng = np.random.default_rng(3)
-    m = 60
-    y, qid, f = rng.integers(0, 9, m), rng.integers(0, 4, m), rng.integers(-5, 6, m) * 0.25
-    (loss,) = hinge_losses(PreferenceGraph.from_scores(y, qid=qid), "pair")
-    order = rng.permutation(m)
-    shuffled = PreferenceGraph.from_scores(y[order], qid=qid[order])
-    (other,) = hinge_losses(shuffled, "pair")
-    np.testing.assert_array_equal(loss.hinge(f).delta[order], other.hinge(f[order]).delta)
-    assert loss.hinge(f).beta == other.hinge(f[order]).beta
-
-
 def test_an_offset_costs_no_digits(way):
     """Predictions are defined up to a constant for each query."""
     rng = np.random.default_rng(4)
@@ -204,37 +186,6 @@ def test_an_offset_costs_no_digits(way):
         plain, offset = getattr(loss, name)(f), getattr(loss, name)(shifted)
         np.testing.assert_allclose(offset.loss, plain.loss, rtol=1e-12)
         np.testing.assert_allclose(offset.delta, plain.delta, rtol=1e-9, atol=1e-9)
-
-
-def test_the_gradient_is_that_of_the_loss(way):
-    """Away from kinks: finite differences."""
-    case, loss = make(5, "mixed", "many", "positive", "query", 7)
-    f = case.rng.standard_normal(case.m)
-    for evaluate in (loss.hinge, loss.squared):
-        numeric = np.empty(case.m)
-        for i in range(case.m):
-            e = np.eye(case.m)[i] * 1e-7
-            numeric[i] = (evaluate(f + e).loss - evaluate(f - e).loss) / 2e-7
-        np.testing.assert_allclose(-evaluate(f).delta, numeric, atol=1e-5)
-
-
-def test_scored_rows_without_an_edge():
-    rows = ScoredRows.of(
-        np.array([1.0, 1.0, 3.0, 2.0, 5.0]), np.array([0, 0, 1, 1, 2]), None, "pair"
-    )
-    np.testing.assert_array_equal(rows.order, [3, 2])
-    assert rows.n_pairs == 1
-
-
-def test_each_output_has_its_own_pairs():
-    rng = np.random.default_rng(6)
-    Y = np.stack([rng.standard_normal(12), rng.integers(0, 2, 12)], axis=1)
-    both = hinge_losses(PreferenceGraph.from_scores(Y), "size")
-    for column, loss in enumerate(both):
-        (alone,) = hinge_losses(PreferenceGraph.from_scores(Y[:, column]), "size")
-        f = rng.standard_normal(12)
-        np.testing.assert_array_equal(loss.hinge(f).delta, alone.hinge(f).delta)
-        assert loss.n_pairs == alone.n_pairs
 
 
 def test_too_many_pairs_are_not_materialised(way):

@@ -73,19 +73,6 @@ def test_squared_hinge(data, options, alpha):
     assert theirs >= (1 - ranker.gap_) * ours * (1 - 1e-12)
 
 
-@pytest.mark.parametrize(("m", "n"), [(300, 3), (150, 40)])
-def test_larger_problems(m, n):
-    rng = np.random.default_rng(m)
-    X = rng.standard_normal((m, n))
-    y = X @ rng.standard_normal(n) + rng.standard_normal(m)
-    edges = oracles.edges_of_scores(y, cost="unit", ties="drop", query_weighting="pair")
-    ranker = RankSVM(10.0).fit(X, y)
-    theirs = oracles.svm_objective(edges, X, 10.0, iterations=2000)
-    assert ranker.objective_ <= theirs * (1 + 1e-4)
-    assert ranker.gap_ <= 1e-4
-    assert theirs >= (1 - ranker.gap_) * ranker.objective_
-
-
 ALPHAS = [1e-7, 1e-3, 1.0, 1e4, 1e9]
 
 
@@ -200,16 +187,6 @@ def test_solvers_of_the_linear_kernel_agree(solver_name):
     np.testing.assert_allclose(ranker.coef_, reference.coef_, atol=1e-4)
     np.testing.assert_allclose(ranker.objective_, reference.objective_, rtol=1e-8)
     np.testing.assert_allclose(ranker.predict(X), X @ ranker.coef_)
-
-
-def test_auto():
-    rng = np.random.default_rng(8)
-    X = rng.standard_normal((20, 30))
-    y = rng.standard_normal(20)
-    assert RankSVM().fit(X, y).solver_ == "dual"
-    assert RankSVM().fit(X[:, :5], y).solver_ == "primal"
-    assert RankSVM(kernel="rbf").fit(X, y).solver_ == "dual"
-    assert RankSVM(kernel="rbf", basis=5).fit(X, y).solver_ == "nystroem"
 
 
 @pytest.mark.parametrize("form", ["dense", "csr", "csc"])
@@ -347,19 +324,6 @@ def test_given_pairs():
     assert not kernel.dual_coef_[unused].any()
 
 
-@pytest.mark.parametrize("options", [{}, {"kernel": "rbf"}, {"kernel": "rbf", "basis": [2, 4, 8]}])
-def test_path_equals_separate_fits(options):
-    rng = np.random.default_rng(18)
-    X = rng.standard_normal((60, 5))
-    y = X[:, 0] + rng.standard_normal(60)
-    alphas = [0.1, 100.0, 1.0, 10.0]
-    path = regularization_path(RankSVM(tol=1e-6, **options), X, y, alphas=alphas)
-    predictions = path.predict(X)
-    for alpha, prediction in zip(alphas, predictions, strict=True):
-        alone = RankSVM(alpha, tol=1e-6, **options).fit(X, y)
-        np.testing.assert_allclose(prediction, alone.predict(X), atol=0.02)
-
-
 def test_not_converged():
     rng = np.random.default_rng(20)
     X, y = rng.standard_normal((50, 5)), rng.standard_normal(50)
@@ -432,14 +396,6 @@ def test_search_by_whole_queries():
     assert search.best_score_ > 0.7
     scored = make_pipeline(StandardScaler(), RankSVM(10.0))
     assert cross_val_score(scored, X, y, cv=3).mean() > 0.5
-
-
-def test_verbose(capsys):
-    X, y = np.arange(12.0).reshape(6, 2), np.arange(6)
-    RankSVM(verbose=1).fit(X, y)
-    told = capsys.readouterr().err
-    assert "solver primal, 15 pairs" in told
-    assert "gap" in told
 
 
 @pytest.mark.parametrize(

@@ -393,7 +393,7 @@ def test_names_may_look_like_json(path):
 
 
 CHANGES = {
-    "coefficients of other objects": lambda m: m["fields"].update(
+    "weights of other features": lambda m: m["fields"].update(
         _columns=m["fields"]["_rows"], _two_domains=True
     ),
     "X has 3 features, but": lambda m: m["fields"].update(n_features_in_=4),
@@ -404,8 +404,7 @@ CHANGES = {
     "loss must be one of": lambda m: m["params"].update(loss="hinge"),
     "condition_on must be one of": lambda m: m["params"].update(condition_on="x"),
     "alpha must be finite and > 0": lambda m: m["params"].update(alpha=-1),
-    "no coefficients": lambda m: m["fields"].pop("_left_factor"),
-    "_right_factor of ConditionalRankRLS must be": lambda m: m["fields"].update(_right_factor=1),
+    "no coefficients": lambda m: m["fields"].pop("_weights"),
     "dual_coef_ of ConditionalRankRLS must be": lambda m: m["fields"].update(dual_coef_=1),
     "has no 'spare'": lambda m: m["fields"].update(spare=1),
 }

@@ -114,7 +114,7 @@ def attributes(instance):
     kind = type(instance).__name__
     again = {"_metadata_request", "loss", "_others", "_stop_words_id"}
     again |= {"Groups": {"share", "averaging", "isometry"}}.get(kind, set())
-    if kind.startswith("Conditional") and hasattr(instance, "_left_factor"):
+    if kind.startswith("Conditional") and hasattr(instance, "_weights"):
         again |= {"_labels", "dual_coef_"}
     kept = {k: v for k, v in vars(instance).items() if k not in again}
     if kind == "DualSolver" and hasattr(instance.factorization, "C"):

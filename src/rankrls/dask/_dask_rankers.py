@@ -94,9 +94,11 @@ def fit(estimator: Any, X: Any, y: Any, *, qid: Any = None, sample_weight: Any =
     return estimator
 
 
-def _refuse(**given: Any) -> None:
-    """Raise an error if pairs are given."""
+def _refuse(given: dict[str, Any]) -> None:
+    """Raise an error if arguments of the local ``fit`` are given that are not supported."""
     for name, value in given.items():
+        if name not in ("pairs", "magnitude", "pair_weight", "pair_features", "groups"):
+            raise TypeError(f"fit() got an unexpected keyword argument {name!r}")
         if value is not None:
             raise ValueError(
                 f"{name}: given pairs may join rows of different partitions, which "
@@ -295,14 +297,11 @@ class RankRLS(DaskRanker, estimators.RankRLS):
         y: Any = None,
         *,
         qid: Any = None,
-        pairs: Any = None,
-        magnitude: Any = None,
-        pair_weight: Any = None,
-        pair_features: Any = None,
         sample_weight: Any = None,
         eval_set: Any = None,
         callback: Any = None,
         persist: bool = True,
+        **others: Any,
     ) -> RankRLS:
         """Fit the model.
 
@@ -325,20 +324,16 @@ class RankRLS(DaskRanker, estimators.RankRLS):
         persist : bool, default=True
             Whether X is kept in the workers' memory during the iterations of "cg" (Dask spills
             to disk if memory is short). If False, X is computed again in every iteration.
-        pairs, magnitude, pair_weight, pair_features
-            Not supported, because a pair can join rows on different workers.
+        **others
+            pairs, magnitude, pair_weight and pair_features are not supported, because a pair can
+            join rows on different workers.
 
         Returns
         -------
         RankRLS
             The fitted estimator.
         """
-        _refuse(
-            pairs=pairs,
-            magnitude=magnitude,
-            pair_weight=pair_weight,
-            pair_features=pair_features,
-        )
+        _refuse(others)
         options = {"eval_set": eval_set, "callback": callback, "persist": persist}
         with unchanged_on_error(self):
             fit_ranker(self, X, y, qid, sample_weight, **options)
@@ -390,14 +385,10 @@ class RankRLSCV(DaskRanker, estimators.RankRLSCV):
         y: Any = None,
         *,
         qid: Any = None,
-        pairs: Any = None,
-        magnitude: Any = None,
-        pair_weight: Any = None,
-        pair_features: Any = None,
         sample_weight: Any = None,
-        groups: Any = None,
         eval_set: Any = None,
         callback: Any = None,
+        **others: Any,
     ) -> RankRLSCV:
         """Choose alpha by cross-validation over queries and fit on all rows.
 
@@ -405,7 +396,7 @@ class RankRLSCV(DaskRanker, estimators.RankRLSCV):
         ----------
         X, y, qid, sample_weight
             As for ``rankrls.dask.RankRLS``; qid is required.
-        pairs, magnitude, pair_weight, pair_features, groups, eval_set, callback
+        eval_set, callback, **others
             Not supported.
 
         Returns
@@ -413,13 +404,7 @@ class RankRLSCV(DaskRanker, estimators.RankRLSCV):
         RankRLSCV
             The fitted estimator.
         """
-        _refuse(
-            pairs=pairs,
-            magnitude=magnitude,
-            pair_weight=pair_weight,
-            pair_features=pair_features,
-            groups=groups,
-        )
+        _refuse(others)
         if eval_set is not None or callback is not None or self.early_stopping:
             raise ValueError(
                 "eval_set, callback and early_stopping: rankrls.dask.RankRLSCV holds out folds of "

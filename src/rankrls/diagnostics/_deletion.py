@@ -8,12 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls.core.ridge.influence import (
-    counted_problem,
-    judgement_terms,
-    without_two_folds,
-    without_two_groups,
-)
+from rankrls.core.ridge.influence import without_two_folds, without_two_groups
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.core.ridge.residuals import Folds
 from rankrls.metrics import pairwise_accuracy
@@ -22,9 +17,8 @@ __all__ = ["change_without_groups", "change_without_queries"]
 
 Array = NDArray[Any]
 
-#: Limits: pairs of lines to leave out, for single judgements and for other lines; and rows or
-#: judgements to predict.
-MAX_SINGLE, MAX_PAIRS, MAX_PREDICTIONS = 2 * 10**8, 10**6, 10**8
+#: Limits of the pairs of lines to leave out, and of the rows or judgements to predict.
+MAX_PAIRS, MAX_PREDICTIONS = 10**6, 10**8
 
 #: Scores that differ by less than this fraction of the largest count as tied, such as those of
 #: equal rows.
@@ -40,7 +34,7 @@ def change_without_queries(problem: RidgeProblem, folds: Sequence[Array], alpha:
     scores, codes, n_queries = graph.scores, graph.query_codes, graph.n_queries
     assert scores is not None
     assert codes is not None
-    _require_affordable(n * (n - 1) // 2, MAX_PAIRS, graph.n_rows * (n - 1))
+    _require_affordable(n * (n - 1) // 2, graph.n_rows * (n - 1))
     owner = np.empty(n_queries, dtype=np.int64)
     for number, rows in enumerate(folds):
         owner[codes[rows]] = number
@@ -75,9 +69,8 @@ def change_without_groups(problem: RidgeProblem, folds: Folds, alpha: float) -> 
     Every judgement is in one group.
     """
     graph, n = problem.graph, len(folds)
-    told, single = graph.preferring, bool((folds.sizes == 1).all())
-    most, n_predictions = (MAX_SINGLE, 0) if single else (MAX_PAIRS, len(told) * (n - 1))
-    _require_affordable(n * (n - 1) // 2, most, n_predictions)
+    told = graph.preferring
+    _require_affordable(n * (n - 1) // 2, len(told) * (n - 1))
     owner = np.empty(len(told), dtype=np.int64)
     owner[folds.members] = np.repeat(np.arange(n), folds.sizes)
     if graph.scores is None:
@@ -89,50 +82,18 @@ def change_without_groups(problem: RidgeProblem, folds: Folds, alpha: float) -> 
 
     def right(differences: Array, judgements: Array) -> Array:
         """Weight of the judgements predicted correctly; half the weight for a difference of 0."""
-        return weight[judgements] * _share_right(differences, least)
+        share = 0.5 * (differences > least) + 0.5 * (differences >= -least)
+        return weight[judgements] * share
 
     before = right(held.values[0, :, 0], held.rows)
     lost = before.sum() - np.bincount(owner[held.rows], before, minlength=n)
     total = weight.sum() - np.bincount(owner, weight, minlength=n)
-    without, two = np.zeros(n), None
-    if single:
-        by_judgement, two = _without_single(problem, alpha, weight, least)
-        without, two = by_judgement[folds.members], owner[two]
-    for some, held in without_two_groups(problem, folds, alpha, two):
+    without = np.zeros(n)
+    for some, held in without_two_groups(problem, folds, alpha):
         found = right(held.values[0, :, 0], held.rows)
         other = some[held.fold].sum(axis=1) - owner[held.rows]
         without += np.bincount(other, found, minlength=n)
     return np.divide(without - lost, total, out=np.full(n, np.nan), where=total > 0)
-
-
-def _share_right(differences: Array, least: float) -> Array:
-    """1 for preferred − other above zero, 0 below, 1/2 for a tie."""
-    return 0.5 * (differences > least) + 0.5 * (differences >= -least)
-
-
-def _without_single(
-    problem: RidgeProblem, alpha: float, weight: Array, least: float
-) -> tuple[Array, Array]:
-    """For each judgement j, the weight of the others i predicted correctly without i and j.
-
-    Also returns the pairs of judgements (n, 2) that are not counted because they need a refit.
-    """
-    out, unsure = np.zeros(len(weight)), [np.empty((0, 2), dtype=np.int64)]
-    smaller, numbers, _ = counted_problem(problem)
-    n = len(numbers)
-    terms, root, e = judgement_terms(smaller, Folds.single(n), alpha)
-    for others, residuals, unsafe in terms.without_two(e, alpha):
-        differences = (terms.t[:, :1] - residuals) / root[:, None]
-        right = weight[numbers][:, None] * _share_right(differences, least)
-        right[unsafe] = 0.0
-        right[others, np.arange(len(others))] = 0.0
-        out[numbers[others]] = right.sum(axis=0)
-        first, second = np.nonzero(unsafe)
-        ahead = first < others[second]  # each pair once
-        unsure.append(np.column_stack([first, others[second]])[ahead])
-    two = np.concatenate(unsure)
-    _require_affordable(len(two), MAX_PAIRS, 2 * len(two), "would have to be refitted")
-    return out, numbers[two]
 
 
 def _require_three(lines: Array) -> None:
@@ -143,10 +104,10 @@ def _require_three(lines: Array) -> None:
         )
 
 
-def _require_affordable(n_pairs: int, most: int, n_predictions: int, what: str = "") -> None:
-    if n_pairs > most or n_predictions > MAX_PREDICTIONS:
+def _require_affordable(n_pairs: int, n_predictions: int) -> None:
+    if n_pairs > MAX_PAIRS or n_predictions > MAX_PREDICTIONS:
         raise ValueError(
-            f"{n_pairs:,} pairs of lines {what or 'to leave out'} are too many for "
+            f"{n_pairs:,} pairs of lines to leave out are too many for "
             "eval_set='leave-one-out'; audit by larger groups, or pass separate labelled data as "
             "eval_set=(X_val, y_val) or (X_val, y_val, qid_val)"
         )

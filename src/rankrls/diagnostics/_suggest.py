@@ -128,11 +128,10 @@ def suggest_pairs(
         drawn = np.arange(n)
         if n > MAX_ROWS:
             drawn = np.sort(check_random_state(random_state).permutation(n)[:MAX_ROWS])
-        first, second = np.triu_indices(len(drawn), 1)
-        pairs = np.column_stack([drawn[first], drawn[second]])
-        return _choose(_AllPairs(drawn, first, second), pairs, Z, weight, model.alpha, k)
-    pairs = check_pairs(candidates, n, name="candidates")
-    return _choose(_SomePairs(pairs), pairs, Z, weight, model.alpha, k)
+        pairs = drawn[np.column_stack(np.triu_indices(len(drawn), 1))]
+    else:
+        pairs = check_pairs(candidates, n, name="candidates")
+    return _choose(pairs, Z, weight, model.alpha, k)
 
 
 def _noise(estimator: RankRLS | RankRLSCV, alpha: float) -> float:
@@ -160,44 +159,24 @@ def _misplaced(Z: Array, f: Array, top: int) -> Array:
     return weight / weight.max() if weight.any() else np.ones(len(f))
 
 
-class _AllPairs:
-    """All pairs of a set of rows."""
-
-    def __init__(self, rows: Array, first: Array, second: Array) -> None:
-        self.rows, self.first, self.second = rows, first, second
-
-    def forms(self, Z: Array, T: Array) -> Array:
-        """(Z_a − Z_b)·(T_a − T_b) for T = Z M with a symmetric M, shape (n_pairs,)."""
-        gram = Z[self.rows] @ T[self.rows].T
+def _forms(pairs: Array, Z: Array, T: Array) -> Array:
+    """(Z_a − Z_b)·(T_a − T_b) for T = Z M with a symmetric M, shape (n_pairs,)."""
+    rows, index = np.unique(pairs, return_inverse=True)
+    first, second = index.reshape(pairs.shape).T
+    if len(rows) ** 2 <= 4 * len(pairs):  # nearly all pairs of these rows
+        gram = Z[rows] @ T[rows].T
         diagonal = gram.diagonal()
-        found = diagonal[self.first] + diagonal[self.second] - 2 * gram[self.first, self.second]
+        found = diagonal[first] + diagonal[second] - 2 * gram[first, second]
         return np.maximum(found, 0.0)
+    out = np.empty(len(pairs))
+    step = max(1, WORK // max(Z.shape[1], 1))
+    for start in range(0, len(out), step):
+        a, b = pairs[start : start + step].T
+        out[start : start + step] = np.einsum("ij,ij->i", Z[a] - Z[b], T[a] - T[b])
+    return np.maximum(out, 0.0)
 
 
-class _SomePairs:
-    """Explicitly given pairs."""
-
-    def __init__(self, pairs: Array) -> None:
-        self.pairs = pairs
-
-    def forms(self, Z: Array, T: Array) -> Array:
-        """(Z_a − Z_b)·(T_a − T_b), shape (n_pairs,)."""
-        out = np.empty(len(self.pairs))
-        step = max(1, WORK // max(Z.shape[1], 1))
-        for start in range(0, len(out), step):
-            a, b = self.pairs[start : start + step].T
-            out[start : start + step] = np.einsum("ij,ij->i", Z[a] - Z[b], T[a] - T[b])
-        return np.maximum(out, 0.0)
-
-
-def _choose(
-    candidates: _AllPairs | _SomePairs,
-    pairs: Array,
-    Z: Array,
-    weight: Array,
-    alpha: float,
-    k: int,
-) -> Array:
+def _choose(pairs: Array, Z: Array, weight: Array, alpha: float, k: int) -> Array:
     """Choose pairs greedily, from a root Z of the covariance of the rows, shape (n, r).
 
     With c = cov(f, f_a − f_b) of the chosen pair and s = var(f_a − f_b) + alpha, the covariance
@@ -206,9 +185,9 @@ def _choose(
     """
     weight = weight / weight.sum()
     centred = Z - weight @ Z
-    variance = candidates.forms(Z, Z)
+    variance = _forms(pairs, Z, Z)
     # Σ p_i (C cov(f, f_a − f_b))_i²
-    explained = candidates.forms(Z, Z @ (centred.T @ (weight[:, None] * centred)))
+    explained = _forms(pairs, Z, Z @ (centred.T @ (weight[:, None] * centred)))
     left = np.ones(len(pairs), dtype=bool)
     chosen: list[int] = []
     before: list[tuple[Array, float]] = []  # c and s of the pairs chosen so far

@@ -24,23 +24,17 @@ Array = NDArray[Any]
 EPS = float(np.finfo(np.float64).eps)
 
 #: Largest dimension whose matrix is formed by products with Φ, and largest kernel matrix whose
-#: inverse is used instead.
-MAX_DIMENSION = 3000
-MAX_INVERSE = 8000
-
-#: The inverse is used if the pivots of the factor, squared, differ by less than this.
-MAX_CONDITION = 1e8
+#: inverse is used instead, if the pivots of the factor, squared, differ by less than this.
+MAX_DIMENSION, MAX_INVERSE, MAX_CONDITION = 3000, 8000, 1e8
 
 #: A Laplacian with more than this fraction of non-zero entries is multiplied as a dense matrix.
 DENSE = 0.01
 
 
 class Solve(Protocol):
-    """Solver that returns x for a right-hand side b."""
+    """Solver that returns x for a right-hand side b, with or without iterative refinement."""
 
-    def __call__(self, b: Array, refine: bool = True) -> Array:
-        """Solve, with or without a step of iterative refinement."""
-        ...
+    def __call__(self, b: Array, refine: bool = True) -> Array: ...  # noqa: D102
 
 
 class FeatureSpace:

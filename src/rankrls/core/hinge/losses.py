@@ -44,29 +44,14 @@ SMOOTHED_PER_ROW = 16
 
 
 class Violations(NamedTuple):
-    """Dual variables β of all edges at some f, and the loss there.
+    """Dual variables β of all edges at some f, as sums, and the loss there."""
 
-    Attributes
-    ----------
-    delta : ndarray of shape (m,)
-        δ = Σ_e β_e (e_h − e_j).
-    beta : float
-        Σ_e β_e.
-    loss : float
-    value : float
-        Value of the function whose (sub)gradient is −δ: the loss itself, or the smoothed hinge.
-    slack : float
-        loss − Σ_e β_e z_e, >= 0 for the hinge: the distance of β from maximising Σ β z.
-    conjugate : float
-        Term that the dual objective subtracts from Σβ: Σ β²/(4c) for the squared hinge.
-    """
-
-    delta: Array
-    beta: float
+    delta: Array  # δ = Σ_e β_e (e_h − e_j), shape (m,)
+    beta: float  # Σ_e β_e
     loss: float
-    value: float
-    slack: float = 0.0
-    conjugate: float = 0.0
+    value: float  # of the function whose (sub)gradient is −δ: the loss, or the smoothed hinge
+    slack: float = 0.0  # loss − Σ β z >= 0 for the hinge: how far β is from maximising Σ β z
+    conjugate: float = 0.0  # Σ β²/(4c) of the squared hinge, which the dual objective subtracts
 
 
 class Sums(NamedTuple):
@@ -83,15 +68,7 @@ def _add(parts: Iterable[tuple[Any, ...]]) -> list[Any]:
 
 
 class HingeLoss:
-    """The edges of one output: those of scores and those of given pairs.
-
-    Attributes
-    ----------
-    n_rows, n_pairs : int
-        Number m of rows, and number of edges of positive weight.
-    total : float
-        Σ_e c_e.
-    """
+    """The edges of one output: those of scores and those of given pairs; ``total`` is Σ_e c_e."""
 
     def __init__(self, parts: Sequence[PairHinge | ScoreHinge]) -> None:
         self.parts = parts
@@ -141,16 +118,7 @@ class HingeLoss:
 
 
 class PairHinge:
-    """Materialised edges; methods as in `HingeLoss`.
-
-    Parameters
-    ----------
-    head, tail : ndarray of shape (l,), int
-        Rows: head is preferred.
-    weight : ndarray of shape (l,)
-        c > 0.
-    n_rows : int
-    """
+    """Materialised edges head → tail of weight c > 0, arrays of shape (l,); see `HingeLoss`."""
 
     def __init__(self, head: Array, tail: Array, weight: Array, n_rows: int) -> None:
         self.head, self.tail, self.weight = head, tail, weight
@@ -211,10 +179,7 @@ class PairHinge:
 
 
 class ScoreHinge:
-    """The edges between all rows of a query with different scores, without materialising them.
-
-    Methods as in `PairHinge`.
-    """
+    """The edges between all rows of a query with different scores, without materialising them."""
 
     def __init__(self, rows: ScoredRows, n_rows: int) -> None:
         self.rows = rows
@@ -294,28 +259,14 @@ class ScoredRows:
 
     The edge between two rows i, j of query q has weight scale_q u_i u_j, with u the row weights
     divided by their sum over the query, or 1 without weights.
-
-    Attributes
-    ----------
-    order : ndarray of shape (k,), int
-        Row numbers.
-    level : ndarray of shape (k,), int
-        Index of the score among the distinct scores of the query.
-    below : ndarray of shape (k,), int
-        Number of rows of the query with a lower score.
-    starts : ndarray of shape (n_queries,), int
-        First position of each query.
-    weight : ndarray of shape (k,) or None
-        u.
-    scale : ndarray of shape (n_queries,)
     """
 
-    order: Array
-    level: Array
-    below: Array
-    starts: Array
-    weight: Array | None
-    scale: Array
+    order: Array  # row numbers, shape (k,)
+    level: Array  # number of the score among the distinct scores of the query, (k,)
+    below: Array  # number of rows of the query with a lower score, (k,)
+    starts: Array  # first position of each query, (n_queries,)
+    weight: Array | None  # u, (k,)
+    scale: Array  # (n_queries,)
 
     @classmethod
     def of(cls, s: Array, query: Array, weight: Array | None, how: QueryWeighting) -> ScoredRows:

@@ -41,58 +41,38 @@ __all__ = ["HingeSolution", "minimize_hinge"]
 Array = NDArray[Any]
 Evaluate = Callable[[Array], Violations]
 
-#: The smoothed hinge replaces the hinge after this many iterations without progress.
+#: L-BFGS on the hinge ends after this many iterations without progress.
 PATIENCE = 3
 
 #: Number of iterations over which the rate of convergence is measured: of the hinge, and of the
 #: smoothed hinge, whose rate is uneven and improves with time.
-RATE_ITER = 25
-SMOOTHED_RATE_ITER = 64
+RATE_ITER, SMOOTHED_RATE_ITER = 25, 64
 
-#: Maximum number of iterations on the hinge, and on the smoothed hinge, before the interior-point
-#: method is tried, if applicable. In large dimensions a step of that method costs as much as
-#: hundreds of these iterations, so hundreds are allowed.
-HINGE_ITER = 100
-SMOOTHED_ITER = 60
-SMOOTHED_PER_DIMENSION = 0.25
+#: Maximum number of iterations on the hinge, and on the smoothed hinge (at least, and per
+#: dimension), before Newton steps are tried: each costs as much as many of these iterations.
+HINGE_ITER, SMOOTHED_ITER, SMOOTHED_PER_DIMENSION = 100, 60, 0.25
 
 #: Fraction of the tolerated gap that smoothing may cause.
 SMOOTHING = 0.3
 
 #: Newton's method on the squared hinge: maximum number of iterations, and of pairs in its matrix.
-NEWTON_ITER = 60
-MAX_NEWTON_PAIRS = 200_000
+NEWTON_ITER, MAX_NEWTON_PAIRS = 60, 200_000
 
 #: Maximum number of pairs that the interior-point method materialises: this number, or this
-#: fraction of the squared dimension (if memory allows this many arrays of them).
-MAX_NEAR = 400_000
-NEAR_PER_ENTRY = 0.25
-NEAR_ARRAYS = 24
+#: fraction of the squared dimension (if memory allows this many arrays of them); and maximum number
+#: of times that they are selected.
+MAX_NEAR, NEAR_PER_ENTRY, NEAR_ARRAYS, MAX_ROUNDS = 400_000, 0.25, 24, 20
 
 #: Pairs are near the margin if they are closer than 1, ½, ¼ …, down to this.
 NARROWEST = 2.0**-12
 
-#: Maximum number of times the pairs near the margin are selected.
-MAX_ROUNDS = 20
-
 
 @dataclass(frozen=True)
 class HingeSolution:
-    """A solution with its objective and duality gap.
+    """A function w, with the kernel coefficients of rows or basis vectors if the space has them.
 
-    Attributes
-    ----------
-    w : ndarray of shape (q,)
-    row_coefficients : ndarray of shape (m,) or (q,), or None
-        Kernel coefficients of rows or basis vectors, if the space has them.
-    objective : float
-        P(w).
-    gap : float
-        Relative duality gap (P − D)/P, including rounding errors: the minimum is at least (1 − gap)
-        P.
-    rounding : float
-        Contribution of the rounding errors of the kernel matrix to the gap.
-    n_iter : int
+    The minimum is at least (1 − gap) objective; ``rounding`` is the part of the gap that is due to
+    rounding errors of the kernel matrix.
     """
 
     w: Array

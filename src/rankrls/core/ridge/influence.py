@@ -217,12 +217,10 @@ def without_two_folds(
 
 
 def without_two_groups(
-    problem: RidgeProblem, folds: Folds, alpha: float, two: Array | None = None
+    problem: RidgeProblem, folds: Folds, alpha: float
 ) -> Iterator[tuple[Array, HeldOut]]:
-    """Differences of given pairs without two groups: all pairs of groups, or those in ``two``."""
-    if two is None:
-        two = np.column_stack(np.triu_indices(len(folds), 1))
-    for some, unions in _unions(folds, two):
+    """Differences of given pairs without each pair of groups, as `without_two_folds`."""
+    for some, unions in _unions(folds, np.column_stack(np.triu_indices(len(folds), 1))):
         yield some, problem.leave_judgements_out(unions, np.array([alpha]))
 
 

@@ -20,7 +20,6 @@ from scipy.linalg import eigh
 
 from rankrls import _resources
 from rankrls.core.linalg.factorizations import EigenFactorization, is_graded, rounding_level
-from rankrls.core.linalg.feature_svd import feature_svd
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.query_weights import Groups, query_factor
@@ -160,9 +159,10 @@ class PairHoldOut:
             X = self._dense_features()
             if is_graded(np.einsum("ij,ij->j", X, X), 0.0):
                 self.decompose(alphas[:1])  # which warns of lost digits
-            found = feature_svd(X)
-            V = np.ascontiguousarray(found.vectors)
-            self._ranking = RankingSpectrum(s, found.singular**2, V)
+            V, singular, _ = np.linalg.svd(X, full_matrices=False)
+            cut = max(X.shape) * np.finfo(np.float64).eps * singular.max(initial=0.0)
+            V = np.ascontiguousarray(V[:, singular > cut])
+            self._ranking = RankingSpectrum(s, singular[singular > cut] ** 2, V)
         return self._ranking
 
     def _dense_features(self) -> Array:

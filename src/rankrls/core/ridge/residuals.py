@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh, qr
 
-from rankrls._resources import few_threads, require
+from rankrls._resources import few_threads
 from rankrls._validation import show
 from rankrls.core.linalg.factorizations import EigenFactorization, Factorization
 from rankrls.core.preferences.laplacian import Laplacian
@@ -51,9 +51,6 @@ SINGULAR, MOST_SINGULAR, MAX_ERROR = 1e-7, 1e-2, 1e-4
 
 #: Eigenvalues of C below this count as zero.
 CUT = 1e-10
-
-#: Below this, rounding errors of two terms left out together are not small.
-TWO_SINGULAR = 1e-6
 
 #: Maximum size of a work array, and of one that should stay in cache.
 WORK, CACHE = 2**21, 2**17
@@ -541,34 +538,6 @@ class Residuals:
             found[:, i] = np.moveaxis(_of_alphas(rows, w, V.T @ c), 1, 0)
             spread[:, i] = (alphas * (np.square(rows) @ w)).T
         return found, spread, bad
-
-    def without_two(self, e: Array, alpha: float) -> Iterator[tuple[Array, Array, Array]]:
-        """Residuals of each term by the model without it and without another one.
-
-        With e the residuals (l,) of the terms left out one by one, the residual of u without u and
-        g is (e_u + H_ug e_g/J_uu)/(1 − H_ug²/(J_uu J_gg)).
-
-        Yields
-        ------
-        others : ndarray of shape (n,), int
-            The other terms that are left out.
-        residuals : ndarray of shape (l, n)
-            Meaningless for a term paired with itself.
-        unsafe : ndarray of shape (l, n), bool
-            Whether a residual is unreliable.
-        """
-        every = np.arange(len(e))
-        advice = "audit by groups, or with new data as eval_set"
-        require("leaving out two judgements", len(e), len(self.b), copies=4, advice=advice)
-        J = np.maximum(self.residuals(every, alpha)[1], np.finfo(float).tiny)
-        A, w = self.metric(self.vectors(every), alpha)
-        for others in np.array_split(every, max(1, len(e) ** 2 // WORK)):
-            H = A @ (A[others] * w).T
-            left = 1.0 - np.square(H) / (J[:, None] * J[others])
-            unsafe = np.sqrt(J[:, None] * J[others]) * left < TWO_SINGULAR
-            residuals = (e[:, None] + H * (e[others] / J[:, None])) / np.where(unsafe, 1.0, left)
-            unsafe[others, np.arange(len(others))] = False
-            yield others, residuals, unsafe
 
 
 def _partly(N: Any) -> tuple[Any, Array]:
