@@ -87,7 +87,6 @@ class PairHoldOut:
     smaller_side: Callable[[], Any]
     decompose: Callable[[Array], list[Any]]
     every_pair_counts: Callable[[], bool]
-    refit: Callable[..., Array]
     first_equal: Callable[[], Array]
     _ranking: RankingSpectrum | None = None
 
@@ -193,10 +192,10 @@ class PairHoldOut:
     ) -> Iterator[tuple[int, Array]]:
         if unsafe.sum() > MAX_REFITS:
             raise ValueError(f"{int(unsafe.sum()):,} refits would be needed{NO_SHORTCUT}")
-        everything = np.arange(self.graph.n_rows)
+        everything, problem = np.arange(self.graph.n_rows), self.smaller_side()
         for number in np.flatnonzero(unsafe):
             rest = np.setdiff1d(everything, pairs[number])
-            yield int(number), self.refit(rest, pairs[number], np.array([alpha]))[0]
+            yield int(number), problem.refit(rest, pairs[number], np.array([alpha]))[0]
 
     def _require_room(self, n_pairs: int = 0) -> None:
         """Raise an error if the m × m matrices and pair arrays do not fit into memory."""
