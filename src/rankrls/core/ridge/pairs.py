@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import eigh
+from scipy.linalg import eigh, qr
+from scipy.linalg.lapack import dgejsv
 
 from rankrls import _resources
 from rankrls.core.linalg.factorizations import EigenFactorization, is_graded, rounding_level
@@ -242,6 +243,21 @@ class PairHoldOut:
             return False
         one = graph.n_queries == 1 and graph.n_outputs == 1
         return one and len(np.unique(graph.scores)) == 2
+
+
+def _graded_vectors(X: Array) -> tuple[Array, Array]:
+    """Left singular vectors and values of columns of very different scales.
+
+    Their rank is that of columns of unit norm, and one-sided Jacobi rotations are accurate relative
+    to every column (Drmač and Veselić, SIAM J. Matrix Anal. 29, 2008).
+    """
+    norms = np.linalg.norm(X, axis=0)
+    Q, R, order = qr(X / norms, mode="economic", pivoting=True, check_finite=False)
+    pivots = np.abs(R.diagonal())
+    rank = int((pivots > rounding_level(pivots)).sum())
+    T = np.asfortranarray((R[:rank] * norms[order]).T)
+    d, _, V, scale, _, _ = dgejsv(T, joba=2, jobr=0)
+    return Q[:, :rank] @ V, d * (scale[0] / scale[1])
 
 
 class RankingSpectrum:
