@@ -14,8 +14,6 @@ import rankrls.cli._output
 import rankrls.cli._scoring
 from rankrls import ConditionalRankRLS, RankRLS
 from rankrls.cli import main
-from rankrls.cli._files import Stream, names_from, write_all
-from rankrls.cli._output import Work, number, size
 from rankrls.datasets import dump_letor, make_ranking
 from rankrls.io import load_model, save_model
 
@@ -266,91 +264,6 @@ def test_a_pipe_is_fitted_batch_by_batch(folder, monkeypatch, capsys):
     assert "features in LETOR text from a pipe is not known before" in capsys.readouterr().err
 
 
-def test_a_pipe_is_looked_at_and_then_read(tmp_path):
-    class Slow:
-        """Gives a few bytes at a time, as pipes may."""
-
-        def __init__(self, content):
-            self.content = content
-
-        def read1(self, n_bytes):
-            piece, self.content = self.content[:3], self.content[3:]
-            return piece
-
-        def read(self, n_bytes=-1):
-            cut = len(self.content) if n_bytes < 0 else n_bytes
-            piece, self.content = self.content[:cut], self.content[cut:]
-            return piece
-
-    text = b"1 qid:1 1:2\n0 qid:1 1:3\n"
-    stream = Stream(Slow(text), "pipe")
-    assert stream.peek(100).startswith(b"1 qid:1 1:2\n")
-    assert stream.peek(100) == stream.peek(100)
-    assert stream.read(2) + stream.read(5) + stream.read() == text
-    assert stream.read(5) == b""
-    assert Stream(Slow(b"no end"), "pipe").peek(100) == b"no end"
-
-
-def test_a_short_write_is_continued():
-    class Short:
-        def __init__(self):
-            self.content = b""
-
-        def write(self, data):
-            self.content += data[:4]
-            return len(data[:4])
-
-    file = Short()
-    write_all(file, b"all of this")
-    assert file.content == b"all of this"
-
-
-def test_names_and_numbers(tmp_path):
-    (tmp_path / "names").write_text("a\n\n b \n")
-    assert names_from([f"@{tmp_path / 'names'}"]) == names_from(["a, b"]) == ["a", "b"]
-    assert names_from(["a", f"@{tmp_path / 'names'}", "b,c"]) == ["a", "a", "b", "b", "c"]
-    assert names_from([]) is None
-    assert [number(v) for v in (1234567, 0.5, None, float("nan"))] == [
-        "1,234,567", "0.5000", "–", "–"]  # fmt: skip
-    assert [size(n) for n in (5, 1500, 2_000_000, 3 * 10**9)] == ["5 B", "1.5 kB", "2 MB", "3 GB"]
-
-
 def test_json_has_no_nan(capsys):
     rankrls.cli._output.to_json({"a": float("nan"), "b": [np.float64(1), np.array([2, np.inf])]})
     assert json.loads(capsys.readouterr().out) == {"a": None, "b": [1.0, [2.0, None]]}
-
-
-class Terminal:
-    """A stderr that says that it is a terminal."""
-
-    def __init__(self):
-        self.text = ""
-
-    def write(self, text):
-        self.text += text
-
-    def flush(self):
-        pass
-
-    def isatty(self):
-        return True
-
-
-def test_progress_is_for_terminals_and_long_work(monkeypatch, capsys):
-    monkeypatch.setattr(rankrls.cli._output, "PATIENCE", 0.0)
-    with Work("Reading", 10) as work:
-        work.update(5)
-    assert capsys.readouterr() == ("", "")
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    with Work("Reading", 10) as work:
-        work._timer.join()
-        work.update(5)
-        work.now("Fitting")
-    assert "Reading" in terminal.text
-    shown = terminal.text
-    monkeypatch.setattr(rankrls.cli._output, "PATIENCE", 60.0)
-    with Work("Reading", 10) as work:
-        work.update(5)
-    assert terminal.text == shown
-    assert capsys.readouterr().out == ""

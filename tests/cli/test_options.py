@@ -480,13 +480,6 @@ def examples():
     return list(dict.fromkeys(found))
 
 
-def test_there_are_examples():
-    assert len(examples()) > 20
-    for command in ("fit", "predict", "evaluate", "compare", "cv", "export", "report", "weights",
-                    "completion"):  # fmt: skip
-        assert any(f"rankrls {command} " in line for line in examples())
-
-
 @pytest.fixture(scope="module")
 def example_folder(data, tmp_path_factory):
     """The files that the examples speak of."""
