@@ -489,7 +489,8 @@ def _check_rankrls(ranker: Any) -> None:
         ranker._check_alpha("alpha", ranker.alpha)
     _check_ranker(ranker)
     present = [name for name in INCREMENTAL if hasattr(ranker, name)]
-    require(len(present) in (0, len(INCREMENTAL)), "a model that has learned half")
+    complete = len(present) == len(INCREMENTAL) and ranker._model.solvers
+    require(complete or not present, "a model that has learned half")
     if present:
         n_outputs, seen = ranker._model.n_outputs, ranker._seen
         require(len(ranker._preferences) == n_outputs, "preferences of other outputs than a model")
