@@ -100,7 +100,9 @@ def _whole(text: Any) -> int:
 
 def _share(text: Any) -> float:
     number = _positive(text, "a number between 0 and 1")
-    return number if number < 1 else _positive("", f"a number between 0 and 1: {text}")
+    if number >= 1:
+        raise click.BadParameter(f"{text!r} is not a number between 0 and 1")
+    return number
 
 
 def _one_of(words: str) -> click.Choice:
