@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -98,7 +99,9 @@ def relation_holdout_predict(
     Returns
     -------
     ndarray of shape (p, g), or (n_alphas, p, g) with ``alphas``
-        Held-out predictions. For "entries", unobserved pairs are NaN.
+        Held-out predictions. For "entries", unobserved pairs are NaN. With the ranking loss, values
+        are comparable within a conditioning object and fold only, and equal to refits up to a
+        constant for each of these (see Notes).
 
     Notes
     -----
@@ -159,13 +162,16 @@ def relation_holdout_predict(
         )
     if labels is not None and (problem.has_shortcuts or filled):
         holdout = complete_holdout(problem, labels)
-        if given is None and not problem.sign:
-            predictions = _single(holdout, leave_out, grid)
-        else:
-            made = _units(problem.observations, leave_out) if given is None else given
+        if given is not None or problem.sign:
+            made = given or _units(problem.observations, leave_out)
             predictions = _by_closed_forms(ranker, problem, holdout, leave_out, made, grid)
+        elif leave_out == "both":
+            rows = [np.array([i]) for i in range(len(holdout.Y))]
+            predictions = holdout.both(rows, grid).predictions
+        else:
+            predictions = getattr(holdout, leave_out)(grid).predictions
     else:
-        made = _units(problem.observations, leave_out) if given is None else given
+        made = given or _units(problem.observations, leave_out)
         predictions = _refits(ranker, problem, made, grid)
     predictions = ranker._oriented(predictions)
     return predictions if alphas is not None else predictions[0]
@@ -227,14 +233,6 @@ def _split(splitter: Any, leave_out: str, observations: Observations, X: Any, Z:
     return [(rows, cols) for rows in tests(p) for cols in columns]
 
 
-def _single(holdout: CompleteHoldout, leave_out: str, alphas: Array) -> Array:
-    """Predict single rows, columns, pairs, or rows and columns from one decomposition."""
-    if leave_out == "both":
-        rows = [np.array([i]) for i in range(len(holdout.Y))]
-        return holdout.both(rows, alphas).predictions
-    return getattr(holdout, leave_out)(alphas).predictions
-
-
 def _by_closed_forms(
     ranker: ConditionalRankRLS,
     problem: RelationProblem,
@@ -248,20 +246,16 @@ def _by_closed_forms(
     held = np.full((len(alphas), p, g), np.nan)
     if leave_out == "entries":
         cells = [_with_mirror(fold) if problem.sign else fold for fold in folds]
-        small = [len(fold.rows) <= MAX_ENTRIES or problem.two_step for fold in cells]
-        chosen = [k for k, fits in enumerate(small) if fits]
-        values, unsafe = holdout.cell_folds([cells[k][:2] for k in chosen], alphas)
-        again = [fold for fold, fits in zip(folds, small, strict=True) if not fits]
-        for number, k in enumerate(chosen):
-            if unsafe[:, number].any():
-                again.append(folds[k])
-            else:
-                n = len(folds[k].rows)
-                held[:, folds[k].rows, folds[k].cols] = values[number][:, :n]
-        if again:
-            refitted = _refits(ranker, problem, again, alphas)
-            for fold in again:
-                held[:, fold.rows, fold.cols] = refitted[:, fold.rows, fold.cols]
+        fits = [len(fold.rows) <= MAX_ENTRIES or problem.two_step for fold in cells]
+        small = list(compress(folds, fits))
+        values, unsafe = holdout.cell_folds([fold[:2] for fold in compress(cells, fits)], alphas)
+        again = [fold for fold, fit in zip(folds, fits, strict=True) if not fit]
+        again += compress(small, unsafe.any(axis=0).tolist())
+        for fold, found in zip(small, values, strict=True):
+            held[:, fold.rows, fold.cols] = found[:, : len(fold.rows)]
+        refitted = _refits(ranker, problem, again, alphas) if again else held
+        for fold in again:
+            held[:, fold.rows, fold.cols] = refitted[:, fold.rows, fold.cols]
         return held
     every = np.arange(p), np.arange(g)
     for fold in folds:
