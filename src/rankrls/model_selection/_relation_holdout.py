@@ -250,7 +250,7 @@ def _by_closed_forms(
         small = list(compress(folds, fits))
         values, unsafe = holdout.cell_folds([fold[:2] for fold in compress(cells, fits)], alphas)
         again = [fold for fold, fit in zip(folds, fits, strict=True) if not fit]
-        again += compress(small, unsafe.any(axis=0).tolist())
+        again += compress(small, np.any(unsafe, axis=0))
         for fold, found in zip(small, values, strict=True):
             held[:, fold.rows, fold.cols] = found[:, : len(fold.rows)]
         refitted = _refits(ranker, problem, again, alphas) if again else held
