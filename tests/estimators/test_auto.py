@@ -18,6 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from rankrls import AutoRanker, RankRLS, export
 from rankrls.datasets import make_ranking
+from rankrls.diagnostics import explain
 from rankrls.estimators import auto
 from rankrls.exceptions import IdColumnWarning
 from rankrls.io import load_model, save_model
@@ -214,6 +215,47 @@ def test_blocks(tmp_path):
     assert given._table.query_columns_ == [3]
     with pytest.raises(ValueError, match="query_columns: 'noise' is not a column of texts"):
         given.set_params(query_columns=["noise"]).fit(frame, y, qid=qid)
+
+
+@pytest.mark.parametrize("effort", ["quick", "normal"])
+def test_explain(effort):
+    frame, y, qid = shop()
+    ranker = AutoRanker(effort=effort, random_state=0).fit(frame, y, qid=qid)
+    a, b, others = frame.iloc[:1], frame.iloc[1:2], frame.iloc[2:12]
+    found = explain(ranker, frame.iloc[0], b, among=others)
+    scores = ranker.predict(frame.iloc[:12], qid=np.zeros(12))
+    assert_allclose(found.difference, scores[0] - scores[1])
+    assert_allclose(found.contribution.sum(), found.difference)
+    shares = dict(zip(found.labels, found.contribution, strict=True))
+    assert shares["query"] == shares["query vector"] == 0  # these are the same in both rows
+    both = ranker.predict(frame.iloc[:2], qid=[0, 0])
+    assert_allclose(explain(ranker, a, b).difference, both[0] - both[1])
+    same = explain(ranker, a.assign(brand="b5"), a.assign(brand="b0"), among=others)
+    assert same.labels[0] == "brand"
+    assert_allclose(same.contribution[1:], 0, atol=1e-12)
+    assert same.difference > 0
+    with pytest.raises(ValueError, match="pass x_b, too"):
+        explain(ranker, a)
+    with pytest.raises(ValueError, match="x_a must be one row; got 10"):
+        explain(ranker, others, b)
+    with pytest.raises(ValueError, match="among is for an AutoRanker"):
+        explain(ranker._members[0].estimator, a, b, among=others)
+
+
+def test_contributions_to_linear_members_are_exact():
+    X, y, qid = ugly()
+    ranker = AutoRanker(effort="quick", random_state=0).fit(X, y, qid=qid)
+    ranker._members = [one for one in ranker._members if one.basis is None]
+    assert ranker._members
+    query = X[qid == qid[5]]
+    found = explain(ranker, query[0], query[1], among=query[2:])
+    rows = encoded(ranker, query, np.zeros(len(query)))
+    expected = np.zeros(X.shape[1])
+    for member in ranker._members:
+        phi = member.phi(rows, ranker._features)
+        terms = member.factor * (phi[0] - phi[1]) * member.estimator.coef_
+        np.add.at(expected, np.tile(ranker._columns, len(member.views)), terms)
+    assert_allclose(found.contribution, expected[found.index], atol=1e-12)
 
 
 def test_texts_alone():

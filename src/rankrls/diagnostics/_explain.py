@@ -12,6 +12,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankrls._frames import data_frame
+from rankrls.estimators.auto import AutoRanker
 from rankrls.estimators.greedy import GreedyRankRLS
 from rankrls.estimators.ranker import BaseRanker
 
@@ -66,17 +67,21 @@ class Explanation:
         return data_frame({**names, **columns})
 
 
-def explain(estimator: Any, x_a: Any, x_b: Any = None) -> Explanation:
+def explain(estimator: Any, x_a: Any, x_b: Any = None, *, among: Any = None) -> Explanation:
     """Split the score difference f(a) − f(b) into exact contributions of features or training rows.
 
     Parameters
     ----------
-    estimator : fitted RankRLS, RankRLSCV, RankSVM or GreedyRankRLS, or a pipeline that ends in one
-        A model with one output. In a pipeline, the features are those passed to the last step.
+    estimator : fitted RankRLS, RankRLSCV, RankSVM, GreedyRankRLS or AutoRanker, or a pipeline
+        A model with one output. In a pipeline that ends in one, the features are those passed to
+        the last step.
     x_a, x_b : array-like, sparse matrix or data frame of shape (n_features,) or (1, n_features)
         The two rows to compare. Without ``x_b``, the score f(a) returned by `predict` is split.
         Scores are only defined relative to each other, so it is better to pass a second row, such
-        as the competitor ranked above or below.
+        as the competitor ranked above or below. An `AutoRanker` needs both.
+    among : array-like or data frame of shape (n, n_features), optional
+        For an `AutoRanker`: the other rows of the query of a and b, with which they are compared.
+        Without it, the two rows are a query of their own.
 
     Returns
     -------
@@ -89,6 +94,13 @@ def explain(estimator: Any, x_a: Any, x_b: Any = None) -> Explanation:
     contribution comes from a row with a positive coefficient that is closer to a, or from one with
     a negative coefficient that is closer to b. The contributions add up to the difference exactly,
     without approximation or sampling.
+
+    For an `AutoRanker`, contributions are by columns of the table: the columns of b are replaced by
+    those of a one after the other, in their order and in reverse, and the changes of the score are
+    averaged. For linear members this is Σ_j w_j (a_j − b_j). With kernels and trees, the share of
+    columns that interact depends on the two orders; the sum is still f(a) − f(b). A text of the
+    row that is compared with one of the query has the contribution of both. ``weight`` and
+    ``change`` are NaN.
 
     Examples
     --------
@@ -103,14 +115,19 @@ def explain(estimator: Any, x_a: Any, x_b: Any = None) -> Explanation:
     if isinstance(estimator, Pipeline):
         steps = estimator[:-1]
         x_a, x_b = (None if x is None else steps.transform(_one_row(x)) for x in (x_a, x_b))
-        return explain(estimator[-1], x_a, x_b)
+        among = None if among is None else steps.transform(among)
+        return explain(estimator[-1], x_a, x_b, among=among)
+    if isinstance(estimator, AutoRanker):
+        return _of_columns(estimator, x_a, x_b, among)
+    if among is not None:
+        raise ValueError(f"among is for an AutoRanker, not for a {type(estimator).__name__}")
     if isinstance(estimator, GreedyRankRLS):
         check_is_fitted(estimator)
         return _of_features(estimator, np.atleast_2d(estimator.coef_), x_a, x_b)
     if not isinstance(estimator, BaseRanker):
         raise ValueError(
-            "explain takes a RankRLS, RankRLSCV, RankSVM or GreedyRankRLS, or a pipeline that ends "
-            f"in one; got a {type(estimator).__name__}"
+            "explain takes a RankRLS, RankRLSCV, RankSVM, GreedyRankRLS or AutoRanker, or a "
+            f"pipeline that ends in one; got a {type(estimator).__name__}"
         )
     check_is_fitted(estimator)
     model: Any = estimator._model
@@ -134,6 +151,27 @@ def _of_features(estimator: Any, coef: Array, x_a: Any, x_b: Any) -> Explanation
     if labels is None:
         labels = np.array([f"x{j}" for j in range(len(change))], dtype=object)
     return _sorted("feature", labels, np.arange(len(change)), coef[0], change)
+
+
+def _of_columns(estimator: AutoRanker, x_a: Any, x_b: Any, among: Any) -> Explanation:
+    check_is_fitted(estimator)
+    if x_b is None:
+        raise ValueError("an AutoRanker compares rows; pass x_b, too")
+    parts = [_dense(estimator._table._encoded(_one_row(x))) for x in (x_a, x_b)]
+    for name, part in zip(("x_a", "x_b"), parts, strict=True):
+        if len(part) != 1:
+            raise ValueError(f"{name} must be one row; got {len(part)}")
+    if among is not None:
+        parts.append(_dense(estimator._table._encoded(_one_row(among))))
+    if not estimator._features._centres:
+        raise ValueError("explain does not take an AutoRanker of sparse rows")
+    values = estimator._contributions(np.vstack(parts))
+    order = np.argsort(-np.abs(values), kind="stable")
+    unknown = np.full(len(values), np.nan)
+    labels = estimator.columns_["column"][order]
+    return Explanation(
+        "feature", labels, order, values[order], unknown, unknown, float(values.sum())
+    )
 
 
 def _require_one_output(n_outputs: int) -> None:

@@ -94,20 +94,7 @@ SPARSE_VIEWS = (View(("log",), "linear"), View(("log",), "rbf", 0.5))
 
 @dataclass(frozen=True)
 class Effort:
-    """The candidates to compare and the size of the models.
-
-    Attributes
-    ----------
-    views : tuple of View
-    losses : tuple of (cost, which rows are compared)
-    n_basis : int
-        Number of basis vectors of a kernel.
-    n_members : int
-        Maximum number of rankers in the average.
-    n_rows : int
-        Maximum number of rows, in whole queries, on which candidates are compared.
-    n_trees : int
-    """
+    """The candidates to compare, and the limits of basis vectors, members, rows and trees."""
 
     views: tuple[View, ...]
     losses: tuple[tuple[str, str], ...]
@@ -432,9 +419,8 @@ class AutoRanker(QueryRequests, BaseEstimator):
         self.members_ = _table_of(candidates, chosen)
         self.n_compared_ = len(compared)
         nested = nested_scores(candidates, judge, effort.n_members, rng)
-        self.held_out_scores_ = np.full(data.n_rows, np.nan)
+        self.held_out_scores_, self.nested_scores_ = np.full((2, data.n_rows), np.nan)
         self.held_out_scores_[compared] = stacked(chosen, slice(None))
-        self.nested_scores_ = np.full(data.n_rows, np.nan)
         self.nested_scores_[compared] = nested
         self.best_score_ = float(np.nanmean(judge.metric(nested)))
         self._members = []
@@ -471,7 +457,6 @@ class AutoRanker(QueryRequests, BaseEstimator):
     @property
     def columns_(self) -> dict[str, Array]:
         """What was made of each column of X."""
-        check_is_fitted(self)
         return self._table.columns_
 
     @takes_queries
@@ -516,6 +501,34 @@ class AutoRanker(QueryRequests, BaseEstimator):
                 )
         return scores
 
+    def _contributions(self, table: Array) -> Array:
+        """Split f(a) − f(b) of the first two encoded rows of a query by columns of X.
+
+        The columns of b are replaced by those of a one after the other, in their order and in
+        reverse. The mean of the changes is exact for linear members, and always has the right sum.
+        """
+        rows = self._rows(table, np.zeros(len(table)) if self._with_qid else None)
+        n, features, sources = rows.numbers.shape[1], self._features, self._table.sources_
+        of_numbers = sources[self._columns] if len(self._columns) else np.zeros(1, dtype=np.int64)
+        views = {
+            block: features._standardized(block, rows.numbers, rows.queries, rows.cache)[:2]
+            for block in features._centres
+        }
+        columns, contributions = np.unique(sources), np.zeros(self.n_features_in_)
+        for order in (columns, columns[::-1]):
+            place = np.zeros(self.n_features_in_, dtype=np.int64)
+            place[order] = np.arange(len(order))
+            steps = np.arange(len(order) + 1)[:, None]
+            mixed = np.where(place[sources] < steps, table[0], table[1])
+            part = self._rows(mixed, np.zeros(len(mixed)) if self._with_qid else None)
+            for block, (a, b) in views.items():
+                part.cache[block] = np.where(
+                    place[np.repeat(of_numbers, len(a) // n)] < steps, a, b
+                )
+            scores = sum(member.predict(part, features) for member in self._members)
+            contributions[order] += np.diff(scores) / 2
+        return contributions
+
     @takes_queries
     def score(self, X: Any, y: ArrayLike, qid: ArrayLike | None = None) -> float:
         """Return the mean pairwise accuracy over the queries that have a pair.
@@ -553,10 +566,8 @@ class AutoRanker(QueryRequests, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.estimator_type = "ranker"
         tags.target_tags.required = True
-        tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = True
-        tags.input_tags.string = True
-        tags.input_tags.categorical = True
+        inputs = tags.input_tags
+        inputs.sparse = inputs.allow_nan = inputs.string = inputs.categorical = True
         tags.non_deterministic = self.random_state is None
         return tags
 
@@ -569,14 +580,8 @@ def canonical_order(
 ) -> tuple[Array, Array | None, Array]:
     """Return orders of rows, queries and columns that do not depend on their orders in the data.
 
-    Basis vectors, folds and trees are drawn at random from these orders.
-
-    Returns
-    -------
-    order : ndarray of shape (n_rows,), int
-    codes : ndarray of shape (n_rows,), int, or None
-        Number of the query of each row, in the order of queries.
-    columns : ndarray of shape (n_columns,), int
+    Basis vectors, folds and trees are drawn at random from these orders. Of the queries, the number
+    of the query of each row is returned.
     """
     table = abs(table)  # the signs of components of texts are arbitrary
     largest = table.max(axis=0)
@@ -723,22 +728,8 @@ class Rows:
 class LinearMember:
     """A linear ranker on Φ = [scale × view, or its Nyström features, weight × block …].
 
-    Attributes
-    ----------
-    views : list of str
-        Blocks of `RankingFeatures`.
-    kernel : str
-    gamma : float
-    basis : ndarray or sparse array of shape (n_basis, n_columns), or None
-        Basis vectors of the Nyström features k(x, basis) ``mapping``.
-    mapping : ndarray of shape (n_basis, rank), or None
-    scale : float
-        The mean squared norm of the scaled features of the view is 1.
-    weights : dict of float
-        Weight of each block.
-    estimator : RankRLS or None
-    factor : float
-        Factor of the scores in the average.
+    The Nyström features are k(x, ``basis``) ``mapping``, the features of the view have a mean
+    squared norm of 1, and ``factor`` is that of the scores in the average.
     """
 
     views: list[str]
@@ -905,19 +896,10 @@ def _possible(views: Sequence[View], data: Rows, n_numbers: int) -> list[View]:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """Held-out scores of a member with a loss.
+    """Held-out scores of a member with a loss, centred in each list, for each alpha.
 
-    Attributes
-    ----------
-    member : LinearMember or ColumnMember
-    alphas : ndarray of shape (n_alphas,)
-    scores : ndarray of shape (n_alphas, n_rows)
-        Scores with mean 0 in each list.
-    metric : ndarray of shape (n_alphas, n_lists)
-        The user's metric for each held-out list; NaN where it is undefined.
-    criterion : ndarray of shape (n_alphas, n_lists)
-        Criterion by which candidates are chosen.
-    loss : tuple of (cost, which rows are compared)
+    ``metric`` and ``criterion``, (n_alphas, n_lists), are the user's metric of each held-out list,
+    NaN where it is undefined, and what candidates are chosen by.
     """
 
     member: Any
@@ -944,15 +926,7 @@ class Choice:
 
 
 class Judge:
-    """Evaluate held-out lists: queries, or the folds of a single ranking.
-
-    Parameters
-    ----------
-    scoring : str or callable
-    y : ndarray of shape (n_rows,)
-    lists : ndarray of shape (n_rows,), int
-        Index of the list of each row, in range(n_lists).
-    """
+    """Evaluate held-out lists: queries, or the folds of a single ranking."""
 
     def __init__(self, scoring: Any, y: Array, lists: Array) -> None:
         self.scoring = Scoring(scoring)
@@ -1004,21 +978,8 @@ def choose(
 ) -> list[Choice]:
     """Choose the best candidate and alpha of each of the best views, based on some of the lists.
 
-    The average has boosted trees, or is replaced by one column, if that is better.
-
-    Parameters
-    ----------
-    candidates : sequence of Candidate
-    judge : Judge
-    some : int array
-        Indices of the lists used.
-    n_members : int
-        Maximum number of views in the average.
-
-    Returns
-    -------
-    list of Choice
-        Best first. Factors give the scores of all members the same spread within lists.
+    Factors give the scores of all members the same spread within lists. The average has boosted
+    trees, or is replaced by one column, if that is better.
     """
     rows = np.isin(judge.lists, some)
     best: dict[Any, tuple[float, Candidate, int]] = {}

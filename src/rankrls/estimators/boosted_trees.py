@@ -77,7 +77,8 @@ class Forest:
     @classmethod
     def of_boosters(cls, boosters: list[Any]) -> Forest:
         """Average of models of LightGBM, trained on finite features."""
-        roots, nodes = [], []
+        roots: list[int] = []
+        nodes: list[list[Any]] = []
         for booster in boosters:
             for tree in booster.dump_model()["tree_info"]:
                 roots.append(len(nodes))
