@@ -546,9 +546,7 @@ def test_batches(fitted, name):
 
 def test_exports(fitted):
     for write in (export.to_onnx, export.to_svmrank):
-        with pytest.raises(
-            ValueError, match="an AutoRanker cannot be exported"
-        ):
+        with pytest.raises(ValueError, match="an AutoRanker cannot be exported"):
             write(fitted)
 
 

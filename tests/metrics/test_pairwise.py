@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 
 import oracles as oracle
 from rankrls.metrics import concordance_index, pairwise_accuracy, pairwise_error
-from rankrls.metrics._counting import count_pairs
+from rankrls.metrics.counting import count_pairs
 
 
 @st.composite
@@ -132,7 +132,7 @@ def test_blocks_of_queries_change_nothing(block, weighted, in_order, monkeypatch
     y, score = rng.integers(0, 4, 100).astype(float), rng.integers(0, 6, 100) / 3
     weight = rng.integers(0, 3, 100) * rng.random(100) if weighted else None
     whole = count_pairs(y, score, codes, 12, weight)
-    monkeypatch.setattr("rankrls.metrics._counting.BLOCK", block)
+    monkeypatch.setattr("rankrls.metrics.counting.BLOCK", block)
     counts = count_pairs(y, score, codes, 12, weight)
     assert counts.comparable.dtype == whole.comparable.dtype
     for name in ("comparable", "discordant", "tied"):
