@@ -19,15 +19,11 @@ from collections.abc import Iterator
 
 import numpy as np
 from _common import finish, need, parse, table
-from rankrls.core.relations.cell_equations import CellEquations
 from relations_newsgroups import SETS, VECTORIZERS, read, relation
-from scipy.sparse import vstack
 from sklearn.exceptions import ConvergenceWarning
 
-from rankrls import ConditionalRankRLSCV
-from rankrls.core.linalg.krylov import IterationOptions, stop_early
-from rankrls.core.relations.labels import Observations
-from rankrls.metrics import conditional_scores, pairwise_accuracy
+from rankrls import ConditionalRankRLS, ConditionalRankRLSCV
+from rankrls.metrics import conditional_scores
 
 ITERATIONS = (1, 2, 3, 5, 8, 12, 20, 40, 80, 200)
 N_TRAIN, N_TEST = 1000, 500
@@ -69,50 +65,26 @@ def rows(sample: list[tuple[str, str]], counts: tuple[int, ...]) -> Iterator[lis
         vectorizer = VECTORIZERS[features]()
         X = vectorizer.fit_transform([t for t, _ in sample[:N_TRAIN]])
         X_test = vectorizer.transform([t for t, _ in sample[N_TRAIN:]])
-        everything = vstack([X, X_test]).tocsr()
-        K_all = (everything @ everything.T).toarray()
-        K, K_test = K_all[:N_TRAIN, :N_TRAIN], K_all[N_TRAIN:, :N_TRAIN]
+        K, K_test = (X @ X.T).toarray(), (X_test @ X.T).toarray()
         for loss in ("ranking", "regression"):
             for symmetry in (None, "symmetric"):
-                errors = curve(K_all, Y, Y_test, loss, symmetry, max(counts))
+                common = {"kernel": "precomputed", "loss": loss, "relation": symmetry}
+                most = max(counts)
+                stopped = ConditionalRankRLS(
+                    0.0,
+                    **common,
+                    early_stopping=True,
+                    n_iter_no_change=most,
+                    max_iter=most,
+                    tol=1e-300,
+                ).fit(K, Y, eval_set=(K_test, Y_test))
+                errors = stopped.validation_curve_
                 cells = [f"{errors[k - 1]:.4f}" if k <= len(errors) else "" for k in counts]
                 cells.append(f"{errors.min():.4f} ({errors.argmin() + 1})")
-                common = {"kernel": "precomputed", "loss": loss, "relation": symmetry}
                 folds = np.array_split(np.arange(N_TRAIN), 2)
                 chosen = ConditionalRankRLSCV(ALPHAS, cv=[folds, folds[::-1]], **common)
                 cells.append(rank_loss(chosen.fit(K, Y).predict(K_test)))
                 yield [features, loss, symmetry or "none", *cells]
-
-
-def curve(
-    K: np.ndarray, Y: np.ndarray, Y_test: np.ndarray, loss: str, symmetry: str | None, most: int
-) -> np.ndarray:
-    """Test error after each iteration; K of training and test documents.
-
-    Early stopping looks at held-out edges after each iteration: here those of the test documents.
-    """
-    rows, cols = np.divmod(np.arange(N_TRAIN**2), N_TRAIN)
-    train = Observations(rows, cols, Y.ravel(), (len(K), len(K)))
-    one, other = np.nonzero(~np.isnan(Y_test))
-    equations = CellEquations(
-        K,
-        K,
-        train.cells,
-        ranking=loss == "ranking",
-        sign=0 if symmetry is None else 1,
-        held_out=(N_TRAIN + one, N_TRAIN + other),
-    )
-    y = Y_test[one, other]
-    options = IterationOptions(tol=1e-300, max_iter=most, patience=most)
-    _, history = stop_early(
-        [equations],
-        np.array([0.0]),
-        options,
-        equations,
-        lambda predictions: float(pairwise_accuracy(y, predictions[:, 0], qid=one)),
-        1,
-    )
-    return history.errors[:, 0]
 
 
 if __name__ == "__main__":

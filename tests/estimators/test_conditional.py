@@ -16,7 +16,7 @@ import oracles
 import relation_cases as cases
 from rankrls import ConditionalRankRLS, regularization_path
 from rankrls.core.relations import problem as _problem
-from rankrls.core.relations.incomplete import HeldOutCells
+from rankrls.core.relations.incomplete import hold_out_cells
 from rankrls.metrics import conditional_scores, ndcg, pairwise_accuracy
 
 LOSSES = ("ranking", "regression")
@@ -141,7 +141,7 @@ def test_rule_of_auto(monkeypatch):
     gaps = np.where(rng.random(Y.shape) < 0.3, np.nan, Y)
     assert ConditionalRankRLS().fit(X, Y, Z).solver_ == "closed"
     assert ConditionalRankRLS().fit(X, gaps, Z).solver_ == "primal"
-    assert ConditionalRankRLS().fit(sparse.csr_array(X), gaps, Z).solver_ == "dual"
+    assert ConditionalRankRLS().fit(sparse.csr_array(X), gaps, Z).solver_ == "primal"
     assert ConditionalRankRLS(kernel="rbf").fit(X, gaps, Z).solver_ == "dual"
     monkeypatch.setattr(_problem, "MAX_DUAL_CELLS", 100)
     assert ConditionalRankRLS(kernel="rbf").fit(X, gaps, Z).solver_ == "cg"
@@ -440,7 +440,7 @@ def test_early_stopping_keeps_the_best_iteration(relation):
     # The kept model is the one of that iteration, of the edges that were not held out.
     observations = _problem.Observations.from_matrix(Y)
     state = np.random.RandomState(0)
-    held = HeldOutCells(0.3, state, None).choose(observations, sign).reshape(30, 30)
+    held = hold_out_cells(observations, 0.3, state, mirror=sign != 0).reshape(30, 30)
     assert 0.25 < held.mean() < 0.65
     if sign:
         assert np.array_equal(held, held.T)

@@ -114,7 +114,7 @@ def attributes(instance):
     kind = type(instance).__name__
     again = {"_metadata_request", "loss", "_others", "_stop_words_id"}
     again |= {"Groups": {"share", "averaging", "isometry"}}.get(kind, set())
-    if kind.startswith("Conditional") and hasattr(instance, "_left_factor"):
+    if kind.startswith("Conditional") and hasattr(instance, "_weights"):
         again |= {"_labels", "dual_coef_"}
     kept = {k: v for k, v in vars(instance).items() if k not in again}
     if kind == "DualSolver" and hasattr(instance.factorization, "C"):
@@ -169,7 +169,9 @@ def test_round_trip(name, path):
         loaded = round_trip(ranker, path)
         if not isinstance(ranker, Pipeline):  # see test_steps
             assert_same(ranker, loaded)
-        np.testing.assert_array_equal(ranker.predict(*new), loaded.predict(*new))
+        options = {"qid": [0] * len(new[0])} if name == "automatic_trees" else {}
+        before, after = (r.predict(*new, **options) for r in (ranker, loaded))
+        np.testing.assert_array_equal(before, after)
     before = path.read_bytes()
     save_model(loaded, path)
     assert path.read_bytes() == before

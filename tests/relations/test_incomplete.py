@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from rankrls import ConditionalRankRLS, RankRLS, regularization_path
 from rankrls.core.relations import incomplete
-from rankrls.core.relations.incomplete import HeldOutCells, SpectralEquations
+from rankrls.core.relations.incomplete import Validation, hold_out_cells
 from rankrls.core.relations.labels import Observations
 from rankrls.metrics import conditional_scores
 
@@ -95,13 +96,7 @@ def test_products_in_single_precision_are_refined(alpha, share, monkeypatch):
     monkeypatch.setattr(
         "rankrls.core.relations.problem.RelationProblem._in_eigenvectors", lambda *_: True
     )
-    calls = []
-    original = SpectralEquations.rough_product
-    monkeypatch.setattr(
-        SpectralEquations, "rough_product", lambda *args: calls.append(1) or original(*args)
-    )
     agrees_with_factorisation(ranker.set_params(solver="cg", tol=1e-10), data, 1e-8)
-    assert calls
 
 
 @pytest.mark.parametrize("options", [{}, {"loss": "regression"}, {"relation": "reciprocal"}])
@@ -148,7 +143,7 @@ def test_early_stopping_has_the_iterates_of_rankrls_on_products_of_features(kern
     rng = np.random.default_rng(3)
     X, Z = rng.standard_normal((12, 3)), rng.standard_normal((9, 2))
     Y = X @ rng.standard_normal((3, 2)) @ Z.T + rng.standard_normal((12, 9))
-    held = HeldOutCells(0.4, np.random.RandomState(0), None).choose(Observations.from_matrix(Y), 0)
+    held = hold_out_cells(Observations.from_matrix(Y), 0.4, np.random.RandomState(0), mirror=False)
     rows, cols = np.divmod(np.arange(Y.size), 9)
     products = (X[rows][:, :, None] * Z[cols][:, None, :]).reshape(Y.size, -1)
     options = {"early_stopping": True, "n_iter_no_change": 5, "tol": 1e-9}
@@ -183,16 +178,21 @@ def test_early_stopping_of_other_kernels_ends_at_the_minimum(pairwise, relation)
     Y = Y + Y.T
     options = {"pairwise": pairwise, "relation": relation, "kernel": "rbf", "loss": "regression"}
     ranker = ConditionalRankRLS(0.5, **options, random_state=0, validation_fraction=0.3)
-    held = HeldOutCells(0.3, np.random.RandomState(0), None).choose(
-        Observations.from_matrix(Y), 1 if relation or pairwise == "mlpk" else 0
-    )
+    mirror = relation is not None or pairwise == "mlpk"
+    labels = Observations.from_matrix(Y)
+    held = hold_out_cells(labels, 0.3, np.random.RandomState(0), mirror=mirror)
     rest = np.where(held.reshape(10, 10), np.nan, Y)
     expected = ConditionalRankRLS(0.5, **options, solver="dual").fit(X, rest).predict(X)
     ranker.set_params(early_stopping=True, n_iter_no_change=1000, max_iter=1000, tol=1e-12)
     problem = ranker._problem(ranker._read(X, Y, None))
     seen = []
-    last = HeldOutCells(0.3, np.random.RandomState(0), lambda *_: seen.append(1) or len(seen) / 1e4)
-    model = problem.solve(np.array([0.5]), "cg", ranker._iteration_options(), held_out=last)
+    last = Validation(
+        tuple(side.values for side in problem.sides),
+        *labels.select(held).lists,
+        lambda *_: seen.append(1) or len(seen) / 1e4,
+    )
+    problem = problem.select(~held)
+    model = problem.solve(np.array([0.5]), "cg", ranker._iteration_options(), validation=last)
     rows, cols = np.divmod(np.arange(100), 10)
     got = model.predict(problem.sides, rows, cols).reshape(10, 10)
     np.testing.assert_allclose(got, expected, atol=1e-6 * np.abs(expected).max())
@@ -215,3 +215,128 @@ def test_early_stopping_on_few_features_is_close_to_the_closed_form():
             F = ranker.predict(X[new], X[new])
             errors[name].append(1 - np.nanmean(conditional_scores(signal[new, new], F)))
     assert np.mean(errors["early"]) < 1.3 * np.mean(errors["closed"])
+
+
+# ---------------------------------------------------------------------- validation sets
+
+
+def validation_problem(relation, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((40, 4))
+    Z = X if relation else rng.standard_normal((36, 3))
+    weights = rng.standard_normal((4, Z.shape[1]))
+    Y = np.tanh(X @ weights @ Z.T) + 0.5 * rng.standard_normal((40, len(Z)))
+    return X, Y - Y.T if relation else Y, None if relation else Z
+
+
+@pytest.mark.parametrize("setting", ["edges", "rows", "columns", "both"])
+@pytest.mark.parametrize("condition_on", ["rows", "columns"])
+@pytest.mark.parametrize("relation", [None, "reciprocal"])
+def test_eval_set_in_the_four_settings(setting, condition_on, relation):
+    """The kept iteration ranks the validation pairs best, and it is that many iterations."""
+    X, Y, Z = validation_problem(relation)
+    ends = [slice(None), slice(None)]
+    if relation and setting != "edges":
+        ends = [slice(0, 28), slice(0, 28)]
+        new = {"rows": (X[28:], X[:28]), "columns": (X[:28], X[28:]), "both": (X[28:], None)}
+        test = {"rows": np.s_[28:, :28], "columns": np.s_[:28, 28:], "both": np.s_[28:, 28:]}
+        labels, (first, second) = Y[test[setting]], new[setting]
+    elif setting == "edges":
+        held = np.random.default_rng(1).random(Y.shape) < 0.3
+        held = held | held.T if relation else held
+        labels, first, second = np.where(held, Y, np.nan), None, None
+        Y = np.where(held, np.nan, Y)
+    else:
+        rows, cols = setting in ("rows", "both"), setting in ("columns", "both")
+        ends = [slice(0, 28) if rows else slice(None), slice(0, 25) if cols else slice(None)]
+        labels = Y[
+            slice(28, None) if rows else slice(None), slice(25, None) if cols else slice(None)
+        ]
+        first, second = X[28:] if rows else None, Z[25:] if cols else None
+    train = X[ends[0]], Y[tuple(ends)], None if Z is None else Z[ends[1]]
+    seen = []
+    ranker = ConditionalRankRLS(
+        0.0, kernel="rbf", relation=relation, condition_on=condition_on, early_stopping=True
+    )
+    ranker.fit(*train, eval_set=(first, labels, second), callback=lambda state: seen.append(state))
+    best = ranker.best_iteration_
+    assert 1 <= best < ranker.n_iter_
+    assert [state.error for state in seen] == list(ranker.validation_curve_)
+    assert seen[-1].best_iteration == best
+    objects = train[0] if first is None else first
+    others = second if second is not None or (first is not None and relation) else train[2]
+    scores = conditional_scores(labels, ranker.predict(objects, others), condition_on=condition_on)
+    assert 1 - np.nanmean(scores) == pytest.approx(ranker.validation_curve_.min())
+    iterated = ConditionalRankRLS(
+        0.0, kernel="rbf", relation=relation, condition_on=condition_on, solver="cg", max_iter=best
+    ).fit(*train)
+    assert iterated.n_iter_ == best
+    np.testing.assert_allclose(
+        iterated.predict(objects, others), ranker.predict(objects, others), atol=1e-12
+    )
+
+
+def test_eval_set_with_alpha_is_the_held_out_edges():
+    X, Y, Z = validation_problem(None)
+    options = {"early_stopping": True, "random_state": 0, "validation_fraction": 0.3}
+    held = hold_out_cells(
+        Observations.from_matrix(Y), 0.3, np.random.RandomState(0), mirror=False
+    ).reshape(Y.shape)
+    inside = ConditionalRankRLS(0.5, **options).fit(X, Y, Z)
+    labels = np.where(held, Y, np.nan)
+    given = ConditionalRankRLS(0.5, **options).fit(
+        X, np.where(held, np.nan, Y), Z, eval_set=(X, labels, Z)
+    )
+    np.testing.assert_allclose(given.validation_curve_, inside.validation_curve_, atol=1e-12)
+    np.testing.assert_allclose(given.predict(X, Z), inside.predict(X, Z), atol=1e-10)
+
+
+def test_many_iterations_without_alpha_interpolate():
+    """t iterations as the regulariser, without a warning; all of them have none."""
+    X, Y, Z = validation_problem(None)
+    Y = np.where(np.random.default_rng(2).random(Y.shape) < 0.95, np.nan, Y)
+    ranker = ConditionalRankRLS(0.0, kernel="rbf", loss="regression", solver="cg", max_iter=500)
+    found = ranker.set_params(tol=1e-10).fit(X, Y, Z).predict(X, Z)
+    seen = ~np.isnan(Y)
+    assert np.abs(found - Y)[seen].max() < 1e-6
+    short = ranker.set_params(max_iter=3).fit(X, Y, Z)
+    assert short.n_iter_ == 3
+    assert np.abs(short.predict(X, Z) - Y)[seen].max() > 0.1
+    with pytest.raises(ValueError, match="alpha"):
+        ranker.set_params(solver="auto").fit(X, Y, Z)
+
+
+@pytest.mark.parametrize(
+    ("options", "eval_set", "message"),
+    [
+        ({"early_stopping": False}, "all", "eval_set is for early_stopping=True"),
+        ({}, "one", r"eval_set must be \(X_val, Y_val\)"),
+        ({}, "shape", "Y has shape"),
+        ({}, "equal", "there is nothing to rank"),
+        ({"pairwise": "two-step"}, "all", "early_stopping"),
+    ],
+)
+def test_eval_sets_that_are_refused(options, eval_set, message):
+    X, Y, Z = validation_problem(None)
+    given = {
+        "all": (X, Y, Z),
+        "one": (X,),
+        "shape": (X, Y[:3], Z),
+        "equal": (X, np.zeros_like(Y), Z),
+    }
+    ranker = ConditionalRankRLS(**{"early_stopping": True, **options})
+    with pytest.raises(ValueError, match=message):
+        ranker.fit(X, Y, Z, eval_set=given[eval_set])
+    assert not hasattr(ranker, "_rows")
+
+
+def test_probabilities_of_a_sparse_relation_are_refused():
+    rng = np.random.default_rng(0)
+    X, P = rng.standard_normal((6, 3)), rng.random((6, 6))
+    P = np.triu(P, 1) + np.tril(1 - P.T, -1)
+    np.fill_diagonal(P, 0.5)
+    for labels in (P, sparse.csr_array(P), sparse.coo_array(P)):
+        with pytest.raises(ValueError, match=r"as of probabilities: subtract 0\.5 from Y"):
+            ConditionalRankRLS(relation="reciprocal").fit(X, labels)
+    noisy = sparse.coo_array(([1.0, -0.8, 0.5], ([0, 1, 2], [1, 0, 3])), shape=(6, 6))
+    ConditionalRankRLS(relation="reciprocal", loss="regression").fit(X, noisy)

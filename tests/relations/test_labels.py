@@ -75,7 +75,7 @@ def test_solvers_agree_with_the_dense_system(offsets, ranking, observed, linear)
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="conjugate gradients")
                 model = problem.solve(np.array([alpha]), solver, options)
-            f = model._without_offsets(sides, *every).reshape(p, g)
+            f = model.predict(sides, *every, offsets=False).reshape(p, g)
             assert np.abs(f - expected).max() <= 1e-6 * np.abs(expected).max()
             residual = y - model.predict(sides, rows, cols)[0]
             if not ranking and free.constant:

@@ -538,7 +538,7 @@ def test_two_step_by_hand():
         ({"alpha": (1.0, 0.0), "pairwise": "two-step"}, "alpha must be"),
         ({"pairwise": "two-step", "fit_offsets": True}, "add the kernel 'constant'"),
         ({"pairwise": "two-step", "early_stopping": True}, "not for early_stopping"),
-        ({"pairwise": "two-step", "solver": "cg"}, "closed form only, not solver='cg'"),
+        ({"pairwise": "two-step", "solver": "cg"}, "solver='cg' is not for .*closed form only"),
         ({"pairwise": "additive", "solver": "closed"}, "solver='closed' is not for"),
         ({"pairwise": "polynomial", "solver": "primal"}, "solver='primal' is not for"),
         ({"pairwise": "cartesian", "solver": "primal"}, "solver='primal' is not for"),
@@ -561,7 +561,7 @@ def test_options_that_are_refused(options, message):
         ({"pairwise": "two-step", "relation": "symmetric"}, "needs loss='regression'"),
         (
             {"pairwise": "polynomial", "relation": "symmetric", "solver": "closed"},
-            "solver='closed' is not for pairwise='polynomial' with a relation",
+            "solver='closed' is not for .* no closed form with a relation",
         ),
         (
             {
@@ -604,7 +604,7 @@ def test_what_other_kernels_have_not():
         model.predict(X, Z, return_std=True)
 
 
-@pytest.mark.parametrize("alpha", [1e-10, 1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("alpha", [1e-8, 1.0, 1e6])
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("name", ["cartesian", "additive", "polynomial"])
 def test_linear_kernels_by_their_features(name, loss, alpha):

@@ -2,12 +2,21 @@
 
 `audit` measures the influence of each judgement, item, judge, query or row on a model, and how well
 the model without it predicts its labels. `suggest_pairs` chooses the most informative judgements to
-collect next. `explain` splits a difference of scores into contributions. All results are exact and
-need no refitting.
+collect next. `explain` splits a difference of scores into contributions. They are exact and
+need no refitting. `transitivity` counts the cycles of a reciprocal relation.
 """
 
 from rankrls.diagnostics._audit import Audit, audit
 from rankrls.diagnostics._explain import Explanation, explain
 from rankrls.diagnostics._suggest import suggest_pairs
+from rankrls.diagnostics._transitivity import Transitivity, transitivity
 
-__all__ = ["Audit", "Explanation", "audit", "explain", "suggest_pairs"]
+__all__ = [
+    "Audit",
+    "Explanation",
+    "Transitivity",
+    "audit",
+    "explain",
+    "suggest_pairs",
+    "transitivity",
+]

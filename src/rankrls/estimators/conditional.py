@@ -40,8 +40,10 @@ class ConditionalRankRLS(ConditionalRanker):
     Parameters
     ----------
     alpha : float or tuple of float, default=1.0
-        Regularisation strength, > 0. It multiplies ‖f‖² without any rescaling. With early stopping
-        it may be 0. ``pairwise="two-step"`` takes a pair of alphas, for the rows and the columns.
+        Regularisation strength, > 0. It multiplies ‖f‖² without any rescaling. It may be 0 if the
+        number of iterations regularises: with early stopping, or with ``solver="cg"``, which then
+        makes ``max_iter`` iterations in the space of functions. ``pairwise="two-step"`` takes a
+        pair of alphas, for the rows and the columns.
     kernel : str, callable or list of these, default="linear"
         Kernel of the row objects: any name accepted by scikit-learn's `pairwise_kernels`, a
         function of two rows, or "precomputed" (X is the kernel matrix). Three kernels do not use
@@ -100,9 +102,9 @@ class ConditionalRankRLS(ConditionalRanker):
         Relative accuracy of the scores of "cg". Iteration stops when their error is estimated to be
         this small, confirmed by the true residual. Otherwise a `ConvergenceWarning` is issued.
     early_stopping : bool, default=False
-        Regularise by early stopping. The pairwise error of held-out edges is computed after each
-        iteration of "cg". Training stops when it has not improved for ``n_iter_no_change``
-        iterations, and the best model is kept.
+        Regularise by early stopping. The pairwise error of held-out edges (or of ``eval_set``, see
+        `fit`) is computed after each iteration of "cg". Training stops when it has not improved for
+        ``n_iter_no_change`` iterations, and the best model is kept.
     validation_fraction : float, default=0.1
         Approximate fraction of the pairs to hold out for early stopping. Half of the pairs of
         random conditioning objects are held out. The model is not fitted to them.
@@ -285,7 +287,9 @@ class ConditionalRankRLS(ConditionalRanker):
         self.n_jobs = n_jobs
 
     @all_or_nothing
-    def fit(self, X: Any, Y: Any, Z: Any = None, *, callback: Any = None) -> ConditionalRankRLS:
+    def fit(
+        self, X: Any, Y: Any, Z: Any = None, *, eval_set: Any = None, callback: Any = None
+    ) -> ConditionalRankRLS:
         """Fit the model.
 
         Parameters
@@ -298,6 +302,10 @@ class ConditionalRankRLS(ConditionalRanker):
             are separate observations.
         Z : array-like, sparse matrix or data frame of shape (g, e), optional
             The objects of Y's columns. None: the same objects as X.
+        eval_set : tuple (X_val, Y_val) or (X_val, Y_val, Z_val), optional
+            Objects and labels whose ranking decides when early stopping ends, instead of held-out
+            edges. The objects may be known or new on either side; None stands for those of
+            ``fit``. All labels of Y are used for training.
         callback : function, optional
             Called after every iteration of solver "cg" with an `Iteration` (n_iter, residual,
             error, best_error, best_iteration). Training stops when it returns a true value.
@@ -314,28 +322,31 @@ class ConditionalRankRLS(ConditionalRanker):
         and the columns of a kernel matrix to match its rows. Different names are an error. A
         `RangeIndex` is not used as names.
         """
-        self._fit_path(X, Y, Z, self._check_alpha(self.alpha), callback)
+        self._fit_path(X, Y, Z, self._check_alpha(self.alpha), callback=callback, eval_set=eval_set)
         return self
 
     @property
     def _alpha(self) -> Any:
         return self.alpha
 
-    def _fit_path(
-        self, X: Any, Y: Any, Z: Any, alphas: Array, callback: Any = None
-    ) -> RelationModel:
+    def _fit_path(self, X: Any, Y: Any, Z: Any, alphas: Array, **fit: Any) -> RelationModel:
         """Fit for all ``alphas``; fitted attributes are set for the first alpha."""
-        self._iteration_options(callback=callback)
-        return self._fit_relation(self._read(X, Y, Z), alphas, callback=callback)
+        self._iteration_options(callback=fit.get("callback"))
+        return self._fit_relation(self._read(X, Y, Z), alphas, **fit)
 
     def _solve(
-        self, problem: RelationProblem, alphas: Array, progress: Progress, callback: Any = None
+        self,
+        problem: RelationProblem,
+        alphas: Array,
+        progress: Progress,
+        callback: Any = None,
+        eval_set: Any = None,
     ) -> RelationModel:
         if self.loss != "squared_hinge":
-            return super()._solve(problem, alphas, progress, callback)
+            return super()._solve(problem, alphas, progress, callback, eval_set)
         self._refuse(self.solver == "closed", "loss", "solver")
-        if callback is not None:
-            raise ValueError("loss='squared_hinge' takes no callback")
+        if callback is not None or eval_set is not None:
+            raise ValueError("loss='squared_hinge' takes no callback and no eval_set")
         y = problem.observations.lists[2]
         if (wrong := y[np.abs(y) != 1.0]).size:
             raise ValueError(
@@ -368,7 +379,12 @@ class ConditionalPath:
     @cached_property
     def dual_coef(self) -> Array:
         """A of f(x, z) = k_xᵀ A g_z for every alpha."""
-        return self._estimator._oriented(self._model.coefficients)
+        ranker = self._estimator
+        tables = ranker._oriented(self._model.tables)
+        if not self._model.linear:
+            return tables
+        left, right = (np.linalg.pinv(side.X) for side in (ranker._rows, ranker._ranked))
+        return left.T @ tables @ right
 
     def __repr__(self) -> str:
         low, high = self.alphas.min(), self.alphas.max()

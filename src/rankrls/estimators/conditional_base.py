@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ from rankrls._frames import (
 from rankrls._relation_labels import EdgeList, read_labels
 from rankrls._validation import check_integer, check_positive, show
 from rankrls.core.linalg.krylov import IterationOptions
-from rankrls.core.relations.incomplete import HeldOutCells
+from rankrls.core.relations.incomplete import Validation, hold_out_cells
 from rankrls.core.relations.labels import FittedOffsets, FreeOffsets, Observations, free_offsets
 from rankrls.core.relations.pairwise_kernels import (
     PAIRWISE,
@@ -45,11 +45,10 @@ from rankrls.core.relations.posterior import MAX_CELLS, CellPoints, CellPosterio
 from rankrls.core.relations.problem import (
     LOST,
     SOLVERS,
-    Factors,
     RelationModel,
     RelationProblem,
 )
-from rankrls.core.relations.sides import KernelSum, Side, losing_columns
+from rankrls.core.relations.sides import KernelSum, Side
 from rankrls.core.spaces.spaces import Kernel, check_gram
 from rankrls.estimators.conditional_updates import add_labels, remove_labels, remove_objects
 from rankrls.estimators.objects import NewObjects, Objects, in_order, n_matrices, read_kernels
@@ -83,10 +82,9 @@ OFFSETS = {
 FLOATS = (np.float64, np.float32)
 #: Fitted attributes that exist for some models only.
 OPTIONAL = (
-    *("dual_coef_", "_left_factor", "_right_factor"),
-    *("_weights", "_explicit_rows", "_explicit_columns"),
+    *("dual_coef_", "_weights"),
     *("offset_", "row_offsets_", "column_offsets_"),
-    *("_noise", "_observed", "_labels", "_posterior"),
+    *("_fitted_alpha", "_labels", "_posterior"),
     *("best_iteration_", "validation_curve_", "validation_iterations_"),
 )
 
@@ -94,40 +92,13 @@ OPTIONAL = (
 class ConditionalRanker(BaseEstimator):
     """Base class of conditional rankers: all methods but the constructor and ``fit``."""
 
-    kernel: Any
-    object_kernel: Any
-    gamma: float | None
-    degree: float
-    coef0: float
-    kernel_params: Any
-    object_kernel_params: Any
-    kernel_weights: Any
-    object_kernel_weights: Any
-    pairwise: str
-    relation: str | None
-    loss: str
-    condition_on: str
-    fit_offsets: bool | str
-    solver: str
-    max_iter: int
-    tol: float
     early_stopping: bool = False
-    validation_fraction: float = 0.1
     n_iter_no_change: int = 10
-    random_state: Any
-    verbose: int
-    n_jobs: int | None
-
-    fit: Any
-    #: The alpha of the model, or its pair of alphas for two-step.
-    _alpha: Any
-    _left_factor: Array
-    _right_factor: Array
-    _labels: Observations
-    _rows: Objects
-    _columns: Objects | None
-    _two_domains: bool
     _warns_of_equal_objects: bool = True
+
+    if TYPE_CHECKING:  # parameters and fitted attributes of the subclasses
+
+        def __getattr__(self, name: str) -> Any: ...
 
     #: Checks of single parameters, functions of name and value.
     _checks: ClassVar[dict[str, Any]] = {
@@ -240,11 +211,9 @@ class ConditionalRanker(BaseEstimator):
         )
 
     def _check_alpha(self, value: Any) -> Array:
-        """Return a grid of one alpha, or of one pair of alphas (`check_alpha_pairs`).
-
-        Alpha must be positive. With early stopping it may also be zero.
-        """
-        if self.early_stopping and isinstance(value, numbers.Real) and value == 0:
+        """Return a grid of one alpha, or of one pair of alphas (`check_alpha_pairs`)."""
+        iterated = self.early_stopping or self.solver == "cg"
+        if iterated and isinstance(value, numbers.Real) and value == 0:
             return np.zeros(1)
         if self._two_step:
             one_alpha = self.relation is not None
@@ -295,8 +264,7 @@ class ConditionalRanker(BaseEstimator):
             columns = Objects.of(kernels[1], X, names)
         n_columns = len(rows if columns is None else columns)
         labels = read_relation(Y, len(rows), n_columns, one_domain=Z is None)
-        if not sparse.issparse(Y):
-            check_relation(labels, self.relation)
+        check_relation(labels, self.relation, noisy=sparse.issparse(Y))
         return self._with_profiles(Relation(rows, columns, labels, Z is not None))
 
     def _with_profiles(self, relation: Relation) -> Relation:
@@ -338,6 +306,7 @@ class ConditionalRanker(BaseEstimator):
 
     def _read_new(self, X: Any, Z: Any) -> tuple[NewObjects, NewObjects]:
         """Check the objects to predict for."""
+        check_is_fitted(self)
         rows = self._read_objects(X, "X")
         if Z is not None:
             return rows, self._read_objects(Z, "Z")
@@ -357,7 +326,6 @@ class ConditionalRanker(BaseEstimator):
         Values of a precomputed kernel with the training objects may be followed by those among
         these objects themselves.
         """
-        check_is_fitted(self)
         objects = self._rows if name == "X" else self._ranked
         shape: tuple[int, ...] = getattr(X, "shape", ())
         n, among = len(objects), None
@@ -405,109 +373,98 @@ class ConditionalRanker(BaseEstimator):
         return problem
 
     def _solve(
-        self, problem: RelationProblem, alphas: Array, progress: Progress, callback: Any = None
+        self,
+        problem: RelationProblem,
+        alphas: Array,
+        progress: Progress,
+        callback: Any = None,
+        eval_set: Any = None,
     ) -> RelationModel:
-        held_out = None
-        if self.early_stopping:
-            rng = check_random_state(self.random_state)
-            held_out = HeldOutCells(self.validation_fraction, rng, _accuracy)
+        validation = None
+        if eval_set is not None:
+            validation = self._read_eval_set(eval_set)
+        elif self.early_stopping:
+            rng, labels = check_random_state(self.random_state), problem.observations
+            held = hold_out_cells(labels, self.validation_fraction, rng, mirror=problem.paired)
+            rows, columns = (side.values for side in problem.sides)
+            validation = Validation((rows, columns), *labels.select(held).lists, _accuracy)
+            problem = RelationProblem(*problem.sides, labels.select(~held), problem.loss)
         options = self._iteration_options(progress, callback)
         alphas = self._oriented_alphas(alphas)
-        return problem.solve(alphas, self.solver, options, held_out=held_out, progress=progress)
+        return problem.solve(alphas, self.solver, options, validation=validation, progress=progress)
+
+    def _read_eval_set(self, eval_set: Any) -> Validation:
+        """Read (X, Y) or (X, Y, Z), with None for the objects of ``fit``."""
+        if not self.early_stopping:
+            raise ValueError("eval_set is for early_stopping=True")
+        if not isinstance(eval_set, tuple | list) or len(eval_set) not in (2, 3):
+            raise ValueError(
+                f"eval_set must be (X_val, Y_val) or (X_val, Y_val, Z_val); got {show(eval_set)}"
+            )
+        X, Y, Z = eval_set if len(eval_set) == 3 else (*eval_set, None)
+        Y = self._labels_in_order(Y, X, Z)
+        rows, columns = (
+            side.new(side.X, side.names) if given is None else self._read_objects(given, name)
+            for side, given, name in ((self._rows, X, "X"), (self._ranked, Z, "Z"))
+        )
+        if Z is None and X is not None and not self._two_domains:
+            columns = rows if self._columns is None else self._columns.new(rows.X, rows.names)
+        sides = self._side_values(rows, columns)
+        one_domain = Z is None and not self._two_domains
+        labels = read_relation(Y, len(sides[0]), len(sides[1]), one_domain=one_domain)
+        if self.condition_on == "columns":
+            sides, labels = (sides[1], sides[0]), labels.T
+        require_labels(labels, ranking=True, condition_on=self.condition_on)
+        return Validation(sides, *labels.lists, _accuracy)
 
     def _fit_relation(
-        self,
-        relation: Relation,
-        alphas: Array,
-        *,
-        problem: RelationProblem | None = None,
-        callback: Any = None,
+        self, relation: Relation, alphas: Array, problem: RelationProblem | None = None, **fit: Any
     ) -> RelationModel:
         """Solve for all ``alphas``, and store the model of the first."""
         progress = Progress(type(self).__name__, self.verbose)
         problem = self._problem(relation) if problem is None else problem
-        model = self._solve(problem, alphas, progress, callback)
+        rows, columns, _, self._two_domains = relation
+        self._rows, self._columns = rows.stored(), columns and columns.stored()
+        model = self._solve(problem, alphas, progress, **fit)
         progress("solved")
-        self._store(relation, model, alphas[0])
-        least = int(np.argmin(alphas if alphas.ndim == 1 else alphas.prod(axis=1)))
-        self._warn_of_lost_digits(problem, model, alphas.min(axis=0), least)
+        self._store(relation.labels, model, alphas[0])
+        if self.loss != "squared_hinge" and not self.early_stopping and np.all(alphas):
+            self._warn_of_lost_digits(problem, model, self._oriented_alphas(alphas))
         if self._warns_of_equal_objects:
             self._warn_of_equal_objects()
         return model
 
-    def _store(self, relation: Relation, model: RelationModel, alpha: Any) -> None:
+    def _store(self, labels: Observations, model: RelationModel, alpha: Any) -> None:
         for name in OPTIONAL:
             self.__dict__.pop(name, None)
-        rows, columns, labels, self._two_domains = relation
-        self._rows, self._columns = rows.stored(), columns and columns.stored()
         self._labels = labels.stored()
-        turn = 1 if self.condition_on == "rows" else -1
-        if isinstance(model.dual, Factors):
-            self._left_factor, self._right_factor = (part[0] for part in model.dual[::turn])
+        table = np.ascontiguousarray(self._oriented(model.tables[0]))
+        if model.linear:
+            self._weights = table
         else:
-            self.dual_coef_ = np.ascontiguousarray(self._oriented(model.coefficients[0]))
-        if model.weights is not None:
-            self._weights = np.ascontiguousarray(self._oriented(model.weights[0]))
-            self._explicit_rows, self._explicit_columns = model.explicit[::turn]
+            self.dual_coef_ = table
         if model.offsets is not None:
-            offsets = model.offsets[0] if turn == 1 else model.offsets[0].T
+            offsets = model.offsets[0]
+            offsets = offsets if self.condition_on == "rows" else offsets.T
             self.offset_ = offsets.constant
             self.row_offsets_, self.column_offsets_ = offsets.rows, offsets.columns
-        self._store_noise(labels, alpha)
+        self._fitted_alpha = np.asarray(alpha).tolist()
         self.solver_, self.n_iter_, self.n_edges_ = model.solver, model.n_iter, labels.n_edges
         if model.history is not None:
             self.best_iteration_ = model.history.best_iteration
             self.validation_curve_ = model.history.errors[:, 0]
             self.validation_iterations_ = model.history.iterations
 
-    def _store_noise(self, labels: Observations, alpha: Any) -> None:
-        """Store alpha and the observed pairs for `_variances`, if it is available."""
-        squared = self.pairwise == "kronecker" and self.loss != "squared_hinge"
-        if self.early_stopping or self.relation is not None or not squared:
-            return
-        p, g = labels.shape
-        block = labels.block(ranking=False) if labels.n_edges >= p * g else None
-        if block is not None and block.Y.shape == (p, g):
-            self._noise = float(alpha) / block.multiplicity
-        elif labels.n_edges <= MAX_CELLS:
-            rows, cols, _ = labels.lists
-            self._noise, self._observed = float(alpha), rows * g + cols
-
     def _warn_of_lost_digits(
-        self, problem: RelationProblem, model: RelationModel, alpha: Any, least: int
+        self, problem: RelationProblem, model: RelationModel, alphas: Array
     ) -> None:
-        """Warn if rounding errors of kernel matrices or features affect the model.
-
-        ``alpha`` is the smallest alpha of the model, and ``least`` its index.
-        """
-        told, loss = False, model.loss if model.loss > 1e-6 else 0.0
-        turn = 1 if self.condition_on == "rows" else -1
-        sides, explicit = problem.sides[::turn], model.explicit[::turn]
-        for k, objects in enumerate((self._rows, self._ranked)):
-            if explicit[k] or not objects.kernel.linear or (k == 1 and sides[0] is sides[1]):
-                continue
-            # Columns that are negligible relative to alpha do not matter.
-            other = sides[1 - k].size if self.pairwise == "kronecker" else 1.0
-            negligible = np.sqrt(1e-8 * np.broadcast_to(alpha, 2)[k] / max(other, 1e-300))
-            columns = losing_columns(objects.features, negligible)
-            if len(columns):
-                told = True
-                names = getattr(self, "feature_names_in_", None) if k == 0 else None
-                shown = [str(j) if names is None else repr(str(names[j])) for j in columns[:5]]
-                warn(
-                    f"the kernel matrix has lost digits of column{'s' * (len(columns) > 1)} "
-                    f"{', '.join(shown)}{', …' * (len(columns) > 5)} of {'XZ'[k]}, small beside "
-                    "others, and predictions are inaccurate: scale the features (StandardScaler, "
-                    "MaxAbsScaler)"
-                )
-        if loss == 0.0 and not told:
-            lost = model.cancellation(problem.sides, least, ranking=problem.ranking)
-            loss = lost if lost > LOST else 0.0
-        if loss > 0.0:
+        """Warn if rounding errors of kernel matrices or features affect the model."""
+        error = problem.rounding_error(model, alphas, self._iteration_options())
+        if error > LOST:
             warn(
-                f"rounding errors of about {min(loss, 1.0):.1g} of the predictions are in "
-                f"the model, which alpha={np.min(alpha):g} does not smooth out: increase alpha, or "
-                "scale features that depend on each other, have very different scales or large "
+                f"rounding errors of about {min(error, 1.0):.1g} of the predictions are in "
+                f"the model, which alpha={np.min(alphas):g} does not smooth out: increase alpha, "
+                "or scale features that depend on each other, have very different scales or large "
                 "offsets (StandardScaler)"
             )
 
@@ -746,22 +703,31 @@ class ConditionalRanker(BaseEstimator):
                 "uncertainties are there for relations without symmetry (relation=None) and "
                 "without offsets of rows or columns (fit_offsets=False or True)"
             )
-        if not hasattr(self, "_noise"):
+        labels, iterated = self._known_labels, self.early_stopping or self._noise == 0
+        complete = labels.block(ranking=False) if labels.n_edges >= np.prod(labels.shape) else None
+        few = complete is not None or labels.n_edges <= MAX_CELLS
+        if iterated or self.loss == "squared_hinge" or not few:
             raise ValueError(
                 "uncertainties need a squared loss and a complete relation, or one of at most "
                 f"{MAX_CELLS} observed pairs, fitted without early_stopping"
             )
         return self._posterior.variances(points)
 
+    @property
+    def _known_labels(self) -> Observations:
+        """The labels; model files do not have those of complete relations of few features."""
+        shape = len(self._rows), len(self._ranked)
+        return getattr(self, "_labels", None) or Observations.from_matrix(np.zeros(shape))
+
+    @property
+    def _noise(self) -> float:
+        return float(getattr(self, "_fitted_alpha", self._alpha))
+
     @cached_property
     def _posterior(self) -> CellPosterior:
         """The posterior of the observed pairs, which does not depend on their labels."""
-        p, g = len(self._rows), len(self._ranked)
-        labels = Observations.from_matrix(np.zeros((p, g)))
-        if hasattr(self, "_observed"):
-            rows, cols = np.divmod(self._observed, g)
-            labels = Observations(rows, cols, np.zeros(len(rows)), (p, g))
         columns = self._columns and self._columns.stored()
+        labels = self._known_labels
         problem = self._problem(Relation(self._rows.stored(), columns, labels, self._two_domains))
         return CellPosterior(problem, self._noise)
 
@@ -782,7 +748,7 @@ class ConditionalRanker(BaseEstimator):
 
     def _table(self) -> Array:
         """Coefficients of kernel values, or of features on explicit sides."""
-        return self._weights if hasattr(self, "_weights") else self.dual_coef_
+        return self._weights if self._linear else self.dual_coef_
 
     @cached_property
     def dual_coef_(self) -> Array:
@@ -791,12 +757,16 @@ class ConditionalRanker(BaseEstimator):
         They are computed on first access if predictions use weights of features.
         """
         check_is_fitted(self)
-        return self._left_factor @ self._right_factor.T
+        left, right = (
+            np.linalg.pinv(X.toarray() if sparse.issparse(X) else X)
+            for X in (self._rows.X, self._ranked.X)
+        )
+        return left.T @ self._weights @ right
 
     @property
-    def _explicit(self) -> tuple[bool, bool]:
-        """Whether the rows and columns of `_table` are features instead of training objects."""
-        return getattr(self, "_explicit_rows", False), getattr(self, "_explicit_columns", False)
+    def _linear(self) -> bool:
+        """Whether `_table` holds weights of features instead of kernel values."""
+        return hasattr(self, "_weights")
 
     def _scores(
         self,
@@ -817,8 +787,8 @@ class ConditionalRanker(BaseEstimator):
         _resources.require("predict", X.shape[0], Z.shape[0], advice=advice)
         self._warn_of_unknown(X, Z)
         if self._pairwise.plain:
-            left = self._rows.values(X, table, explicit=self._explicit[0])
-            scores = self._ranked.values(Z, left.T, explicit=self._explicit[1]).T
+            left = self._rows.values(X, table, explicit=self._linear)
+            scores = self._ranked.values(Z, left.T, explicit=self._linear).T
         else:
             scores = self._pairwise.table(*self._side_values(X, Z), table)
         sign = self._pairwise.symmetry or SIGNS[self.relation]
@@ -881,8 +851,8 @@ class ConditionalRanker(BaseEstimator):
         left, right = X[used], Z[others]
         self._warn_of_unknown(X, Z)
         if self._pairwise.plain:
-            images = self._rows.values(left, self._table(), explicit=self._explicit[0])
-            values = self._ranked.values(right, explicit=self._explicit[1])
+            images = self._rows.values(left, self._table(), explicit=self._linear)
+            values = self._ranked.values(right, explicit=self._linear)
             sampled_products(images, values, i, j, out)
         else:
             out = self._pairwise.at(*self._side_values(left, right), self._table(), i, j)
@@ -899,7 +869,7 @@ class ConditionalRanker(BaseEstimator):
                 "coef_ exists for linear kernels only, with pairwise='kronecker' or 'two-step'; "
                 "see dual_coef_"
             )
-        if all(self._explicit):
+        if self._linear:
             return self._table()
         return self._rows.X.T @ (columns.X.T @ self.dual_coef_.T).T
 
@@ -1018,9 +988,10 @@ class ConditionalRanker(BaseEstimator):
 
     def _labels_in_order(self, Y: Any, X: Any, Z: Any) -> Any:
         """Align labels with the objects to predict for."""
-        names = row_names(X)
-        others = names if Z is None else row_names(Z)
-        return labels_in_order(Y, names, others, one_domain=Z is None)
+        names = None if X is None else row_names(X)
+        one_domain = Z is None and X is not None and not getattr(self, "_two_domains", False)
+        others = names if one_domain else None if Z is None else row_names(Z)
+        return labels_in_order(Y, names, others, one_domain=one_domain)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "solver_")

@@ -14,13 +14,8 @@ from sklearn.utils import check_random_state
 from rankrls._calls import Progress, all_or_nothing, warn
 from rankrls._validation import check_integer
 from rankrls.core.linalg.krylov import IterationOptions
-from rankrls.core.relations.folds import (
-    RelationFolds,
-    alpha_chunks,
-    complete_labels,
-    cross_validate,
-    unpaired,
-)
+from rankrls.core.relations.complete import CompleteSpectrum, closed_form
+from rankrls.core.relations.folds import RelationFolds, alpha_chunks, cross_validate
 from rankrls.core.relations.holdout import holdout_error, holdout_errors
 from rankrls.core.relations.problem import RelationProblem
 from rankrls.core.relations.sides import KernelSum, Side
@@ -223,7 +218,7 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
             self.condition_on,
             paired=problem.paired,
             two_domains=relation.two_domains,
-            shortcut=problem.has_shortcuts and complete_labels(problem) is not None,
+            shortcut=problem.has_shortcuts and problem.labels() is not None,
             n_folds=self.n_folds,
             rng=check_random_state(self.random_state),
             X=X,
@@ -363,7 +358,7 @@ class _Search:
         start: list[Array] = [np.asarray(self.sides[side].weights) for side in self.open]
         most, first = np.inf, self._problem(start)
         plain = first.pairwise.plain and not first.two_step and not first.profiled
-        if plain and complete_labels(first) is not None:
+        if plain and first.labels() is not None:
             start, value, gain = self._descend(start, first)
             # Offsets of held-out columns affect the score, but not the error.
             held = self.folds.held in ("columns", "both")
@@ -417,14 +412,15 @@ class _Search:
 
         def error(weights: list[Array], alpha: float) -> tuple[float, list[Array], float]:
             try:
-                found = holdout_error(unpaired(self._problem(weights)), alpha, held)
+                problem = _unpaired(self._problem(weights))
+                value, slope, *gradients = holdout_error(problem, alpha, held)
             except ValueError:  # kernels are too indefinite for alpha
                 return np.inf, [], 0.0
-            tables = self._turned([found.left, found.right])
+            tables = self._turned(gradients)
             if len(self.sides) == 1:
                 tables = [tables[0] + tables[1]]
             slopes = [self.sides[s].inner_products(tables[s]) for s in self.open]
-            return found.value, slopes, found.alpha
+            return value, slopes, slope
 
         def score(weights: list[Array], alpha: float) -> float:
             at = int(np.argmin(np.abs(np.log(grid / alpha))))
@@ -432,7 +428,7 @@ class _Search:
             return float(self.evaluate(near, self._problem(weights))["mean_score"].max())
 
         few = grid[:: max(1, len(grid) // COARSE)]
-        alpha = float(few[np.argmin(holdout_errors(unpaired(first), few, held))])
+        alpha = float(few[np.argmin(holdout_errors(_unpaired(first), few, held))])
         trials, scores = [start], [score(start, alpha)]
         weights, alpha = descend_weights(start, alpha, (grid[0], grid[-1]), error)
         for trial in (weights, without_small(weights)):
@@ -441,3 +437,16 @@ class _Search:
                 scores.append(score(trial, alpha))
         best = best_of(np.array(scores))
         return trials[best], scores[best], scores[best] - scores[0]
+
+
+def _unpaired(problem: RelationProblem) -> CompleteSpectrum:
+    """Build the closed form of a complete problem without the symmetry of the relation.
+
+    For a relation with a symmetry this is an approximation. Rows and columns are then held out as
+    if they were objects of two kinds.
+    """
+    Y = problem.labels()
+    assert Y is not None
+    form = closed_form(*problem.sides, Y, replace(problem.loss, sign=0))
+    assert isinstance(form, CompleteSpectrum)
+    return form

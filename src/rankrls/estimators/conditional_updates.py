@@ -115,8 +115,8 @@ def _read(
     labels = read_relation(Y, len(rows), len(columns), one_domain=same)
     if not labels.n_edges:
         raise ValueError("Y has no label: every entry is NaN, or none is stored")
-    if same and labels.matrix is not None:
-        check_relation(labels, ranker.relation)
+    if same:
+        check_relation(labels, ranker.relation, noisy=labels.matrix is None)
     i, j, y = labels.lists
     return (rows[i], columns[j], y), labels, objects
 

@@ -28,11 +28,11 @@ from rankrls.core.relations.labels import NO_OFFSETS, FreeOffsets, Observations
 from rankrls.core.relations.sides import (
     FEATURELESS,
     KernelSum,
-    ProfiledSide,
     Side,
     is_featureless,
     profile_gamma,
     profile_kernel,
+    profiled_side,
 )
 from rankrls.core.spaces.spaces import Kernel, centre, check_gram, first_equal, subtract
 from rankrls.estimators.ranker import canonical
@@ -219,7 +219,7 @@ class Objects:
         if isinstance(self.kernel, KernelSum):
             K = gram()
             if self.profile is not None:
-                return ProfiledSide(K, self.kernel.profiles, self.profile, free)
+                return profiled_side(K, self.kernel, self.profile, free)
             return Side(K, parts=lambda: list(self.parts(self.new(self.X))))
         if not self.kernel.linear:
             return Side(gram())
@@ -227,7 +227,7 @@ class Objects:
             # A dense copy is no larger than the kernel matrix, and its columns keep their digits.
             require()
             few = X.shape[1] <= n
-            return Side(gram, X.toarray(), multiplies=False) if few else Side(gram())
+            return Side(gram, X.toarray()) if few else Side(gram())
         if 8 * X.shape[1] > n:  # otherwise the kernel matrix is rarely needed
             require()
         return Side(gram, X)

@@ -114,36 +114,38 @@ def require_labels(observations: Observations, *, ranking: bool, condition_on: s
     )
 
 
-def check_relation(observations: Observations, relation: str | None) -> None:
-    """Raise an error if a matrix of labels contradicts a symmetric or reciprocal relation.
+def check_relation(observations: Observations, relation: str | None, *, noisy: bool) -> None:
+    """Raise an error if labels contradict a symmetric or reciprocal relation.
 
-    This applies to dense matrices only. Edges of a list are noisy observations and may differ.
+    Edges of a list are ``noisy`` observations and may differ, but probabilities are refused.
     """
-    sign = SIGNS[relation]
-    if sign == 0:
+    sign, cells = SIGNS[relation], observations.cells
+    if sign == 0 or not len(cells):
         return
-    Y = observations.matrix
-    if Y is None:
-        rows, cols, y = observations.lists
-        Y = np.full(observations.shape, np.nan)
-        Y[rows, cols] = y
-    difference = np.nan_to_num(np.abs(Y - sign * Y.T))
-    size = float(np.nanmax(np.abs(Y), initial=0.0))
+    mirror = cells.cols * cells.shape[1] + cells.rows
+    place = np.minimum(np.searchsorted(cells.flat, mirror), len(cells) - 1)
+    both = cells.flat[place] == mirror
+    y, other = cells.y[both], cells.y[place[both]]
+    size = float(np.abs(y).max(initial=0.0))
+    difference, total = np.abs(y - sign * other), y + other
     if difference.max(initial=0.0) <= 1e-6 * size:
         return
-    i, j = (int(k) for k in np.unravel_index(np.argmax(difference), difference.shape))
+    even = bool((np.abs(total - total[0]) <= 1e-6 * size).all()) and total[0] != 0
+    if noisy and not (sign == -1 and even and cells.y.min() >= 0):
+        return
+    e = int(np.argmax(difference))
+    i, j = int(cells.rows[both][e]), int(cells.cols[both][e])
     formula, hint = "", ". If both measure the same thing, pass (Y + Y.T) / 2"
     if sign == -1:
         formula, hint = " (Y = −Y.T)", ""
-        total = (Y + Y.T)[~np.isnan(Y) & ~np.isnan(Y.T)]
-        if total.size and (np.abs(total - total[0]) <= 1e-6 * size).all() and total[0] != 0:
+        if even:
             hint = (
                 f". Y + Y.T is {total[0]:g} everywhere, as of probabilities: subtract "
                 f"{total[0] / 2:g} from Y"
             )
         elif i == j:
             hint = ". An object has no preference over itself: leave the diagonal out (NaN), or 0"
-    shown = f"Y[{i}, {j}] = {Y[i, j]:g} but Y[{j}, {i}] = {Y[j, i]:g}{hint}"
+    shown = f"Y[{i}, {j}] = {y[e]:g} but Y[{j}, {i}] = {other[e]:g}{hint}"
     raise ValueError(f"Y contradicts relation={relation!r}{formula}: {shown}")
 
 

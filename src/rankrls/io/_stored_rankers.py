@@ -7,7 +7,6 @@ of a new class, the model needs a record, too.
 from __future__ import annotations
 
 import copy
-import math
 from typing import Any
 
 import numpy as np
@@ -490,7 +489,8 @@ def _check_rankrls(ranker: Any) -> None:
         ranker._check_alpha("alpha", ranker.alpha)
     _check_ranker(ranker)
     present = [name for name in INCREMENTAL if hasattr(ranker, name)]
-    require(len(present) in (0, len(INCREMENTAL)), "a model that has learned half")
+    complete = len(present) == len(INCREMENTAL) and ranker._model.solvers
+    require(complete or not present, "a model that has learned half")
     if present:
         n_outputs, seen = ranker._model.n_outputs, ranker._seen
         require(len(ranker._preferences) == n_outputs, "preferences of other outputs than a model")
@@ -654,7 +654,7 @@ RELATIONS = (
             "y": optional(array("f", "edges")),
             "shape": optional(tuple_of(SIZE, SIZE)),
         },
-        derived=("_lists", "_matrix"),
+        derived=("_lists", "_matrix", "cells"),
         pack=_pack_labels,
         unpack=_unpack_labels,
     ),
@@ -664,22 +664,25 @@ RELATIONS = (
 def _check_conditional(ranker: Any) -> None:
     kernels, stored = ranker._check_options(), vars(ranker)
     sides = first, second = ranker._rows, ranker._ranked
-    whole = stored.get("dual_coef_")
-    if whole is None:
-        parts = [stored.get(name) for name in ("_left_factor", "_right_factor", "_weights")]
-        require(all(part is not None for part in parts), "no coefficients")
-    shape = tuple(map(len, parts[:2])) if whole is None else whole.shape
-    require(shape == (len(first), len(second)), "coefficients of other objects")
+    shape, whole, weights = (
+        (len(first), len(second)),
+        stored.get("dual_coef_"),
+        stored.get("_weights"),
+    )
+    require(whole is not None or weights is not None, "no coefficients")
+    require(whole is None or whole.shape == shape, "coefficients of other objects")
+    if weights is not None:
+        sizes = first.X.shape[1], second.X.shape[1]
+        require(weights.shape == sizes, "weights of other features")
+        linear = first.kernel.linear and second.kernel.linear and ranker._pairwise.plain
+        require(linear, "weights of features for another kernel of pairs")
     labels = stored.get("_labels")
     require(labels is None or labels.shape == shape, "labels of other objects")
-    observed = stored.get("_observed")
-    require(observed is None or within(observed, math.prod(shape)), "pairs of other objects")
+    require(np.min(stored.get("_fitted_alpha", 1.0)) >= 0, "an alpha that is negative")
     apart = ranker._columns is not None
     require(apart or not ranker._two_domains, "two kinds of objects, and one of them is missing")
     one_kind = ranker.relation is not None or ranker._pairwise.one_domain
     require(not (one_kind and apart), "a symmetric relation of two kinds of objects")
-    plain = ranker._pairwise.plain or not any(ranker._explicit)
-    require(plain, "weights of features for another kernel of pairs")
     for name, kernel, side in zip(("kernel", "object_kernel"), kernels, sides, strict=True):
         _check_metric(name, kernel.metric, side.kernel.metric)
     if hasattr(ranker, "alpha"):
@@ -703,13 +706,8 @@ def _conditional(name: str, module: str, fields: dict[str, Kind]) -> Record:
             "_two_domains": FLAG,
             "object_feature_names_in_": optional(NAMES),
             "dual_coef_": optional(array("f", "p g", empty=False)),
-            "_left_factor": optional(array("f", "p s")),
-            "_right_factor": optional(array("f", "g s")),
             "_weights": optional(array("f", "a b", empty=False)),
-            "_explicit_rows": optional(FLAG),
-            "_explicit_columns": optional(FLAG),
-            "_noise": optional(POSITIVE),
-            "_observed": optional(array("i", "edges")),
+            "_fitted_alpha": optional(NUMBER | listing(NUMBER)),
             "_labels": optional(instance("Observations")),
             "offset_": optional(FINITE),
             "row_offsets_": optional(array("f", "p")),
@@ -729,8 +727,14 @@ def _conditional(name: str, module: str, fields: dict[str, Kind]) -> Record:
 
 
 def _pack_conditional(ranker: Any) -> dict[str, Any]:
-    """Labels and pair coefficients of a model with few features are not stored."""
-    return {"dual_coef_": ..., "_labels": ...} if "_left_factor" in vars(ranker) else {}
+    """Pair coefficients of a linear model are not stored, nor complete labels of few features."""
+    weights, labels = vars(ranker).get("_weights"), vars(ranker).get("_labels")
+    if weights is None:
+        return {}
+    p, g = len(ranker._rows), len(ranker._ranked)
+    complete = labels is not None and labels.matrix is not None
+    few = complete and 2 * (p + g) * min(weights.shape) <= p * g
+    return {"dual_coef_": ..., "_labels": ...} if few else {"dual_coef_": ...}
 
 
 CONDITIONAL = (

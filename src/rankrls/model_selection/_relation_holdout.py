@@ -11,8 +11,7 @@ from sklearn.base import clone
 
 from rankrls._calls import Progress, tells
 from rankrls._validation import check_option, show
-from rankrls.core.relations.folds import complete_holdout, complete_labels
-from rankrls.core.relations.holdout import CompleteHoldout, without
+from rankrls.core.relations.holdout import CompleteHoldout
 from rankrls.core.relations.labels import Observations
 from rankrls.core.relations.problem import RelationProblem
 from rankrls.estimators.choosing import check_alphas, check_rows
@@ -37,23 +36,19 @@ class _Fold(NamedTuple):
     pairs: bool = False
 
     @property
-    def T(self) -> _Fold:
-        return _Fold(self.cols, self.rows, self.pairs)
-
-    @property
     def at(self) -> Any:
         """The pairs to predict, as an index of a (p, g) matrix."""
         if self.rows is None or self.cols is None:
             return tuple(slice(None) if part is None else part for part in self[:2])
         return self[:2] if self.pairs else np.ix_(self.rows, self.cols)
 
-    def mask(self, shape: tuple[int, int]) -> Array:
+    def mask(self, shape: tuple[int, int], *, columns_only: bool = False) -> Array:
         """A mask of the left-out labels, shape (p, g)."""
         out = np.zeros(shape, dtype=bool)
         if self.pairs:
             out[self.rows, self.cols] = True
             return out
-        if self.rows is not None:
+        if self.rows is not None and not columns_only:
             out[self.rows] = True
         if self.cols is not None:
             out[:, self.cols] = True
@@ -150,23 +145,28 @@ def relation_holdout_predict(
     problem = ranker._problem(relation)
     if ranker.condition_on == "columns":
         leave_out = {"rows": "columns", "columns": "rows"}.get(leave_out, leave_out)
-        given = None if given is None else [fold.T for fold in given]
-    labels = complete_labels(problem)
+        given = None if given is None else [_Fold(b, a, pairs) for a, b, pairs in given]
+    labels = problem.labels()
     filled = problem.two_step and leave_out == "entries"  # no refit is possible
     if filled and (labels is None or problem.profiled):
         raise ValueError(
             "leave_out='entries' of pairwise='two-step' needs a complete Y, and no kernel 'profile'"
         )
+    holdout = None
     if labels is not None and (problem.has_shortcuts or filled):
-        holdout = complete_holdout(problem, labels)
-        if given is None and not problem.sign:
-            predictions = _single(holdout, leave_out, grid)
-        else:
-            made = _units(problem.observations, leave_out) if given is None else given
-            predictions = _by_closed_forms(ranker, problem, holdout, leave_out, made, grid)
+        holdout = CompleteHoldout(problem, labels)
+    if holdout is not None and given is None and not problem.sign:
+        predictions = getattr(holdout, leave_out)(grid)[0]
     else:
         made = _units(problem.observations, leave_out) if given is None else given
-        predictions = _refits(ranker, problem, made, grid)
+        predictions = np.full((len(grid), *problem.observations.shape), np.nan)
+        progress = Progress("relation_holdout_predict", ranker.verbose)
+        for number, fold in enumerate(made):
+            found: Any = None if holdout is None else _by_closed_form(holdout, fold, grid)
+            found = _refit(ranker, problem, fold, grid) if found is None else found
+            for table, values in zip(predictions, found, strict=True):
+                table[fold.at] = values
+            progress.bar(number + 1, len(made), "folds")
     predictions = ranker._oriented(predictions)
     return predictions if alphas is not None else predictions[0]
 
@@ -227,92 +227,52 @@ def _split(splitter: Any, leave_out: str, observations: Observations, X: Any, Z:
     return [(rows, cols) for rows in tests(p) for cols in columns]
 
 
-def _single(holdout: CompleteHoldout, leave_out: str, alphas: Array) -> Array:
-    """Predict single rows, columns, pairs, or rows and columns from one decomposition."""
-    if leave_out == "both":
-        rows = [np.array([i]) for i in range(len(holdout.Y))]
-        return holdout.both(rows, alphas).predictions
-    return getattr(holdout, leave_out)(alphas).predictions
-
-
-def _by_closed_forms(
-    ranker: ConditionalRankRLS,
-    problem: RelationProblem,
-    holdout: CompleteHoldout,
-    leave_out: str,
-    folds: list[_Fold],
-    alphas: Array,
-) -> Array:
-    """Predict folds of a complete relation by a closed form or a small system for each."""
-    p, g = problem.observations.shape
-    held = np.full((len(alphas), p, g), np.nan)
-    if leave_out == "entries":
-        cells = [_with_mirror(fold) if problem.sign else fold for fold in folds]
-        small = [len(fold.rows) <= MAX_ENTRIES or problem.two_step for fold in cells]
-        chosen = [k for k, fits in enumerate(small) if fits]
-        values, unsafe = holdout.cell_folds([cells[k][:2] for k in chosen], alphas)
-        again = [fold for fold, fits in zip(folds, small, strict=True) if not fits]
-        for number, k in enumerate(chosen):
-            if unsafe[:, number].any():
-                again.append(folds[k])
-            else:
-                n = len(folds[k].rows)
-                held[:, folds[k].rows, folds[k].cols] = values[number][:, :n]
-        if again:
-            refitted = _refits(ranker, problem, again, alphas)
-            for fold in again:
-                held[:, fold.rows, fold.cols] = refitted[:, fold.rows, fold.cols]
-        return held
+def _by_closed_form(holdout: CompleteHoldout, fold: _Fold, alphas: Array) -> Array | None:
+    """Predict a fold of a complete relation by a closed form or a small system, if possible."""
+    problem, (p, g) = holdout.problem, holdout.Y.shape
+    if fold.pairs:
+        rows, cols, n = fold.rows, fold.cols, len(fold.rows)
+        if problem.sign:  # mirror images too
+            flat = np.concatenate([rows * g + cols, np.setdiff1d(cols * g + rows, rows * g + cols)])
+            rows, cols = np.divmod(flat, g)
+        if len(rows) > MAX_ENTRIES and not problem.two_step:
+            return None
+        held, unsafe = holdout.cell_fold(rows, cols, alphas)
+        return None if unsafe.any() else held[:, :n]
     every = np.arange(p), np.arange(g)
-    for fold in folds:
-        rows = every[0] if fold.rows is None else without(p, fold.rows)
-        cols = every[1] if fold.cols is None else without(g, fold.cols)
-        asked = every[0] if fold.rows is None else fold.rows
-        block = holdout.block((rows, cols), (asked, every[1]), alphas)
-        if problem.ranking and len(cols):
-            level = holdout.Y[np.ix_(asked, cols)] if fold.rows is None else 0.0
-            block += (level - block[:, :, cols]).mean(axis=2, keepdims=True)
-        chosen_cols = every[1] if fold.cols is None else fold.cols
-        held[np.ix_(np.arange(len(alphas)), asked, chosen_cols)] = block[:, :, chosen_cols]
-    return held
+    rows = every[0] if fold.rows is None else np.delete(every[0], fold.rows)
+    cols = every[1] if fold.cols is None else np.delete(every[1], fold.cols)
+    asked = every[0] if fold.rows is None else fold.rows
+    block = holdout.block((rows, cols), (asked, every[1]), alphas)
+    if problem.ranking and len(cols):
+        level = holdout.Y[np.ix_(asked, cols)] if fold.rows is None else 0.0
+        block += (level - block[:, :, cols]).mean(axis=2, keepdims=True)
+    return block if fold.cols is None else block[:, :, fold.cols]
 
 
-def _with_mirror(fold: _Fold) -> _Fold:
-    """Append mirror images that are not among the pairs."""
-    seen = set(zip(fold.rows.tolist(), fold.cols.tolist(), strict=True))
-    more = [(j, i) for i, j in seen if (j, i) not in seen]
-    rows, cols = (np.array([pair[k] for pair in more], dtype=np.int64) for k in (0, 1))
-    return _Fold(np.concatenate([fold.rows, rows]), np.concatenate([fold.cols, cols]), True)
-
-
-def _refits(
-    ranker: ConditionalRankRLS, problem: RelationProblem, folds: list[_Fold], alphas: Array
-) -> Array:
-    """Predict by explicit refits, one for each fold."""
-    observations = problem.observations
-    progress = Progress("relation_holdout_predict", ranker.verbose)
-    rows, cols, _ = observations.lists
-    p, g = observations.shape
-    held = np.full((len(alphas), p, g), np.nan)
+def _refit(
+    ranker: ConditionalRankRLS, problem: RelationProblem, fold: _Fold, alphas: Array
+) -> list[Array]:
+    """Predict a fold by a model fitted without its labels."""
+    rows, cols, y = problem.observations.lists
+    shape = p, g = problem.observations.shape
+    out = fold.mask(shape)
+    left_out = (out | out.T if problem.paired else out)[rows, cols]  # mirror images too
     every = np.arange(p).repeat(g), np.tile(np.arange(g), p)
-    for number, fold in enumerate(folds):
-        out = fold.mask((p, g))
-        left_out = out | out.T if problem.paired else out  # mirror images too
-        part = problem.select(~left_out[rows, cols])
-        rest = part.observations
-        here = fold.at
-        if rest.n_edges == 0:
-            for F in held:
-                F[here] = 0.0
-            continue
-        model = part.solve(alphas, ranker.solver, ranker._iteration_options())
-        values = model.predict(part.sides, *every).reshape(-1, p, g)
-        for a, F in enumerate(values):
-            if problem.ranking:
-                F += _offsets(F, rest, fold)[:, None]
-            held[a][here] = F[here]
-        progress.bar(number + 1, len(folds), "refits")
-    return held
+    options = ranker._iteration_options()
+    values = problem.predict_without(left_out, *every, alphas, ranker.solver, options)
+    tables = values.reshape(-1, p, g)
+    if problem.ranking and not left_out.all():
+        # The mean residual of a row is zero. If it has no labels left, its mean prediction is, over
+        # the columns that the fold does not leave out.
+        rows, cols, y = (part[~left_out] for part in (rows, cols, y))
+        counts = np.bincount(rows, minlength=p)
+        out = fold.mask(shape, columns_only=True)
+        for F in tables:
+            sums = np.bincount(rows, weights=y - F[rows, cols], minlength=p)
+            alone = -np.where(out, 0.0, F).sum(axis=1) / np.maximum((~out).sum(axis=1), 1)
+            F += np.where(counts > 0, sums / np.maximum(counts, 1), alone)[:, None]
+    return [F[fold.at] for F in tables]
 
 
 def _units(observations: Observations, leave_out: str) -> list[_Fold]:
@@ -325,18 +285,3 @@ def _units(observations: Observations, leave_out: str) -> list[_Fold]:
     rows = [None] if leave_out == "columns" else rows
     cols = [None] if leave_out == "rows" else cols
     return [_Fold(row, col) for row in rows for col in cols]
-
-
-def _offsets(F: Array, rest: Observations, fold: _Fold) -> Array:
-    """Compute offsets of all rows.
-
-    The offset of a row is its mean residual. If no labels are left, it is minus the mean
-    prediction over the columns that the fold does not leave out.
-    """
-    rows, cols, y = rest.lists
-    counts = np.bincount(rows, minlength=len(F))
-    sums = np.bincount(rows, weights=y - F[rows, cols], minlength=len(F))
-    out = (fold if fold.pairs else _Fold(None, fold.cols)).mask(F.shape)
-    others = (~out).sum(axis=1)
-    alone = -np.where(out, 0.0, F).sum(axis=1) / np.maximum(others, 1)
-    return np.where(counts > 0, sums / np.maximum(counts, 1), alone)

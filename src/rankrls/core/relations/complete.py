@@ -18,14 +18,12 @@ that every row of residuals sums to zero is a system of p equations for c.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
-from scipy.linalg.blas import dsyr2
 
 from rankrls.core.relations.pairwise_kernels import KRONECKER, PairwiseKernel, RelationLoss
 from rankrls.core.relations.sides import Side, Spectrum, decompose
@@ -44,8 +42,7 @@ __all__ = [
 
 Array = NDArray[Any]
 
-#: Number of entries that fit into the cache.
-IN_CACHE = 2**15
+EPS = float(np.finfo(np.float64).eps)
 
 #: Ratio of offsets to deviations of labels above which offsets are subtracted first.
 COSTLY = 100.0
@@ -83,18 +80,6 @@ class ClosedForm(ABC):
         V, U = (basis.vectors for basis in self.bases)
         return np.stack([V @ self.inner(alpha) @ U.T for alpha in alphas])
 
-    def predict(self, left: Array, right: Array, alphas: Array) -> Array:
-        """Predict pairs of other objects for every alpha, shape (n_alphas, p', g').
-
-        Parameters
-        ----------
-        left : ndarray of shape (p', r)
-        right : ndarray of shape (g', s)
-            Images K'V and G'U of the objects (see `Side.images`), without the null spaces.
-        alphas : ndarray of shape (n_alphas,)
-        """
-        return np.stack([left @ self.inner(alpha) @ right.T for alpha in alphas])
-
 
 def shared_bases(
     left: Spectrum, right: Spectrum, pairwise: PairwiseKernel
@@ -102,8 +87,7 @@ def shared_bases(
     """Return the eigenvectors in use; without the null spaces if eigenvalues are products λσ."""
     if pairwise.plain:
         return left.range, right.range
-    first = replace(left.complete, weights=None, mean=None)
-    return first, first if right is left else replace(right.complete, weights=None, mean=None)
+    return left.complete, right.complete
 
 
 def closed_form(rows: Side, columns: Side, Y: Array, loss: RelationLoss) -> ClosedForm:
@@ -160,46 +144,21 @@ class CompleteSpectrum(ClosedForm):
 
     def labels(self, V: Array, U: Array) -> Array:
         """Compute VᵀYU of shape (r, s), without offsets."""
-        thin = 8 * min(V.shape[1], U.shape[1]) <= min(self.Y.shape)
-        labels = self._thin(V, U) if thin else V.T @ self._shifted @ U
+        Y = self._shifted
+        labels = V.T @ Y @ U if V.shape[1] <= U.shape[1] else V.T @ (Y @ U)
         return 0.5 * (labels + self.sign * labels.T) if self.sign else labels
-
-    def _thin(self, V: Array, U: Array) -> Array:
-        """Compute VᵀYU for a thin V or U; Y is read once and not copied."""
-        Y, offsets = self.Y, self._costly_offsets()
-        left_first = V.shape[1] <= U.shape[1]
-        if offsets is None:
-            return V.T @ Y @ U if left_first else V.T @ (U.T @ Y.T).T
-        labels = np.zeros((V.shape[1], Y.shape[1] if left_first else U.shape[1]))
-        size = max(1, IN_CACHE // Y.shape[1])
-        for start in range(0, len(Y), size):
-            part = slice(start, start + size)
-            block = Y[part] - offsets[part]
-            labels += V[part].T @ (block if left_first else block @ U)
-        return labels @ U if left_first else labels
-
-    def _costly_offsets(self) -> Array | None:
-        """Approximate free offsets, shaped like Y or (p, 1), if they are large; else None."""
-        Y = self.Y
-        if self.right.centred:
-            offsets, some = Y[:, :1], Y[:, :: max(1, Y.shape[1] // 8)]
-        elif self.left.centred:
-            offsets, some = Y[:1], Y[:: max(1, len(Y) // 8)]
-        else:  # `_ones` subtracts the mean as well
-            return np.full((len(Y), 1), Y.mean()) if self.constant else None
-        deviation = np.abs(some - offsets).mean()
-        if np.abs(offsets).max() <= COSTLY * deviation:
-            return None
-        return np.broadcast_to(offsets, (len(Y), offsets.shape[1]))
 
     @cached_property
     def _shifted(self) -> Array:
-        """Labels without large offsets that would cost digits, shape (p, g)."""
-        if self.right.centred:
-            return row_centred(self.Y)
-        if self.left.centred:
-            return row_centred(self.Y.T).T
-        return self.Y - self.Y.mean() if self.constant else self.Y
+        """Labels without free offsets that are so large that they would cost digits."""
+        Y = self.Y
+        if not (self.right.centred or self.left.centred):
+            return Y - Y.mean() if self.constant else Y
+        offsets, some = Y[:, :1], Y[:, :: max(1, Y.shape[1] // 8)]
+        if not self.right.centred:
+            offsets, some = Y[:1], Y[:: max(1, len(Y) // 8)]
+        large = np.abs(offsets).max() > COSTLY * np.abs(some - offsets).mean()
+        return Y - offsets if large else Y
 
     @cached_property
     def all_labels(self) -> Array:
@@ -400,13 +359,13 @@ class PairedRanking(ClosedForm):
         self.sign, self.pairwise = sign, pairwise
         self.left = self.right = left
         whole = left.complete
-        V, live = whole.vectors, whole.live if pairwise.plain else np.ones(p, dtype=bool)
+        V, live = whole.vectors, (whole.values != 0.0) | (not pairwise.plain)
         YC = row_centred(Y)
         R = V.T @ YC @ V
         R = 0.5 * (R + sign * R.T)  # exact: a single antisymmetric entry is zero
         e = V.sum(axis=0) / np.sqrt(p)
         null = e[~live]
-        if np.linalg.norm(null) <= p * np.finfo(np.float64).eps:
+        if np.linalg.norm(null) <= p * EPS:
             null = np.zeros_like(null)  # the space of the kernel contains the constants
         self.nu = float(null @ null)
         # eᵀR̃e over pairs of nonzero eigenvalues, computed from the other pairs
@@ -419,48 +378,39 @@ class PairedRanking(ClosedForm):
 
     def inner(self, alpha: float) -> Array:
         """Compute [R̃ + ½(v eᵀ + s e vᵀ)] ∘ T, shape (n, n)."""
-        T = damped(self.products, alpha)
-        inner = T * self.R
-        v = self._offsets(T, inner, alpha)
-        T *= (0.5 * v)[:, None]
-        T *= self.e
-        inner += T
-        inner += self.sign * T.T
-        return inner
-
-    def _offsets(self, T: Array, TR: Array, alpha: float) -> Array:
-        """Compute v for eigenvectors with nonzero eigenvalues, shape (n,); TR is T∘R̃."""
         e, s = self.e, self.sign
+        T = damped(self.products, alpha)
+        TR = T * self.R
         length = float(np.linalg.norm(e))
-        if length <= self.left.vectors.shape[0] * np.finfo(np.float64).eps:
-            return np.zeros_like(e)  # every function has centred rows
-        right = (self.products * TR) @ e  # (Λ∘R̃)e
-        N = T * (0.5 * alpha * s * e)[:, None]
-        N *= e
+        if length <= self.left.vectors.shape[0] * EPS:
+            return TR  # every function has centred rows
+        N = 0.5 * alpha * s * T * np.outer(e, e)
         diagonal = np.einsum("ii->i", N)
         diagonal += 0.5 * alpha * (T @ e**2)
-        # Reflect e to the first axis. N is symmetric; from here on only a triangle is stored.
+        right = (self.products * TR) @ e  # (Λ∘R̃)e
+        # Reflect e to the first axis.
         w = e / length
         pivot = -1.0 if w[0] >= 0 else 1.0
         w[0] -= pivot
         w /= np.linalg.norm(w)
         Nw = N @ w
         Nw -= (w @ Nw) * w
-        lower = dsyr2(-2.0, w, Nw, a=N.T, lower=1, overwrite_a=1)
+        N -= 2.0 * np.outer(w, Nw)
+        N -= 2.0 * np.outer(Nw, w)
         right -= 2.0 * (w @ right) * w
         # eᵀ(Λ∘R̃)e = eᵀR̃e − alpha eᵀ(T∘R̃)e
         right[0] = pivot * (self.rest - alpha * (e @ (TR @ e))) / length
-        diagonal = np.einsum("ii->i", lower)
         diagonal += 0.5 * (1.0 + self.nu)
         if s == 1:
-            # ½(1 + ν) − ½‖e‖² = ν is added to the first entry
-            diagonal[0] = self.nu + alpha * (e**2 @ (T @ e**2)) / length**2
+            # ½(1 + ν) − ½‖e‖² = ν
+            N[0, 0] = self.nu + alpha * (e**2 @ (T @ e**2)) / length**2
         else:
-            diagonal[0] += 0.5 * length**2
-        factor = cho_factor(lower, lower=True, overwrite_a=True, check_finite=False)
+            N[0, 0] += 0.5 * length**2
+        factor = cho_factor(N, lower=True, overwrite_a=True, check_finite=False)
         v = cho_solve(factor, right, check_finite=False)
         v -= 2.0 * (w @ v) * w
-        return v
+        T *= np.outer(0.5 * v, e)
+        return TR + T + s * T.T
 
 
 def damped(products: Array, alpha: float) -> Array:

@@ -1,14 +1,13 @@
 """Folds of a relation, and predictions of held-out pairs.
 
 On complete relations, predictions are computed from decomposed kernels (`core.relations.holdout`),
-or from a closed form for each fold. Otherwise each
-fold is refitted.
+or from a closed form for each fold. Otherwise each fold is refitted.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,21 +15,11 @@ from numpy.typing import NDArray
 from rankrls import _resources
 from rankrls._calls import Progress
 from rankrls.core.linalg.krylov import IterationOptions
-from rankrls.core.relations.complete import CompleteSpectrum, closed_form
 from rankrls.core.relations.holdout import CompleteHoldout
 from rankrls.core.relations.labels import Observations
 from rankrls.core.relations.problem import RelationProblem
 
-__all__ = [
-    "BlockFold",
-    "HeldOutEdges",
-    "RelationFolds",
-    "alpha_chunks",
-    "complete_holdout",
-    "complete_labels",
-    "cross_validate",
-    "unpaired",
-]
+__all__ = ["BlockFold", "HeldOutEdges", "RelationFolds", "alpha_chunks", "cross_validate"]
 
 Array = NDArray[Any]
 
@@ -38,15 +27,8 @@ Array = NDArray[Any]
 WORK = 2**27
 
 
-@dataclass(frozen=True)
-class BlockFold:
-    """Training and test pairs, each given as all pairs of some rows and columns.
-
-    Attributes
-    ----------
-    train, test : tuple of two int arrays
-        Rows and columns.
-    """
+class BlockFold(NamedTuple):
+    """Training and test pairs, each given as all pairs of some rows and columns."""
 
     train: tuple[Array, Array]
     test: tuple[Array, Array]
@@ -81,19 +63,35 @@ class RelationFolds:
             return "rows"
         if self.kind != "blocks":
             return "entries"
-        new = [
+        rows, columns = (
             any(len(np.setdiff1d(fold.test[side], fold.train[side])) for fold in self.blocks)
             for side in (0, 1)
-        ]
-        return {(True, False): "rows", (False, True): "columns"}.get((new[0], new[1]), "both")
+        )
+        return {(True, False): "rows", (False, True): "columns"}.get((rows, columns), "both")
+
+    def __len__(self) -> int:
+        return len(self.blocks) or self.n_pair_folds
 
     def __str__(self) -> str:
-        n = len(self.blocks) or self.n_pair_folds
-        return f"{n} folds" if n else self.kind
+        return f"{len(self)} folds" if len(self) else self.kind
+
+    def edges(self, observations: Observations, number: int) -> tuple[Array, Array]:
+        """Return masks of the training and test edges of a fold of "blocks" or "pairs"."""
+        rows, cols, _ = observations.lists
+        if self.pairs is not None:
+            flat = rows * observations.shape[1] + cols
+            fold = self.pairs[np.searchsorted(observations.cells.flat, flat)]
+            return fold != number, fold == number
+
+        def member(part: tuple[Array, Array]) -> Array:
+            inside = [np.zeros(n, dtype=bool) for n in observations.shape]
+            inside[0][part[0]], inside[1][part[1]] = True, True
+            return inside[0][rows] & inside[1][cols]
+
+        return member(self.blocks[number].train), member(self.blocks[number].test)
 
 
-@dataclass(frozen=True)
-class HeldOutEdges:
+class HeldOutEdges(NamedTuple):
     """Held-out edges and their predictions.
 
     Attributes
@@ -114,32 +112,6 @@ class HeldOutEdges:
     n_refits: Array
 
 
-def complete_labels(problem: RelationProblem) -> Array | None:
-    """Return the labels as a matrix of shape (p, g), or None unless every pair has one label."""
-    block = problem.block()
-    if block is None or block.multiplicity != 1 or block.Y.shape != problem.observations.shape:
-        return None
-    return block.Y
-
-
-def complete_holdout(problem: RelationProblem, Y: Array) -> CompleteHoldout:
-    """Build held-out predictions of a complete problem with the labels Y of shape (p, g)."""
-    return CompleteHoldout(*problem.sides, Y, problem.loss)
-
-
-def unpaired(problem: RelationProblem) -> CompleteSpectrum:
-    """Build the closed form of a complete problem without the symmetry of the relation.
-
-    For a relation with a symmetry this is an approximation. Rows and columns are then held out as
-    if they were objects of two kinds.
-    """
-    Y = complete_labels(problem)
-    assert Y is not None
-    form = closed_form(*problem.sides, Y, replace(problem.loss, sign=0))
-    assert isinstance(form, CompleteSpectrum)
-    return form
-
-
 def alpha_chunks(alphas: Array, shape: tuple[int, int]) -> list[Array]:
     """Split alphas into chunks that limit the size of the work space."""
     size = max(1, min(WORK, _resources.budget() // 64) // (shape[0] * shape[1]))
@@ -157,111 +129,53 @@ def cross_validate(
 ) -> HeldOutEdges:
     """Predict held-out edges for some alphas (see `alpha_chunks`).
 
-    Parameters
-    ----------
-    problem : RelationProblem
-    folds : RelationFolds
-    alphas : ndarray of shape (n_alphas,)
-    solver, options
-        Solver and options of refits, if the relation is not complete.
-    progress : Progress
+    ``solver`` and ``options`` are those of refits, if the relation is not complete.
     """
-    Y = complete_labels(problem)
+    Y = problem.labels()
     if folds.kind in ("leave-row-out", "entries"):
         assert Y is not None
-        return _by_shortcuts(problem, Y, folds, alphas)
+        p, g = Y.shape
+        complete, lists = CompleteHoldout(problem, Y), np.repeat(np.arange(p), g)
+        if folds.kind == "leave-row-out":
+            held, n_refits = complete.rows(alphas)
+        else:
+            held, n_refits = complete.entry_folds(list(folds.entries), alphas)
+            fold_of = np.empty(g, dtype=np.int64)
+            for number, cols in enumerate(folds.entries):
+                fold_of[cols] = number
+            lists = lists * len(folds.entries) + np.tile(fold_of, p)
+        return HeldOutEdges(lists, Y.ravel(), held.reshape(len(alphas), -1), n_refits)
     closed = solver in ("auto", "closed") and problem.has_closed_form
-    if folds.kind == "blocks" and Y is not None and closed:
-        return _by_closed_forms(problem, Y, folds, alphas, progress)
-    if problem.two_step and folds.kind == "pairs":
+    closed = closed and Y is not None and folds.kind == "blocks"
+    if problem.two_step and not closed:
         raise ValueError(
             "cv='edges' refits models without single pairs here, which pairwise='two-step' needs: "
             "use cv='rows', 'columns' or 'both'"
         )
-    return _by_refits(problem, folds, alphas, solver, options, progress)
-
-
-def _by_shortcuts(
-    problem: RelationProblem, Y: Array, folds: RelationFolds, alphas: Array
-) -> HeldOutEdges:
-    p, g = Y.shape
-    holdout = complete_holdout(problem, Y)
-    rows = np.repeat(np.arange(p), g)
-    if folds.kind == "leave-row-out":
-        held = holdout.rows(alphas)
-        lists = rows
-    else:
-        held = holdout.entry_folds(list(folds.entries), alphas)
-        fold_of = np.empty(g, dtype=np.int64)
-        for number, cols in enumerate(folds.entries):
-            fold_of[cols] = number
-        lists = rows * len(folds.entries) + np.tile(fold_of, p)
-    predictions = held.predictions.reshape(len(alphas), -1)
-    return HeldOutEdges(lists, Y.ravel(), predictions, held.n_refits)
-
-
-def _by_closed_forms(
-    problem: RelationProblem, Y: Array, folds: RelationFolds, alphas: Array, progress: Progress
-) -> HeldOutEdges:
-    """Predict folds of a complete relation by closed forms, with one decomposition per side."""
-    holdout = complete_holdout(problem, Y)
-    parts = []
-    for number, fold in enumerate(folds.blocks):
-        rows, cols = fold.test
-        if problem.profiled:  # profiles of the labels that are not held out
-            labels = np.full(Y.shape, np.nan)
-            labels[np.ix_(*fold.train)] = Y[np.ix_(*fold.train)]
-            part = problem.given(Observations.from_matrix(labels))
-            holdout = complete_holdout(part, Y)
-        predictions = holdout.block(fold.train, fold.test, alphas).reshape(len(alphas), -1)
-        lists = np.repeat(rows, len(cols)) * len(folds.blocks) + number
-        parts.append((lists, Y[np.ix_(rows, cols)].ravel(), predictions))
-        progress.bar(number + 1, len(folds.blocks), "folds")
-    return _joined(parts, np.zeros(len(alphas), dtype=int))
-
-
-def _by_refits(
-    problem: RelationProblem,
-    folds: RelationFolds,
-    alphas: Array,
-    solver: str,
-    options: IterationOptions,
-    progress: Progress,
-) -> HeldOutEdges:
-    """Fit without the edges of each fold, and predict them."""
-    masks = _edge_masks(problem.observations, folds)
-    parts = []
-    for number, (train, test) in enumerate(masks):
-        if test.any() and train.any():
-            part = problem.select(train)
-            model = part.solve(alphas, solver, options)
+    holdout = CompleteHoldout(problem, Y) if closed and Y is not None else None
+    parts: list[tuple[Any, Any, Any]] = []
+    for number in range(len(folds)):
+        if holdout is None:
+            train, test = folds.edges(problem.observations, number)
+            if not (test.any() and train.any()):
+                continue
             rows, cols, y = problem.observations.select(test).lists
-            predictions = model.predict(part.sides, rows, cols)
-            parts.append((rows * len(masks) + number, y, predictions))
-        progress.bar(number + 1, len(masks), "folds refitted")
+            held = problem.predict_without(~train, rows, cols, alphas, solver, options)
+        else:
+            block = folds.blocks[number]
+            if problem.profiled:  # profiles of the labels that are not held out
+                train, _ = folds.edges(problem.observations, number)
+                holdout = CompleteHoldout(problem.select(train), holdout.Y)
+            rows, cols = (ends.ravel() for ends in np.meshgrid(*block.test, indexing="ij"))
+            y, held = holdout.Y[rows, cols], holdout.block(*block, alphas)
+        parts.append((rows * len(folds) + number, y, held.reshape(len(alphas), -1)))
+        progress.bar(number + 1, len(folds), "folds")
     if not parts:
         raise ValueError("no fold has both edges to learn from and edges to predict")
-    return _joined(parts, np.full(len(alphas), len(parts)))
-
-
-def _edge_masks(observations: Observations, folds: RelationFolds) -> list[tuple[Array, Array]]:
-    """Return masks of training and test edges for each fold."""
-    rows, cols, _ = observations.lists
-    if folds.pairs is not None:
-        flat = rows * observations.shape[1] + cols
-        fold = folds.pairs[np.searchsorted(observations.cells.flat, flat)]
-        return [(fold != number, fold == number) for number in range(folds.n_pair_folds)]
-
-    def member(part: tuple[Array, Array]) -> Array:
-        inside = [np.zeros(n, dtype=bool) for n in observations.shape]
-        inside[0][part[0]], inside[1][part[1]] = True, True
-        return inside[0][rows] & inside[1][cols]
-
-    return [(member(fold.train), member(fold.test)) for fold in folds.blocks]
-
-
-def _joined(parts: list[tuple[Array, Array, Array]], n_refits: Array) -> HeldOutEdges:
-    lists, y, predictions = zip(*parts, strict=True)
+    all_lists, labels, predictions = zip(*parts, strict=True)
     return HeldOutEdges(
-        np.concatenate(lists), np.concatenate(y), np.concatenate(predictions, axis=1), n_refits
+        np.concatenate(all_lists),
+        np.concatenate(labels),
+        np.concatenate(predictions, axis=1),
+        np.full(len(alphas), 0 if closed else len(parts)),
     )

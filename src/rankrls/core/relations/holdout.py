@@ -25,7 +25,6 @@ zero.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -35,41 +34,20 @@ from scipy import sparse
 
 from rankrls.core.relations.complete import CompleteSpectrum, closed_form, damped, row_centred
 from rankrls.core.relations.labels import Observations, TableOffsets
-from rankrls.core.relations.pairwise_kernels import RelationLoss, SideValues
+from rankrls.core.relations.pairwise_kernels import SideValues
+from rankrls.core.relations.problem import RelationProblem
 from rankrls.core.relations.sides import Side, Spectrum
 
-__all__ = [
-    "CompleteHoldout",
-    "HeldOutTable",
-    "HoldoutError",
-    "holdout_error",
-    "holdout_errors",
-    "without",
-]
+__all__ = ["CompleteHoldout", "holdout_error", "holdout_errors"]
 
 Array = NDArray[Any]
 
 #: Shortcuts lose too many digits if M is less than this fraction of its largest value.
-SINGULAR = 1e-7
+SINGULAR = 1e-9
 
 #: Eigenvalues are treated as equal if their difference, relative to the largest eigenvalue, is
 #: smaller than this. The gradient then ignores rotations of their eigenvectors.
 EQUAL = 1e-11
-
-
-@dataclass(frozen=True)
-class HeldOutTable:
-    """Held-out predictions of all pairs.
-
-    Attributes
-    ----------
-    predictions : ndarray of shape (n_alphas, p, g)
-    n_refits : ndarray of shape (n_alphas,), int
-        Number of refits that replaced a shortcut that would have lost digits.
-    """
-
-    predictions: Array
-    n_refits: Array
 
 
 class Filter:
@@ -124,18 +102,22 @@ class Filter:
             return self.phi, self.rest, 1.0
         return self.steps[axis], self.rests[axis], self.steps[1 - axis]
 
-    def without_rows(self) -> tuple[Array, Array]:
-        """Predict every row without its labels, in the basis U, and mark those to refit."""
-        phi, rest, after = self.along(0)
-        held, x, unsafe = _one_out(self.V, phi, rest, self.labels, self.ones, self.total)
-        return self.Y @ self.U - x if self.ones is not None else held * after, unsafe
+    def without(self, axis: int) -> tuple[Array, Array]:
+        """Predict every row (0) or column (1) without its labels, and mark those to refit.
 
-    def without_columns(self) -> tuple[Array, Array]:
-        """Predict every column without its labels, in the basis V, and mark those to refit."""
-        phi, rest, after = (np.transpose(part) for part in self.along(1))
-        ones = None if self.ones is None else self.ones.T
-        held, x, unsafe = _one_out(self.U, phi, rest, self.labels.T, ones, self.total)
-        return self.V.T @ self.Y - x.T if ones is not None else (held * after).T, unsafe
+        Predictions of rows are in the basis U, those of columns in the basis V.
+        """
+        phi, rest, after = self.along(axis)
+        V, labels, ones = self.V, self.labels, self.ones
+        if axis == 1:
+            V, labels, ones = self.U, labels.T, None if ones is None else ones.T
+            phi, rest, after = phi.T, rest.T, np.transpose(after)
+        held, x, unsafe = _one_out(V, phi, rest, labels, ones, self.total)
+        if ones is not None:
+            held = (self.Y @ self.U if axis == 0 else self.Y.T @ self.V) - x
+        else:
+            held = held * after
+        return held if axis == 0 else held.T, unsafe
 
     def anchored(self, ranking: bool) -> bool:
         """Whether y − M⁻¹(y − f) has the right offset."""
@@ -167,24 +149,23 @@ class CompleteHoldout:
 
     Parameters
     ----------
-    rows : Side of p objects
-    columns : Side of g objects
-    Y : ndarray of shape (p, g)
-    loss : RelationLoss
+    problem : RelationProblem
         With a sign, with offsets of columns, or of rows for regression, and with pairwise kernels
         that are not spectral, only `block` is available. Alphas of two-step regression are pairs,
         of shape (n_alphas, 2).
+    Y : ndarray of shape (p, g)
+        The labels.
     """
 
-    def __init__(self, rows: Side, columns: Side, Y: Array, loss: RelationLoss) -> None:
-        self.sides = (rows, columns)
-        self.Y, self.loss, self.ranking = Y, loss, loss.ranking
-        self.two_step = loss.pairwise.name == "two-step"
+    def __init__(self, problem: RelationProblem, Y: Array) -> None:
+        self.problem, self.Y, self.loss = problem, Y, problem.loss
+        self.sides, self.ranking = problem.sides, problem.ranking
         self._parts: dict[tuple[int, bytes], Side] = {}
+        self._latest: tuple[bytes, Filter] | None = None
 
     @cached_property
-    def problem(self) -> CompleteSpectrum:
-        """The problem with all labels."""
+    def form(self) -> CompleteSpectrum:
+        """The closed form with all labels."""
         form = closed_form(*self.sides, self.Y, self.loss)
         assert isinstance(form, CompleteSpectrum)
         return form
@@ -211,43 +192,37 @@ class CompleteHoldout:
         labels, pairwise = self.Y[np.ix_(rows, cols)], self.loss.pairwise
         model = closed_form(left, right, labels, self.loss)
         spectra = model.left.range, model.right.range
-        if any(self.loss.offsets):  # functions are not centred, as in fitted models
-            spectra = replace(spectra[0], mean=None), replace(spectra[1], mean=None)
 
         def values(at: tuple[Array, Array]) -> Array:
             if not pairwise.plain:
                 first, second = (
-                    SideValues(side.K[np.ix_(objects, of)], _same(objects, of))
+                    SideValues(
+                        side.K[np.ix_(objects, of)],
+                        sparse.csr_array((objects[:, None] == of).astype(np.float64)),
+                    )
                     for side, objects, of in zip(self.sides, at, train, strict=True)
                 )
                 return np.stack(
                     [pairwise.table(first, second, A) for A in model.coefficients(alphas)]
                 )
-            images = [
+            left, right = (
                 side.images(spectrum, objects, of)
                 for side, spectrum, objects, of in zip(self.sides, spectra, at, train, strict=True)
-            ]
-            return model.predict(images[0], images[1], alphas)
+            )
+            return np.stack([left @ model.inner(alpha) @ right.T for alpha in alphas])
 
         out = values(test)
         if any(self.loss.offsets):
-            self._add_offsets(out, labels - values(train), train, test)
+            residuals = labels - values(train)
+            cells = Observations.from_matrix(residuals[0]).cells
+            best = TableOffsets(cells, self.loss.free)
+            for F, residual in zip(out, residuals, strict=True):
+                fitted = best.fit(cells, residual.ravel())
+                fitted = fitted.without_rows() if self.ranking else fitted
+                every = [np.zeros(n) for n in self.Y.shape]  # new objects have no offset
+                every[0][rows], every[1][cols] = fitted.rows, fitted.columns
+                F += fitted.constant + every[0][test[0]][:, None] + every[1][test[1]]
         return out
-
-    def _add_offsets(
-        self, out: Array, residuals: Array, train: tuple[Array, Array], test: tuple[Array, Array]
-    ) -> None:
-        """Add the offsets of residuals (n_alphas, p, g) to predictions, in place."""
-        cells = Observations.from_matrix(residuals[0]).cells
-        best = TableOffsets(cells, self.loss.free)
-        for values, residual in zip(out, residuals, strict=True):
-            fitted = best.fit(cells, residual.ravel())
-            fitted = fitted.without_rows() if self.ranking else fitted
-            values += fitted.constant
-            for axis, own in enumerate((fitted.rows, fitted.columns)):
-                every = np.zeros(self.Y.shape[axis])  # new objects have no offset
-                every[train[axis]] = own
-                values += every[test[axis]][:, None] if axis == 0 else every[test[axis]]
 
     def _part(self, side: int, objects: Array) -> Side:
         """Select objects of a side, and cache them with their decomposition."""
@@ -261,31 +236,35 @@ class CompleteHoldout:
 
     # ------------------------------------------------------------------ rows and columns
 
-    def rows(self, alphas: Array) -> HeldOutTable:
-        """Predict every row with the model fitted without its labels."""
+    def rows(self, alphas: Array) -> tuple[Array, Array]:
+        """Predict every row with the model fitted without its labels.
+
+        Returns predictions (n_alphas, p, g), and the number of refits for every alpha.
+        """
         p, g = self.Y.shape
         every = np.arange(g)
         held, unsafe = np.empty((len(alphas), p, g)), np.empty((len(alphas), p), dtype=bool)
         for a, alpha in enumerate(alphas):
-            made = Filter(self.problem, alpha)
-            found, unsafe[a] = made.without_rows()
+            made = Filter(self.form, alpha)
+            found, unsafe[a] = made.without(0)
             np.matmul(found, made.U.T, out=held[a])
         for i in np.flatnonzero(unsafe.any(axis=0)):
             at = unsafe[:, i]
-            again = self.block((without(p, i), every), (np.array([i]), every), alphas[at])
+            stay = np.delete(np.arange(p), i)
+            again = self.block((stay, every), (np.array([i]), every), alphas[at])
             if self.ranking:
                 again -= again.mean(axis=2, keepdims=True)
             held[at, i] = again[:, 0]
             self._forget(0)
-        return HeldOutTable(held, unsafe.sum(axis=1))
+        return held, unsafe.sum(axis=1)
 
-    def columns(self, alphas: Array) -> HeldOutTable:
-        """Predict every column with the model fitted without its labels."""
+    def columns(self, alphas: Array) -> tuple[Array, Array]:
+        """Predict every column with the model fitted without its labels, as `rows`."""
         p, g = self.Y.shape
         held, unsafe = np.empty((len(alphas), p, g)), np.empty((len(alphas), g), dtype=bool)
         for a, alpha in enumerate(alphas):
-            made = Filter(self.problem, alpha)
-            found, unsafe[a] = made.without_columns()
+            made = Filter(self.form, alpha)
+            found, unsafe[a] = made.without(1)
             np.matmul(made.V, found, out=held[a])
         if self.ranking:  # from mean zero over all columns to the mean of the other labels
             Y = row_centred(self.Y)
@@ -293,55 +272,33 @@ class CompleteHoldout:
             held *= g / max(g - 1, 1)
             held += others + (self.Y - Y)[:, :1]
         for j in np.flatnonzero(unsafe.any(axis=0)):
-            at, stay = unsafe[:, j], without(g, j)
+            at, stay = unsafe[:, j], np.delete(np.arange(g), j)
             every = np.arange(p), np.arange(g)
             again = self.block((every[0], stay), every, alphas[at])
             if self.ranking:
                 again += (self.Y - again)[:, :, stay].mean(axis=2, keepdims=True)
             held[at, :, j] = again[:, :, j]
             self._forget(1)
-        return HeldOutTable(held, unsafe.sum(axis=1))
+        return held, unsafe.sum(axis=1)
 
-    def both(self, row_folds: list[Array], alphas: Array) -> HeldOutTable:
-        """Predict every entry with the model fitted without its fold of rows and its column."""
+    def both(self, alphas: Array) -> tuple[Array, Array]:
+        """Predict every entry with the model fitted without its row and column, as `rows`."""
         p, g = self.Y.shape
-        held = np.full((len(alphas), p, g), np.nan)
+        held = np.empty((len(alphas), p, g))
         n_refits = np.zeros(len(alphas), dtype=int)
-        if self.two_step and all(len(rows) == 1 for rows in row_folds):
-            return self._two_steps_out(np.concatenate(row_folds), alphas)
-        for rows in row_folds:
-            stay = np.setdiff1d(np.arange(p), rows)
-            held[:, rows], unsafe = self._both_out(rows, stay, alphas)
+        for i in range(p):
+            row, stay = np.array([i]), np.delete(np.arange(p), i)
+            held[:, row], unsafe = self._both_out(row, stay, alphas)
             for j in np.flatnonzero(unsafe.any(axis=0)):
-                at, cols = unsafe[:, j], without(g, j)
-                again = self.block((stay, cols), (rows, np.arange(g)), alphas[at])
+                at, cols = unsafe[:, j], np.delete(np.arange(g), j)
+                again = self.block((stay, cols), (row, np.arange(g)), alphas[at])
                 if self.ranking:
                     again -= again[:, :, cols].mean(axis=2, keepdims=True)
-                held[np.ix_(at, rows, [j])] = again[:, :, [j]]
+                held[at, i, j] = again[:, 0, j]
                 self._forget(1)
             n_refits += unsafe.sum(axis=1)
             self._forget(0)
-        return HeldOutTable(held, n_refits)
-
-    def _two_steps_out(self, rows: Array, alphas: Array) -> HeldOutTable:
-        """Compose the two steps, each without one object; single rows need no decomposition."""
-        (p, g), every = self.Y.shape, np.arange(self.Y.shape[1])
-        held = np.full((len(alphas), p, g), np.nan)
-        n_refits = np.zeros(len(alphas), dtype=int)
-        for a, alpha in enumerate(alphas):
-            made = Filter(self.problem, alpha)
-            phi, rest, _ = made.along(0)
-            by_rows, _, first = _one_out(made.V, phi, rest, made.labels, None, 1.0)
-            phi, rest, _ = made.along(1)
-            by_both, _, second = _one_out(made.U, phi.T, rest.T, by_rows.T, None, 1.0)
-            held[a, rows] = by_both.T[rows] * (g / max(g - 1, 1) if self.ranking else 1.0)
-            for i, j in np.argwhere(first[rows, None] | second):
-                cols = without(g, j)
-                again = self.block((without(p, rows[i]), cols), (rows[[i]], every), alphas[[a]])
-                level = again[0, 0, cols].mean() if self.ranking else 0.0
-                held[a, rows[i], j] = again[0, 0, j] - level
-                n_refits[a] += 1
-        return HeldOutTable(held, n_refits)
+        return held, n_refits
 
     def _both_out(self, rows: Array, stay: Array, alphas: Array) -> tuple[Array, Array]:
         """Predict entries of some rows without these rows and without the column of the entry.
@@ -358,7 +315,7 @@ class CompleteHoldout:
             unsafe[:] = constant
             return out, unsafe
         spectrum = self._part(0, stay).spectrum()
-        problem = CompleteSpectrum(spectrum, self.problem.right, self.Y[stay], self.loss)
+        problem = CompleteSpectrum(spectrum, self.form.right, self.Y[stay], self.loss)
         left = spectrum.complete if constant else spectrum.range
         live = left.values != 0.0
         images = np.zeros((len(rows), len(live)))
@@ -385,33 +342,29 @@ class CompleteHoldout:
 
     # ------------------------------------------------------------------ entries
 
-    def entries(self, alphas: Array) -> HeldOutTable:
-        """Predict every entry with the model fitted without its label."""
+    def entries(self, alphas: Array) -> tuple[Array, Array]:
+        """Predict every entry with the model fitted without its label, as `rows`."""
         held = np.empty((len(alphas), *self.Y.shape))
         n_refits = np.zeros(len(alphas), dtype=int)
         for a, alpha in enumerate(alphas):
-            made = Filter(self.problem, alpha)
+            made = Filter(self.form, alpha)
             V, U, left, right = made.V, made.U, made.V**2, (made.U**2).T
             m = left @ made.rest @ right
             if made.ones is not None:
                 m -= (V @ (made.ones * made.rest) @ U.T) ** 2 / made.total
-            unsafe = (m < SINGULAR * made.rest.max(initial=0.0)) & (not self.two_step)
+            unsafe = self._unsafe(m, made)
             x = (V @ (made.rest * made.labels) @ U.T) / np.where(unsafe, 1.0, m)
             if made.anchored(self.ranking):
                 held[a] = self.Y - x
             else:
                 held[a] = V @ (made.phi * made.labels) @ U.T - (left @ made.phi @ right) * x
             n_refits[a] = unsafe.sum()
-            given = self._given_others(alpha) if n_refits[a] else None
             for i, j in np.argwhere(unsafe):
-                assert given is not None
-                held[a, i, j] = given(i, np.array([j]), anchored=True)[0]
-        return HeldOutTable(held, n_refits)
+                held[a, i, j] = self._refit(np.array([i]), np.array([j]), alphas[[a]])[0, 0]
+        return held, n_refits
 
-    def entry_folds(self, folds: list[Array], alphas: Array) -> HeldOutTable:
-        """Predict every entry without the labels of its row in its fold of columns.
-
-        For ranking, predictions are determined up to a constant for each row and fold.
+    def entry_folds(self, folds: list[Array], alphas: Array) -> tuple[Array, Array]:
+        """Predict every entry without the labels of its row in its fold of columns, as `rows`.
 
         Notes
         -----
@@ -421,12 +374,11 @@ class CompleteHoldout:
         held = np.full((len(alphas), *self.Y.shape), np.nan)
         n_refits = np.zeros(len(alphas), dtype=int)
         for a, alpha in enumerate(alphas):
-            made = Filter(self.problem, alpha)
+            made = Filter(self.form, alpha)
             V, U, squares = made.V, made.U, made.V**2
             E, F = (V @ (part * made.labels) for part in (made.rest, made.phi))
             m, h = (squares @ part for part in (made.rest, made.phi))
             t = None if made.ones is None else V @ (made.ones * made.rest) / np.sqrt(made.total)
-            given = None
             for fold in folds:
                 part = U[fold]
                 outer = (part[:, None, :] * part[None, :, :]).reshape(-1, U.shape[1])
@@ -434,151 +386,93 @@ class CompleteHoldout:
                 if t is not None:
                     M -= (t @ part.T)[:, :, None] * (t @ part.T)[:, None, :]
                 x, unsafe = self._solved(M, E @ part.T, made)
-                if made.ones is not None:
+                if made.anchored(self.ranking):
                     held[a][:, fold] = self.Y[:, fold] - x
                 else:
                     H = (h @ outer.T).reshape(M.shape)
                     held[a][:, fold] = F @ part.T - (H @ x[..., None])[..., 0]
                 n_refits[a] += unsafe.sum()
                 for i in np.flatnonzero(unsafe):
-                    given = self._given_others(alpha) if given is None else given
-                    held[a, i, fold] = given(i, fold, anchored=False)
-        return HeldOutTable(held, n_refits)
+                    held[a, i, fold] = self._refit(np.full(len(fold), i), fold, alphas[[a]])[0]
+        return held, n_refits
 
-    def cell_folds(
-        self, folds: list[tuple[Array, Array]], alphas: Array
-    ) -> tuple[list[Array], Array]:
-        """Predict the pairs of each fold with the model fitted without their labels.
-
-        Parameters
-        ----------
-        folds : list of tuples of two int arrays of shape (n,)
-            Rows and columns of the pairs of each fold.
-        alphas : ndarray of shape (n_alphas,)
-
-        Returns
-        -------
-        list of ndarray of shape (n_alphas, n)
-        ndarray of shape (n_alphas, n_folds), bool
-            Folds to refit, because the shortcut would lose digits.
-        """
-        held = [np.empty((len(alphas), len(rows))) for rows, _ in folds]
-        unsafe = np.zeros((len(alphas), len(folds)), dtype=bool)
+    def cell_fold(self, rows: Array, cols: Array, alphas: Array) -> tuple[Array, Array]:
+        """Predict pairs (n_alphas, n) without all their labels, and mark alphas to refit."""
+        held, unsafe = np.empty((len(alphas), len(rows))), np.zeros(len(alphas), dtype=bool)
         for a, alpha in enumerate(alphas):
-            made = Filter(self.problem, alpha)
-            V, U = made.V, made.U
-            E, F = (V @ (part * made.labels) @ U.T for part in (made.rest, made.phi))
-            ones = np.zeros_like(E) if made.ones is None else V @ (made.ones * made.rest) @ U.T
-            for number, (rows, cols) in enumerate(folds):
-                M, H = np.zeros((2, len(rows), len(rows)))
-                for v, rest, phi in zip(V[rows].T, made.rest, made.phi, strict=True):
-                    M += np.outer(v, v) * ((U[cols] * rest) @ U[cols].T)
-                    H += np.outer(v, v) * ((U[cols] * phi) @ U[cols].T)
-                M -= np.outer(ones[rows, cols], ones[rows, cols]) / made.total
-                x, bad = self._solved(M[None], E[rows, cols][None], made)
-                unsafe[a, number] = bad[0]
-                anchored = made.anchored(self.ranking)
-                values = self.Y[rows, cols] - x[0] if anchored else F[rows, cols] - H @ x[0]
-                held[number][a] = values
+            made = self._filter(alpha)
+            V, U = made.V[rows], made.U[cols]
+            E, F = (np.vecdot(V @ (part * made.labels), U) for part in (made.rest, made.phi))
+            M, H = np.zeros((2, len(rows), len(rows)))
+            for v, rest, phi in zip(V.T, made.rest, made.phi, strict=True):
+                M += np.outer(v, v) * ((U * rest) @ U.T)
+                H += np.outer(v, v) * ((U * phi) @ U.T)
+            if made.ones is not None:
+                ones = np.vecdot(V @ (made.ones * made.rest), U)
+                M -= np.outer(ones, ones) / made.total
+            x, bad = self._solved(M[None], E[None], made)
+            unsafe[a] = bad[0]
+            anchored = made.anchored(self.ranking)
+            held[a] = self.Y[rows, cols] - x[0] if anchored else F - H @ x[0]
         return held, unsafe
+
+    def _filter(self, alpha: Any) -> Filter:
+        """The filter of all labels, cached for the latest alpha."""
+        key = np.asarray(alpha).tobytes()
+        if self._latest is None or self._latest[0] != key:
+            self._latest = key, Filter(self.form, alpha)
+        return self._latest[1]
+
+    def _unsafe(self, m: Array, made: Filter) -> Array:
+        return (m < SINGULAR * made.rest.max(initial=0.0)) & (not self.problem.two_step)
 
     def _solved(self, M: Array, E: Array, made: Filter) -> tuple[Array, Array]:
         """Solve M x = E for every fold, shape (n, k); mark those that lose digits, shape (n,)."""
         values, vectors = np.linalg.eigh(M)
-        largest = made.rest.max(initial=0.0)
-        unsafe = (values[:, 0] < SINGULAR * largest) & (not self.two_step)
-        values = np.where(values > 0, values, largest)
+        unsafe = self._unsafe(values[:, 0], made)
+        values = np.where(values > 0, values, made.rest.max(initial=0.0))
         inner = (vectors.transpose(0, 2, 1) @ E[..., None]) / values[..., None]
         return (vectors @ inner)[..., 0], unsafe
 
-    def _given_others(self, alpha: float) -> Any:
-        """Return a function that refits one row given the others as a Gaussian process prior.
-
-        Row i without its labels has the covariance U diag(c_i) Uᵀ with c = alpha H/M. A constant
-        adds a term of rank one.
-        """
-        mean = self.rows(np.array([alpha])).predictions[0]
-        made = Filter(self.problem, alpha)
-        squares, V, U = made.V**2, made.V, made.U
-        m = squares @ made.rest
-        variances, level = alpha * (squares @ made.phi) / m, None
-        if made.ones is not None:
-            t = V @ (made.ones * made.rest)
-            rest = made.total - np.vecdot(t, t / m)
-            level = np.sqrt(alpha) * ((t / m) @ U.T) / np.sqrt(rest)[:, None]
-        one, first, g = Side(np.ones((1, 1))), np.array([0]), self.Y.shape[1]
-
-        def refit(i: int, fold: Array, *, anchored: bool) -> Array:
-            covariance = (U * variances[i]) @ U.T
-            if level is not None:
-                covariance += np.outer(level[i], level[i])
-            prior, stay = Side(covariance), np.setdiff1d(np.arange(g), fold)
-            labels = (self.Y[i] - mean[i])[None, stay]
-            model = closed_form(one, prior.select(stay), labels, RelationLoss(self.ranking))
-            left = one.images(model.left.range, first, first)
-            right = prior.images(model.right.range, np.arange(g), stay)
-            values = mean[i] + model.predict(left, right, np.array([alpha]))[0, 0]
-            if self.ranking and anchored:
-                values += (self.Y[i] - values)[stay].mean()
-            return values[fold]
-
-        return refit
-
-
-def without(n: int, one: Any) -> Array:
-    """Return the indices below n except one or several."""
-    return np.delete(np.arange(n), one)
-
-
-def _same(objects: Array, of: Array) -> sparse.csr_array:
-    """Indicator matrix of equal indices of ``objects`` and ``of``, shape (n', n)."""
-    return sparse.csr_array((objects[:, None] == of).astype(np.float64))
+    def _refit(self, rows: Array, cols: Array, alphas: Array) -> Array:
+        """Predict pairs of one row by a refit without their labels, shape (n_alphas, n)."""
+        g, i = self.Y.shape[1], int(rows[0])
+        edges = self.problem.observations.lists
+        kept = ~((edges[0] == i) & np.isin(edges[1], cols))
+        every = np.full(g, i), np.arange(g)
+        values = self.problem.predict_without(~kept, *every, alphas)
+        if self.ranking:
+            stay = np.delete(np.arange(g), cols)
+            values += (self.Y[i] - values)[:, stay].mean(axis=1, keepdims=True)
+        return values[:, cols]
 
 
 # ---------------------------------------------------------------------- squared error and gradient
 
 
-@dataclass(frozen=True)
-class HoldoutError:
-    """Squared error of held-out predictions, and its derivatives.
-
-    Attributes
-    ----------
-    value : float
-        Σ (y − f)² over all labels, each held out once.
-    alpha : float
-        Derivative with respect to alpha.
-    left : ndarray of shape (p, p)
-        Gradient with respect to K, symmetric.
-    right : ndarray of shape (g, g)
-        Gradient with respect to G.
-    """
-
-    value: float
-    alpha: float
-    left: Array
-    right: Array
-
-    def __add__(self, other: HoldoutError) -> HoldoutError:
-        return HoldoutError(
-            self.value + other.value,
-            self.alpha + other.alpha,
-            self.left + other.left,
-            self.right + other.right,
-        )
-
-
-def holdout_error(problem: CompleteSpectrum, alpha: float, held: str) -> HoldoutError:
-    """Compute the held-out squared error of a complete problem with the kernel K ⊗ G.
+def holdout_error(
+    problem: CompleteSpectrum, alpha: float, held: str
+) -> tuple[float, float, Array, Array]:
+    """Compute the held-out squared error of a complete problem, and its derivatives.
 
     Parameters
     ----------
     problem : CompleteSpectrum
-        A problem without a sign. A free constant is treated as known and equal to the mean of Y.
+        A problem with the kernel K ⊗ G, without a sign. A free constant is treated as known and
+        equal to the mean of Y.
     alpha : float
     held : {"rows", "columns", "entries", "both"}
         What is held out, one at a time. "both" is the sum of the errors of rows and of columns.
         There is no closed form for holding out a row and a column at once.
+
+    Returns
+    -------
+    value : float
+        Σ (y − f)² over all labels, each held out once; infinite if digits are lost.
+    slope : float
+        Derivative with respect to alpha.
+    left, right : ndarray of shape (p, p) and (g, g)
+        Gradients with respect to K and G, symmetric.
 
     Notes
     -----
@@ -601,16 +495,17 @@ def holdout_error(problem: CompleteSpectrum, alpha: float, held: str) -> Holdout
     D = damped(np.outer(lam, sigma), alpha)
     labels = problem.all_labels
     if not np.isfinite(_squared_error(problem, alpha, held)):
-        return HoldoutError(np.inf, 0.0, np.zeros((len(V),) * 2), np.zeros((len(U),) * 2))
+        return np.inf, 0.0, np.zeros((len(V),) * 2), np.zeros((len(U),) * 2)
     if held == "entries":
         return _entries(lam, V, sigma, U, labels, D)
-    error = _rows(lam, V, sigma, U, labels, D) if held in ("rows", "both") else None
-    if held == "rows":
-        assert error is not None
-        return error
-    turned = _rows(sigma, U, lam, V, labels.T, D.T)
-    columns = HoldoutError(turned.value, turned.alpha, turned.right, turned.left)
-    return columns if error is None else error + columns
+    parts = []
+    if held in ("rows", "both"):
+        parts.append(_rows(lam, V, sigma, U, labels, D))
+    if held in ("columns", "both"):
+        value, slope, right_part, left_part = _rows(sigma, U, lam, V, labels.T, D.T)
+        parts.append((value, slope, left_part, right_part))
+    value, slope, first, second = (sum(several) for several in zip(*parts, strict=True))
+    return value, slope, first, second
 
 
 def holdout_errors(problem: CompleteSpectrum, alphas: Array, held: str) -> Array:
@@ -635,7 +530,7 @@ def _squared_error(problem: CompleteSpectrum, alpha: float, held: str) -> float:
     return float(sum(np.vdot(e / m, e / m) for e, m, _ in parts[held]))
 
 
-def _rows(lam: Array, V: Array, sigma: Array, U: Array, labels: Array, D: Array) -> HoldoutError:
+def _rows(lam: Array, V: Array, sigma: Array, U: Array, labels: Array, D: Array) -> Any:
     B, squares = labels * D, V**2
     e, m = V @ B, squares @ D
     r = e / m
@@ -648,7 +543,7 @@ def _rows(lam: Array, V: Array, sigma: Array, U: Array, labels: Array, D: Array)
     inner = -(lam[:, None] * D * dB).T @ B
     inner = 0.5 * (inner + inner.T + _divided(mixed.T - mixed, sigma))
     np.einsum("ii->i", inner)[:] -= (dm * lam[:, None] * D**2).sum(axis=0)
-    return HoldoutError(
+    return (
         float(np.vdot(r, r)),
         -float(np.vdot(labels * dB + dm, D**2)),
         V @ _of_first(lam, V, sigma, u, dB, dm, B, D) @ V.T,
@@ -656,7 +551,7 @@ def _rows(lam: Array, V: Array, sigma: Array, U: Array, labels: Array, D: Array)
     )
 
 
-def _entries(lam: Array, V: Array, sigma: Array, U: Array, labels: Array, D: Array) -> HoldoutError:
+def _entries(lam: Array, V: Array, sigma: Array, U: Array, labels: Array, D: Array) -> Any:
     B, left, right = labels * D, V**2, U**2
     m = left @ D @ right.T
     r = (V @ B @ U.T) / m
@@ -665,7 +560,7 @@ def _entries(lam: Array, V: Array, sigma: Array, U: Array, labels: Array, D: Arr
     dB = V.T @ w @ U
     first, second = u @ right, u.T @ left
     dm = left.T @ first
-    return HoldoutError(
+    return (
         float(np.vdot(r, r)),
         -float(np.vdot(labels * dB + dm, D**2)),
         V @ _of_first(lam, V, sigma, first, dB, dm, B, D) @ V.T,

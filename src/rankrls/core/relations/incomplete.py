@@ -11,13 +11,13 @@ There are three routes to the same function:
 - `solve_over_products` and `solve_over_objects`: a factorisation over the products of few features,
   or over the objects if functions are sums of functions of the two objects.
 
-`stop_early` follows conjugate gradients in the space of functions to the best held-out score.
+`iterate_functions` follows conjugate gradients in the space of functions, which regularise if they
+are stopped: at the best score of validation pairs, or after a given number of iterations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -25,12 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import block_diag
-from scipy.linalg.lapack import dpocon, dpotrf, dpotrs
 from sklearn.exceptions import ConvergenceWarning
 
 from rankrls import _resources
 from rankrls._calls import warn
-from rankrls.core.linalg.factorizations import EigenFactorization, factorize
+from rankrls.core.linalg.factorizations import factorize
 from rankrls.core.linalg.krylov import (
     History,
     Iteration,
@@ -45,16 +44,15 @@ from rankrls.core.relations.sides import Side, Spectrum
 __all__ = [
     "CellKernel",
     "CellLoss",
-    "HeldOutCells",
-    "Solved",
+    "Validation",
     "few_cells",
-    "n_unknowns",
+    "hold_out_cells",
+    "iterate_functions",
     "primal_cost",
     "solve_in_eigenvectors",
     "solve_over_cells",
     "solve_over_objects",
     "solve_over_products",
-    "stop_early",
 ]
 
 Array = NDArray[Any]
@@ -64,52 +62,26 @@ EPS = float(np.finfo(np.float64).eps)
 #: Cost of a cell in products over the cells, relative to a pair in products over all pairs
 #: (measured: 25 to 40).
 SAMPLED_COST = 30
-
 #: Numbers in a work space.
 WORK = 2**22
-
 #: Iterations between two estimates of the error of the function.
 WINDOW = 4
-
 #: Number of coordinates above which products are computed in single precision first.
 LARGE = 300**2
-
 #: Maximal number of restarts from the true residual.
 MAX_RESTARTS = 4
-
 #: Largest rate of decrease between two estimates that is taken at face value.
 MAX_RATE = 0.95
-
 #: Ratio of the error of f to that estimated from the residual above which products are computed in
 #: double precision.
 ILL_CONDITIONED = 50.0
-
 #: Errors of f up to this size are accepted for any tolerance.
 ROUNDING = 1e-10
-
-#: Reciprocal condition number of a scaled system above which Cholesky is accurate to ten digits.
-WELL_CONDITIONED = 2e-6
 
 
 def few_cells(n_cells: int, p: int, g: int) -> bool:
     """Whether products over the cells are cheaper than products over all pairs."""
     return SAMPLED_COST * n_cells < p * g
-
-
-class Solved(NamedTuple):
-    """Solutions of an incomplete relation for several alphas.
-
-    Attributes
-    ----------
-    coefficients : ndarray of shape (n_alphas, p, g), or (n_alphas, r, s) between eigenvectors
-    n_iter : int
-    accepted : ndarray of shape (n_alphas,), bool
-        Whether the solutions reach the tolerance.
-    """
-
-    coefficients: Array
-    n_iter: int
-    accepted: Array
 
 
 class CellLoss:
@@ -141,7 +113,6 @@ class CellLoss:
         self.root = np.sqrt(cells.weight)
         total = np.add.reduceat(cells.weight, self.starts) if q else np.empty(0)
         self.unit = self.root / np.repeat(np.sqrt(total), self.lengths)
-        self.plain = bool((cells.weight == 1.0).all())
 
     def project(self, V: Array) -> Array:
         """Remove the offsets of D_ω^{-1/2} V, shape (…, q)."""
@@ -155,16 +126,13 @@ class CellLoss:
         a, b = self._offsets.solve(*self.cells.sums(self.root * V))
         return V - self.root * (a[self.cells.rows] + b[self.cells.cols])
 
-    def _weighted(self, V: Array) -> Array:
-        return V if self.plain else self.root * V
-
     def forward(self, V: Array) -> Array:
         """Compute F V."""
-        return self._weighted(self.project(V))
+        return self.root * self.project(V)
 
     def back(self, V: Array) -> Array:
         """Compute Fᵀ V."""
-        return self.project(self._weighted(V))
+        return self.project(self.root * V)
 
     def apply(self, V: Array) -> Array:
         """Compute F Fᵀ V."""
@@ -280,13 +248,9 @@ class SpectralEquations:
         self.sampled = few and (few_cells(len(cells), p, g) or not _resources.fits(p, g, copies=10))
         self.target = self._back(self.loss.forward(self.loss.target), self.V, self.U)
 
-    def product(self, B: Array, alpha: float) -> Array:
-        """Compute the left-hand side, shape (r, s)."""
-        return self._product(B, alpha, self.V, self.U)
-
-    def rough_product(self, B: Array, alpha: float) -> Array:
-        """Compute it with matrix products in single precision."""
-        return self._product(B, alpha, *self._single)
+    def product(self, B: Array, alpha: float, *, rough: bool = False) -> Array:
+        """Compute the left-hand side, shape (r, s), if ``rough`` in single precision."""
+        return self._product(B, alpha, *(self._single if rough else (self.V, self.U)))
 
     @cached_property
     def _single(self) -> tuple[Array, Array]:
@@ -353,21 +317,13 @@ class SpectralEquations:
     ) -> tuple[Array, int, float, float]:
         """Run conjugate gradients from B, with the residual R, until f is accurate.
 
-        Returns
-        -------
-        change : ndarray of shape (r, s)
-            The change of B.
-        n_iter : int
-        error : float
-            Estimate of the relative error of f, from its changes and their rate of decrease; 0 if
-            the callback requested a stop.
-        factor : float
-            Ratio of this error to the error that the residual would imply if M were the system.
+        Returns the change of B, the number of iterations, an estimate of the relative error of f
+        from its changes and their rate of decrease (0 if the callback requested a stop), and the
+        ratio of this error to that which the residual would imply if M were the system.
         """
-        shape, product = B.shape, self.rough_product if rough else self.product
-        flat = M.reshape(-1, 1)
+        shape, flat = B.shape, M.reshape(-1, 1)
         run = MultiShiftCG(
-            lambda P: product(P.reshape(shape), alpha).reshape(-1, 1),
+            lambda P: self.product(P.reshape(shape), alpha, rough=rough).reshape(-1, 1),
             R.reshape(-1, 1),
             np.zeros(1),
             tol=0.0,
@@ -404,7 +360,7 @@ def solve_in_eigenvectors(
     alphas: Array,
     options: IterationOptions,
     loss: RelationLoss,
-) -> Solved:
+) -> tuple[Array, int, Array]:
     """Compute coefficients between eigenvectors, from the largest to the smallest alpha.
 
     Parameters
@@ -419,6 +375,13 @@ def solve_in_eigenvectors(
         ``tol`` is the relative error of the values of f at all pairs.
     loss : RelationLoss
         A pairwise kernel with the eigenvectors V ⊗ U, and eigenvalues that are not negative.
+
+    Returns
+    -------
+    coefficients : ndarray of shape (n_alphas, r, s)
+    n_iter : int
+    accepted : ndarray of shape (n_alphas,), bool
+        Whether the solutions reach the tolerance.
     """
     equations = SpectralEquations(left, right, cells, loss)
     inner = np.zeros((len(alphas), *equations.values.shape))
@@ -427,7 +390,7 @@ def solve_in_eigenvectors(
         B, steps, error = equations.solve(float(alphas[a]), B, options)
         np.divide(B, equations.root, out=inner[a], where=equations.root > 0)
         accepted[a], n_iter = error <= max(2.0 * options.tol, ROUNDING), max(n_iter, steps)
-    return Solved(inner, n_iter, accepted)
+    return inner, n_iter, accepted
 
 
 # ---------------------------------------------------------------------- cells
@@ -471,10 +434,6 @@ class CellEquations:
         size = np.linalg.norm(self.loss.forward(W.T), axis=1)
         return (self.loss.root * self.kernel.row_sizes())[:, None] * size
 
-    def coefficients(self, x: Array) -> Array:
-        """Compute A of shape (p, g) from a solution of shape (q,)."""
-        return self.kernel.scatter(self.loss.forward(x))
-
 
 def solve_over_cells(
     rows: Side,
@@ -483,13 +442,14 @@ def solve_over_cells(
     alphas: Array,
     loss: RelationLoss,
     options: IterationOptions | None = None,
-) -> Solved:
+) -> tuple[Array, int, Array]:
     """Compute coefficients A of shape (n_alphas, p, g) by the system over the cells.
 
     It is solved by conjugate gradients, in one run for all alphas, or without ``options`` by a
-    factorisation.
+    factorisation. Returns also the number of iterations, and the alphas that reach the tolerance.
     """
     equations = CellEquations(rows, columns, cells, loss)
+    n_iter, accepted = 1, np.ones(len(alphas), dtype=bool)
     if options is not None:
         (x,), history = converge([equations], alphas, options, quiet=True)
         assert history.accepted is not None
@@ -500,75 +460,80 @@ def solve_over_cells(
         S = 0.5 * (S + S.T)
         noise = EPS * float(np.abs(gram.diagonal()).max(initial=0.0) * cells.weight.max())
         made = factorize(S, alphas, equations.C, in_range=False, noise=noise)
-        x, n_iter, accepted = made.solve_path(equations.C, alphas), 1, np.ones(len(alphas), bool)
-    return Solved(np.stack([equations.coefficients(w[:, 0]) for w in x]), n_iter, accepted)
+        x = made.solve_path(equations.C, alphas)
+    A = np.stack([equations.kernel.scatter(equations.loss.forward(w[:, 0])) for w in x])
+    return A, n_iter, accepted
 
 
 # ---------------------------------------------------------------------- early stopping
 
 
-@dataclass(frozen=True)
-class HeldOutCells:
-    """Choice of held-out edges for early stopping, and the score of their predictions.
+class Validation(NamedTuple):
+    """Pairs whose ranking decides when iterations stop.
 
     Attributes
     ----------
-    fraction : float
-        Fraction of the observed pairs to hold out.
-    random_state : RandomState
+    sides : tuple of two SideValues
+        Kernel values between the objects of these pairs and the training objects.
+    rows, cols, y : ndarray of shape (n,)
+        The pairs, as objects of ``sides``, and their labels.
     score : function of (labels, predictions, rows), each of shape (n,)
         Higher is better.
     """
 
-    fraction: float
-    random_state: Any
+    sides: tuple[SideValues, SideValues]
+    rows: Array
+    cols: Array
+    y: Array
     score: Callable[[Array, Array, Array], float]
 
-    def choose(self, observations: Observations, sign: int) -> Array:
-        """Choose held-out edges; return a mask of shape (n_edges,).
 
-        Random rows with at least four pairs are visited until the fraction is reached, and half of
-        the pairs of each are held out, because an edge can only be ranked against others of its
-        row. All edges of a pair are held out together. In symmetric and reciprocal relations, so
-        is the mirror image of the pair.
-        """
-        cells = observations.cells
-        p, g = observations.shape
-        chosen = np.zeros(p * g, dtype=bool)
-        wanted, taken = self.fraction * len(cells), 0
-        starts = np.searchsorted(cells.rows, np.arange(p + 1))
-        for row in self.random_state.permutation(p):
-            pairs = cells.flat[starts[row] : starts[row + 1]]
-            if len(pairs) < 4 or taken >= wanted:
-                continue
-            half = self.random_state.permutation(pairs)[: len(pairs) // 2]
-            chosen[half] = True
-            taken += len(half)
-            if sign:
-                chosen[(half % g) * g + half // g] = True
-        rows, cols, y = observations.lists
-        held = chosen[rows * g + cols]
-        order = np.lexsort((y[held], rows[held]))
-        i, labels = rows[held][order], y[held][order]
-        if not ((i[1:] == i[:-1]) & (labels[1:] != labels[:-1])).any():
-            raise ValueError(
-                f"early stopping: validation_fraction={self.fraction:g} leaves no row with two "
-                "held-out edges of different labels to compare (rows with fewer than four observed "
-                "pairs are not used). Increase it, or set early_stopping=False"
-            )
-        return held
+def hold_out_cells(
+    observations: Observations, fraction: float, random_state: Any, *, mirror: bool
+) -> Array:
+    """Choose edges to hold out for early stopping; return a mask of shape (n_edges,).
+
+    Random rows with at least four pairs are visited until the fraction is reached, and half of the
+    pairs of each are held out, because an edge can only be ranked against others of its row. All
+    edges of a pair are held out together, with ``mirror`` also those of its mirror image.
+    """
+    cells = observations.cells
+    p, g = observations.shape
+    chosen = np.zeros(p * g, dtype=bool)
+    wanted, taken = fraction * len(cells), 0
+    starts = np.searchsorted(cells.rows, np.arange(p + 1))
+    for row in random_state.permutation(p):
+        pairs = cells.flat[starts[row] : starts[row + 1]]
+        if len(pairs) < 4 or taken >= wanted:
+            continue
+        half = random_state.permutation(pairs)[: len(pairs) // 2]
+        chosen[half] = True
+        taken += len(half)
+        if mirror:
+            chosen[(half % g) * g + half // g] = True
+    rows, cols, y = observations.lists
+    held = chosen[rows * g + cols]
+    order = np.lexsort((y[held], rows[held]))
+    i, labels = rows[held][order], y[held][order]
+    if not ((i[1:] == i[:-1]) & (labels[1:] != labels[:-1])).any():
+        raise ValueError(
+            f"early stopping: validation_fraction={fraction:g} leaves no row with two "
+            "held-out edges of different labels to compare (rows with fewer than four observed "
+            "pairs are not used). Increase it, or set early_stopping=False"
+        )
+    return held
 
 
-def stop_early(
+def iterate_functions(
     rows: Side,
     columns: Side,
     observations: Observations,
     alpha: float,
     options: IterationOptions,
-    held_out: HeldOutCells,
+    validation: Validation | None,
     loss: RelationLoss,
 ) -> tuple[Array, History]:
-    """Compute A of shape (1, p, g) at the iteration that ranks held-out edges best.
+    """Compute A of shape (p, g) at the iteration that ranks ``validation`` best, or at the last.
 
     Notes
     -----
@@ -577,71 +542,65 @@ def stop_early(
     of the objective is −2Γr with r = L(y − f) − alpha a. Therefore all products are those of the
     coefficients with Γ, and every iteration needs one of them.
     """
-    held = held_out.choose(observations, loss.sign or loss.pairwise.symmetry)
-    held_rows, held_cols, labels = observations.select(held).lists
-    cells = observations.select(~held).cells
-    cell_loss, q = CellLoss(cells, loss.free), len(cells)
-    to = np.concatenate([cells.rows, held_rows]), np.concatenate([cells.cols, held_cols])
-    kernel = CellKernel((rows.values, columns.values), cells, loss, to)
+    cells = observations.cells
+    cell_loss = CellLoss(cells, loss.free)
+    kernel = CellKernel((rows.values, columns.values), cells, loss)
+    judge = None
+    if validation is not None:
+        judge = CellKernel(validation.sides, cells, loss, (validation.rows, validation.cols))
     r = cell_loss.forward(cell_loss.target)
-    a, best, f = np.zeros(q), np.zeros(q), np.zeros(len(to[0]))
     image = kernel.product(r)
     direction, along = r.copy(), image.copy()  # along is Γ direction
-    square = first = float(r @ image[:q])
+    square = first = float(r @ image)
+    a = best = np.zeros(len(cells))
     errors: list[float] = []
     best_error, best_iteration = np.inf, 0
     for n_iter in range(1, options.max_iter + 1):
-        back = cell_loss.apply(along[:q]) + alpha * direction
-        curvature = float(along[:q] @ back)
+        back = cell_loss.apply(along) + alpha * direction
+        curvature = float(along @ back)
         step = square / curvature if curvature > 0.0 else 0.0
-        a, f, r = a + step * direction, f + step * along, r - step * back
-        errors.append(1.0 - _finite(held_out.score(labels, f[q:], held_rows)))
-        if errors[-1] < best_error:
-            best_error, best_iteration, best = errors[-1], n_iter, a
+        a, r = a + step * direction, r - step * back
         image = kernel.product(r)
-        before, square = square, float(r @ image[:q])
+        before, square = square, float(r @ image)
         residual = np.sqrt(max(square, 0.0) / first) if first > 0.0 else 0.0
-        state = Iteration(n_iter, residual, errors[-1], best_error, best_iteration)
-        options.progress.bar(
-            n_iter,
-            options.max_iter,
-            f"validation error {errors[-1]:.4f}, best {best_error:.4f} at {best_iteration}",
-        )
-        if options.callback is not None and options.callback(state):
-            break
-        if residual <= options.tol or n_iter - best_iteration >= options.patience:
+        if judge is None or validation is None:
+            best = a
+            stopped = options.report(n_iter, residual)
+        else:
+            score = validation.score(validation.y, judge.product(a), validation.rows)
+            if not np.isfinite(score):
+                raise ValueError(f"scoring returned {score}; it must return a finite number")
+            errors.append(1.0 - score)
+            if errors[-1] < best_error:
+                best_error, best_iteration, best = errors[-1], n_iter, a
+            state = Iteration(n_iter, residual, errors[-1], best_error, best_iteration)
+            text = f"validation error {errors[-1]:.4f}, best {best_error:.4f} at {best_iteration}"
+            options.progress.bar(n_iter, options.max_iter, text)
+            stopped = options.callback is not None and bool(options.callback(state))
+            stopped = stopped or n_iter - best_iteration >= options.patience
+        if stopped or residual <= options.tol:
             break
         direction, along = (
             new + (square / before) * old for new, old in ((r, direction), (image, along))
         )
     else:
-        warn(
-            f"early stopping reached max_iter={options.max_iter} before the validation error had "
-            f"stopped improving for {options.patience} iterations: raise max_iter",
-            ConvergenceWarning,
-        )
+        if judge is not None:
+            warn(
+                f"early stopping reached max_iter={options.max_iter} before the validation error "
+                f"had stopped improving for {options.patience} iterations: raise max_iter",
+                ConvergenceWarning,
+            )
     history = History(
         n_iter,
-        iterations=np.arange(1, n_iter + 1),
+        iterations=np.arange(1, len(errors) + 1),
         errors=np.array(errors)[:, None],
         best_iteration=best_iteration,
         best=0,
     )
-    return kernel.scatter(best)[None], history
-
-
-def _finite(score: float) -> float:
-    if not np.isfinite(score):
-        raise ValueError(f"scoring returned {score}; it must return a finite number")
-    return score
+    return kernel.scatter(best), history
 
 
 # ---------------------------------------------------------------------- few unknowns
-
-
-def n_unknowns(r: int, s: int, sign: int) -> int:
-    """Return the number of free entries of an r × s matrix, (anti)symmetric if there is a sign."""
-    return r * s if sign == 0 else r * (r + sign) // 2
 
 
 def primal_cost(n_cells: int, p: int, r: int, s: int) -> float:
@@ -654,27 +613,21 @@ def primal_cost(n_cells: int, p: int, r: int, s: int) -> float:
 
 def solve_over_products(
     left: Spectrum, right: Spectrum, cells: Cells, alphas: Array, loss: RelationLoss
-) -> tuple[Array, float]:
+) -> Array:
     """Compute coefficients between eigenvectors, (n_alphas, r, s), by one factorisation.
-
-    The second result is an estimate of their relative rounding error.
 
     Notes
     -----
-    With the values θ = Λ ∘ inner, Λ = λσᵀ, and the products Φ of eigenvectors over the cells,
+    With the products Φ of eigenvectors over the cells, scaled by the roots of Λ = λσᵀ,
 
-        (ΦᵀLΦ + alpha diag(1/Λ)) θ = ΦᵀLy.
-
-    It is solved by a Cholesky factorisation with rows and columns scaled to a unit diagonal, so
-    that the scales of the features do not matter. If the observed pairs do not determine the
-    products at this alpha, an eigendecomposition takes its place.
+        (ΦᵀLΦ + alpha I) β = ΦᵀLy,     inner = β / √Λ.
     """
     r, s, sign = len(left.values), len(right.values), loss.sign
     i, j = np.triu_indices(r, 0 if sign == 1 else 1) if sign else np.divmod(np.arange(r * s), s)
-    scale = (left.values[:, None] * right.values)[i, j]
     inner = np.zeros((len(alphas), r, s))
-    if not len(scale):
-        return inner, 0.0
+    if not len(i):
+        return inner
+    root = np.sqrt((left.values[:, None] * right.values)[i, j])
     gram, cross = _moments(left.vectors, right.vectors, CellLoss(cells, loss.free))
     norm = np.ones(len(i))
     if sign:  # moments of the products φ_i φ_j ± φ_j φ_i, scaled to unit norm
@@ -683,23 +636,16 @@ def solve_over_products(
         gram = gram[first] + sign * gram[second]
         gram = norm[:, None] * (gram[:, first] + sign * gram[:, second]) * norm
         cross = norm * (cross[first] + sign * cross[second])
-    theta, worst = np.empty((len(alphas), len(i))), 1.0
-    for a, alpha in enumerate(alphas):
-        theta[a], condition = _scaled_cholesky(gram, alpha / scale, cross)
-        worst = min(worst, condition)
-    if worst < WELL_CONDITIONED:
-        root = np.sqrt(scale)
-        made = EigenFactorization(gram * root * root[:, None], float(alphas.min()))
-        other = root * made.solve_path((root * cross)[:, None], alphas)[:, :, 0]
-        rounding = EPS * float(made.values.max()) / float(alphas.min())
-        if rounding < EPS / max(worst, EPS):
-            theta, worst = other, min(1.0, EPS / rounding)
-    values = theta / scale
+    gram *= root
+    gram *= root[:, None]
+    right_side = (root * cross)[:, None]
+    made = factorize(gram, alphas, right_side, in_range=True, scaled=True)
+    values = made.solve_path(right_side, alphas)[:, :, 0] / root
     if sign:
         values = np.where(i == j, 1.0, np.sqrt(0.5)) * values
         inner[:, j, i] = sign * values
     inner[:, i, j] = values
-    return inner, EPS / max(worst, EPS)
+    return inner
 
 
 def _moments(V: Array, U: Array, loss: CellLoss) -> tuple[Array, Array]:
@@ -734,23 +680,6 @@ def _moments(V: Array, U: Array, loss: CellLoss) -> tuple[Array, Array]:
         means = (V.T @ sums).ravel()
         gram -= np.outer(means, means / cells.weight.sum())
     return gram, cross
-
-
-def _scaled_cholesky(S: Array, ridge: Array, b: Array) -> tuple[Array, float]:
-    """Compute (S + diag(ridge))⁻¹ b by a scaled Cholesky factor, and its reciprocal condition."""
-    H = S.copy()
-    diagonal = np.einsum("ii->i", H)
-    diagonal += ridge
-    E = 1.0 / np.sqrt(diagonal)
-    H *= E
-    H *= E[:, None]
-    norm = float(np.abs(H).sum(axis=0).max())
-    factor, info = dpotrf(H.T, lower=1, clean=0, overwrite_a=1)
-    if info != 0:
-        return np.full_like(b, np.nan), 0.0
-    condition, _ = dpocon(factor, norm, uplo="L")
-    solved, _ = dpotrs(factor, E * b, lower=1)
-    return E * solved, float(condition)
 
 
 def solve_over_objects(

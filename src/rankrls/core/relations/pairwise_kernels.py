@@ -44,12 +44,8 @@ Array = NDArray[Any]
 
 KERNEL, SQUARE, IDENTITY, ONES = "kernel", "square", "identity", "ones"
 
-#: Numbers in a work space.
-WORK = 2**20
-
 #: Mean number of pairs of a row above which they are multiplied together.
 RUN = 4
-
 #: Number of pairs multiplied at a time, so that two blocks of rows stay in cache.
 CHUNK = 256
 
@@ -107,20 +103,6 @@ class SideValues:
             return A if self.same is None else self.same @ A
         return self.matrix(kind) @ A
 
-    def times_squared(self, kind: str | int, A: Array) -> Array:
-        """Multiply squared values by squared entries of A, with the shape of `times`."""
-        if kind == ONES:
-            return np.einsum("ij,ij->j", A, A)[None]
-        if kind == IDENTITY:
-            return self.times(kind, A) ** 2
-        squares = self.matrix(kind) ** 2
-        out = np.zeros((len(squares), A.shape[1]))
-        size = max(1, WORK // max(A.shape[1], 1))
-        for start in range(0, len(A), size):
-            part = slice(start, start + size)
-            out += squares[:, part] @ A[part] ** 2
-        return out
-
     def after(self, kind: str | int, B: Array) -> Array:
         """Multiply B (k, n) by the transposed values; shape (k, n'), or (k, 1) for ones."""
         if kind == ONES:
@@ -169,11 +151,6 @@ class PairwiseKernel:
     sign: int = 0
     differences: bool = False
     spectral: bool = False
-
-    @property
-    def closed(self) -> bool:
-        """Whether complete relations have a closed form."""
-        return self.spectral or self.name == "polynomial"
 
     @property
     def one_domain(self) -> bool:
@@ -258,44 +235,12 @@ class PairwiseKernel:
             out += np.vecdot(product, left.K)[:, None]
             out += np.vecdot(right.K @ A, right.K)
             return out
-        terms = self.terms_of(left)
-        if len(terms) == 1 and terms[0].weight == 1.0:
-            return self._part(terms[0], left, right, A)
-        out = np.zeros((len(left), len(right)))
-        for term in terms:
-            out += term.weight * self._part(term, left, right, A)
-        return out
-
-    def term_sizes(self, left: SideValues, right: SideValues, A: Array, *, ranking: bool) -> Array:
-        """Estimate norms of the products summed by `table` for every pair, in its shape.
-
-        Rounding errors of the values are eps times these norms. With ``ranking``, the norms are
-        those of differences within rows, where errors common to all columns cancel.
-        """
-        if self.differences:  # rows and columns of A sum to zero: common parts of K cancel
-            varying = [(side.K - side.K.mean(axis=0)) ** 2 for side in (left, right)]
-            product, other = (side.times_squared(KERNEL, A) for side in (left, right))
-            out = 4.0 * (product @ varying[1].T)
-            out += np.vecdot(product, varying[0])[:, None] + np.vecdot(other, varying[1])
-            return np.sqrt(out)
-        squared = SideValues(right.K**2, right.same, [part**2 for part in right.parts])
-        out = np.zeros((len(left), len(right)))
-        for term in self.terms_of(left):
-            if ranking and term.right == ONES:
-                continue
-            product = left.times_squared(term.left, A)
-            if ranking and term.right != IDENTITY:
-                R = right.matrix(term.right)
-                part = product @ ((R - R.mean(axis=0)) ** 2).T
-                part = part + squared.after(term.right, left.times(term.left, A) ** 2)
-            else:
-                part = squared.after(term.right, product)
-            out += term.weight**2 * part
-        return np.sqrt(out)
-
-    def _part(self, term: Term, left: SideValues, right: SideValues, A: Array) -> Array:
-        """Compute L A Rᵀ, with a single row or column if all are equal."""
-        return right.after(term.right, left.times(term.left, A))
+        total: Any = None
+        for weight, first, second in self.terms_of(left):
+            part = right.after(second, left.times(first, A))  # one row or column: all are equal
+            part = part if weight == 1.0 else weight * part
+            total = part if total is None else total + part
+        return total
 
     def at(self, left: SideValues, right: SideValues, A: Any, rows: Array, cols: Array) -> Array:
         """Compute the function of A (p, g), dense or sparse, for some pairs, shape (n,)."""

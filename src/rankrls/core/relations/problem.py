@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from rankrls import _resources
@@ -17,32 +16,25 @@ from rankrls._calls import Progress, warn
 from rankrls.core.linalg.krylov import History, IterationOptions
 from rankrls.core.relations.complete import closed_form, shared_bases
 from rankrls.core.relations.incomplete import (
-    HeldOutCells,
+    Validation,
     few_cells,
-    n_unknowns,
+    iterate_functions,
     primal_cost,
     solve_in_eigenvectors,
     solve_over_cells,
     solve_over_objects,
     solve_over_products,
-    stop_early,
 )
-from rankrls.core.relations.labels import (
-    CompleteBlock,
-    FittedOffsets,
-    Observations,
-    TableOffsets,
-)
+from rankrls.core.relations.labels import CompleteBlock, FittedOffsets, Observations, TableOffsets
 from rankrls.core.relations.pairwise_kernels import (
     KRONECKER,
     PairwiseKernel,
     RelationLoss,
-    SideValues,
     sampled_products,
 )
 from rankrls.core.relations.sides import Side, Spectrum
 
-__all__ = ["LOST", "SOLVERS", "Factors", "RelationModel", "RelationProblem"]
+__all__ = ["LOST", "SOLVERS", "RelationModel", "RelationProblem"]
 
 Array = NDArray[Any]
 
@@ -58,36 +50,12 @@ FEW_CELLS = 200
 MAX_FALLBACK = 6000
 #: Maximal number of multiplications with which "auto" solves for products of features.
 MAX_PRIMAL_COST = 1.5e10
-#: Squares of numbers that are smaller, or larger than its inverse, may under- or overflow.
-TINY = 1e-100
 #: Relative rounding error of predictions above which a warning is issued.
 LOST = 1e-5
+#: Size of the random errors, relative to rounding errors, by which those are estimated.
+NOISE = 1e3
 #: Maximal number of objects of a side for which rounding errors of predictions are estimated.
 SAMPLE = 64
-#: Maximal number of feature weights to keep, unless twice the number of pairs is larger.
-MAX_WEIGHTS = 10**6
-
-
-class Factors(NamedTuple):
-    """Thin factors of coefficients A = left rightᵀ.
-
-    Attributes
-    ----------
-    left : ndarray of shape (n_alphas or 1, p, k)
-    right : ndarray of shape (n_alphas or 1, g, k)
-    """
-
-    left: Array
-    right: Array
-
-    @property
-    def T(self) -> Factors:
-        """The factors of Aᵀ."""
-        return Factors(self.right, self.left)
-
-    def product(self) -> Array:
-        """Compute A, shape (n_alphas, p, g)."""
-        return self.left @ np.swapaxes(self.right, -1, -2)
 
 
 @dataclass(frozen=True)
@@ -96,120 +64,67 @@ class RelationModel:
 
     Attributes
     ----------
-    dual : ndarray of shape (n_alphas, p, g), or Factors
+    tables : ndarray of shape (n_alphas, p, g), or (n_alphas, d, e) if ``linear``
         The coefficients A of f(x, z) = k_xᵀ A g_z, where k_x and g_z are the kernel values of the
-        two sides. If predictions use ``weights``, A is stored as thin factors.
+        two sides. Pairwise kernels other than K ⊗ G use A differently (see `PairwiseKernel`).
     solver : str
     n_iter : int
         1 for direct solvers.
-    weights : ndarray of shape (n_alphas, d or p, e or g), or None
-        Coefficients of the same function, for features instead of kernel values on the sides that
-        are ``explicit``. They are more accurate if features have very different scales.
-    explicit : tuple of two bool
-        Whether features of a side are used instead of its kernel values.
-    loss : float
-        Approximate relative rounding error, if it is larger than usual.
+    linear : bool
+        Whether ``tables`` are the weights W of f(x, z) = xᵀ W z, for features of both sides.
     history : History or None
         The history of early stopping.
     offsets : list of FittedOffsets, or None
-        The offsets added to k_xᵀ A g_z, for every alpha.
+        The offsets added to scores, for every alpha.
     pairwise : PairwiseKernel
-        The pairwise kernel. Kernels other than K ⊗ G use A differently (see `PairwiseKernel`).
     """
 
-    dual: Array | Factors
+    tables: Array
     solver: str
-    n_iter: int
-    weights: Array | None = None
-    explicit: tuple[bool, bool] = (False, False)
-    loss: float = 0.0
+    n_iter: int = 1
+    linear: bool = False
     history: History | None = None
     offsets: list[FittedOffsets] | None = None
     pairwise: PairwiseKernel = KRONECKER
 
-    @cached_property
-    def coefficients(self) -> Array:
-        """The coefficients A, shape (n_alphas, p, g)."""
-        return self.dual.product() if isinstance(self.dual, Factors) else self.dual
+    def coefficients(self, sides: tuple[Side, Side]) -> Array:
+        """Compute the coefficients A of kernel values, shape (n_alphas, p, g)."""
+        if not self.linear:
+            return self.tables
+        left, right = (np.linalg.pinv(side.features) for side in sides)
+        return left.T @ self.tables @ right
 
-    @property
-    def tables(self) -> Array:
-        """The matrices used for predictions: ``weights`` if available, else ``coefficients``."""
-        return self.coefficients if self.weights is None else self.weights
-
-    def predict(self, sides: tuple[Side, Side], rows: Array, cols: Array) -> Array:
+    def predict(
+        self, sides: tuple[Side, Side], rows: Array, cols: Array, *, offsets: bool = True
+    ) -> Array:
         """Predict pairs of objects of the two sides, shape (n_alphas, n_pairs)."""
-        values = self._without_offsets(sides, rows, cols)
-        if self.offsets is not None:
+        if self.pairwise.plain:
+            values = self._plain(sides, rows, cols)
+        else:
+            left, right = (side.values for side in sides)
+            values = np.stack(
+                [self.pairwise.table(left, right, A)[rows, cols] for A in self.tables]
+            )
+        if offsets and self.offsets is not None:
             for row, fitted in zip(values, self.offsets, strict=True):
                 row += fitted.at(rows, cols)
         return values
 
-    def cancellation(self, sides: tuple[Side, Side], index: int, *, ranking: bool) -> float:
-        """Estimate the rounding errors of predictions, relative to the largest prediction.
-
-        The estimate uses some of the training objects and the alpha with this ``index``.
-        Predictions are sums of products of kernel values (or features) and coefficients. If the
-        products are much larger than their sum, fitting has lost significant digits as well.
-        """
-        chosen = [np.unique(np.linspace(0, len(side) - 1, SAMPLE).astype(int)) for side in sides]
-        left, right = (
-            self._side_values(side, explicit, some)
-            for side, explicit, some in zip(sides, self.explicit, chosen, strict=True)
-        )
-        A, scale = self.tables[index], 1.0
-        largest = max(float(A.max(initial=0.0)), -float(A.min(initial=0.0)))
-        if not TINY < largest < 1.0 / TINY and largest > 0.0:  # squares would over- or underflow
-            A, scale = A / largest, largest
-        F = self.pairwise.table(left, right, A)
-        # In the system of "dual", every kernel value of pairs has its own rounding error.
-        formed = self.solver == "dual" and self.weights is None
-        sizes = self.pairwise.term_sizes(left, right, A, ranking=ranking and not formed)
-        rounding = EPS * float(sizes.max(initial=0.0))
-        if self.offsets is not None:
-            fitted = self.offsets[index]
-            offsets = fitted.constant + fitted.rows[chosen[0], None] + fitted.columns[chosen[1]]
-            F = F + offsets / scale
-        if ranking:
-            F = F - F.mean(axis=1, keepdims=True)
-        size = float(np.abs(F).max(initial=0.0))
-        return rounding / size if size > 0 else 0.0
-
-    def _side_values(self, side: Side, explicit: bool, chosen: Array) -> SideValues:
-        """Return kernel values (features, if ``explicit``) of some training objects of a side."""
-        if side.features is None:
-            values = side.K[chosen]
-        else:
-            values = side.features[chosen]
-            values = values if explicit else values @ side.features.T
-        same = None
-        if self.pairwise.knows:
-            same = sparse.identity(len(side), format="csr")[chosen]
-        parts = [part[chosen] for part in side.values.parts] if self.pairwise.several else []
-        return SideValues(values, same, parts)
-
-    def _without_offsets(self, sides: tuple[Side, Side], rows: Array, cols: Array) -> Array:
-        if not self.pairwise.plain:
-            left, right = (side.values for side in sides)
-            tables = (self.pairwise.table(left, right, A) for A in self.coefficients)
-            return np.stack([values[rows, cols] for values in tables])
+    def _plain(self, sides: tuple[Side, Side], rows: Array, cols: Array) -> Array:
         parts, places = [], []
-        for side, explicit, used in zip(sides, self.explicit, (rows, cols), strict=True):
+        for side, used in zip(sides, (rows, cols), strict=True):
             chosen, place = np.unique(used, return_inverse=True)
-            values = side.features if explicit else side.K
-            assert values is not None
-            parts.append(values[chosen])
+            parts.append((side.features if self.linear else side.K)[chosen])
             places.append(place)
         left, right = parts
-        values = np.empty((len(self.tables), len(rows)))
         few = few_cells(len(rows), len(left), len(right))
         sampled = few or not _resources.fits(len(left), len(right), copies=2)
+        values = np.empty((len(self.tables), len(rows)))
         for out, A in zip(values, self.tables, strict=True):
-            images = left @ A
             if sampled:
-                sampled_products(images, right, places[0], places[1], out)
+                sampled_products(left @ A, right, places[0], places[1], out)
             else:
-                out[:] = (images @ right.T)[places[0], places[1]]
+                out[:] = (left @ A @ right.T)[places[0], places[1]]
         return values
 
 
@@ -241,6 +156,12 @@ class RelationProblem:
         self.observations, self.loss = observations, loss
         self.ranking, self.sign, self.offsets = loss.ranking, loss.sign, loss.offsets
         self.pairwise, self.free = loss.pairwise, loss.free
+        #: Whether a pair determines its mirror image, so that both are held out together.
+        self.paired = self.sign != 0 or self.pairwise.one_domain
+        #: Whether each side has its own alpha.
+        self.two_step = self.pairwise.name == "two-step"
+        #: Whether a kernel is computed from labels.
+        self.profiled = rows.profiled or columns.profiled
 
     @property
     def has_shortcuts(self) -> bool:
@@ -253,25 +174,15 @@ class RelationProblem:
     @property
     def has_closed_form(self) -> bool:
         """Whether a complete relation has a closed form."""
-        if self.pairwise.spectral or not self.pairwise.closed:
-            return self.pairwise.spectral
-        return not (self.sign and self.ranking) and self._positive()
+        if self.pairwise.name == "polynomial":
+            return not (self.sign and self.ranking) and self._positive()
+        return self.pairwise.spectral
 
     def size(self) -> float:
         """Upper bound of the largest eigenvalue of the kernel matrix of pairs."""
         if self.pairwise.plain:
             return self.sides[0].size * self.sides[1].size
         return self.pairwise.trace(*(side.values for side in self.sides))
-
-    @property
-    def paired(self) -> bool:
-        """Whether a pair determines its mirror image, so that both are held out together."""
-        return self.sign != 0 or self.pairwise.one_domain
-
-    @property
-    def two_step(self) -> bool:
-        """Whether each side has its own alpha."""
-        return self.pairwise.name == "two-step"
 
     def select(self, chosen: Array) -> RelationProblem:
         """Return the problem restricted to some edges, given by a mask or indices."""
@@ -284,19 +195,36 @@ class RelationProblem:
         columns = columns.given(observations.T) if columns.profiled else columns
         return RelationProblem(rows, columns, observations, self.loss)
 
-    @property
-    def profiled(self) -> bool:
-        """Whether a kernel is computed from labels."""
-        return any(side.profiled for side in self.sides)
-
     def block(self) -> CompleteBlock | None:
         """The observations as one complete block, or None if they are incomplete."""
         return self.observations.block(ranking=self.free.rows, square=self.sign != 0)
+
+    def labels(self) -> Array | None:
+        """The labels as a matrix of shape (p, g), or None unless every pair has one label."""
+        block = self.block()
+        if block is None or block.multiplicity != 1 or block.Y.shape != self.observations.shape:
+            return None
+        return block.Y
 
     def is_empty(self) -> bool:
         """Whether only the zero function has the symmetry: antisymmetry needs rank two."""
         plain = self.pairwise.plain
         return plain and self.sign == -1 and self.sides[0].rank_at_most_one()
+
+    def predict_without(
+        self,
+        out: Array,
+        rows: Array,
+        cols: Array,
+        alphas: Array,
+        solver: str = "auto",
+        options: IterationOptions | None = None,
+    ) -> Array:
+        """Predict pairs by a refit without the edges ``out`` (a mask), shape (n_alphas, n)."""
+        part = self.select(~out)
+        if part.observations.n_edges == 0:
+            return np.zeros((len(alphas), len(rows)))
+        return part.solve(alphas, solver, options).predict(part.sides, rows, cols)
 
     # ------------------------------------------------------------------ choosing a solver
 
@@ -306,7 +234,7 @@ class RelationProblem:
         solver: str = "auto",
         options: IterationOptions | None = None,
         *,
-        held_out: HeldOutCells | None = None,
+        validation: Validation | None = None,
         progress: Progress | None = None,
     ) -> RelationModel:
         """Compute the coefficients for every alpha.
@@ -314,56 +242,56 @@ class RelationProblem:
         Parameters
         ----------
         alphas : ndarray of shape (n_alphas,), or (n_alphas, 2) for two-step
-            With ``held_out``, a single alpha, which may be zero.
+            With ``validation``, a single alpha. Zero: regularise by the number of iterations.
         solver : {"auto", "closed", "primal", "dual", "cg"}
-            "closed": complete relations. "primal": one system over all products of features, or
-            over all objects for "additive" and "ranking" kernels.
-            "dual": one system over the observed pairs. "cg": iterative. "auto": "closed" if it
-            applies, else the smaller one of "primal" and "dual" if that is small, else "cg".
+            As in `ConditionalRankRLS`.
         options : IterationOptions, optional
             Options of "cg".
-        held_out : HeldOutCells, optional
-            Regularise by early stopping, at the iteration that ranks held-out cells best.
+        validation : Validation, optional
+            Regularise by early stopping, at the iteration that ranks these pairs best.
         progress : Progress, optional
         """
-        progress = Progress("", 0) if progress is None else progress
         options = IterationOptions() if options is None else options
-        wanted, early = solver, held_out is not None
+        wanted, early = solver, validation is not None or not np.all(alphas)
         closed = solver in ("auto", "closed") and self.has_closed_form
         block = self.block() if closed and not (solver == "auto" and early) else None
         if solver == "auto" and not self.two_step:
-            solver = "closed" if block is not None else self._choose(early)
+            solver = "closed" if block is not None else "cg" if early else self._choose()
         self._check_solver(solver, block, early=early)
         p, g = self.observations.shape
-        progress(f"{self.observations.n_edges:,} edges of {p:,} × {g:,} objects: solver {solver}")
+        if progress is not None:
+            n = self.observations.n_edges
+            progress(f"{n:,} edges of {p:,} × {g:,} objects: solver {solver}")
         if block is not None:
             model = self._closed(block, alphas)
         elif solver == "primal":
             model = self._primal(alphas)
         elif solver == "dual":
             model = self._dual(alphas)
-        elif held_out is not None:
-            A, history = stop_early(
-                *self.sides, self.observations, float(alphas[0]), options, held_out, self.loss
+        elif early:
+            A, history = iterate_functions(
+                *self.sides, self.observations, float(alphas[0]), options, validation, self.loss
             )
-            model = RelationModel(A, "cg", history.n_iter, history=history, pairwise=self.pairwise)
+            kept = history if validation is not None else None
+            model = RelationModel(
+                A[None], "cg", history.n_iter, history=kept, pairwise=self.pairwise
+            )
         else:
             model = self._iterate(alphas, options, fallback=wanted == "auto")
         return self._with_offsets(model)
 
-    def _choose(self, early: bool) -> str:
+    def _choose(self) -> str:
         """Choose a solver of an incomplete relation."""
-        if early:
-            return "cg"
         (p, g), q = self.observations.shape, len(self.observations.cells)
         if self.pairwise.additive and _resources.fits(p + g, p + g, copies=6) and self._positive():
             return "primal"
-        products = self.pairwise.plain and not self.free.columns
-        if products and all(side.multiplies for side in self.sides):
-            d, e = (side.features.shape[1] for side in self.sides if side.features is not None)
-            few = n_unknowns(d, e, self.sign) < q
-            if few and primal_cost(q, p, d, e) <= MAX_PRIMAL_COST:
-                return "primal"
+        if self.pairwise.plain and not self.free.columns:
+            features = [side.features for side in self.sides]
+            if all(X is not None for X in features):
+                d, e = (X.shape[1] for X in features)
+                few = (d * e if self.sign == 0 else d * (d + self.sign) // 2) < q
+                if few and primal_cost(q, p, d, e) <= MAX_PRIMAL_COST:
+                    return "primal"
         return "dual" if q <= MAX_DUAL_CELLS and not self._loses_digits() else "cg"
 
     def _loses_digits(self) -> bool:
@@ -376,47 +304,42 @@ class RelationProblem:
 
     def _check_solver(self, solver: str, block: CompleteBlock | None, *, early: bool) -> None:
         """Raise an error if the problem is not one for the solver."""
-        name = self.pairwise.name
+        name, plain, reason = self.pairwise.name, self.pairwise.plain, None
+        if early and solver != "cg":
+            raise ValueError(
+                f"early_stopping and alpha=0 need solver='cg' (or 'auto'), not {solver!r}"
+            )
         if self.two_step:
-            if early:
-                raise ValueError("pairwise='two-step' is not iterative: set early_stopping=False")
             if solver not in ("auto", "closed"):
-                raise ValueError(
-                    f"pairwise='two-step' has a closed form only, not solver={solver!r}: use "
-                    "solver='auto'"
-                )
-            if block is None or block.multiplicity != 1:
+                reason = "two-step regression has a closed form only"
+            elif block is None or block.multiplicity != 1:
                 raise ValueError(
                     "pairwise='two-step' needs a complete Y: every pair of the objects that have a "
                     "label observed, once. Use another pairwise kernel, or fill Y in"
                 )
-        if solver == "closed" and not self.has_closed_form:
-            with_relation = " with a relation and loss='ranking'" if self.pairwise.closed else ""
-            raise ValueError(
-                f"solver='closed' is not for pairwise={name!r}{with_relation}: use solver='auto'"
-            )
-        if solver == "closed" and block is None:
+        elif solver == "closed" and not self.has_closed_form:
+            reason = "there is no closed form"
+            reason += " with a relation and loss='ranking'" if name == "polynomial" else ""
+        elif solver == "closed" and block is None:
             raise ValueError(
                 "solver='closed' needs a complete relation: every pair of the objects that have "
                 "an edge observed, equally often"
                 + (", with the same objects on both sides" if self.sign else "")
                 + ". Use solver='auto'"
             )
-        if solver == "primal":
-            if self.pairwise.additive and not self._positive():
-                raise ValueError("solver='primal' needs positive semi-definite kernels")
-            if not (self.pairwise.additive or self.pairwise.plain):
-                raise ValueError(f"solver='primal' is not for pairwise={name!r}: use solver='auto'")
-            if self.pairwise.plain and not all(side.multiplies for side in self.sides):
-                raise ValueError(
-                    "solver='primal' needs the features of linear kernels, as dense arrays"
-                )
-            if self.pairwise.plain and self.free.columns:
-                raise ValueError(
-                    "solver='primal' has no offsets of ranked objects: use solver='auto'"
-                )
-        if early and solver != "cg":
-            raise ValueError(f"early_stopping needs solver='cg' (or 'auto'), not {solver!r}")
+        elif solver == "primal" and self.pairwise.additive:
+            reason = None if self._positive() else "it needs positive semi-definite kernels"
+        elif solver == "primal" and not plain:
+            reason = "functions are no sums over products of features"
+        elif solver == "primal" and any(side.features is None for side in self.sides):
+            reason = "it needs the features of linear kernels, not more than objects if sparse"
+        elif solver == "primal" and self.free.columns:
+            reason = "it has no offsets of ranked objects"
+        if reason is not None:
+            raise ValueError(
+                f"solver={solver!r} is not for this problem with pairwise={name!r}: {reason}. Use "
+                "solver='auto'"
+            )
 
     # ------------------------------------------------------------------ solvers
 
@@ -429,58 +352,35 @@ class RelationProblem:
         if self.sides[0] is self.sides[1] and np.array_equal(*objects):
             parts[1] = parts[0]
         form = closed_form(parts[0], parts[1], block.Y, self.loss)
-        left, right = (
+        spectra = [
             spectrum.among(of, len(side))
             for spectrum, of, side in zip(form.bases, objects, self.sides, strict=True)
-        )
+        ]
         # n edges for each pair: n Σ(ȳ − f)² + alpha ‖f‖²
-        alphas = alphas / block.multiplicity
-        loss = 0.0 if self.pairwise.spectral else self._instability(parts, block.Y, alphas)
-        return self._model("closed", (left, right), map(form.inner, alphas), alphas, loss=loss)
-
-    def _instability(self, parts: list[Side], Y: Array, alphas: Array) -> float:
-        """Estimate rounding errors of a closed form: solve with the objects in reverse order.
-
-        Both solutions are equal but for rounding errors. Their relative difference is computed if
-        rounding errors of the kernel can exceed alpha.
-        """
-        alpha, size = alphas[[np.argmin(alphas)]], self.pairwise.trace(*(s.values for s in parts))
-        if EPS * size <= LOST * float(alpha[0]):
-            return 0.0
-        tables = []
-        for step in (1, -1):
-            sides = [side.select(np.arange(len(side))[::step]) for side in parts]
-            if parts[1] is parts[0]:
-                sides[1] = sides[0]
-            form = closed_form(sides[0], sides[1], Y[::step, ::step], self.loss)
-            A = form.coefficients(alpha)[0]
-            F = self.pairwise.table(sides[0].values, sides[1].values, A)[::step, ::step]
-            tables.append(F - F.mean(axis=1, keepdims=True) if self.ranking else F)
-        largest = max(float(np.abs(F).max()) for F in tables)
-        return float(np.abs(tables[0] - tables[1]).max()) / largest if largest > 0 else 0.0
+        inners = map(form.inner, alphas / block.multiplicity)
+        return self._model("closed", spectra[0], spectra[1], inners)
 
     def _primal(self, alphas: Array) -> RelationModel:
-        cells = self.observations.cells
+        cells, spectra = self.observations.cells, None
         n, what = sum(self.observations.shape), "objects"
         if not self.pairwise.additive:
-            d, e = (side.features.shape[1] for side in self.sides if side.features is not None)
-            n, what = n_unknowns(d, e, self.sign), "products of features"
+            spectra = self._spectra()
+            n, what = len(spectra[0].values) * len(spectra[1].values), "products of features"
         advice = "use solver='cg'"
         _resources.require(f"solver='primal' with {n:,} {what}", n, n, copies=6, advice=advice)
-        if self.pairwise.additive:
+        if spectra is None:
             A = solve_over_objects(*self.sides, cells, alphas, self.loss)
-            return RelationModel(A, "primal", 1, pairwise=self.pairwise)
-        spectra = self._spectra()
-        inner, loss = solve_over_products(*spectra, cells, alphas, self.loss)
-        return self._model("primal", spectra, inner, alphas, loss=loss)
+            return RelationModel(A, "primal", pairwise=self.pairwise)
+        inners = solve_over_products(*spectra, cells, alphas, self.loss)
+        return self._model("primal", *spectra, inners)
 
     def _dual(self, alphas: Array) -> RelationModel:
         q = len(self.observations.cells)
         _resources.require(
             f"solver='dual' with {q:,} observed pairs", q, q, copies=4, advice="use solver='cg'"
         )
-        A = solve_over_cells(*self.sides, self.observations.cells, alphas, self.loss).coefficients
-        return RelationModel(A, "dual", 1, pairwise=self.pairwise)
+        A, *_ = solve_over_cells(*self.sides, self.observations.cells, alphas, self.loss)
+        return RelationModel(A, "dual", pairwise=self.pairwise)
 
     def _iterate(
         self, alphas: Array, options: IterationOptions, *, fallback: bool
@@ -492,19 +392,21 @@ class RelationProblem:
         """
         cells = self.observations.cells
         if self._in_eigenvectors():
-            spectra = self._spectra()
-            found = solve_in_eigenvectors(*spectra, cells, alphas, options, self.loss)
-            model = self._model("cg", spectra, found.coefficients, alphas, found.n_iter)
+            left, right = self._spectra()
+            A, n_iter, accepted = solve_in_eigenvectors(
+                left, right, cells, alphas, options, self.loss
+            )
+            model = self._model("cg", left, right, A, n_iter)
         else:
-            found = solve_over_cells(*self.sides, cells, alphas, self.loss, options)
-            model = RelationModel(found.coefficients, "cg", found.n_iter, pairwise=self.pairwise)
-        if found.accepted.all():
+            A, n_iter, accepted = solve_over_cells(*self.sides, cells, alphas, self.loss, options)
+            model = RelationModel(A, "cg", n_iter, pairwise=self.pairwise)
+        if accepted.all():
             return model
         if fallback and len(cells) <= MAX_FALLBACK:
             return self._dual(alphas)
         warn(
-            f"conjugate gradients ended after {found.n_iter} iterations with an error > "
-            f"tol={options.tol:g} at alpha={alphas[~found.accepted].min():g}: raise max_iter, tol "
+            f"conjugate gradients ended after {n_iter} iterations with an error > "
+            f"tol={options.tol:g} at alpha={alphas[~accepted].min():g}: raise max_iter, tol "
             "or alpha, add 'identity' to the kernels, or use early_stopping=True",
             ConvergenceWarning,
         )
@@ -519,7 +421,10 @@ class RelationProblem:
         if not self.pairwise.spectral:
             return False
         (p, g), q = self.observations.shape, len(self.observations.cells)
-        thin = all(side.by_features and 8 * side.n_features <= len(side) for side in self.sides)
+        thin = all(
+            side.features is not None and 8 * side.features.shape[1] <= len(side)
+            for side in self.sides
+        )
         if not (thin and self.pairwise.plain):
             few = few_cells(q * (2 if self.sign else 1), p, g) or q <= FEW_CELLS
             if (few and not self._loses_digits()) or not _resources.fits(p, g, copies=10):
@@ -534,6 +439,17 @@ class RelationProblem:
 
     # ------------------------------------------------------------------ models
 
+    def _model(
+        self, solver: str, left: Spectrum, right: Spectrum, inners: Iterable[Array], n_iter: int = 1
+    ) -> RelationModel:
+        """Build the model with the coefficients V inner Uᵀ, for ``inners`` of shape (r, s)."""
+        linear = left.weights is not None and right.weights is not None
+        V, U = left.vectors, right.vectors
+        if linear:
+            V, U = left.weights * left.values, right.weights * right.values
+        tables = np.stack([V @ inner @ U.T for inner in inners])
+        return RelationModel(tables, solver, n_iter, linear, pairwise=self.pairwise)
+
     def _with_offsets(self, model: RelationModel) -> RelationModel:
         """Fit offsets to the residuals, for every alpha, if the problem has any."""
         if not any(self.offsets):
@@ -546,75 +462,49 @@ class RelationProblem:
             fitted = [offsets.without_rows() for offsets in fitted]
         return replace(model, offsets=fitted)
 
-    def _model(
-        self,
-        solver: str,
-        spectra: tuple[Spectrum, Spectrum],
-        inners: Iterable[Array],
-        alphas: Array,
-        n_iter: int = 1,
-        loss: float = 0.0,
-    ) -> RelationModel:
-        """Build the model with the coefficients V inner Uᵀ, for ``inners`` of shape (r, s)."""
-        left, right = spectra
-        explicit = self._explicit(spectra)
-        V, U = left.vectors, right.vectors
-        P, R = left.basis(explicit[0]), right.basis(explicit[1])
-        weights = np.empty((len(alphas), len(P), len(R))) if any(explicit) else None
-        (p, r), (g, s) = V.shape, U.shape
-        thin = weights is not None and 2 * (p + g) * min(r, s) <= p * g
-        shape = (p, g) if not thin else (p, s) if s <= r else (g, r)
-        dual = np.empty((len(alphas), *shape))
-        for a, inner in enumerate(inners):
-            if weights is not None:
-                np.matmul(P @ inner, R.T, out=weights[a])
-            if not thin:
-                np.matmul(V @ inner, U.T, out=dual[a])
+    def rounding_error(
+        self, model: RelationModel, alphas: Array, options: IterationOptions
+    ) -> float:
+        """Estimate the relative error of predictions due to rounding, 0 if it must be small.
+
+        Offsets that are much larger than what kernel values differ in cost digits. If rounding
+        errors of the kernels can exceed alpha, the problem is solved again for the
+        smallest alpha, with random errors in kernel values and features. Errors above the level of
+        rounding also show directions that were taken for rounding errors themselves.
+        """
+        decomposed = model.linear or (model.solver == "closed" and self.pairwise.plain)
+        error = EPS
+        for side, centred in zip(self.sides, (self.free.columns, self.free.rows), strict=True):
+            size, varying = side.size, side.centred_size
+            if centred and not decomposed and varying > len(side) * EPS * size:
+                error *= size / varying
+        least = int(np.argmin(alphas if alphas.ndim == 1 else alphas.prod(axis=1)))
+        sizes = np.array([side.size for side in self.sides] if self.two_step else self.size())
+        if error > LOST or (EPS * sizes <= LOST * alphas[least]).all():
+            return error
+        ends = [np.unique(np.linspace(0, len(side) - 1, SAMPLE).astype(int)) for side in self.sides]
+        rows, cols = (part.ravel() for part in np.meshgrid(*ends, indexing="ij"))
+
+        def values(model: RelationModel, sides: tuple[Side, Side], index: int) -> Array:
+            F = model.predict(sides, rows, cols)[index].reshape(len(ends[0]), -1)
+            return F - F.mean(axis=1, keepdims=True) if self.ranking else F
+
+        F = values(model, self.sides, least)
+        size = float(np.abs(F).max(initial=0.0)) or 1.0
+        for level in (NOISE, 1.0):
+            rng = np.random.default_rng(0)
+            first, second = (side.perturbed(rng, level, features=decomposed) for side in self.sides)
+            sides = first, first if self.sides[1] is self.sides[0] else second
+            other = RelationProblem(*sides, self.observations, self.loss)
+            try:
+                with warnings.catch_warnings():  # of convergence, once more
+                    warnings.simplefilter("ignore")
+                    again = other.solve(alphas[[least]], model.solver, options)
+            except ValueError:  # kernels that are positive semi-definite without these errors
+                change = 1.0
             else:
-                np.matmul(*((V, inner) if s <= r else (U, inner.T)), out=dual[a])
-        made: Array | Factors = dual
-        if thin:
-            made = Factors(dual, U[None]) if s <= r else Factors(V[None], dual)
-        loss = max(loss, self._hidden(left, right, alphas.min(axis=0)))
-        return RelationModel(made, solver, n_iter, weights, explicit, loss, pairwise=self.pairwise)
-
-    def _hidden(self, left: Spectrum, right: Spectrum, alpha: Any) -> float:
-        """Apply `_hidden` to the eigenvalues of this problem's pairwise kernel."""
-        if self.pairwise.plain and not self.two_step:
-            return _hidden(left, right, float(alpha))
-        if self.two_step:
-            one = Spectrum(np.ones(1), np.ones((1, 1)), weights=np.ones((1, 1)))
-            return max(_hidden(left, one, float(alpha[0])), _hidden(one, right, float(alpha[1])))
-        values = np.abs(self.pairwise.eigenvalues(left.values, right.values))
-        error = EPS * float(values.max(initial=0.0)) * alpha / (values[values > 0] + alpha) ** 2
-        rounding = float(error.max(initial=0.0))
-        return rounding if rounding > LOST else 0.0
-
-    def _explicit(self, spectra: tuple[Spectrum, Spectrum]) -> tuple[bool, bool]:
-        """Choose the sides with feature weights in the model; none if there would be too many."""
-        explicit, size = [], 1
-        for side, spectrum in zip(self.sides, spectra, strict=True):
-            explicit.append(spectrum.weights is not None)
-            size *= len(side) if spectrum.weights is None else len(spectrum.weights)
-        p, g = self.observations.shape
-        if size > max(MAX_WEIGHTS, 2 * p * g):
-            return False, False
-        return explicit[0], explicit[1]
-
-
-def _hidden(left: Spectrum, right: Spectrum, alpha: float) -> float:
-    """Estimate the relative change of predictions due to rounding errors of the two kernels.
-
-    Directions that were dropped because features are linearly dependent matter in proportion to
-    the ratio of their eigenvalues to alpha. Eigenvalues of kernel matrices have errors of eps times
-    the largest one. These change λσ/(λσ + alpha) if the spectrum has no gap around alpha.
-    """
-    hidden = max(left.dropped * right.top, right.dropped * left.top) / alpha
-    lam, sigma = np.abs(left.values)[:, None], np.abs(right.values)
-    error = np.zeros((len(lam), len(sigma)))
-    if left.weights is None:
-        error += EPS * left.top * sigma
-    if right.weights is None:
-        error += EPS * right.top * lam
-    rounding = float((error * alpha / (lam * sigma + alpha) ** 2).max(initial=0.0))
-    return max(hidden, rounding) if rounding > LOST else hidden
+                change = float(np.abs(F - values(again, sides, 0)).max(initial=0.0)) / size
+            error = max(error, change / level)
+            if change < 0.1:
+                break
+        return error

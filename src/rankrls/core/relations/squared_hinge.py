@@ -57,7 +57,7 @@ def solve_squared_hinge(
         if not active.any() or (step > 1 and np.array_equal(before, active)):
             break
         found = _regression(problem, active).solve(np.array([alpha]), solver, options)
-        new_plain = found._without_offsets(problem.sides, cells.rows, cells.cols)[0]
+        new_plain = found.predict(problem.sides, cells.rows, cells.cols, offsets=False)[0]
         changes = _changes(cells.select(active), y[active] - new_plain[active], offsets, problem)
         targets = tuple(old + change for old, change in zip(offsets, changes, strict=True))
         new = new_plain + targets[0][cells.rows] + targets[1][cells.cols]
@@ -68,7 +68,7 @@ def solve_squared_hinge(
         if model is None:
             model, t = found, 1.0
         else:
-            model = found if t == 1.0 else _between(model, found, t)
+            model = found if t == 1.0 else _between(model, found, t, problem)
         norm = (1 - t) ** 2 * norm + 2 * t * (1 - t) * products[0] + t**2 * products[1]
         plain, scores = plain + t * (new_plain - plain), scores + t * (new - scores)
         offsets = tuple(old + t * change for old, change in zip(offsets, changes, strict=True))
@@ -134,13 +134,11 @@ def _best_step(
     return high
 
 
-def _between(old: RelationModel, new: RelationModel, t: float) -> RelationModel:
-    """Compute (1 − t) old + t new, without offsets. Both models must have the same form."""
-    dual = (1 - t) * old.coefficients + t * new.coefficients
-    weights = new.weights
-    if old.weights is not None and weights is not None and old.explicit == new.explicit:
-        weights = (1 - t) * old.weights + t * weights
-    else:
-        weights = None
-    explicit = new.explicit if weights is not None else (False, False)
-    return replace(new, dual=dual, weights=weights, explicit=explicit)
+def _between(
+    old: RelationModel, new: RelationModel, t: float, problem: RelationProblem
+) -> RelationModel:
+    """Compute (1 − t) old + t new, without offsets."""
+    if old.linear == new.linear:
+        return replace(new, tables=(1 - t) * old.tables + t * new.tables)
+    first, second = (model.coefficients(problem.sides) for model in (old, new))
+    return replace(new, tables=(1 - t) * first + t * second, linear=False)

@@ -1,0 +1,106 @@
+"""How transitive a reciprocal relation is."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankrls._relation_labels import EdgeList, read_labels
+
+__all__ = ["Transitivity", "transitivity"]
+
+Array = NDArray[Any]
+
+
+class Transitivity(NamedTuple):
+    """Transitivity of a reciprocal relation.
+
+    Attributes
+    ----------
+    n_triples : int
+        Number of triples of objects with three observed pairs, none of them a tie but possibly the
+        pair of the best and the worst object.
+    cyclic : float
+        Share of the triples that are cycles (a above b above c above a). A relation that orders
+        its objects has none, and a quarter of the triples of random preferences are cycles.
+    weak : float
+        Share that is weakly stochastically transitive: if a is above b and b above c, a is not
+        below c.
+    moderate : float
+        Share in which a is above c at least as clearly as in the weaker of the two other pairs.
+    strong : float
+        Share in which a is above c at least as clearly as in the stronger of the two other pairs.
+    """
+
+    n_triples: int
+    cyclic: float
+    weak: float
+    moderate: float
+    strong: float
+
+
+def transitivity(Y: Any) -> Transitivity:
+    """Measure how transitive a reciprocal relation is.
+
+    One ranking of all objects can only represent a transitive relation. A relation with many cycles
+    needs rankings conditioned on the opponent (`ConditionalRankRLS` with
+    ``relation="reciprocal"``).
+
+    Parameters
+    ----------
+    Y : array-like, data frame or sparse matrix of shape (n, n)
+        Observed labels, or scores ``ranker.predict(X)`` of a fitted model: Y[i, j] > 0 if object i
+        is above object j, and Y[j, i] = −Y[i, j]. NaN marks unobserved pairs. Probabilities must be
+        centred: subtract ½. If both labels of a pair are observed, their difference counts.
+
+    Returns
+    -------
+    Transitivity
+        Number of triples, and shares of cycles and of transitive triples.
+
+    See Also
+    --------
+    rankrls.datasets.make_rock_paper_scissors : Players with cyclic preferences.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankrls.diagnostics import transitivity
+    >>> games = np.array([[0, -1, 1], [1, 0, -1], [-1, 1, 0]])  # rock, paper, scissors
+    >>> transitivity(games).cyclic
+    1.0
+    >>> skill = np.array([3.0, 2.0, 0.0])
+    >>> transitivity(skill[:, None] - skill)
+    Transitivity(n_triples=1, cyclic=0.0, weak=1.0, moderate=1.0, strong=1.0)
+    """
+    labels = read_labels(Y)
+    if labels.shape[0] != labels.shape[1]:
+        raise ValueError(f"Y must be square, with a row for each object; got {labels.shape}")
+    n = labels.shape[0]
+    if isinstance(labels, EdgeList):
+        counts, Q = np.zeros((2, n, n))
+        np.add.at(Q, (labels.rows, labels.cols), labels.y)
+        np.add.at(counts, (labels.rows, labels.cols), 1.0)
+        Q = np.where(counts > 0, Q / np.maximum(counts, 1.0), np.nan)
+    else:
+        Q = labels
+    other = np.where(np.isnan(Q.T), -Q, Q.T)
+    Q = 0.5 * (np.where(np.isnan(Q), -other, Q) - other)
+    np.fill_diagonal(Q, np.nan)
+    cycles = transitive = moderate = strong = 0
+    for i in range(n):
+        # All paths i above j above k: one for each transitive triple, three for each cycle.
+        first, second, last = Q[i][:, None], Q, Q[i]
+        path = (first > 0) & (second > 0) & ~np.isnan(last)
+        kept = path & (last >= 0)
+        cycles += int((path & (last < 0)).sum())
+        transitive += int(kept.sum())
+        moderate += int((kept & (last >= np.minimum(first, second))).sum())
+        strong += int((kept & (last >= np.maximum(first, second))).sum())
+    cycles //= 3
+    total = cycles + transitive
+    if total == 0:
+        raise ValueError("Y has no three objects of which all pairs are observed, without ties")
+    return Transitivity(total, cycles / total, transitive / total, moderate / total, strong / total)
