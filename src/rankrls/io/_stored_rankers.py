@@ -355,25 +355,6 @@ def _unpack_seen(cls: type[Any], values: dict[str, Any]) -> Any:
     return seen
 
 
-def _pack_random_state(state: Any) -> dict[str, Any]:
-    values = state.get_state(legacy=False)
-    require(values["bit_generator"] == "MT19937", "a RandomState of another generator")
-    return {
-        "key": values["state"]["key"],
-        "pos": int(values["state"]["pos"]),
-        "has_gauss": bool(values["has_gauss"]),
-        "gauss": float(values["gauss"]),
-    }
-
-
-def _unpack_random_state(cls: type[Any], values: dict[str, Any]) -> Any:
-    require(values["pos"] <= 624, "a random state of another size")  # not checked by compiled code
-    state = cls()
-    numbers = (values[name] for name in ("key", "pos", "has_gauss", "gauss"))
-    state.set_state(("MT19937", *numbers))
-    return state
-
-
 def _check_calibration(calibration: Any) -> None:
     check_option("link", calibration.link, LINKS)
     require(calibration.slope >= 0, f"a slope of {calibration.slope}")
@@ -407,13 +388,6 @@ PARTS = (
         "rankrls.estimators.calibration",
         {"link": TEXT, "slope": FINITE, "log_loss": FINITE},
         check=_check_calibration,
-    ),
-    Record(
-        "RandomState",
-        "numpy.random",
-        {"key": array("u", "624"), "pos": COUNT, "has_gauss": FLAG, "gauss": FINITE},
-        pack=_pack_random_state,
-        unpack=_unpack_random_state,
     ),
 )
 
