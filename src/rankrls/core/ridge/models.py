@@ -201,7 +201,7 @@ class DualSolver(_Solver):
         cls, objective: Objective, K: Array, alphas: Array, *, for_path: bool = False
     ) -> DualSolver:
         """Make a solver from the kernel matrix of shape (m, m), which may be overwritten."""
-        factor = _factor(objective, for_path)
+        factor = objective.laplacian.factor()
         row_means = K @ row_share(objective)
         # Parts of K that cancel in FᵀKF (such as a constant) leave rounding errors of this size.
         noise = EPS * float((K.diagonal() * objective.laplacian.degree()).max())
@@ -222,7 +222,7 @@ class DualSolver(_Solver):
             X = X.toarray()
         advice = "use fewer features, or sparse ones with solver='cg'"
         _resources.require("the dual solver", *X.shape, copies=2, advice=advice)
-        factor = _factor(objective, for_path)
+        factor = objective.laplacian.factor()
         row_means = X @ (row_share(objective) @ X)
         X_F = factor.rmatmat(X)
         squares = np.einsum("ij,ij->j", X_F, X_F)
@@ -293,12 +293,6 @@ def _centre_by_component(X: Any, objective: Objective) -> Any:
     if not len(columns):
         return X
     return replace_columns(X, columns, groups.deviations(X[:, columns].toarray()))
-
-
-def _factor(objective: Objective, for_path: bool) -> Factor:
-    """Return a factor with a known null space for hold-outs, otherwise the cheapest factor."""
-    laplacian = objective.laplacian
-    return laplacian.independent_factor() if for_path else laplacian.factor()
 
 
 # -- fitted functions ---------------------------------------------------------------------------

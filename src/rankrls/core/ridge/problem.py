@@ -425,7 +425,7 @@ class RidgeProblem(PairHoldOut):
             solver, features = copy(self._solvers[0]), self._features()
             solver.energy, solver.outputs = theirs.energy, theirs.outputs
             if features is None:
-                solver.factor = theirs.laplacian.independent_factor()
+                solver.factor = theirs.laplacian.factor()
                 solver.b = solver.factor.t
             else:
                 solver.b = features.T @ theirs.laplacian.r
@@ -516,7 +516,7 @@ class RidgeProblem(PairHoldOut):
         """
         objective, solver = self.objectives[number], self.decompose(alphas)[number]
         made, Phi, k = solver.factorization, self._features(), len(objective.outputs)
-        factor = solver.factor if Phi is None else objective.laplacian.independent_factor()
+        factor = solver.factor if Phi is None else objective.laplacian.factor()
         t = np.broadcast_to(factor.t, (len(factor.t), k))
         free = factor.null() if cut else None
         if Phi is None:
