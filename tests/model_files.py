@@ -54,6 +54,7 @@ from rankrls import (
     RankSVM,
 )
 from rankrls.estimators import auto
+from rankrls.estimators.boosted_trees import Forest, TreeMember
 from rankrls.io import load_model, save_model
 from rankrls.io._archive import Budget
 from rankrls.io._stored_composites import probe
@@ -94,8 +95,7 @@ def forge(path, change):
     manifest = json.loads(contents["manifest.json"])
 
     def add(array):
-        number = len(manifest["arrays"])
-        manifest["arrays"].append({"dtype": array.dtype.name, "shape": list(array.shape)})
+        number = len(contents) - 1
         stream = io.BytesIO()
         np.save(stream, array)
         contents[f"arrays/{number}.npy"] = stream.getvalue()
@@ -171,6 +171,19 @@ def automatic_table():
     return ranker, X
 
 
+def automatic_trees():
+    """Fitted with queries, and a member of trees, which usually comes from LightGBM."""
+    small = replace(auto.EFFORTS["quick"], views=auto.VIEWS[:1])
+    with mock.patch.dict(auto.EFFORTS, quick=small):
+        ranker = AutoRanker("pairwise_accuracy", effort="quick", random_state=0)
+        ranker.fit(X, y, qid=qid)
+    left, right = np.array([1, 1, 2]), np.array([2, 1, 2])
+    features, thresholds = np.array([8, -1, -1]), np.array([0.1, 0.0, 0.0])
+    forest = Forest(np.array([0]), features, thresholds, left, right, np.array([0.0, 0.3, -0.2]))
+    ranker._members.append(TreeMember(9, forest, 0.5))
+    return ranker, X
+
+
 COLOURS = np.array([["red", 1], ["blue", 2], [np.nan, 1], ["red", None]] * 3, dtype=object)
 TEXTS = np.array(["a red hat", "the blue hat", "no hat", "red and blue"] * 3, dtype=object)
 DICTS = np.array([{"size": float(i % 5), "kind": "abc"[i % 3]} for i in range(12)], dtype=object)
@@ -223,6 +236,7 @@ def texts():
 MODELS = {
     "automatic": automatic,
     "automatic_table": automatic_table,
+    "automatic_trees": automatic_trees,
     "linear": lambda: (RankRLS().fit(X, Y, qid=qid), X),
     "graphs of their own": lambda: (RankRLS(kernel="rbf", cost="unit").fit(X, Y, qid=qid), X),
     "wide": lambda: (RankRLS().fit(WIDE, y[:6]), WIDE),
@@ -260,9 +274,7 @@ MODELS = {
     ),
     "nystroem": lambda: (RankRLS(kernel="rbf", basis=4, random_state=0).fit(X, Y, qid=qid), X),
     "cg": lambda: (
-        RankRLS(solver="cg", early_stopping=True, random_state=np.random.RandomState(0)).fit(
-            X, y, qid=qid
-        ),
+        RankRLS(solver="cg", early_stopping=True, random_state=0).fit(X, y, qid=qid),
         X,
     ),
     "cv": lambda: (RankRLSCV([0.1, 1.0, 10.0], kernel="rbf").fit(X, y, qid=qid), X),
@@ -339,15 +351,8 @@ class Stored:
         self.path = path
         self.size = path.stat().st_size
         contents = members(path)
-        manifest = json.loads(contents["manifest.json"])
-        self.tree = manifest["model"]
-        self.arrays = []
-        for number, entry in enumerate(manifest["arrays"]):
-            content = contents[f"arrays/{number}.npy"]
-            length = int.from_bytes(content[8:10], "little") + 10
-            values = np.frombuffer(content[length:], dtype=entry["dtype"]).reshape(entry["shape"])
-            axes = np.argsort(entry.get("axes", range(values.ndim)))
-            self.arrays.append(values.transpose(axes))
+        self.tree = json.loads(contents.pop("manifest.json"))["model"]
+        self.arrays = [np.load(io.BytesIO(content)) for content in contents.values()]
 
     def load(self, tree=None, arrays=None):
         """The model; None if it is refused. Whatever happens is within the budget."""
@@ -368,13 +373,35 @@ class Stored:
 # -- damage ---------------------------------------------------------------------------------
 
 
+def uses(model, new):
+    """What else a model may be asked; it may refuse by a ValueError."""
+    X = new[0]
+    yield lambda: (hasattr(model, "coef_"), hasattr(model, "dual_coef_"), repr(model))
+    if hasattr(model, "transform"):
+        yield model.get_feature_names_out
+    if isinstance(model, RankRLS | RankRLSCV):
+        yield lambda: model.predict(X, return_std=True)
+        yield lambda: model.preference_proba(X[:2], X[1:3])
+        yield model.log_marginal_likelihood
+        yield lambda: model.partial_fit(X[:4], y[:4], qid=[77] * 4)
+        yield lambda: model.forget(X[:4], y[:4], qid=qid[:4])
+    if isinstance(model, ConditionalRankRLS | ConditionalRankRLSCV):
+        yield lambda: model.predict(*new, return_std=True)
+        yield lambda: model.predict_edges(X, new[-1], [0, 1], [1, 0])
+        yield lambda: model.preference_proba(X[:1], new[-1][:1], new[-1][1:2])
+        yield lambda: model.partial_fit(X, np.ones((X.shape[0], new[-1].shape[0])), *new[1:])
+        yield lambda: model.forget(model._rows.X[:1])
+
+
 def answers(model, new, *, finite):
     """Ask for predictions: an array, or a ValueError."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         new = new if isinstance(new, tuple) else (new,)
+        options = {"qid": qid} if isinstance(model, AutoRanker) and model._with_qid else {}
         try:
-            scores = model.predict(*new) if hasattr(model, "predict") else model.transform(*new)
+            use = model.predict if hasattr(model, "predict") else model.transform
+            scores = use(*new, **options)
         except ValueError:
             return False
         except (TypeError, AttributeError) as error:
@@ -385,17 +412,9 @@ def answers(model, new, *, finite):
             raise
         assert scores.shape[0] == new[0].shape[0]
         assert not finite or np.isfinite(scores).all()
-        if isinstance(model, RankRLS):
+        for use in uses(model, new):
             with contextlib.suppress(ValueError):
-                model.predict(*new, return_std=True)
-            with contextlib.suppress(ValueError):
-                model.preference_proba(new[0][:2], new[0][1:3])
-            with contextlib.suppress(ValueError):
-                model.log_marginal_likelihood()
-            with contextlib.suppress(ValueError):
-                model.partial_fit(new[0][:4], y[:4], qid=[77] * 4)
-            with contextlib.suppress(ValueError):
-                model.forget(new[0][:4], y[:4], qid=qid[:4])
+                use()
     return True
 
 

@@ -103,15 +103,6 @@ def test_predict_takes_no_qid(kind):
     np.testing.assert_array_equal(ranker.predict(X=X, return_std=False), ranker.predict(X))
 
 
-@pytest.mark.parametrize("kind", RELATIONS, ids=lambda kind: kind.__name__)
-def test_relations_have_deviations_and_no_queries(kind):
-    ranker = kind().fit(X, X @ X.T)
-    scores, deviation = ranker.predict(X, return_std=True)
-    assert scores.shape == deviation.shape == (12, 12)
-    with pytest.raises(ValueError, match="return_std must be True or False"):
-        ranker.predict(X, return_std=np.arange(12))
-
-
 @pytest.mark.parametrize("kind", [*RANKERS, MyRanker], ids=lambda kind: kind.__name__)
 def test_signatures_are_those_that_are_written(kind):
     """``get_params`` and ``clone`` read the constructor's, metadata routing that of predict."""

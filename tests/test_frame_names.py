@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.model_selection import train_test_split
 
 from rankrls import (
     AutoRanker,
@@ -202,16 +201,6 @@ def test_metrics_and_plots_of_relations():
     pyplot.close("all")
 
 
-def test_feature_names_of_column_objects_are_saved(tmp_path):
-    ranker = ConditionalRankRLS().fit(X, Y, Z)
-    save_model(ranker, tmp_path / "model.rankrls")
-    loaded = load_model(tmp_path / "model.rankrls")
-    assert_array_equal(loaded.object_feature_names_in_, ["d", "e"])
-    with pytest.raises(ValueError, match="same order"):
-        loaded.predict(X, Z[["e", "d"]])
-    assert not hasattr(ranker.fit(X, Y, Z.to_numpy()), "object_feature_names_in_")
-
-
 # ---------------------------------------------------------------------- rows of rankers
 
 data, target, query = make_ranking(n_queries=8, random_state=0, return_X_y_qid=True)
@@ -259,18 +248,6 @@ def test_rows_in_another_order_are_refused_everywhere(call):
     call(SCORES)
     with pytest.raises(ValueError, match="in another order"):
         call(SCORES[::-1])
-
-
-def test_ordinary_frames_are_taken_by_position():
-    expected = RankRLS().fit(data, target, qid=query).coef_
-    for y in (SCORES, SCORES.reset_index(drop=True), target):
-        assert_allclose(RankRLS().fit(ROWS, y, qid=QID).coef_, expected)
-    unrelated = SCORES.set_axis([f"e{i}" for i in range(len(data))])
-    assert_allclose(RankRLS().fit(ROWS, unrelated, qid=QID).coef_, expected)
-    parts = train_test_split(ROWS, SCORES, QID, random_state=0)
-    RankRLS().fit(parts[0], parts[2], qid=parts[4]).score(parts[1], parts[3], qid=parts[5])
-    repeated = SCORES.set_axis(QID)  # every query's rows have the same name
-    RankRLS().fit(ROWS.set_axis(QID), repeated, qid=query)
 
 
 @pytest.mark.parametrize(
@@ -397,14 +374,6 @@ def test_columns_of_the_same_name_are_refused():
     ):
         with pytest.raises(ValueError, match="X has several columns called 'a': rename them, or"):
             call()
-
-
-def test_names_in_partial_fit():
-    ranker = RankRLS().partial_fit(ROWS, SCORES, qid=QID)
-    assert_array_equal(ranker.feature_names_in_, ROWS.columns)
-    for method in (ranker.partial_fit, ranker.forget):
-        with pytest.raises(ValueError, match="Feature names must be in the same order"):
-            method(ROWS.iloc[:, ::-1], SCORES, qid=QID)
 
 
 def test_names_of_files(tmp_path):

@@ -137,15 +137,11 @@ def best_candidates(y_score: ArrayLike, *, qid: Any) -> dict[Any, int]:
     """
     score = check_finite_array("y_score", y_score, ndim=(1,))
     labels, codes, order = _by_list(qid, len(score))
-    best: dict[Any, int] = {}
-    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
-    number = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
-    # Sorted by list, descending score and index, the first candidate of each list is its best.
-    ranked = np.lexsort((number, -score[order], codes[order]))
-    winners = ranked[starts]
-    for start in np.argsort(order[starts], kind="stable"):
-        best[labels[codes[order[starts[start]]]]] = int(number[winners[start]])
-    return best
+    starts = np.searchsorted(codes[order], np.arange(len(labels)))
+    number = np.empty(len(score), dtype=np.int64)  # of each candidate in its list
+    number[order] = np.arange(len(score)) - starts[codes[order]]
+    best = np.lexsort((number, -score, codes))[starts]
+    return {labels[code]: int(number[best[code]]) for code in np.argsort(order[starts])}
 
 
 @dataclass(frozen=True)

@@ -138,7 +138,7 @@ def require_updatable(estimator: Any) -> None:
     learned_by(ranker)
 
 
-class _Prepare(stream.BatchSteps):
+class _Prepare:
     """The steps before a ranker.
 
     Sums are computed in the scale of the first batch. The scaler is also fitted to all batches.

@@ -12,14 +12,12 @@ import pytest
 from rankrls import _resources, _streams
 from rankrls.cli import main
 from rankrls.datasets import (
-    _source,
     dump_letor,
     dump_qrels,
     dump_run,
     iter_letor,
     load_csv,
     load_letor,
-    load_preferences,
     load_qrels,
     load_ranking,
     load_run,
@@ -124,23 +122,6 @@ def test_what_is_written_is_read(kind, tmp_path):
     assert sorted(load_qrels(qrels).id) == sorted(ids)
 
 
-def test_the_command_line_takes_them(kind, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    for name, text in (("t.dat", LETOR), ("t.csv", CSV)):
-        (tmp_path / f"{name}{SUFFIX[kind]}").write_bytes(PACK[kind](text))
-        assert main(["fit", f"{name}{SUFFIX[kind]}", "-m", "m.rankrls", "--alpha", "1"]) == 0
-        assert main(["predict", f"{name}{SUFFIX[kind]}", "-m", "m.rankrls", "-o", "s"]) == 0
-        assert len((tmp_path / "s").read_text().splitlines()) == 2000
-    capsys.readouterr()
-
-
-def test_judgements_with_names(kind, tmp_path):
-    path = tmp_path / f"votes.csv{SUFFIX[kind]}"
-    path.write_bytes(PACK[kind](b"preferred,other\na,b\nb,c\n"))
-    found = load_preferences(path, preferred="preferred", other="other")
-    assert found.pairs.shape == (2, 2)
-
-
 @pytest.mark.parametrize("read", [load_letor, lambda file: load_csv(file, target="label")])
 def test_damage_is_told(kind, read):
     text = LETOR if read is load_letor else CSV
@@ -163,12 +144,6 @@ def test_errors_of_the_disk_are_no_damage(kind):
 
     with pytest.raises(OSError, match="Input/output error"):
         load_letor(Broken(PACK[kind](LETOR)))
-
-
-def test_a_line_without_end(kind, monkeypatch):
-    monkeypatch.setattr(_source, "_MAX_LINE_BYTES", 1 << 20)
-    with pytest.raises(ValueError, match=":1: this line is longer than 1 MiB"):
-        load_letor(io.BytesIO(PACK[kind](b"x" * (8 << 20))))
 
 
 def test_xz_that_asks_for_much_memory(monkeypatch):
@@ -198,9 +173,3 @@ def test_zstd_without_pyarrow(monkeypatch):
 
 def zstd_of_one_line():
     return bytes.fromhex("28b52ffd") + b"\0" * 20
-
-
-def test_names_without_their_suffix():
-    assert _streams.without_suffix("a.csv.GZ") == "a.csv"
-    assert _streams.without_suffix("a.zstd") == "a"
-    assert _streams.without_suffix("a.csv") == "a.csv"

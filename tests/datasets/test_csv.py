@@ -9,7 +9,6 @@ import pytest
 
 from rankrls.datasets import (
     iter_csv,
-    iter_ranking,
     load_csv,
     load_ranking,
 )
@@ -150,21 +149,6 @@ def test_row_index_that_pandas_keeps_in_parquet_is_no_feature(tmp_path):
     assert load_ranking(tmp_path / "some.parquet").feature_names == ["a"]
     kept = load_ranking(tmp_path / "some.parquet", features=["a", "__index_level_0__"])
     np.testing.assert_array_equal(kept.data[:, 1], [0, 3, 1])
-
-
-def test_blocks_of_empty_lines_after_booleans(monkeypatch):
-    """A column that pyarrow cannot read as numbers, in a block without rows."""
-    monkeypatch.setattr("rankrls.datasets._source._BLOCK_BYTES", 16)
-    text = b"qid,label,a,b\n" + b"1,1,2,true\n1,0,3,false\n1,0,,true\n" * 3 + b"\n" * 4000
-    text += b"2,1,5,true\n"
-    for by_query in (True, False):
-        batches = list(
-            iter_ranking(io.BytesIO(text), format="csv", missing="nan", by_query=by_query)
-        )
-        X = np.concatenate([batch.data for batch in batches])
-        assert X.shape == (10, 2)
-        assert X[-1].tolist() == [5.0, 1.0]
-        assert np.isnan(X[2, 0])
 
 
 @pytest.mark.parametrize(

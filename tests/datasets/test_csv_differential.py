@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pytest
 
-from rankrls.datasets import _csv, _source, load_csv, load_ids, load_ranking
+from rankrls.datasets import _source, load_csv, load_ids, load_ranking
 
 NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
@@ -82,7 +82,7 @@ def attempt(text, **options):
 def test_never_other_numbers(monkeypatch, delimiter):
     rng = random.Random(f"numbers {delimiter}")
     n_equal = n_errors = 0
-    for _ in range(500):
+    for _ in range(200):
         monkeypatch.setattr(_source, "_BLOCK_BYTES", rng.choice([1, 7, 30, 1 << 20]))
         text = draw(rng, delimiter)
         rows = by_the_csv_module(text.removeprefix("\ufeff"), delimiter)
@@ -98,14 +98,14 @@ def test_never_other_numbers(monkeypatch, delimiter):
         assert expected is not None, repr(text)
         np.testing.assert_array_equal(table.data, expected, err_msg=repr(text))
         n_equal += 1
-    assert n_equal > 80
-    assert n_errors > 80
+    assert n_equal > 30
+    assert n_errors > 30
 
 
 def test_never_other_query_ids(monkeypatch):
     rng = random.Random("ids")
     n_equal = 0
-    for _ in range(500):
+    for _ in range(200):
         monkeypatch.setattr(_source, "_BLOCK_BYTES", rng.choice([1, 7, 30, 1 << 20]))
         ids = [rng.choice([rng.choice(PLAIN), rng.choice(QUOTED + ODD + CONTROLS)])
                for _ in range(rng.randint(1, 5))]  # fmt: skip
@@ -123,7 +123,7 @@ def test_never_other_query_ids(monkeypatch):
             assert table.qid.tolist() == [row[0] for row in rows], repr(text)
         np.testing.assert_array_equal(table.data[:, 0], [float(row[2]) for row in rows])
         n_equal += 1
-    assert n_equal > 100
+    assert n_equal > 40
 
 
 WORDS = ["plain", "two words", "with, comma", 'with "quotes"', "two\nlines", "", " padded ", "NA",
@@ -173,24 +173,6 @@ def test_rows_of_empty_cells_are_not_skipped(quote):
     np.testing.assert_array_equal(read.data, [[2, 3], [np.nan, np.nan], [4, 5]])
 
 
-def test_pyarrow_reads_plain_files(monkeypatch):
-    """Only what it reads otherwise than the csv module is left to the latter."""
-
-    def never(*_):
-        raise AssertionError("read by the csv module")
-
-    monkeypatch.setattr(_csv._Block, "_records", property(never))
-    rows = "".join(f'{i},"word ""{i}""",{i % 2 == 0},{i / 7!r},,NA\n' for i in range(50))
-    text = f"label,word,c,d,e,f\n{rows}\n  \n".replace("  \n", "").encode()
-    options = {"target": "label", "features": ["c", "d", "e", "f"], "missing": "nan"}
-    read = load_csv(io.BytesIO(text), **options)
-    np.testing.assert_array_equal(read.data[:, 1], np.arange(50) / 7)
-    np.testing.assert_array_equal(read.data[:, 0], np.arange(50) % 2 == 0)
-    assert np.isnan(read.data[:, 2:]).all()
-    with pytest.raises(AssertionError, match="read by the csv module"):
-        load_csv(io.BytesIO(text + b'1,5" nail,True,1,2,3\n'), **options)
-
-
 @pytest.mark.parametrize(
     ("cell", "message"),
     [
@@ -222,12 +204,3 @@ def test_a_header_of_two_lines():
         load_csv(io.BytesIO(text), target="the\nlabel")
     table = load_csv(io.BytesIO(text.replace(b"x", b"3")), target="the\nlabel")
     np.testing.assert_array_equal(table.data, [[2], [3]])
-
-
-def test_long_names_are_cut_in_messages():
-    name = "n" * 100_000
-    text = f"label,{name},b\n1,x,3\n".encode()
-    for options in ({"target": "label"}, {"target": "rank"}, {"target": "label", "drop": "c"}):
-        with pytest.raises(ValueError, match=r"n…'") as caught:
-            load_csv(io.BytesIO(text), **options)
-        assert len(str(caught.value)) < 500

@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 
 from rankrls import RankRLS, _resources
-from rankrls._validation import as_text, encode_qid
 from rankrls.datasets import (
     _source,
     dump_letor,
     iter_csv,
     iter_letor,
     iter_parquet,
-    iter_ranking,
     load_csv,
     load_letor,
     load_ranking,
@@ -70,41 +68,6 @@ def test_one_long_query_id(tmp_path, where):
     assert 0 <= ndcg(batch.target, model.predict(batch.data), qid=batch.qid) <= 1
     dump_letor(batch.data, batch.target, tmp_path / "again", qid=batch.qid)
     np.testing.assert_array_equal(load_letor(tmp_path / "again").qid, batch.qid)
-
-
-@pytest.mark.parametrize("of", [list, lambda ids: np.array(ids, dtype=object)])
-def test_query_ids_in_memory(of):
-    ids = ["b"] * 500 + ["x" * 20_000] + ["a"] * 500
-    queries, peak = peak_of(lambda: encode_qid(of(ids), len(ids)))
-    assert peak < 1e6  # 80 MB if every id were as wide
-    assert list(queries.labels) == ["a", "b", "x" * 20_000]
-    assert [queries.labels[code] for code in queries.codes] == ids
-    assert len(encode_qid(of(["a", "a\0", "a"]), 3)) == 2  # not cut at the NUL
-
-
-def test_ids_of_similar_length_are_strings(tmp_path):
-    ids = [f"query {'long' * (i % 4)}{i // 3}".replace(" ", "-") for i in range(300)]
-    ids.sort()
-    for name, read in files(tmp_path, ids).items():
-        assert read().qid.dtype.kind == "U", name
-    assert as_text([]).shape == (0,)
-
-
-@pytest.mark.parametrize("text", [b"1\n", b"1 qid:1\n", b"1 qid:1 1:0\n", b"1 qid:1 1:0 #\n"])
-def test_letor_of_the_shortest_lines(text):
-    packed = gzip.compress(text * 40_000)
-    assert len(packed) < 2500
-    letor, peak = peak_of(lambda: load_letor(io.BytesIO(packed)))
-    assert letor.target.shape == (40_000,)
-    assert peak < 250 * 40_000 + 1e6
-
-
-@pytest.mark.parametrize("text", [b"1,1\n", b'"1",1\n', b"1,\n", b"true,1\n"])
-def test_csv_of_the_shortest_lines(text):
-    packed = gzip.compress(b"label,a\n" + text * 60_000)
-    table, peak = peak_of(lambda: load_csv(io.BytesIO(packed), target="label", missing="nan"))
-    assert table.data.shape == (60_000, 1)
-    assert peak < 500 * 60_000 + 1e6  # the text of a block and its cells
 
 
 def test_many_columns():
@@ -167,19 +130,6 @@ def test_a_long_query_id_in_every_row_of_a_parquet_file(tmp_path):
     assert peak < 5e6
     assert set(batch.qid) == {"x" * 50_000}
     assert len(batch.qid) == n
-
-
-def test_a_query_much_larger_than_a_batch(tmp_path):
-    """Its chunks are joined once, not with every chunk that is read."""
-    ids = [1] * 5 + [2] * 4000 + [3] * 5
-    path = tmp_path / "t.parquet"
-    pq.write_table(pa.table({"qid": ids, "label": ids, "a": range(len(ids))}), path)
-    batches = list(iter_parquet(path, target="label", qid="qid", rows=10))
-    assert [len(batch.target) for batch in batches] == [5, 4000, 5]
-    np.testing.assert_array_equal(np.concatenate([b.data[:, 0] for b in batches]), range(len(ids)))
-    small = list(iter_ranking(path, rows=7, by_query=False))
-    assert {len(batch.target) for batch in small[:-1]} == {7}
-    np.testing.assert_array_equal(np.concatenate([b.qid for b in small]), ids)
 
 
 def test_a_nul_is_an_error_with_its_place(tmp_path):

@@ -99,15 +99,6 @@ def test_frames(frame):
     _check_arena(load_preferences(frame, pair_features=["length"]))
 
 
-def test_directory_of_parquet_files(tmp_path):
-    ARENA[:2].to_parquet(tmp_path / "1.parquet")
-    ARENA[2:].to_parquet(tmp_path / "2.parquet")
-    _check_arena(load_preferences(tmp_path, pair_features="length"))
-    pq.write_table(pa.table({"model_a": ["x"]}), tmp_path / "3.parquet")
-    with pytest.raises(ValueError, match=r"3\.parquet: there is no single column 'model_b'"):
-        load_preferences(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("preferred", "other"),
     [("preferred", "other"), ("Winner", "Loser"), ("chosen", "rejected"), ("better", "worse")],

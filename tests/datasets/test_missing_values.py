@@ -1,7 +1,6 @@
 """Missing values in files of every kind: an error that names the remedy, or NaN."""
 
 import io
-import itertools
 import re
 
 import numpy as np
@@ -11,7 +10,6 @@ from scipy import sparse as sp
 
 from rankrls.cli import main
 from rankrls.datasets import (
-    _source,
     iter_parquet,
     load_csv,
     load_letor,
@@ -21,42 +19,12 @@ pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
 
-def holes(seed=0, m=60, n=4):
-    """Features with NaN, labels, and query ids."""
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((m, n)).round(3)
-    X[rng.random(X.shape) < 0.3] = np.nan
-    return X, rng.integers(0, 3, m), np.sort(rng.integers(0, 9, m))
-
-
-def letor_text(X, y, qid):
-    spellings = itertools.cycle(["NULL", "NA", "N/A", "NaN", "null", "None", "nan", "", "none"])
-    lines = [
-        f"{label} qid:{q} "
-        + " ".join(f"{j}:{next(spellings) if np.isnan(v) else v}" for j, v in enumerate(row, 1))
-        for row, label, q in zip(X, y, qid, strict=True)
-    ]
-    return "\n".join(lines).encode()
-
-
 def test_sparse_letor_stores_nan():
     text = b"1 qid:1 3:NULL\n0 qid:1 900:2\n1 qid:1 1:0 7:\n"
     data = load_letor(io.BytesIO(text), missing="nan").data
     assert sp.issparse(data)
     assert data.indices.tolist() == [2, 899, 0, 6]
     assert_array_equal(data.data, [np.nan, 2, 0, np.nan])
-
-
-@pytest.mark.parametrize("n_bytes", [1, 30, 1 << 20])
-def test_both_parsers_of_letor_agree(monkeypatch, n_bytes):
-    """One line with something that only the careful parser reads changes nothing else."""
-    monkeypatch.setattr(_source, "_BLOCK_BYTES", n_bytes)
-    X, y, qid = holes(3)
-    text = letor_text(X, y, qid)
-    careful = text + b"\n0 qid:99 0001:1 00000000000000000004:5"
-    expected = np.vstack([X, [1, 0, 0, 5]])
-    assert_array_equal(load_letor(io.BytesIO(careful), missing="nan").data, expected)
-    assert_array_equal(load_letor(io.BytesIO(text), missing="nan").data, X)
 
 
 @pytest.mark.parametrize(
@@ -118,18 +86,6 @@ def test_nulls_of_every_arrow_type(tmp_path):
     pq.write_table(pa.table({"label": [1, 0, 1], **columns}), tmp_path / "t.parquet")
     with pytest.raises(ValueError, match="row 2: column 'fixed' is inf; every cell needs"):
         list(iter_parquet(tmp_path / "t.parquet", target="label", missing="nan"))
-
-
-@pytest.mark.parametrize("quote", ["", '"'])
-def test_true_and_false_are_one_and_zero(quote):
-    cells = [["True", "false", "2"], ["FALSE", "TRUE", "0.5"], ["true", "False", "1"]]
-    lines = [",".join(f"{quote}{cell}{quote}" for cell in row) for row in cells]
-    text = "\n".join(["label,a,b", *lines]).encode()
-    table = load_csv(io.BytesIO(text), target="label")
-    assert_array_equal(table.target, [1, 0, 1])
-    assert_array_equal(table.data, [[0, 2], [1, 0.5], [0, 1]])
-    with pytest.raises(ValueError, match=r"column 'b' is 'yes', .* out by drop='b'"):
-        load_csv(io.BytesIO(text + b"\n1,true,yes"), target="label")
 
 
 @pytest.mark.parametrize("how", ["mean", "zero"])

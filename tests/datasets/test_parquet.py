@@ -64,29 +64,6 @@ def joined(batches):
     )
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("writer", WRITERS)
-@pytest.mark.parametrize("rows", [6, 1000])
-def test_all_rows_in_whole_queries(tmp_path, writer, rows, dtype):
-    X, y, qid = arrays()
-    WRITERS[writer](table_of(X, y, qid), tmp_path / "data")
-    batches = read(tmp_path / "data", rows=rows, dtype=dtype)
-    data, target, queries = joined(batches)
-    np.testing.assert_array_equal(data, X.astype(dtype))
-    np.testing.assert_array_equal(target, y)
-    np.testing.assert_array_equal(queries, qid)
-    seen = []
-    for batch in batches:
-        assert batch.data.dtype == dtype
-        assert batch.target.dtype == np.float64
-        assert batch.qid.dtype == np.int64
-        assert batch.sample_weight is None
-        assert batch.feature_names == ["f0", "f1", "f2"]
-        assert len(batch.target) <= rows or len(set(batch.qid)) == 1
-        seen += sorted(set(batch.qid))
-    assert len(seen) == len(set(seen))
-
-
 def test_directories_and_lists(tmp_path):
     X, y, qid = arrays()
     table = table_of(X, y, qid)
@@ -281,17 +258,6 @@ def test_foreign_files(tmp_path, content, message):
         read(path)
 
 
-def test_missing_file(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"nowhere\.parquet"):
-        iter_parquet(tmp_path / "nowhere.parquet", target="label")
-    with pytest.raises(ValueError, match="empty list"):
-        iter_parquet([], target="label")
-    with pytest.raises(
-        ValueError, match="name of a file or directory, or a list of them; got a int"
-    ):
-        iter_parquet(3, target="label")
-
-
 @pytest.mark.parametrize("writer", WRITERS)
 def test_truncated_files(tmp_path, writer):
     """Cut anywhere: an error that names the file, whatever the format."""
@@ -335,31 +301,6 @@ def test_without_pyarrow(monkeypatch, good):
 
 
 # ---------------------------------------------------------------- models
-
-
-def test_fit_from_files(tmp_path):
-    X, y, qid = arrays(1, m=80)
-    weight = np.linspace(0.5, 2, 80)
-    table = table_of(X, y, qid, weight=weight)
-    pq.write_table(table[:33], tmp_path / "a.parquet", row_group_size=10)
-    pq.write_table(table[33:], tmp_path / "b.parquet")
-    batches = iter_parquet(tmp_path, target="label", qid="qid", sample_weight="weight", rows=16)
-    streamed = RankRLS(solver="primal").fit_stream(batches)
-    reference = RankRLS(solver="primal").fit(X, y, qid=qid, sample_weight=weight)
-    np.testing.assert_allclose(streamed.coef_, reference.coef_, rtol=1e-10)
-    assert streamed.n_pairs_ == reference.n_pairs_
-
-
-def test_batches_can_be_left_alone_and_kept(good):
-    batches = iter_parquet(good, target="label", qid="qid", rows=5)
-    first = next(batches)
-    copy = first.data.copy()
-    first.data[:] = 0.0  # theirs to change
-    second = next(batches)
-    batches.close()
-    whole = joined(read(good))[0]
-    both = np.concatenate([copy, second.data])
-    np.testing.assert_array_equal(both, whole[: len(both)])
 
 
 def test_memory_is_flat(tmp_path):

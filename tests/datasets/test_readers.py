@@ -4,7 +4,6 @@ import gzip
 import io
 import itertools
 import re
-import shlex
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
-from rankrls import RankRLS
 from rankrls.cli import main
 from rankrls.datasets import (
     dump_letor,
@@ -28,7 +26,6 @@ from rankrls.datasets import (
     load_ranking,
     make_ranking,
 )
-from rankrls.io import load_model
 
 pytest.importorskip("pyarrow")
 
@@ -461,38 +458,6 @@ def test_what_is_not_needed_may_be_missing():
         load_ranking(io.BytesIO(b"1 qid:1 1:2\n"), target="y")
     with pytest.raises(ValueError, match="format must be one of"):
         load_ranking(io.BytesIO(b""), format="xls")
-
-
-def test_on_the_command_line(flat, data, capsys):
-    def weights(words):
-        assert main(shlex.split(words + " -m out --alpha 1 --scale none")) == 0
-        capsys.readouterr()
-        return load_model("out").coef_
-
-    X, y, qid = data
-    for part, some in enumerate(np.array_split(np.arange(len(y)), [40])):
-        for kind in ("csv", "parquet"):
-            write(kind, flat / f"S{part}.{kind}", X[some], y[some], qid[some])
-    dump_letor(X, y, "all.txt", qid=qid, comments=[f"docid = {i}" for i in range(len(y))])
-    expected = RankRLS(1).fit(X, y, qid=qid).coef_
-    for words in ("S0.txt S1.txt S2.txt", "'S?.txt'", "flat0.txt flat1.txt flat2.txt",
-                  "S0.txt S1.txt S2.txt --stream", "'flat?.txt' --stream",
-                  "'S?.csv'", "'S*.parquet'"):  # fmt: skip
-        np.testing.assert_allclose(weights(f"fit {words}"), expected, rtol=1e-9, err_msg=words)
-    weights("fit all.txt")
-    for command, other in (("predict", "all.txt"), ("evaluate", "all.txt")):
-        assert main(shlex.split(f"{command} S0.txt S1.txt S2.txt -m out")) == 0
-        several = capsys.readouterr().out
-        assert main(shlex.split(f"{command} {other} -m out")) == 0
-        assert capsys.readouterr().out == several
-    assert main(shlex.split("predict all.txt -m out --top 1 --doc-id docid")) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 1 + len(np.unique(qid))
-    with open("bare.txt", "w") as file:
-        file.write("1 qid:1 1:1\n")
-    assert main(shlex.split("predict all.txt bare.txt -m out --doc-id docid")) == 2
-    assert "error: bare.txt: row 0 has no docid" in capsys.readouterr().err
-    assert main(shlex.split("cv 'S?.txt' --alphas 1,10")) == 0
-    assert "in 20 queries" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("kind", ["letor", "csv"])

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.ipc
 import pytest
 
-from rankrls import AutoRanker
 from rankrls.datasets import iter_ranking, load_ranking
 from rankrls.preprocessing import TableEncoder
 
@@ -107,11 +106,6 @@ def test_columns_that_are_not_named_must_be_numbers():
         read(None)
 
 
-def test_infinity_is_no_text():
-    with pytest.raises(ValueError, match=r":3: column 'price' is 'inf', not a finite number"):
-        read(data=b"qid,label,price\na,1,2\na,0,inf\n")
-
-
 def test_text_found_late_in_a_long_file(monkeypatch):
     """A column is text in all chunks if it is in one."""
     monkeypatch.setattr("rankrls.datasets._source._BLOCK_BYTES", 30)
@@ -120,21 +114,6 @@ def test_text_found_late_in_a_long_file(monkeypatch):
     rows = read(data="\n".join(["qid,label,a,b", *lines]).encode())
     np.testing.assert_array_equal(rows.data["a"], np.arange(20))
     assert rows.data["b"].tolist() == [str(i) if i != 17 else "x" for i in range(20)]
-
-
-def test_all_features_are_text():
-    rows = read(data=b"label,word,qid\n1,x,a\n0,y,a\n")
-    assert rows.data["word"].tolist() == ["x", "y"]
-    alone = read(["word"], b"word\nx\ny\n", target=None, qid=None, need=())
-    assert alone.data["word"].tolist() == ["x", "y"]
-
-
-def test_weights_and_labels_beside_text():
-    data = b"w,word,qid,label,f\n2,x,a,1,5\n3,y,a,0,6\n"
-    rows = read(data=data, sample_weight="w")
-    np.testing.assert_array_equal(rows.sample_weight, [2, 3])
-    np.testing.assert_array_equal(rows.target, [1, 0])
-    np.testing.assert_array_equal(rows.data["f"], [5, 6])
 
 
 def test_batches_of_csv_need_names():
@@ -176,33 +155,3 @@ def test_text_of_dates_and_times(tmp_path, values, text):
     assert table["time"].tolist() == [text, None]
     with pytest.raises(ValueError, match="column 'time' is not numeric but"):
         load_ranking(tmp_path / "rows.arrow", missing="nan")
-
-
-def test_encoded_as_a_data_frame_is():
-    frame = pd.read_csv(io.BytesIO(CSV)).drop(columns=["qid", "label"])
-    table = read().data
-    from_frame, from_table = TableEncoder().fit(frame), TableEncoder().fit(table)
-    names = from_frame.get_feature_names_out()
-    assert from_table.get_feature_names_out().tolist() == names.tolist()
-    np.testing.assert_array_equal(from_table.transform(table), from_frame.transform(frame))
-    np.testing.assert_array_equal(from_table.transform(frame), from_frame.transform(table))
-    with pytest.raises(ValueError, match="names of X should match"):
-        from_table.transform(read(data=CSV.replace(b"brand", b"maker")).data)
-    with pytest.raises(ValueError, match="3 features, but TableEncoder is expecting 5"):
-        TableEncoder().fit(frame.to_numpy()).transform(read(drop=["size", "note"]).data)
-
-
-def test_auto_ranker_takes_a_table(tmp_path):
-    rng = np.random.default_rng(0)
-    n = 200
-    frame = pd.DataFrame({"qid": np.arange(n) // 10, "brand": rng.choice(["a", "b", "c"], n)})
-    frame["x"] = rng.normal(size=n)
-    frame.loc[::9, "x"] = np.nan
-    frame["label"] = ((frame["brand"] == "a") + frame["x"].fillna(0) > 0.5).astype(int)
-    frame.to_csv(tmp_path / "rows.csv", index=False)
-    rows = load_ranking(tmp_path / "rows.csv", text="auto", missing="nan")
-    ranker = AutoRanker(effort="quick", random_state=0)
-    scores = ranker.fit(rows.data, rows.target, qid=rows.qid).predict(rows.data, qid=rows.qid)
-    X = frame[["brand", "x"]]
-    other = AutoRanker(effort="quick", random_state=0).fit(X, frame["label"], qid=frame["qid"])
-    np.testing.assert_array_equal(other.predict(X, qid=frame["qid"]), scores)

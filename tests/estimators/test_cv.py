@@ -219,29 +219,13 @@ def test_metrics_by_name(scoring, with_qid):
     assert_chosen(ranker, literal_scores({}, X, y, folds, metric, qid))
 
 
-def test_pairwise_accuracy_is_a_mean_over_queries_and_folds():
-    """By a double loop over rows, without `rankrls.metrics`."""
-    X, y, qid = make(seed=5)
-    splits = list(KFold(3).split(X))
-    ranker = fit_cv(X, y, qid=qid, cv=splits, alphas=[1.0], splits=True)
-    values = []
-    for train, test in splits:
-        score = refit({}, 1.0, X, y, train, test, qid)
-        for query in np.unique(qid[test]):
-            rows = np.flatnonzero(qid[test] == query)
-            pairs = [(i, j) for i in rows for j in rows if y[test[i]] > y[test[j]]]
-            if pairs:
-                values.append(np.mean([score[i] > score[j] for i, j in pairs]))
-    assert ranker.best_score_ == pytest.approx(np.mean(values), rel=1e-12)
-
-
 # ---------------------------------------------------------------------- folds
 
 
-@pytest.mark.parametrize("k", [2, 4])
 @pytest.mark.parametrize("with_qid", [True, False])
 @pytest.mark.parametrize("cost", cases.COSTS)
-def test_int_cv(cost, with_qid, k, monkeypatch):
+def test_int_cv(cost, with_qid, monkeypatch):
+    k = 4
     X, y, qid = make(seed=7)
     qid = qid if with_qid else None
     seen = spy(monkeypatch)
@@ -348,20 +332,9 @@ def test_largest_of_equally_good_alphas():
     assert always.alpha_ == alphas[-1]
 
 
-def test_order_of_alphas():
-    X, y, qid = make(seed=16)
-    expected = fit_cv(X, y, qid=qid)
-    for alphas in ([40.0, 0.03, 1.0], (1.0, 40.0, 1.0, 0.03), np.array(ALPHAS[::-1], np.float64)):
-        ranker = fit_cv(X, y, qid=qid, alphas=alphas)
-        assert_array_equal(ranker.alphas, alphas)
-        assert ranker.alpha_ == expected.alpha_
-        for name, values in expected.cv_results_.items():
-            assert_array_equal(ranker.cv_results_[name], values)
-
-
 @pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
 @pytest.mark.parametrize("spread_out", [False, True])
-@pytest.mark.parametrize("scale", [1e-7, 1e-3, 1e3, 1e7])
+@pytest.mark.parametrize("scale", [1e-7, 1e7])
 def test_default_grid_goes_as_far_as_the_scale_asks(scale, spread_out):
     data = load_breast_cancer() if spread_out else load_iris()
     X, y = data.data[::3], data.target[::3]
@@ -477,31 +450,10 @@ def test_auto(monkeypatch):
     assert same_results(auto(), pairs)
 
 
-def test_auto_with_weights_and_few_rows():
-    """Data of check_sample_weights_pandas_series, which fails at random for the default model."""
-    X = np.array([1, 1, 1, 2, 1, 3, 1, 4, 2, 1, 2, 2, 2, 3, 2, 4, 3, 1, 3, 2, 3, 3, 3, 4])
-    y = np.array([1, 1, 1, 1, 2, 2, 2, 2, 1, 1, 2, 2])
-    for seed in range(30):
-        fit_cv(X.reshape(12, 2), y, weight=np.ones(12), random_state=seed)
-
-
-def test_random_state_fixes_the_folds(monkeypatch):
-    X, y, qid = make(seed=20)
-    seen = spy(monkeypatch)
-    for options in ({"cv": 5}, {"cv": 3, "qid": qid}):
-        seen.clear()
-        for state in (0, 0, np.random.RandomState(0), 1):
-            fit_cv(X, y, random_state=state, **options)
-        first, again, instance, other = [[list(rows) for rows in folds] for folds in seen]
-        assert first == again == instance
-        assert first != other
-
-
 # ---------------------------------------------------------------------- data
 
 
-@pytest.mark.parametrize("cv", ["auto", 4, KFold(3)])
-@pytest.mark.parametrize("with_qid", [True, False])
+@pytest.mark.parametrize(("cv", "with_qid"), [("auto", True), (4, False), (KFold(3), True)])
 def test_containers(cv, with_qid):
     X, y, qid = make(seed=23)
     X = np.where(np.abs(X) > 0.5, X, 0.0)
@@ -553,20 +505,13 @@ WITH_QID = {"qid": QID_BAD}
 BAD = [
     case("cv unknown", "cv must be one of 'auto', 'leave-query-out'", cv="leave-one-out"),
     case("cv 0", "26 rows cannot be held out in 0 folds: there can be 2 to 26", cv=0),
-    case("cv 1", "26 rows cannot be held out in 1 folds", cv=1),
-    case("cv negative", "there can be 2 to 26 folds", cv=-3),
     case("cv more than rows", "26 rows cannot be held out in 27 folds", cv=27),
     case("cv more than queries", "6 queries cannot be held out in 7 folds", cv=7, fit=WITH_QID),
     case("cv None", "cv", cv=None),
-    case("cv float", "cv", cv=2.5),
-    case("cv bool", "cv", cv=True),
-    case("cv object", "cv", cv=object()),
     case("cv without splits", "cv", cv=[]),
     case("leave-query-out without qid", "'leave-query-out' needs qid", cv="leave-query-out"),
     case("leave-pair-out with qid", NO_SHORTCUT, cv="leave-pair-out", fit=WITH_QID),
     case("leave-pair-out unit", NO_SHORTCUT, cv="leave-pair-out", cost="unit"),
-    case("leave-pair-out ties dropped", NO_SHORTCUT, cv="leave-pair-out", ties="drop"),
-    case("leave-pair-out basis", NO_SHORTCUT, cv="leave-pair-out", basis=[1, 2]),
     case(
         "leave-pair-out weights",
         NO_SHORTCUT,
@@ -575,40 +520,19 @@ BAD = [
     ),
     case("scoring unknown", "scoring must be one of 'pairwise_accuracy'", scoring="kendall"),
     case("scoring error", "use 'pairwise_accuracy', 1 − the error", scoring="pairwise_error"),
-    case(
-        "scoring None",
-        "scoring must be the name of a metric, .*; got None",
-        scoring=None,
-    ),
-    case("scoring number", "scoring must be the name of a metric, .*; got 3", scoring=3),
+    case("scoring None", "scoring must be the name of a metric, .*; got None", scoring=None),
     case("scoring MAP", "it is called 'map' here", scoring="MAP"),
-    case("scoring r2", "it is called 'pairwise_r2' here", scoring="r2"),
-    case("scoring MRR", "it is called 'mrr@5' here", scoring="MRR@5"),
     case("scoring NDCG", "it is called 'ndcg@10' here", scoring="ndcg10"),
     case("scoring cut-off", "as in 'ndcg@10'", scoring="ndcg@ten"),
-    case("scoring cut-off half", "as in 'ndcg@10'", scoring="ndcg@1.5"),
     case("scoring cut-off 0", "k must be an integer >= 1", scoring="ndcg@0"),
-    case("scoring cut-off empty", "ndcg@", scoring="ndcg@"),
     case("scoring cut-off of pairs", "cut-off", scoring="pairwise_accuracy@5"),
     case("scoring NaN", "scoring", scoring=lambda *args, qid: np.nan),
     case("lists of a pair", "leave-pair-out compares two", cv="leave-pair-out", scoring="ndcg"),
-    case("lists of a pair @", "leave-pair-out compares", cv="leave-pair-out", scoring="ndcg@5"),
-    case("function of a pair", "leave-pair-out compares", cv="leave-pair-out", scoring=smooth),
     case("split incomplete", PARTITION, cv=[(ROWS[:10], ROWS[12:])]),
-    case("split overlaps", PARTITION, cv=[(ROWS[:10], ROWS[8:])]),
-    case("second split", "split 1 of cv", cv=[(ROWS[:9], ROWS[9:]), (ROWS[:9], ROWS[8:])]),
-    case("bool masks", PARTITION, cv=[(ROWS < 9, ROWS >= 10)]),
     case("row twice", "cv", cv=[(ROWS[5:], [0, 0, 1, 2, 3, 4])]),
-    case("row negative", "cv", cv=[(ROWS[1:], [-1])], scoring=smooth),
-    case("row outside", "cv", cv=[(ROWS[1:10], np.arange(10, N + 1))]),
-    case("test empty", "cv", cv=[(ROWS, [])]),
     case("alphas empty", "alphas is empty", alphas=[]),
     case("alphas negative", "alphas must be finite and > 0; got -1", alphas=[1.0, -1.0]),
-    case("alphas zero", "alphas must be finite and > 0; got 0", alphas=[0.0, 1.0]),
     case("alphas NaN", "alphas contains NaN or infinity", alphas=[1.0, np.nan]),
-    case("alphas infinite", "alphas contains NaN or infinity", alphas=[1.0, np.inf]),
-    case("alphas words", "alphas must be numeric", alphas=["small", "large"]),
-    case("alphas 2-D", "alphas must be 1-D", alphas=[[1.0, 2.0]]),
     case(
         "given pairs only, leave-query-out",
         "cv must be one of 'auto', 'leave-judgement-out'",
@@ -628,7 +552,6 @@ BAD = [
         y=ONE_QUERY,
         fit=WITH_QID,
     ),
-    case("one informative query, unit", "nothing is left", y=ONE_QUERY, fit=WITH_QID, cost="unit"),
     case("roc_auc", "'pairwise_accuracy' is the AUC", scoring="roc_auc"),
     case("one query", r"more than one query has a pair \(leave out qid", fit={"qid": np.zeros(N)}),
     case(
@@ -637,30 +560,7 @@ BAD = [
         y=np.column_stack([Y_BAD, ONE_QUERY]),
         fit=WITH_QID,
     ),
-    case("no preference", "no query has a pair to learn from", y=np.ones(N)),
-    case(
-        "one row left",
-        "preference|pair",
-        y=np.arange(N, dtype=float),
-        cv=[(ROWS[:1], ROWS[1:])],
-    ),
-    case(
-        "ties left",
-        "preference|pair",
-        y=np.maximum(ROWS - 5.0, 0.0),
-        cv=[(ROWS[:5], ROWS[5:])],
-    ),
-    case(
-        "ties left, unit",
-        "preference|pair",
-        y=np.maximum(ROWS - 5.0, 0.0),
-        cv=[(ROWS[:5], ROWS[5:])],
-        cost="unit",
-    ),
-    case("y missing", "y to be passed", y=None),
-    case("qid too short", "qid has 25 entries for 26 rows", fit={"qid": QID_BAD[1:]}),
-    case("cost", "cost must be one of", cost="hinge"),
-    case("solver", "needs kernel='linear'", kernel="rbf", solver="primal"),
+    case("one row left", "preference|pair", y=np.arange(N, dtype=float), cv=[(ROWS[:1], ROWS[1:])]),
     case("negative labels", "y_true|gain|negative", y=-Y_BAD, scoring="ndcg", fit=WITH_QID),
 ]
 
@@ -722,16 +622,6 @@ def test_has_the_parameters_of_rankrls():
     }
     assert RankRLSCV().scoring == "pairwise_accuracy"
     assert RankRLSCV().cv == "auto"
-
-
-def test_refit_leaves_nothing_stale():
-    X, y, qid = make(seed=28)
-    ranker = RankRLSCV(GRID, kernel="rbf", basis=5, random_state=0).fit(X, y, qid=qid)
-    ranker.set_params(kernel="linear", basis=None, alphas=[1.0, 2.0]).fit(X, y)
-    expected = RankRLSCV([1.0, 2.0], random_state=0).fit(X, y)
-    assert set(vars(ranker)) == set(vars(expected))
-    assert_array_equal(ranker.coef_, expected.coef_)
-    assert same_results(ranker, expected)
 
 
 @pytest.fixture
@@ -926,12 +816,7 @@ def test_a_tie_at_the_end_of_a_grid_is_a_warning():
 
 @pytest.mark.parametrize(
     "scoring",
-    [
-        make_scorer(ndcg_score),
-        lambda y, s: 0.5,
-        lambda y, s, *, qid: y,
-        lambda y, s, *, qid: None,
-    ],
+    [make_scorer(ndcg_score), lambda y, s: 0.5, lambda y, s, *, qid: y, lambda y, s, *, qid: None],
 )
 @pytest.mark.parametrize("model", [RankRLSCV, AutoRanker])
 def test_metrics_of_another_shape(model, scoring):

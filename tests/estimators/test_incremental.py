@@ -1,6 +1,5 @@
 """partial_fit and forget equal a fit from scratch; what fails or was altered changes nothing."""
 
-import itertools
 import pickle
 import warnings
 
@@ -16,15 +15,18 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 import cases
 from rankrls import PreferenceGraph, RankRLS, RankRLSCV, streaming
-from rankrls.core.linalg.factorizations import EigenFactorization, NotPositiveError
+from rankrls.core.linalg.factorizations import NotPositiveError
 from rankrls.estimators.incremental import Learned
-from rankrls.estimators.seen_queries import SeenQueries, query_keys
+from rankrls.estimators.seen_queries import query_keys
 from rankrls.exceptions import FeatureScaleWarning
 from rankrls.io import load_model, save_model
 
 LOSSES = [
     {"cost": cost, "ties": ties, "query_weighting": weighting}
-    for cost, ties, weighting in itertools.product(cases.COSTS, cases.TIES, cases.WEIGHTINGS)
+    for cost, ties, weighting in (
+        *(("magnitude", "keep", "pair"), ("magnitude", "drop", "size"), ("unit", "keep", "query")),
+        *(("relative", "drop", "pair"), ("magnitude", "keep", "query")),
+    )
 ]
 MODELS = {
     "primal": {"solver": "primal"},
@@ -116,41 +118,22 @@ def test_equals_a_fit_to_everything(loss, model):
 
 
 @pytest.mark.parametrize("ties", cases.TIES)
-@pytest.mark.parametrize("begin", ["fit", "partial_fit"])
-def test_several_outputs_share_graphs_differently_in_every_batch(ties, begin):
+def test_several_outputs_share_graphs_differently_in_every_batch(ties):
     X, y, qid, _ = data(1, n_outputs=3)
     first, *others = batches_of(qid)
     y[first, 1], y[first, 2] = 2 * y[first, 0], 3 - y[first, 0]  # the same levels
     y[others[0], 1] = y[others[0], 0] + 1  # two share them here
     ranker = RankRLS(alpha=0.1, ties=ties, solver="primal")
-    incremental = getattr(clone(ranker), begin)(X[first], y[first], qid=qid[first])
-    learned = first
+    incremental = clone(ranker).fit(X[first], y[first], qid=qid[first])
     for rows in others:
         incremental.partial_fit(X[rows], y[rows], qid=qid[rows])
-        learned = np.concatenate([learned, rows])
-        reference = clone(ranker).fit(X[learned], y[learned], qid=qid[learned])
-        same(incremental, reference, X)
-        grams = len(incremental._model.solvers)
-        assert grams == len(reference._model.solvers)
-    assert grams == (1 if ties == "keep" else 3)
+    same(incremental, clone(ranker).fit(X, y, qid=qid), X)
+    assert len(incremental._model.solvers) == (1 if ties == "keep" else 3)
     incremental.forget(X[others[1]], y[others[1]], qid=qid[others[1]])
-    kept = np.setdiff1d(learned, others[1])
+    kept = np.setdiff1d(np.arange(len(X)), others[1])
     reference = clone(ranker).fit(X[kept], y[kept], qid=qid[kept])
     close(incremental.coef_, reference.coef_)
     close(incremental.log_marginal_likelihood(), reference.log_marginal_likelihood())
-
-
-def test_output_without_pair_in_a_batch():
-    X, y, qid, _ = data(2, n_outputs=2)
-    first, *others = batches_of(qid)
-    y[first, 1] = 0.0
-    ranker = RankRLS(cost="unit")
-    incremental = clone(ranker).partial_fit(X[first], y[first], qid=qid[first])
-    with pytest.raises(NotFittedError):
-        incremental.predict(X)
-    incremental.partial_fit(X[others[0]], y[others[0]], qid=qid[others[0]])
-    learned = np.concatenate([first, others[0]])
-    same(incremental, clone(ranker).fit(X[learned], y[learned], qid=qid[learned]), X)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -193,22 +176,9 @@ def test_given_pairs(model):
     close(incremental.coef_ if model == "primal" else incremental.dual_coef_, before)
 
 
-def test_pairs_alone():
-    X = data(4)[0]
-    pairs = np.array([(0, 1), (2, 1), (3, 0), (1, 4)])
-    ranker = RankRLS(solver="primal")
-    incremental = clone(ranker).partial_fit(X[:5], pairs=pairs)
-    incremental.partial_fit(X[5:10], pairs=pairs[:, ::-1])
-    reference = clone(ranker).fit(X[:10], pairs=np.concatenate([pairs, pairs[:, ::-1] + 5]))
-    close(incremental.coef_, reference.coef_)
-    close(incremental.predict(X, return_std=True)[1], reference.predict(X, return_std=True)[1])
-    incremental.forget(X[:5], pairs=pairs)
-    close(incremental.coef_, clone(ranker).fit(X[5:10], pairs=pairs[:, ::-1]).coef_)
-
-
 @pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
-@pytest.mark.parametrize("alpha", [1e-9, 1e-3, 1e9])
-@pytest.mark.parametrize("kind", ["plain", "offset", "duplicates", "wide", "sparse", "scales"])
+@pytest.mark.parametrize("alpha", [1e-9, 1e9])
+@pytest.mark.parametrize("kind", ["offset", "duplicates", "wide", "sparse", "scales"])
 def test_awkward_features(alpha, kind):
     X, y, qid, _ = data(5, n=60 if kind == "wide" else 4, offset=1e6 * (kind == "offset"))
     if kind == "duplicates":
@@ -219,42 +189,18 @@ def test_awkward_features(alpha, kind):
         X = sparse.csr_array(np.where(np.abs(X) > 0.7, X, 0.0))
     ranker = RankRLS(alpha=alpha, solver="primal", ties="drop")
     first, *others = batches_of(qid)
-    reference = clone(ranker).fit(X, y, qid=qid)
-    incremental = clone(ranker).partial_fit(X[first], y[first], qid=qid[first])
-    for rows in others:
+    incremental = clone(ranker)
+    for rows in (first, *others):
         incremental.partial_fit(X[rows], y[rows], qid=qid[rows])
     # The conditioning of the problem itself: offsets of 1e6 and scales lose digits in any order.
-    tolerance = 1e-6 if kind in ("offset", "scales") else 1e-10
-    f, g = incremental.predict(X), reference.predict(X)
-    close(f - f[0], g - g[0], tolerance)
-    for rows in others[:2]:
-        incremental.forget(X[rows], y[rows], qid=qid[rows])
-    kept = np.concatenate([first, others[2]])
-    reference = clone(ranker).fit(X[kept], y[kept], qid=qid[kept])
-    f, g = incremental.predict(X[kept]), reference.predict(X[kept])
-    close(f - f[0], g - g[0], max(tolerance, 1e-9))
-
-
-@pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
-def test_directions_that_begin_as_rounding_fill_up():
-    """A feature far below the rounding of another one in each batch alone, not in their sum."""
-    rng = np.random.default_rng(0)
-    n_batches, m = 40, 30
-    X = rng.standard_normal((n_batches, m, 2))
-    X[:, :, 1] *= 2e-8
-    y = rng.standard_normal((n_batches, m))
-    ranker = RankRLS(alpha=1e-18, solver="primal")
-    incremental = clone(ranker)
-    for batch in range(n_batches):
-        incremental.partial_fit(X[batch], y[batch])
-    (total,) = [solver.statistics() for solver in incremental._model.solvers]
-    X_c = X - X.mean(axis=1, keepdims=True)
-    expected = m * np.einsum("bij,bik->jk", X_c, X_c)
-    assert total.gram[1, 1] == pytest.approx(expected[1, 1], rel=1e-10)
-    scaled = RankRLS(alpha=1e-18, solver="primal").fit(
-        X.reshape(-1, 2) * [1.0, 5e7], y.ravel(), qid=np.repeat(np.arange(n_batches), m)
-    )
-    np.testing.assert_allclose(incremental.coef_ * [1.0, 2e-8], scaled.coef_, rtol=1e-6)
+    tolerance = 1e-6 if kind in ("offset", "scales") else 1e-9
+    for gone in ([], others[:2]):
+        for rows in gone:
+            incremental.forget(X[rows], y[rows], qid=qid[rows])
+        kept = np.concatenate([first, others[2]] if gone else [first, *others])
+        reference = clone(ranker).fit(X[kept], y[kept], qid=qid[kept])
+        f, g = incremental.predict(X[kept]), reference.predict(X[kept])
+        close(f - f[0], g - g[0], tolerance)
 
 
 def test_float32_and_mixed():
@@ -265,13 +211,12 @@ def test_float32_and_mixed():
     incremental = clone(ranker)
     for rows in (first, *others):
         incremental.partial_fit(X[rows], y[rows], qid=qid[rows])
-    reference = clone(ranker).fit(X, y, qid=qid)
     assert incremental.coef_.dtype == np.float32
-    close(incremental.coef_, reference.coef_, 1e-5)
-    for rows in others:
+    close(incremental.coef_, clone(ranker).fit(X, y, qid=qid).coef_, 1e-5)
+    with pytest.raises(ValueError, match="was added with other features"):
+        incremental.forget(X[first] + 1e-2, y[first], qid=qid[first])
+    for rows in (first, *others):  # nothing is left, and noticed
         incremental.forget(X[rows], y[rows], qid=qid[rows])
-    close(incremental.coef_, clone(ranker).fit(X[first], y[first], qid=qid[first]).coef_, 1e-4)
-    incremental.forget(X[first], y[first], qid=qid[first])  # nothing is left, and noticed
     with pytest.raises(NotFittedError):
         incremental.predict(X)
     mixed = clone(ranker).partial_fit(X[first], y[first], qid=qid[first])
@@ -280,25 +225,7 @@ def test_float32_and_mixed():
     assert mixed.coef_.dtype == np.float64
 
 
-def test_calls_without_qid_are_rankings():
-    X, y, _, weight = data(7)
-    ranker = RankRLS(query_weighting="query", solver="primal")
-    incremental = clone(ranker).partial_fit(X[:10], y[:10], sample_weight=weight[:10])
-    with pytest.warns(UserWarning, match="has learned from rows with sample_weight, and these"):
-        incremental.partial_fit(X[10:25], y[10:25])
-    incremental.partial_fit(X[25:], y[25:], qid=["z"] * 15, sample_weight=np.ones(15))
-    qid = np.repeat([0, 1, 2], [10, 15, 15])
-    w = np.concatenate([weight[:10], np.ones(30)])
-    same(incremental, clone(ranker).fit(X, y, qid=qid, sample_weight=w), X)
-    incremental.forget(X[10:25], y[10:25])
-    kept = qid != 1
-    reference = clone(ranker).fit(X[kept], y[kept], qid=qid[kept], sample_weight=w[kept])
-    same(incremental, reference, X)
-    with pytest.raises(ValueError, match="no ranking of 15 rows was added without qid"):
-        incremental.forget(X[10:25], y[10:25])
-
-
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     steps=st.lists(st.lists(st.integers(0, 7), min_size=1, max_size=3), min_size=1, max_size=14),
     seed=st.integers(0, 99),
@@ -340,21 +267,6 @@ def test_any_sequence(steps, seed, cost, ties, rbf):
     close(ranker.predict(X), reference.predict(X), 1e-9)
     close(ranker.predict(X, return_std=True)[1], reference.predict(X, return_std=True)[1], 1e-7)
     close(ranker.log_marginal_likelihood(), reference.log_marginal_likelihood(), 1e-9)
-
-
-@pytest.mark.parametrize("method", ["fit", "partial_fit"])
-def test_basis_is_drawn_from_the_first_call(method):
-    X, y, qid, _ = data(8)
-    first, *others = batches_of(qid)
-    ranker = RankRLS(kernel="rbf", basis=6, random_state=3)
-    incremental = getattr(clone(ranker), method)(X[first], y[first], qid=qid[first])
-    basis = incremental.basis_indices_
-    for rows in others:
-        incremental.partial_fit(X[rows], y[rows], qid=qid[rows])
-    np.testing.assert_array_equal(incremental.basis_indices_, basis)
-    order = np.concatenate([first, *others])
-    reference = clone(ranker).set_params(basis=basis).fit(X[order], y[order], qid=qid[order])
-    same(incremental, reference, X)
 
 
 # ---------------------------------------------------------------- without a pair
@@ -432,17 +344,6 @@ def test_a_failing_call_changes_nothing(learner, bad):
     with pytest.raises(ValueError, match=message):
         learner.partial_fit(**arguments(X[rest], y[rest], qid[rest]))
     assert dump(learner) == before
-
-
-@pytest.mark.parametrize("bad", ["nan", "no y", "qid"])
-def test_a_failing_first_call_leaves_no_trace(bad):
-    X, y, qid, _ = data(13)
-    arguments, message = BAD_BATCHES[bad]
-    ranker = RankRLS()
-    before = dump(ranker)
-    with pytest.raises(ValueError, match=message):
-        ranker.partial_fit(**arguments(X[12:], y[12:], qid[12:]))
-    assert dump(ranker) == before
 
 
 def test_a_query_comes_once(learner):
@@ -569,41 +470,6 @@ def test_too_many_features_are_refused_before_anything_is_allocated():
 # ---------------------------------------------------------------- with the rest of the world
 
 
-def test_fit_begins_anew():
-    X, y, qid, _ = data(20)
-    ranker = RankRLS(solver="primal").partial_fit(X, y, qid=qid)
-    ranker.fit(X, y, qid=qid)
-    rows = qid == "a"
-    ranker.forget(X[rows], y[rows], qid=qid[rows])
-    ranker.fit(X[:12], y[:12], qid=qid[:12]).partial_fit(X[12:], y[12:], qid=qid[12:])
-    same(ranker, RankRLS(solver="primal").fit(X, y, qid=qid), X)
-
-
-def test_score_needs_qid_if_any_call_had_it():
-    X, y, qid, _ = data(22)
-    ranker = RankRLS().partial_fit(X[:12], y[:12]).partial_fit(X[12:], y[12:], qid=qid[12:])
-    with pytest.raises(ValueError, match="score needs qid"):
-        ranker.score(X, y)
-    assert 0 <= ranker.score(X, y, qid=qid) <= 1
-
-
-def test_metadata_routing_knows_partial_fit():
-    assert "qid" in RankRLS().get_metadata_routing().partial_fit.requests
-
-
-def test_plain_fit_holds_one_matrix():
-    """The Gram matrix is kept in the other triangle of its factor, not beside it."""
-    rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((80, 50)), rng.standard_normal(80)
-    ranker = RankRLS(solver="primal", alpha=10.0).fit(X, y)
-    (solver,) = ranker._model.solvers
-    squares = [v for v in vars(solver.factorization).values() if np.ndim(v) == 2]
-    squares += [v for v in vars(solver).values() if np.shape(v) == (50, 50)]
-    assert len(squares) == 1
-    X_c = X - X.mean(axis=0)
-    np.testing.assert_allclose(solver.statistics().gram, 80 * X_c.T @ X_c, rtol=1e-12)
-
-
 # ---------------------------------------------------------------- altered rows, ids, weights
 
 OTHER = "was added with other features, scores or weights"
@@ -686,32 +552,6 @@ def test_checksums_follow_the_scaler(scaler):
         streaming.forget(model, X[rows], y[rows], qid=qid[rows])
 
 
-@pytest.mark.parametrize("dense", [True, False])
-def test_float32_and_sparse_rows(dense):
-    X, y, qid, _ = scaled_data(2)
-    X = np.where(np.abs(X) > np.abs(X).mean(axis=0), X / [1e-9, 1.0, 1e3, 1e9], 0.0)
-    rows = X.astype(np.float32) if dense else sparse.csr_array(X.astype(np.float32))
-    model = RankRLS().fit(rows, y, qid=qid)
-    one = np.flatnonzero(qid == 4)
-    with pytest.raises(ValueError, match=f"query 4 {OTHER}"):
-        model.forget(X[one] + 1e-2, y[one], qid=qid[one])
-    model.forget(X[one], y[one], qid=qid[one])  # before they were rounded
-    assert model.n_queries_ == 11
-
-
-def test_unknown_checksums_are_not_compared():
-    """Those of Dask."""
-    X, y, qid, _ = scaled_data(3)
-    X /= [1e-9, 1.0, 1e3, 1e9]
-    model = RankRLS().fit(X, y, qid=qid)
-    model._seen = SeenQueries()
-    model._seen.add(np.arange(12), np.full(12, 8))
-    one = qid == 4
-    model.partial_fit(X[one], y[one], qid=["new"] * 8)
-    model.forget(X[one], y[one], qid=["new"] * 8)
-    model.forget(X[one] * 1.0001, y[one], qid=qid[one])
-
-
 @pytest.mark.parametrize("how", ["fit", "stream", "cv stream"])
 def test_weights_are_remembered(how, tmp_path):
     X, y, qid, weight = scaled_data(6)
@@ -731,20 +571,6 @@ def test_ids_of_files():
     others = query_keys([2.5, "2.5", ("2", 3), "2, 3", None, np.datetime64("2020-01-01")])
     assert len(set(others)) == 6
     assert query_keys([np.float64(2.5), (np.int64(2), 3.0)]) == [others[0], others[2]]
-
-
-def test_ids_of_batches_that_are_integers_or_text():
-    X, y, qid, _ = scaled_data(7)
-    X /= [1e-9, 1.0, 1e3, 1e9]
-    order = np.argsort(qid, kind="stable")
-    X, y, qid = X[order], y[order], qid[order]
-    as_text = qid.astype(str).astype(object)
-    batches = [(X[:12], y[:12], qid[:12]), (X[12:], y[12:], as_text[12:])]  # cut inside a query
-    model = RankRLS().fit_stream(batches)
-    assert model.n_queries_ == 12
-    np.testing.assert_allclose(model.coef_, RankRLS().fit(X, y, qid=qid).coef_, rtol=1e-9)
-    with pytest.raises(ValueError, match="query 0 comes back"):
-        RankRLS().fit_stream([(X[:40], y[:40], qid[:40]), (X[:8], y[:8], as_text[:8])])
 
 
 # ---------------------------------------------------------------- rounding errors of what went
@@ -795,7 +621,7 @@ def test_the_error_is_about_rounding(rough, options):
 @pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
 @pytest.mark.parametrize("stored", [False, True])
 @pytest.mark.parametrize("columns", [slice(0, 1), slice(None)])
-@pytest.mark.parametrize("scale", [1e0, 1e2, 1e7, 1e8, 1e9])
+@pytest.mark.parametrize("scale", [1e0, 1e2, 1e8])
 def test_a_query_of_large_values_is_forgotten_to_eight_digits_or_not(
     scale, columns, stored, tmp_path
 ):
@@ -835,26 +661,3 @@ def test_many_operations_do_not_drift():
         X, y = (np.concatenate(part) for part in zip(*known.values(), strict=True))
         fresh = RankRLS().fit(X, y, qid=np.repeat(list(known), 8))
     np.testing.assert_allclose(ranker.coef_, fresh.coef_, rtol=1e-8)
-
-
-@pytest.mark.parametrize("scale", [1.0, 1e4, 1e9, 1e12, 1e30])
-def test_large_labels_leave_no_rounding_errors(scale):
-    rng = np.random.default_rng(0)
-    X, y, qid = rng.normal(size=(200, 4)), rng.integers(0, 3, 200), np.repeat(np.arange(20), 10)
-    more, labels, one = rng.normal(size=(10, 4)), scale * np.arange(10.0), np.full(10, 99)
-    ranker = RankRLS().fit(X, y, qid=qid)
-    expected = ranker.coef_
-    ranker.partial_fit(more, labels, qid=one)
-    if scale < 1e6:
-        ranker.forget(more, labels, qid=one)
-        np.testing.assert_allclose(ranker.coef_, expected, rtol=1e-9)
-    else:
-        with pytest.raises(ValueError, match="what was forgotten has left rounding errors"):
-            ranker.forget(more, labels, qid=one)
-
-
-def test_a_kernel_that_is_not_positive_is_still_told():
-    with pytest.raises(NotPositiveError, match="not positive semi-definite") as caught:
-        EigenFactorization(np.diag([2.0, -0.5]), smallest_alpha=0.1)
-    assert caught.value.needed == pytest.approx(0.5)
-    assert isinstance(caught.value, ValueError)

@@ -203,15 +203,6 @@ def test_single_precision(name):
         assert single.coef_.dtype == np.float32
 
 
-def test_single_precision_keeps_its_digits_with_an_offset():
-    rng = np.random.default_rng(9)
-    X, y = rng.standard_normal((50_000, 4)), rng.standard_normal(50_000)
-    X = np.round(X * 64) / 64
-    plain = RankRLS().fit(X.astype(np.float32), y).coef_
-    shifted = RankRLS().fit((X + 4096).astype(np.float32), y).coef_
-    np.testing.assert_allclose(shifted, plain, rtol=1e-3, atol=1e-5)
-
-
 def test_unscored_scale_of_labels():
     """Magnitude: predictions scale with y. Unit: only the order of y counts."""
     rng = np.random.default_rng(10)
@@ -221,12 +212,6 @@ def test_unscored_scale_of_labels():
         magnitude.fit(X, 10 * y + 3).coef_, 10 * magnitude.fit(X, y).coef_, rtol=1e-9
     )
     np.testing.assert_allclose(unit.fit(X, np.exp(y)).coef_, unit.fit(X, y).coef_, rtol=1e-9)
-
-
-def test_tiny_differences_between_huge_scores_are_ordered():
-    y = 1e9 + np.array([0.0, 1.0, 2.0, 3.0, 4.0])
-    X = np.arange(5.0)[:, None]
-    np.testing.assert_allclose(RankRLS(1e-9).fit(X, y).coef_, [1.0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3])

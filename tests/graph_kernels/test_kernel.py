@@ -12,7 +12,6 @@ from sklearn.pipeline import make_pipeline
 from rankrls.graph_kernels import (
     AllPathsGraphFeatures,
     LabelledGraph,
-    _kernel,
     all_paths_graph_kernel,
 )
 
@@ -103,13 +102,6 @@ def test_several_labels_of_a_node_and_nodes_of_a_label():
     assert as_dict(largest, largest.fit_transform([(A, labels)])[[0]])["x", "y"] == 0.5
 
 
-def test_cycle_goes_round_for_ever():
-    A = np.array([[0, 0.5], [0.5, 0]])
-    K = AllPathsGraphFeatures().fit_transform([(A, ["a", "b"])]).toarray()
-    # a→b: ½ Σ ¼ⁿ = ⅔;  a→a: Σ_{n≥1} ¼ⁿ = ⅓
-    assert np.allclose(K, [[1 / 3, 2 / 3, 2 / 3, 1 / 3]], rtol=1e-15)
-
-
 @pytest.mark.parametrize("gather", ["sum", "max"])
 @pytest.mark.parametrize("kind", ["dag", "cyclic", "signed", "symmetric"])
 def test_features_equal_the_double_loop(kind, gather):
@@ -173,16 +165,6 @@ def test_results_do_not_depend_on_the_other_graphs_or_their_order():
     back = AllPathsGraphFeatures().fit(graphs[::-1])
     assert back.get_feature_names_out().tolist() == features.get_feature_names_out().tolist()
     assert np.allclose(back.transform(graphs).toarray(), X.toarray(), rtol=1e-13)
-
-
-def test_vocabulary_by_table_and_by_sorting(monkeypatch):
-    rng = np.random.default_rng(8)
-    a, b = ([random_graph(rng, v, "cyclic") for v in (3, 7, 12, 20)] for _ in range(2))
-    b = [(A, [[*node, "new"] for node in labels]) for A, labels in b]
-    expected = all_paths_graph_kernel(a, b), AllPathsGraphFeatures().fit(a).label_pairs_
-    monkeypatch.setattr(_kernel, "_TABLE", 0)
-    np.testing.assert_array_equal(all_paths_graph_kernel(a, b), expected[0])
-    np.testing.assert_array_equal(AllPathsGraphFeatures().fit(a).label_pairs_, expected[1])
 
 
 def test_rows_are_canonical_csr():
@@ -325,13 +307,6 @@ def test_lengths_of_very_small_and_large_weights():
     for weight in (1e-200, 1e200):
         X = AllPathsGraphFeatures(normalize=True).fit_transform([(chain(weight), ["a", "b"])])
         assert X.toarray() == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize("make", [np.asarray, sp.csr_matrix, sp.coo_array, sp.csc_array, list])
-def test_kinds_of_adjacency(make):
-    A = np.array([[0.0, 0.5], [0.25, 0.0]])
-    X = AllPathsGraphFeatures().fit_transform([(make(A), [("a",), {"b"}])])
-    assert np.allclose(X.toarray(), series(A).ravel())
 
 
 def test_float32_and_integers_and_duplicate_entries():

@@ -1,6 +1,7 @@
 """Files that are forged: one ValueError that names the file, little time and memory."""
 
 import copy
+import io
 import json
 import warnings
 
@@ -39,7 +40,7 @@ def path(tmp_path):
         (b"{}", "not that of a rankrls model"),
         (b"\xff\xfe", "JSON"),
         (b'{"format": "rankrls", "format": "rankrls"}', "twice"),
-        (b'{"format": NaN}', "NaN is not JSON"),
+        (b'{"format": NaN}', "NaN is not a number"),
         (b'{"format": 1e999}', "not a number"),
         (b'{"format": ' + b"1" * 5000 + b"}", "JSON"),
         (b'{"format": "rankrls"}', "format None"),
@@ -48,7 +49,7 @@ def path(tmp_path):
         (b'{"format": "rankrls", "format_version": 1}', "what wrote it"),
         (b'{"format": "rankrls", "format_version": 2, "versions": {}}', "newer"),
         (b'{"format": "rankrls", "format_version": 1, "versions": {}}', "no model"),
-        (b'{"format": "rankrls", "format_version": 1, "versions": {}, "model": 1}', "no table"),
+        (b'{"format": "rankrls", "format_version": 1, "versions": {}, "model": 1}', "not a model"),
     ],
 )
 def test_manifests(text, message, path):
@@ -175,7 +176,7 @@ def test_sparse_arrays_that_point_elsewhere(part, value, path):
     else:
         number = rows[part]["array"]
         name = f"arrays/{number}.npy"
-        dtype = np.dtype(manifest["arrays"][number]["dtype"])
+        dtype = np.load(io.BytesIO(contents[name])).dtype
         values = np.frombuffer(contents[name][128:], dtype=dtype).copy()
         values[1] = min(value, np.iinfo(dtype).max)
         contents[name] = contents[name][:128] + values.tobytes()
@@ -221,21 +222,6 @@ def test_rows_of_sparse_arrays_that_overlap(indptr):
     tree = {"csr": "array", "shape": [len(indptr) - 1, 2], **parts}
     with pytest.raises(ValueError, match="a sparse array"):
         Decoder(arrays.__getitem__, lambda n_bytes, what: None).decode(tree)
-
-
-def test_random_state_that_points_elsewhere(tmp_path):
-    path = tmp_path / "model.rankrls"
-    ranker = RankRLS(random_state=np.random.RandomState(0)).fit(X, y)
-    for change, message in [
-        ({"pos": 10**6}, "random state"),
-        ({"pos": -1}, "pos of RandomState"),
-        ({"has_gauss": 2}, "has_gauss of RandomState"),
-        ({"gauss": "x"}, "gauss of RandomState"),
-        ({"key": {"array": 1}}, "key of RandomState"),
-    ]:
-        save_model(ranker, path)
-        edit(path, lambda m, c=change: params(m)["random_state"]["fields"].update(c))
-        refuse(path, message)
 
 
 # -- small files that ask for much -----------------------------------------------------------------

@@ -367,19 +367,6 @@ def test_roc_of_another_estimator():
     assert again.chance_level_.get_color() == "red"
 
 
-def test_areas_agree_where_comparisons_do():
-    """One score for each row: no circle, so the area is the leave-pair-out AUC; ties count half."""
-    rng = np.random.default_rng(1)
-    y = np.arange(30) % 2
-    pairs = np.array(list(itertools.combinations(range(30), 2)))
-    for f in (rng.normal(size=30), np.round(rng.normal(size=30))):
-        display = LeavePairOutRocDisplay.from_predictions(y, f[pairs], pairs=pairs)
-        assert np.isclose(display.roc_auc, roc_auc_score(y, f))
-        assert np.isclose(display.leave_pair_out_auc, roc_auc_score(y, f))
-    circle = tournament_scores([(0, 1), (1, 2), (2, 0)], [(1, 0), (1, 0), (1, 0)], 3)
-    assert circle.tolist() == [0.5, 0.5, 0.5]
-
-
 def test_bad_tournaments():
     X, y = two_classes()
     pairs = np.array(list(itertools.combinations(range(22), 2)))

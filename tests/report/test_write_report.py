@@ -1,10 +1,10 @@
 """The report: its numbers against plain loops, its page against hostile names and sizes."""
 
-import dataclasses
 import json
 import re
 import warnings
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -444,7 +444,7 @@ def test_a_flat_path_is_reported(ranking, depth, flat):
     result = analysed(X, y, qid, alphas=[1.0])
     error = 0.2 + depth * np.array([1.0, 0.0, 1.0])
     path = AlphaPath(np.array([1.0, 2.0, 4.0]), error, np.full(3, 0.01), "queries", 1, 1)
-    held = dataclasses.replace(result.held, path=path)
+    held = SimpleNamespace(**vars(result.held) | {"path": path})
     findings = check_model(held, result.errors, result.error, None, result.plan)
     assert ("flat-path" in codes_of(findings)) == flat
 

@@ -13,7 +13,6 @@ import numpy as np
 from scipy import sparse
 from sklearn import config_context
 from sklearn.base import clone
-from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
@@ -233,7 +232,8 @@ class Scorer:
         imputers = [step.strategy for step in self.steps if isinstance(step, SimpleImputer)]
         self.fills_in = imputers[0] if imputers else None
         first: Any = self.steps[0] if self.steps else self.ranker._table if auto else None
-        self.takes_frames = isinstance(first, ColumnTransformer)
+        # By its name: sklearn.compose is slow to import.
+        self.takes_frames = type(first).__name__ == "ColumnTransformer"
         self.takes_tables = self.takes_frames or isinstance(first, TableEncoder)
         self.text: Any = None
         if self.takes_frames:  # its steps take text and missing values, or refuse them

@@ -306,7 +306,7 @@ OPTIONS: dict[str, Option] = {
         _first(_unless(lambda o: o.position is None, "needs --position, the place of each row"),
                _unless(lambda o: bool(o.target or o.sample_weight),
                        "gives labels and weights: leave out --target and --sample-weight"),
-               _unless(lambda o: bool(o.stream), "is for logs that are read at once")),
+               _unless(lambda o: bool(getattr(o, "stream", None)), "is for logs that are read at once")),
         metavar="COLUMN"),
     "position": _row(
         "--position", "Column of the positions of --clicks, 1 at the top.",

@@ -8,6 +8,7 @@ from scipy import sparse
 
 from rankrls._frames import RawTable
 from rankrls._resources import REPORT_VECTORS, require_features
+from rankrls.cli._click_log import click_rows
 from rankrls.cli._estimators import Preparation, last_step, make_auto, make_cv, scale_of
 from rankrls.cli._files import DataFile, check_output
 from rankrls.cli._output import Work, facts, number, size, to_json
@@ -25,6 +26,13 @@ def report(o: Any) -> None:
         raise ValueError("stdin cannot be both the training data and the test data")
     check_output(o.output, *o.data, *o.test)
     estimator: Any = make_auto(o) if o.auto else make_cv(o)
+    if o.clicks is not None and o.test:
+        raise ValueError("--test is for rows with labels: leave it out with --clicks")
+    with click_rows(o) as (o, examination):
+        _write(o, estimator, examination)
+
+
+def _write(o: Any, estimator: Any, examination: Any) -> None:
     reader = DataFile(o.data, o, **(RAW if o.auto else {}))
     with Work(f"Reading {reader.name}", reader.total) as work:
         rows, raw = reader.load(work), {}
@@ -42,7 +50,7 @@ def report(o: Any) -> None:
             prepare = Preparation(o, sparse.issparse(rows.data))
             prepare.warn_about(rows, rows.data)
             options |= {"imputer": prepare.imputer, "scaler": prepare.scaler}
-        code = reader.code()
+        code = reader.code() if examination is None else []
         if o.test:
             how = {"n_features": rows.data.shape[1], "beyond": "drop",
                    "sparse": sparse.issparse(rows.data), **raw}  # fmt: skip
@@ -65,6 +73,7 @@ def report(o: Any) -> None:
                 sample_weight=rows.sample_weight,
                 load_code="\n".join(code) or None,
                 progress=work.now,
+                examination=examination,
                 **options,
             )
     error, ranker = made.error, last_step(made.model)

@@ -125,12 +125,12 @@ class CsvSource(Source):
     def blocks(self) -> Iterator[_Block]:
         """All records but the header."""
         line, waiting = self._line, b""
-        for _, data in chain([(line, self._data)], self._text):
-            waiting += data
+        for number, data in chain([(line, self._data)], self._text):
+            line, waiting = (line, waiting + data) if waiting else (number, data)
             end = _ended(waiting) or len(waiting) * (len(waiting) > _MAX_WAITING_BYTES)
             if end:
                 yield _Block(self, line, waiting[:end])
-                line += waiting.count(b"\n", 0, end)
+                line += waiting.count(b"\n", 0, end) if end < len(waiting) else 0
                 waiting = waiting[end:]
         if waiting:
             yield _Block(self, line, waiting)
@@ -264,7 +264,8 @@ class _Block:
         # Quotation marks inside cells, or missing ones, and what pyarrow takes for other lines.
         blank = source.delimiter.isspace()
         blank = blank and (source.delimiter not in " \t" or _BLANK_LINE.search(data) is not None)
-        is_odd = data.count(b'"') % 2 or data.count(b"\r") != data.count(b"\r\n")
+        is_odd = b"\r" in data and data.count(b"\r") != data.count(b"\r\n")
+        is_odd = is_odd or (b'"' in data and data.count(b'"') % 2 == 1)
         if is_odd or blank or len(source.names) == 1 or data.startswith(b"\xef\xbb\xbf"):
             return None
         at = {str(source.place_of[name]): name for name in names}
@@ -299,7 +300,7 @@ class _Block:
 
 def _ended(data: bytes) -> int:
     """Length of the records that end in ``data``; a quoted cell may hold line ends."""
-    if data.count(b'"') % 2 == 0:
+    if b'"' not in data or data.count(b'"') % 2 == 0:
         return len(data)
     quotes = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == ord('"')).tolist()
     for k in range(len(quotes) - 1, -1, -2):  # between a closing mark and the next opening one

@@ -352,23 +352,22 @@ def _outcomes(
             "no row says that the second item won: if 0 means that, write 'model_a', 'model_b' "
             "and 'tie', or 1, -1 and 0"
         )
-    if (by_word == by_name).all() or (by_word == unknown).any():
-        mixed = by_name == unknown
-        if not mixed.any():
-            return by_name
-        name, side = int(np.argmax(by_word == unknown)), int(np.argmax(mixed))
+    names_tell, sides_tell = (by_name != unknown).all(), (by_word != unknown).all()
+    if not (names_tell or sides_tell):
+        name, side = int(np.argmax(by_word == unknown)), int(np.argmax(by_name == unknown))
         raise ValueError(
             f"{place(name)}: column {column!r} is {cells[winner[name]]!r}, the name of an item, "
             f"and {cells[winner[side]]!r}, a side, at {place(side)}: write names or sides in all "
             "rows"
         )
-    if not (by_name == unknown).any():
-        row = int(np.argmax(by_word != by_name))
+    differ = by_word != by_name
+    if names_tell and sides_tell and differ.any():
+        row = int(np.argmax(differ))
         raise ValueError(
             f"{place(row)}: column {column!r} is {cells[winner[row]]!r}, which names one item of "
             "the row and the side of the other one: write 'model_a' and 'model_b' for the sides"
         )
-    return by_word
+    return by_name if names_tell else by_word
 
 
 class _Judged:

@@ -425,7 +425,7 @@ def load_csv(
     header : bool, default=True
         Whether the first line has the names of the columns. False: they are called "1", "2", …
     delimiter : str, optional
-        One character. By default the one of comma, tab, semicolon and bar that the first line
+        One ASCII character. By default the one of comma, tab, semicolon and bar that the first line
         has most of.
     missing : {"error", "nan"}, default="error"
         How to handle missing features (empty cells, NA, N/A, NaN, NULL and None, in any case):
@@ -458,8 +458,7 @@ def load_csv(
         many cells, or a cell that should hold a finite number does not; the message begins with
         ``file:line:``. Cells in double quotes may hold anything, line ends included. Empty lines
         are skipped. True and False (also true, TRUE, false, FALSE) are the numbers 1 and 0.
-        Lines of more than 64 MiB, quoted cells of more than 131,072 characters and NUL bytes are
-        errors, too.
+        Lines of more than 64 MiB and NUL bytes are errors, too.
     MemoryError
         If the rows do not fit into the memory of the process.
 

@@ -66,7 +66,7 @@ class AlphaSearch:
     predictions: dict[float, Array] = field(default_factory=dict)
     held: tuple[HeldOut, Array] | None = None
     model: Any = None
-    history: History | None = None
+    history: History = field(default_factory=lambda: History(1))
 
     @property
     def alpha(self) -> float:
@@ -319,20 +319,37 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
                 search = self._search_by_judgements(X, graph, grid, folds)
             else:
                 search = self._search_by_cross_validation(X, y, graph, grid)
-            gammas = self._gammas()
-            found = self._best_search(search, [kernel] if gammas is None else gammas)
+            progress = Progress(type(self).__name__, self.verbose)
+            searches = []
+            for one in self._gammas() or [kernel]:
+                searches.append(search(one))
+                progress(f"alpha {searches[-1].alpha:g}, score {searches[-1].score:.4f}")
+            found = max(searches, key=lambda one: one.score)  # the first of equally good ones
+            self._store_choice(searches, found)
             if logit:
                 step = newton(found.problem, found.alpha)
                 found.model, found.history = step.model, History(step.n_steps)
             elif found.model is None:
                 alpha = np.array([found.alpha])
                 found.model, found.history = self._solve(found.problem, alpha, callback=callback)
-            assert found.history is not None
             self._store(found.problem, found.model, found.history)
             if judged and not by_validation and not kernel.precomputed:
                 self._store_noise(found, folds)
             self._note_learned(found.kernel, X, graph)
         return self
+
+    def _store_choice(self, searches: list[AlphaSearch], best: AlphaSearch) -> None:
+        """Store what was chosen, and the results of all kernels."""
+        tables = [dict(one.results) for one in searches]
+        if len(searches) > 1:
+            self.gamma_ = float(best.kernel.params["gamma"])
+            for one, table in zip(searches, tables, strict=True):
+                table["gamma"] = np.full(len(table["alpha"]), one.kernel.params["gamma"])
+        results = {name: np.concatenate([one[name] for one in tables]) for name in tables[0]}
+        self.alpha_, self.best_score_, self.cv_results_ = best.alpha, best.score, results
+        if self.store_cv_predictions:
+            kept = np.stack([best.predictions[alpha] for alpha in best.results["alpha"].tolist()])
+            self.cv_predictions_ = kept[..., 0] if best.problem.graph.flat else kept
 
     def _why_not_incremental(self) -> str | None:
         if self.link != "identity":
@@ -354,33 +371,6 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         if kernels is not None and not hasattr(self, "gamma_"):
             return kernels[0]
         return super()._check_kernel(gamma if kernels is None else self.gamma_)
-
-    def _best_search(
-        self, search: Callable[[Kernel], AlphaSearch], kernels: list[Kernel]
-    ) -> AlphaSearch:
-        """Search alpha for every kernel; keep the best kernel, and store what was chosen."""
-        progress = Progress(type(self).__name__, self.verbose)
-        tables: list[dict[str, Array]] = []
-        best: AlphaSearch | None = None
-        for kernel in kernels:
-            found = search(kernel)
-            progress(f"alpha {found.alpha:g}, score {found.score:.4f}")
-            tables.append(found.results)
-            if len(kernels) > 1:
-                n = len(found.results["alpha"])
-                tables[-1] = {"gamma": np.full(n, kernel.params["gamma"]), **found.results}
-            if best is None or found.score > best.score:
-                best = found
-        assert best is not None
-        results = {name: np.concatenate([one[name] for one in tables]) for name in tables[0]}
-        self.alpha_, self.best_score_, self.cv_results_ = best.alpha, best.score, results
-        if len(kernels) > 1:
-            self.gamma_ = float(best.kernel.params["gamma"])
-        if self.store_cv_predictions:
-            kept = [best.predictions[alpha] for alpha in best.results["alpha"].tolist()]
-            values = np.stack(kept)
-            self.cv_predictions_ = values[..., 0] if best.problem.graph.flat else values
-        return best
 
     @IncrementalMethod
     def fit_stream(self, batches: Any, *, basis_rows: Any = None) -> Any:
@@ -504,8 +494,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
 
         # Of single judgements variances cost next to nothing, and `_store_noise` needs them.
         single = bool((folds.sizes == 1).all()) and self.kernel != "precomputed"
-        logit = self.link == "logit"
-        variances = scoring.log_loss or single or logit
+        variances = scoring.log_loss or single or self.link == "logit"
 
         def search(kernel: Kernel) -> AlphaSearch:
             problem = self._problem(kernel, X, graph)
@@ -515,10 +504,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             def score(alphas: Array) -> dict[str, Array]:
                 nonlocal last
                 last = None
-                if logit:
-                    held = hold_out(problem, folds, alphas)
-                else:
-                    held = problem.leave_judgements_out(folds, alphas, variances=variances)
+                held = self._leave_judgements_out(problem, folds, alphas, variances=variances)
                 last = held, alphas
                 if self.store_cv_predictions:
                     values = by_judgement(held.values, folds, graph.pairs)
@@ -534,6 +520,13 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
 
         return search
 
+    def _leave_judgements_out(
+        self, problem: RidgeProblem, folds: Folds, alphas: Array, *, variances: bool
+    ) -> HeldOut:
+        if self.link == "logit":
+            return hold_out(problem, folds, alphas)
+        return problem.leave_judgements_out(folds, alphas, variances=variances)
+
     def _store_noise(self, found: AlphaSearch, folds: Folds) -> None:
         """Calibrate probabilities and estimate the noise on held-out pairs of the best alpha."""
         graph, alpha = found.problem.graph, found.alpha
@@ -541,9 +534,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         held, alphas = found.held or (None, np.empty(0))
         if held is None or alpha not in alphas:
             alphas = np.array([alpha])
-            logit = self.link == "logit"
-            leave_out = partial(found.problem.leave_judgements_out, variances=True)
-            held = hold_out(found.problem, folds, alphas) if logit else leave_out(folds, alphas)
+            held = self._leave_judgements_out(found.problem, folds, alphas, variances=True)
         number = int(np.flatnonzero(alphas == alpha)[0])
         noise = scoring.noise_variance(held, number, alpha)
         if self.link == "logit":  # weights p(1 − p) are inverse variances
@@ -568,20 +559,23 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
                 raise ValueError(f"groups goes with cv='leave-group-out', not with cv={cv!r}")
             if cv == "leave-item-out":
                 return Folds.of_items(graph.pairs)[0]
-            single = labels is None
-            return Folds.single(n) if single else Folds.of_groups(codes, labels)
+            return Folds.single(n) if labels is None else Folds.of_groups(codes, labels)
         if is_fold_count(cv):
             what = "pairs" if groups is None else "groups"
             rng = check_random_state(self.random_state)
             return Folds.of_groups(random_fold_of(codes, int(cv), rng, what=what))
-        if not is_splits(cv):
-            raise ValueError(
-                f"cv must be 'auto', {', '.join(map(repr, JUDGEMENT_FOLDS))}, an int, a splitter "
-                f"of pairs or an iterable of (train, test) numbers of pairs; got {show(cv)}"
-            )
         given = None if groups is None else codes
-        splits = read_splits(cv, n, graph.pairs, graph.magnitude, given, complement=True)
-        return Folds.of_list([test for _, test in splits])
+        splits = self._splits(n, graph.pairs, graph.magnitude, given, JUDGEMENT_FOLDS)
+        return Folds.of_list(splits)
+
+    def _splits(self, n: int, X: Any, y: Any, groups: Any, names: tuple[str, ...]) -> list[Array]:
+        """The test rows, or pairs, of a splitter or an iterable."""
+        if not is_splits(self.cv):
+            raise ValueError(
+                f"cv must be 'auto', {', '.join(map(repr, names))}, an int, a splitter or an "
+                f"iterable of (train, test); got {show(self.cv)}"
+            )
+        return [test for _, test in read_splits(self.cv, n, X, y, groups, complement=True)]
 
     @property
     def alphas_(self) -> Array:
@@ -675,15 +669,9 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             what = "queries" if graph.has_qid else "rows"
             rng = check_random_state(self.random_state)
             return query_folds(random_fold_of(codes, int(cv), rng, what=what))
-        if not is_splits(cv):
-            raise ValueError(
-                "cv must be 'auto', 'leave-query-out', 'leave-pair-out', an int, a splitter or an "
-                f"iterable of (train, test); got {show(cv)}"
-            )
         target = y if isinstance(y, PreferenceGraph) else graph.scores
         groups = codes if graph.has_qid else None
-        splits = read_splits(cv, graph.n_rows, X, target, groups, complement=True)
-        folds = [test for _, test in splits]
+        folds = self._splits(graph.n_rows, X, target, groups, ("leave-query-out", "leave-pair-out"))
         whole = groups is not None and not getattr(cv, "splits_queries", False)  # LeavePairOut
         if whole and split_folds(problem.objectives[0].laplacian, folds).any():
             warn(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankrls._calls import Progress, all_or_nothing, takes_queries
 from rankrls._frames import clear_errors, warn_about_columns
-from rankrls._validation import check_option, check_positive, show
+from rankrls._validation import check_option, check_positive, is_integer, is_number, show
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.laplacian import Objective
 from rankrls.core.preferences.query_weights import query_factor
-from rankrls.core.ridge.greedy import GreedyPath, select_leave_one_out, select_leave_query_out
+from rankrls.core.ridge.greedy import select_leave_one_out, select_leave_query_out
 from rankrls.estimators.ranker import Preferences, QueryRequests, require_preferences
 from rankrls.estimators.rankrls import RankRLS
 
@@ -183,17 +181,38 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
         n_select = _count(self.n_features_to_select, X.shape[1])
         graph = preferences.graph(X.shape[0])
         require_preferences(graph)
-        warn_about_columns(
-            X,
-            names=getattr(self, "feature_names_in_", None),
-            codes=graph.query_codes if graph.has_qid else None,
-        )
-        objective = self._shared_objective(graph, loss)
+        codes = graph.query_codes if graph.has_qid else None
+        warn_about_columns(X, names=getattr(self, "feature_names_in_", None), codes=codes)
+        objectives = graph.objectives(loss)
+        if graph.n_given_pairs:
+            raise ValueError(
+                "GreedyRankRLS holds out queries and cannot use given pairs; use scores y"
+            )
+        if self.cv == "leave-one-out" and graph.has_qid:
+            raise ValueError(
+                "cv='leave-one-out' needs a single ranking, but qid is given; leave out qid or use "
+                "cv='leave-query-out'"
+            )
+        if len(objectives) > 1:
+            raise ValueError(
+                f"the {graph.n_outputs} outputs have {len(objectives)} different sets of pairs "
+                "(their ties differ), so they share no hold-out error: use cost='magnitude' "
+                "with ties='keep', or one selector for each output"
+            )
         progress = Progress(type(self).__name__, self.verbose)
-        if graph.has_qid:
-            path, errors = _by_query(graph, objective, X, alpha, n_select, progress)
+        if codes is not None:
+            degree = objectives[0].laplacian.degree()
+            if len(np.unique(codes[degree > 0])) < 2:
+                raise ValueError(
+                    "leave-query-out needs at least two queries with a pair, but there is only one "
+                    "(leave out qid for a single ranking)"
+                )
+            path = select_leave_query_out(objectives[0], codes, X, alpha, n_select, progress)
+            errors = path.errors / (degree.sum() / 2)
         else:
-            path, errors = _by_row(graph, X, alpha, loss, n_select, progress)
+            rows, scores, penalty = _one_ranking(graph, X, alpha, loss)
+            path = select_leave_one_out(scores, rows, penalty, n_select, progress)
+            errors = path.errors / len(scores)
         self.cv_ = "leave-query-out" if graph.has_qid else "leave-one-out"
         self.scores_ = errors
         self.n_refits_ = path.n_refits
@@ -208,26 +227,6 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
         self.coef_[..., path.selected] = ranker.coef_
         return self
 
-    def _shared_objective(self, graph: PreferenceGraph, loss: Loss) -> Objective:
-        """Return the objective shared by all outputs, after checking that rows can be held out."""
-        if graph.n_given_pairs:
-            raise ValueError(
-                "GreedyRankRLS holds out queries and cannot use given pairs; use scores y"
-            )
-        if self.cv == "leave-one-out" and graph.has_qid:
-            raise ValueError(
-                "cv='leave-one-out' needs a single ranking, but qid is given; leave out qid or use "
-                "cv='leave-query-out'"
-            )
-        objectives = graph.objectives(loss)
-        if len(objectives) > 1:
-            raise ValueError(
-                f"the {graph.n_outputs} outputs have {len(objectives)} different sets of pairs "
-                "(their ties differ), so they share no hold-out error: use cost='magnitude' "
-                "with ties='keep', or one selector for each output"
-            )
-        return objectives[0]
-
     def _get_support_mask(self) -> Array:
         check_is_fitted(self)
         return self.support_
@@ -240,17 +239,15 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
         return tags
 
 
-def _count(n_features_to_select: Any, n: int) -> int:
+def _count(value: Any, n: int) -> int:
     """Return the number of features to select out of n."""
-    value: Any = n_features_to_select
-    number = isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
-    if number and isinstance(value, numbers.Integral):
+    if is_integer(value):
         if 1 <= int(value) <= n:
             return int(value)
         raise ValueError(
             f"n_features_to_select must be from 1 to {n}, the number of features of X; got {value}"
         )
-    if number and 0 < float(value) <= 1:
+    if is_number(value) and 0 < float(value) <= 1:
         return max(1, int(n * float(value)))
     raise ValueError(
         "n_features_to_select must be a number of features (int) or a fraction of them (float, "
@@ -258,36 +255,10 @@ def _count(n_features_to_select: Any, n: int) -> int:
     )
 
 
-def _by_query(
-    graph: PreferenceGraph,
-    objective: Objective,
-    X: Array,
-    alpha: float,
-    n_select: int,
-    progress: Progress,
-) -> tuple[GreedyPath, Array]:
-    """Select by leave-query-out; return the path and the mean squared error of held-out pairs."""
-    assert graph.query_codes is not None
-    system = objective.laplacian
-    degree = system.degree()
-    if len(np.unique(graph.query_codes[degree > 0])) < 2:
-        raise ValueError(
-            "leave-query-out needs at least two queries with a pair, but there is only one "
-            "(leave out qid for a single ranking)"
-        )
-    path = select_leave_query_out(objective, graph.query_codes, X, alpha, n_select, progress)
-    return path, path.errors / (degree.sum() / 2)
-
-
-def _by_row(
-    graph: PreferenceGraph,
-    X: Array,
-    alpha: float,
-    loss: Loss,
-    n_select: int,
-    progress: Progress,
-) -> tuple[GreedyPath, Array]:
-    """Select by leave-one-out; return the path and the mean squared error of held-out rows."""
+def _one_ranking(
+    graph: PreferenceGraph, X: Array, alpha: float, loss: Loss
+) -> tuple[Array, Array, float]:
+    """Rows and scores with weight, and the penalty of their ridge regression without one row."""
     s, weight = graph.scores, 1.0
     assert s is not None
     if graph.sample_weight is not None:
@@ -317,5 +288,4 @@ def _by_row(
     # deviations.
     N, edge_weight = weight * (m - 1), weight**2 * (m - 1) * (m - 2) / 2
     kappa = weight * N * float(query_factor(loss.query_weighting, N, edge_weight))
-    path = select_leave_one_out(s, X, alpha / kappa, n_select, progress)
-    return path, path.errors / m
+    return X, s, alpha / kappa

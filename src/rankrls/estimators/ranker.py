@@ -495,17 +495,11 @@ class BaseRanker(QueryRequests, BaseEstimator):
                 f"the model has {self._model.n_outputs} output(s), y has {graph.n_outputs}"
             )
         require_preferences(graph, "evaluate")
-        return graph_accuracy(graph, predictions, self._added(graph, pair_features is not None))
-
-    def _added(self, graph: PreferenceGraph, required: bool) -> Array | None:
-        """What covariates of given pairs add to differences, (n_pairs, n_outputs), or None.
-
-        A model without covariates leaves them away, or refuses them if they are ``required``.
-        """
-        if not required and getattr(self._model, "pair_coef", None) is None:
-            return None
-        C = self._check_covariates(graph.pair_features, graph.n_given_pairs)
-        return None if C is None else np.asarray(C @ self._model.pair_coef[0])
+        added = None
+        if pair_features is not None or getattr(self._model, "pair_coef", None) is not None:
+            C = self._check_covariates(graph.pair_features, graph.n_given_pairs)
+            added = None if C is None else np.asarray(C @ self._model.pair_coef[0])
+        return graph_accuracy(graph, predictions, added)
 
     def _check_covariates(self, pair_features: Any, n: int) -> Array | None:
         if pair_features is None:

@@ -48,7 +48,6 @@ from rankrls.estimators.seen_queries import Projection, SeenQueries, query_keys
 
 __all__ = [
     "Batch",
-    "BatchSteps",
     "as_slice",
     "check_folds",
     "choose_by_folds",
@@ -62,6 +61,9 @@ __all__ = [
 ]
 
 Array = NDArray[Any]
+
+#: Rows are summed by folds when they have this many features: fewer would take longer each.
+CELLS = 1 << 22
 
 #: Folds of ``cv="auto"``.
 AUTO_FOLDS = 5
@@ -127,22 +129,6 @@ def named_batch(number: int) -> Iterator[None]:
         yield
     except ValueError as error:
         raise ValueError(f"batch {number}: {error}") from error
-
-
-class BatchSteps:
-    """What is done to batches before the ranker sees them: nothing."""
-
-    def learn(self, batch: Batch) -> Batch:
-        """Transform a batch in the first pass, and learn from it."""
-        return batch
-
-    def transform(self, batch: Batch) -> Batch:
-        """Transform a batch in a later pass, to the features of `rescaling`."""
-        return batch
-
-    def rescaling(self) -> tuple[Array, Array] | None:
-        """Factor and offset, (n_features,), that convert the features of the first pass."""
-        return None
 
 
 # -- whole queries ----------------------------------------------------------------------------
@@ -270,6 +256,7 @@ class StreamSums:
         self.folds = [Learned.nothing(n, basis, X.dtype, self._k, flat) for _ in range(n_folds)]
         self._loss, self._start = loss, time.perf_counter()
         self._n_rows = self._n_batches = 0
+        self._waiting: list[QueryRows] = []
         self._queries: WholeQueries | None = None
         if batch.qid is not None:
             seen = self.folds[0].seen
@@ -310,7 +297,7 @@ class StreamSums:
             if self._ranking.total is not None:
                 first.total = [self._ranking.statistics(self._loss.query_weighting)]
         else:
-            self._add_queries(self._queries.end())
+            self._add_queries(self._queries.end(), last=True)
             if (n_queries := first.seen.n_queries) < n_folds:
                 raise ValueError(
                     f"cv={n_folds} folds of {n_queries} queries: it must be from 2 to {n_queries}"
@@ -327,12 +314,22 @@ class StreamSums:
         n_pairs = sum(fold.n_pairs for fold in self.folds)
         return f"{self._n_rows:,} rows, {n_pairs:,} pairs: solving"
 
-    def _add_queries(self, ended: Iterable[QueryRows]) -> None:
-        for rows in ended:
-            fold_of = rows.query % len(self.folds)
-            for fold in np.unique(fold_of):
-                mine = rows.take(as_slice(np.flatnonzero(fold_of == fold)))
-                self.folds[fold].add(mine.graph(), mine.X, self._loss)
+    def _add_queries(self, ended: Iterable[QueryRows], *, last: bool = False) -> None:
+        """Add whole queries; those of folds wait until there are many, in arrays of their own."""
+        if len(self.folds) == 1:
+            for rows in ended:
+                self.folds[0].add(rows.graph(), rows.X, self._loss)
+            return
+        new = list(ended)
+        width = self.folds[0].n_features
+        many = sum(len(rows.y) for rows in self._waiting + new) * width >= CELLS
+        if not (many or last):
+            self._waiting += [rows.take(np.arange(len(rows.y))) for rows in new]
+            return
+        rows, self._waiting = joined(self._waiting + new), []
+        for fold in np.unique(fold_of := rows.query % len(self.folds)):
+            mine = rows.take(np.flatnonzero(fold_of == fold))
+            self.folds[fold].add(mine.graph(), mine.X, self._loss)
 
 
 def check_targets(batch: Batch, n_rows: int, n_outputs: int) -> tuple[Array, Array | None]:
@@ -360,14 +357,14 @@ def _check_rows(ranker: Any, batch: Batch, *, reset: bool) -> Any:
 
 
 def _sum_stream(
-    ranker: Any, kernel: Kernel, batches: Any, basis_rows: Any, steps: BatchSteps, n_folds: int
+    ranker: Any, kernel: Kernel, batches: Any, basis_rows: Any, steps: Any, n_folds: int
 ) -> StreamSums:
     """Sum all batches, in the features of all of them."""
     progress = Progress(type(ranker).__name__, ranker.verbose)
     sums: StreamSums | None = None
     for batch in read_batches(batches):
         with named_batch(batch.number):
-            batch = steps.learn(batch)
+            batch = batch if steps is None else steps.learn(batch)
             X = _check_rows(ranker, batch, reset=sums is None)
             if sums is None:
                 basis = first_basis(ranker, kernel, X, basis_rows)
@@ -378,20 +375,22 @@ def _sum_stream(
     if sums is None:
         raise ValueError("there is no batch with rows to learn from")
     progress(sums.finish())
-    rescaling = steps.rescaling()
+    rescaling = None if steps is None else steps.rescaling()
     if rescaling is not None:
         for fold in sums.folds:
             fold.rescale(*rescaling)
     return sums
 
 
-def fit_stream(
-    ranker: Any, batches: Any, basis_rows: Any = None, steps: BatchSteps | None = None
-) -> Any:
-    """Fit a `RankRLS` to a stream of batches."""
+def fit_stream(ranker: Any, batches: Any, basis_rows: Any = None, steps: Any = None) -> Any:
+    """Fit a `RankRLS` to a stream of batches; ``steps`` transform them, as those of pipelines do.
+
+    They have ``learn(batch)`` for the first pass, ``transform(batch)`` for others, and
+    ``rescaling()``, factor and offset that convert the features of the first pass, or None.
+    """
     with unchanged_on_error(ranker):
         kernel = check_terms(ranker, first=True)
-        sums = _sum_stream(ranker, kernel, batches, basis_rows, steps or BatchSteps(), 1)
+        sums = _sum_stream(ranker, kernel, batches, basis_rows, steps, 1)
         store_learned(ranker, sums.folds[0], kernel)
     return ranker
 
@@ -421,10 +420,8 @@ def check_folds(ranker: Any) -> tuple[Array | None, int, Scoring]:
     return grid, n_folds, scoring
 
 
-def fit_stream_cv(
-    ranker: Any, batches: Any, basis_rows: Any = None, steps: BatchSteps | None = None
-) -> Any:
-    """Fit a `RankRLSCV` to a stream of batches."""
+def fit_stream_cv(ranker: Any, batches: Any, basis_rows: Any = None, steps: Any = None) -> Any:
+    """Fit a `RankRLSCV` to a stream of batches; ``steps`` are as for `fit_stream`."""
     grid, n_folds, scoring = check_folds(ranker)
     if scoring.name != LOSS_METRIC and hasattr(batches, "__next__"):
         raise ValueError(
@@ -434,7 +431,7 @@ def fit_stream_cv(
             "pass"
         )
     with unchanged_on_error(ranker):
-        kernel, steps = check_terms(ranker, first=True), steps or BatchSteps()
+        kernel = check_terms(ranker, first=True)
         sums = _sum_stream(ranker, kernel, batches, basis_rows, steps, n_folds)
         first = sums.folds[0]
 
@@ -444,7 +441,7 @@ def fit_stream_cv(
             again = WholeQueries(seen, checksums=False)
             for batch in read_batches(batches):
                 with named_batch(batch.number):
-                    batch = steps.transform(batch)
+                    batch = batch if steps is None else steps.transform(batch)
                     X = _check_rows(ranker, batch, reset=False)
                     y, weight = check_targets(batch, X.shape[0], W[0].shape[2])
                     for rows in again.add(X, y, batch.qid, weight):

@@ -56,15 +56,10 @@ class Sentence:
 
     def graph(self, pair: Pair, **options: Any) -> LabelledGraph:
         """Return the graph of one of its pairs; ``options`` are those of `sentence_graph`."""
-        others = [
-            entity.tokens
-            for index, entity in enumerate(self.entities)
-            if index not in (pair.first, pair.second)
-        ]
-        first, second = self.entities[pair.first], self.entities[pair.second]
-        return sentence_graph(
-            self.tokens, self.dependencies, first.tokens, second.tokens, others=others, **options
-        )
+        tokens = [entity.tokens for entity in self.entities]
+        two = tokens[pair.first], tokens[pair.second]
+        others = [one for i, one in enumerate(tokens) if i not in (pair.first, pair.second)]
+        return sentence_graph(self.tokens, self.dependencies, *two, others=others, **options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +170,7 @@ def _sentence(element: Element, parser: str | None, self_interactions: bool) -> 
 def _choose_parse(element: Element, parser: str | None) -> Element:
     parses = element.all("sentenceanalyses", "parses", "parse")
     names = [parse.get("parser") for parse in parses]
-    listed = ", ".join(map(repr, names)) or "none"
+    listed = ", ".join(repr(name[:60]) for name in names[:10]) or "none"
     if parser is None:
         if len(parses) == 1:
             return parses[0]
@@ -192,7 +187,9 @@ def _tokens(
     found = element.all("sentenceanalyses", "tokenizations", "tokenization")
     found = [one for one in found if one.get("tokenizer") == tokenizer]
     if len(found) != 1:
-        raise element.error(f"has {len(found)} tokenizations by {tokenizer!r}; there must be one")
+        raise element.error(
+            f"has {len(found)} tokenizations by {tokenizer[:60]!r}; there must be one"
+        )
     tokens, ranges = [], []
     number: dict[str, int] = {}
     for token in found[0].all("token"):
@@ -205,7 +202,7 @@ def _tokens(
 def _pair(element: Element, number: dict[str, int]) -> Pair:
     told = element.attributes.get("interaction")
     if told not in ("True", "False", None):
-        raise element.error(f"has interaction={told!r}; it must be 'True' or 'False'")
+        raise element.error(f"has interaction={told[:60]!r}; it must be 'True' or 'False'")
     first, second = _look_up(element, "e1", number), _look_up(element, "e2", number)
     return Pair(element.get("id"), first, second, None if told is None else told == "True")
 
@@ -221,7 +218,9 @@ def _claim(element: Element, number: dict[str, int]) -> None:
 def _look_up(element: Element, attribute: str, number: dict[str, int]) -> int:
     name = element.get(attribute)
     if name not in number:
-        raise element.error(f"refers to {attribute}={name!r}, which its sentence does not have")
+        raise element.error(
+            f"refers to {attribute}={name[:60]!r}, which its sentence does not have"
+        )
     return number[name]
 
 

@@ -46,10 +46,6 @@ _CHUNK, _STACK = 2**18, 2**17
 #: Nodes eliminated together.
 _BLOCK = 16
 
-#: Label pairs are numbered by a table of all possible ones, if these are at most so many times
-#: the entries; otherwise by sorting.
-_TABLE = 16
-
 
 class AllPathsGraphFeatures(TransformerMixin, BaseEstimator):
     r"""Sparse features of graphs: the weights of all paths between each pair of labels.
@@ -131,33 +127,13 @@ class AllPathsGraphFeatures(TransformerMixin, BaseEstimator):
         self.divergent = divergent
 
     def fit(self, X: Any, y: Any = None) -> AllPathsGraphFeatures:
-        """Learn the labels, and the pairs of labels that are connected by paths.
-
-        Parameters
-        ----------
-        X : list of graphs
-        y : ignored
-
-        Returns
-        -------
-        self : AllPathsGraphFeatures
-        """
+        """Learn the labels, and the pairs of labels that are connected by paths, of a list X."""
         self.fit_transform(X)
         return self
 
     @all_or_nothing
     def fit_transform(self, X: Any, y: Any = None) -> sp.csr_array:
-        """Fit and transform the graphs, computing the paths only once.
-
-        Parameters
-        ----------
-        X : list of graphs
-        y : ignored
-
-        Returns
-        -------
-        csr_array of shape (n_graphs, n_features), float64
-        """
+        """Fit and transform the graphs, computing the paths only once; a csr_array."""
         return self._learn(as_graphs(X), "graphs")
 
     def _learn(self, graphs: list[LabelledGraph], name: str) -> sp.csr_array:
@@ -166,23 +142,14 @@ class AllPathsGraphFeatures(TransformerMixin, BaseEstimator):
             raise ValueError(f"{name} is empty; give at least one graph")
         labels = sorted({label for graph in graphs for node in graph.labels for label in node})
         pairs = self._label_pairs(graphs, {label: i for i, label in enumerate(labels)}, name)
-        vocabulary = _distinct(pairs.keys, len(labels) ** 2)
+        vocabulary = np.unique(pairs.keys)
         self.graph_scales_ = pairs.scales
         self.labels_ = np.array(labels, dtype=object)
         self.label_pairs_ = np.column_stack(np.divmod(vocabulary, max(len(labels), 1)))
-        return pairs.matrix(vocabulary, len(labels) ** 2, self.normalize)
+        return pairs.matrix(vocabulary, self.normalize)
 
     def transform(self, X: Any) -> sp.csr_array:
-        """Compute the features of graphs.
-
-        Parameters
-        ----------
-        X : list of graphs
-
-        Returns
-        -------
-        csr_array of shape (n_graphs, n_features), float64
-        """
+        """Compute the features of a list of graphs, a csr_array (n_graphs, n_features)."""
         check_is_fitted(self)
         return self._apply(as_graphs(X), "graphs")
 
@@ -192,7 +159,7 @@ class AllPathsGraphFeatures(TransformerMixin, BaseEstimator):
         number = {label: i for i, label in enumerate(self.labels_)}
         vocabulary = self.label_pairs_[:, 0] * n_labels + self.label_pairs_[:, 1]
         pairs = self._label_pairs(graphs, number, name, n_labels)
-        return pairs.matrix(vocabulary, n_labels**2, self.normalize)
+        return pairs.matrix(vocabulary, self.normalize)
 
     def _label_pairs(
         self, graphs: list[LabelledGraph], number: dict[str, int], name: str, n_known: int = -1
@@ -220,16 +187,7 @@ class AllPathsGraphFeatures(TransformerMixin, BaseEstimator):
         return pairs
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """Return the names of the columns, of the form "label → label".
-
-        Parameters
-        ----------
-        input_features : ignored
-
-        Returns
-        -------
-        ndarray of shape (n_features,), object
-        """
+        """Return the names of the columns, of the form "label → label"."""
         check_is_fitted(self)
         pairs = self.labels_[self.label_pairs_]
         return np.array([f"{source} → {target}" for source, target in pairs], dtype=object)
@@ -288,25 +246,14 @@ def all_paths_graph_kernel(
 
 @dataclass(frozen=True)
 class _LabelPairs:
-    """Entries of the matrices F = N W Nᵀ of all graphs.
+    """Entries of the matrices F = N W Nᵀ of all graphs."""
 
-    Attributes
-    ----------
-    counts : ndarray of shape (n_graphs,), int
-        Number of entries of each graph.
-    keys : ndarray of shape (n_entries,), int
-        Numbers of the label pairs, ascending within a graph but for -1, a pair that has no column.
-    weights : ndarray of shape (n_entries,), not zero
-    scales : ndarray of shape (n_graphs,)
-        Factor by which the edge weights of each graph were multiplied; 1 if its paths converge.
-    """
+    counts: Array  # entries of each graph
+    keys: Array  # label pairs, ascending within a graph but for -1, a pair that has no column
+    weights: Array  # not zero
+    scales: Array  # factor by which the edge weights of each graph were multiplied
 
-    counts: Array
-    keys: Array
-    weights: Array
-    scales: Array
-
-    def matrix(self, vocabulary: Array, n_keys: int, normalize: bool) -> sp.csr_array:
+    def matrix(self, vocabulary: Array, normalize: bool) -> sp.csr_array:
         """Features of the graphs, with one column for each key of the vocabulary."""
         graph = np.repeat(np.arange(len(self.counts)), self.counts)
         weights = self.weights
@@ -315,33 +262,14 @@ class _LabelPairs:
             np.maximum.at(largest, graph, np.abs(weights))
             weights = weights / largest[graph]  # prevents overflow and underflow of the squares
             weights /= np.sqrt(np.bincount(graph, weights**2, minlength=len(largest)))[graph]
-        column = _places(vocabulary, self.keys, n_keys)
-        kept = column >= 0
+        column = np.searchsorted(vocabulary, self.keys)
+        kept = np.append(vocabulary, -2)[column] == self.keys
         indptr = np.append(0, np.cumsum(np.bincount(graph[kept], minlength=len(self.counts))))
         kind = np.int32 if max(indptr[-1], len(vocabulary)) < 2**31 else np.int64
         parts = weights[kept], column[kept].astype(kind), indptr.astype(kind)
         matrix = sp.csr_array(parts, shape=(len(self.counts), len(vocabulary)))
         matrix.has_canonical_format = True  # columns are in ascending order of the labels
         return matrix
-
-
-def _distinct(keys: Array, n_keys: int) -> Array:
-    """Distinct keys in ascending order."""
-    if n_keys > _TABLE * len(keys):
-        return np.unique(keys)
-    seen = np.zeros(n_keys, dtype=bool)
-    seen[keys] = True
-    return np.flatnonzero(seen)
-
-
-def _places(vocabulary: Array, keys: Array, n_keys: int) -> Array:
-    """Position of each key in the vocabulary; -1 for unknown or negative keys."""
-    if n_keys > _TABLE * len(keys):
-        place = np.searchsorted(vocabulary, keys)
-        return np.where(np.append(vocabulary, -2)[place] == keys, place, -1)
-    number = np.full(n_keys + 1, -1, dtype=np.int32)  # the last entry is for key -1
-    number[vocabulary] = np.arange(len(vocabulary), dtype=np.int32)
-    return number[keys]
 
 
 # -- path weights -----------------------------------------------------------------------------
@@ -402,12 +330,8 @@ def _block_diagonal(blocks: list[sp.csr_array], first: Array) -> sp.coo_array:
 def _path_weights(A: sp.coo_array) -> tuple[sp.csr_array, Array]:
     """Compute Σ_{n≥1} Aⁿ, with a solve for each connected component of A.
 
-    Returns
-    -------
-    csr_array of shape (n, n)
-        Path weights; only the pairs of nodes connected by a path are stored.
-    ndarray of int
-        A node of each component whose spectral radius is one or more, or whose weights overflow.
+    Also returns a node of each component whose spectral radius is one or more, or whose weights
+    overflow.
     """
     n_components, component = connected_components(A, directed=False)
     sizes = np.bincount(component, minlength=n_components)

@@ -1,10 +1,7 @@
 """The file format: an uncompressed zip archive with a manifest and arrays.
 
-    manifest.json      {"format": "rankrls", "format_version": 1, …, "arrays": [{"dtype", "shape"}]}
+    manifest.json      {"format": "rankrls", "format_version": 1, "versions": {…}, "model": {…}}
     arrays/0.npy …     NumPy's format, version 1.0, little-endian, C order
-
-An array with another memory layout is stored in that layout, and "axes" gives the order of its
-axes. Products with the loaded array then give the same floating-point results as before.
 
 Nothing is compressed, so an array takes as much memory as it has bytes in the file. All sizes are
 checked against the length of the file before memory is allocated. The checksum of a zip member is
@@ -24,6 +21,7 @@ from collections.abc import Callable
 from typing import IO, Any
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from rankrls._validation import show
@@ -55,29 +53,13 @@ BASE, FACTOR = 2**20, 32
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"')
 
 
-def _member(number: int) -> str:
-    return f"arrays/{number}.npy"
-
-
-def _header(descr: str, shape: tuple[int, ...]) -> bytes:
-    """Return the header of an .npy file of version 1.0, padded to a multiple of 64 bytes."""
-    text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape!r}, }}"
-    text += " " * (-(10 + len(text) + 1) % 64) + "\n"
-    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode("ascii")
-
-
-def _stored(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def _little_endian(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype.newbyteorder("<")
 
 
 def write_archive(file: IO[bytes], manifest: dict[str, Any], arrays: list[Array]) -> None:
-    """Write the arrays and the manifest, extended by a table of the arrays."""
-    layouts = [_memory_order(array) for array in arrays]
-    table = []
-    for array, axes in zip(arrays, layouts, strict=True):
-        entry: dict[str, Any] = {"dtype": array.dtype.name, "shape": [array.shape[a] for a in axes]}
-        table.append(entry | ({"axes": axes} if axes != sorted(axes) else {}))
-    text = json.dumps(manifest | {"arrays": table}, allow_nan=False).encode("ascii")
+    """Write the manifest and the arrays, which must be in C order."""
+    text = json.dumps(manifest, allow_nan=False).encode("ascii")
     if len(text) > MAX_MANIFEST:
         raise ValueError(
             f"all but the arrays takes {len(text):,} bytes, more than the {MAX_MANIFEST:,} that a "
@@ -86,27 +68,10 @@ def write_archive(file: IO[bytes], manifest: dict[str, Any], arrays: list[Array]
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         with archive.open(_info(MANIFEST, len(text)), "w") as member:
             member.write(text)
-        for number, (array, axes) in enumerate(zip(arrays, layouts, strict=True)):
-            values = np.asarray(array.transpose(axes), dtype=_stored(array.dtype), order="C")
-            header = _header(values.dtype.str, values.shape)
-            size = len(header) + values.nbytes
-            with archive.open(_info(_member(number), size), "w") as member:
-                member.write(header)
-                view = values.reshape(-1).view(np.uint8)
-                for start in range(0, len(view), CHUNK):
-                    member.write(view[start : start + CHUNK].data)
-
-
-def _memory_order(array: Array) -> list[int]:
-    """Return the axes in order of decreasing stride."""
-    axes = list(range(array.ndim))
-    if array.flags.c_contiguous:
-        return axes
-    if array.flags.f_contiguous:
-        return axes[::-1]
-    # The stride of an axis of length one is arbitrary: such axes are put first.
-    steps = [array.strides[axis] if array.shape[axis] > 1 else np.inf for axis in axes]
-    return sorted(axes, key=lambda axis: -abs(steps[axis]))
+        for number, array in enumerate(arrays):
+            values = np.asarray(array, dtype=_little_endian(array.dtype), order="C")
+            with archive.open(_info(f"arrays/{number}.npy", values.nbytes + 1000), "w") as member:
+                npy.write_array(member, values, version=(1, 0), allow_pickle=False)
 
 
 def _info(name: str, size: int) -> zipfile.ZipInfo:
@@ -114,7 +79,7 @@ def _info(name: str, size: int) -> zipfile.ZipInfo:
     info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
     info.create_system = 3
     info.external_attr = 0o644 << 16
-    info.file_size = size  # zipfile needs the size of large members in advance
+    info.file_size = size  # zipfile needs the size of large members in advance, if only roughly
     return info
 
 
@@ -202,7 +167,9 @@ class ArchiveReader:
         self.manifest = self._read_manifest(members[0])
         check(self.manifest)
         self._members = members[1:]
-        self._table = self._check_table()
+        for number, info in enumerate(self._members):
+            good = info.filename == f"arrays/{number}.npy"
+            require(good, f"its member {show(info.filename)} does not belong there")
         self._arrays: dict[int, Array] = {}
 
     def _check_sizes(self, members: list[zipfile.ZipInfo]) -> None:
@@ -224,7 +191,7 @@ class ArchiveReader:
             manifest = json.loads(
                 text.decode("ascii"),
                 object_pairs_hook=_without_duplicates,
-                parse_constant=_refuse_constant,
+                parse_constant=_finite,
                 parse_float=_finite,
             )
         except (ValueError, RecursionError) as error:
@@ -232,86 +199,64 @@ class ArchiveReader:
         require(type(manifest) is dict, "its manifest is not a JSON object")
         return manifest
 
-    def _check_table(self) -> list[tuple[np.dtype[Any], tuple[int, ...], list[int]]]:
-        """Return dtypes, shapes and axis orders after checking them against the member sizes."""
-        entries = self.manifest.get("arrays")
-        require(type(entries) is list, "its manifest has no table of arrays")
-        assert isinstance(entries, list)
-        expected = [_member(number) for number in range(len(entries))]
-        found = [info.filename for info in self._members]
-        odd = [show(name) for name in sorted(set(found) - set(expected))]
-        require(not odd, f"it has members that do not belong there: {', '.join(odd[:3])}")
-        require(found == expected, "its members are not those of its table of arrays")
-        table = []
-        for entry, info in zip(entries, self._members, strict=True):
-            dtype, shape, axes = _check_entry(entry, info.filename)
-            # Without entries there are no bytes to compare the lengths of the other axes with.
-            lengths = [n for n in shape if n]
-            good = math.prod(lengths) <= self._size
-            require(good, f"{info.filename} has the shape {shape}, more than the file has bytes")
-            size = len(_header(_stored(dtype).str, shape)) + math.prod(shape) * dtype.itemsize
-            require(
-                size == info.file_size,
-                f"{info.filename} has {info.file_size:,} bytes, and {size:,} by its shape {shape}",
-            )
-            table.append((dtype, shape, axes))
-        return table
-
-    def type_and_shape(self, number: int) -> tuple[str, tuple[int, ...]]:
-        """Return dtype and shape of an array without reading it."""
-        self._require_number(number)
-        dtype, shape, axes = self._table[number]
-        return dtype.name, tuple(shape[axes.index(axis)] for axis in range(len(shape)))
-
-    def _require_number(self, number: Any) -> None:
-        good = type(number) is int and 0 <= number < len(self._table)
+    def _member(self, number: Any) -> zipfile.ZipInfo:
+        good = type(number) is int and 0 <= number < len(self._members)
         require(good, f"there is no array {show(number)}")
+        return self._members[number]
 
-    def array(self, number: int) -> Array:
+    def type_and_shape(self, number: Any) -> tuple[str, tuple[int, ...]]:
+        """Return dtype and shape of an array without reading it."""
+        info = self._member(number)
+        with self._archive.open(info) as member:
+            dtype, shape, _ = self._read_header(member, info)
+            return dtype.name, shape
+
+    def _read_header(
+        self, member: IO[bytes], info: zipfile.ZipInfo
+    ) -> tuple[np.dtype[Any], tuple[int, ...], int]:
+        """Return dtype, shape and the number of bytes that follow."""
+        name = info.filename
+        try:
+            require(npy.read_magic(member) == (1, 0), "of another version")
+            shape, transposed, dtype = npy.read_array_header_1_0(member)
+        except Exception as error:  # whatever NumPy's parser of headers raises
+            raise ValueError(f"{name} is not an array ({str(error)[:100]})") from error
+        known = dtype.name in ARRAY_TYPES and dtype == _little_endian(dtype) and not transposed
+        require(known, f"{name} holds {show(dtype.str)}, which arrays of a model do not")
+        # Without entries there are no bytes to compare the lengths of the other axes with.
+        good = len(shape) <= 32 and all(type(n) is int and n >= 0 for n in shape)
+        good = good and math.prod(n for n in shape if n) <= self._size
+        require(good, f"{name} has the shape {show(shape)}, more than the file has bytes")
+        size = math.prod(shape) * dtype.itemsize
+        rest = info.file_size - member.tell()
+        require(size == rest, f"{name} has {rest:,} bytes, and {size:,} by its shape {shape}")
+        return np.dtype(dtype.name), shape, size
+
+    def array(self, number: Any) -> Array:
         """Read an array and check its checksum.
 
         Every call is charged to the budget, because the caller processes the whole array.
         """
-        self._require_number(number)
-        self.budget.charge(self._members[number].file_size, self._members[number].filename)
+        info = self._member(number)
+        self.budget.charge(info.file_size, info.filename)
         if number not in self._arrays:
-            self._arrays[number] = self._read_array(number)
+            with self._archive.open(info) as member:
+                dtype, shape, size = self._read_header(member, info)
+                data, start = np.empty(size, dtype=np.uint8), 0
+                view = memoryview(data)
+                while start < size:
+                    n_read = member.readinto(view[start : start + CHUNK])  # type: ignore[attr-defined]
+                    require(n_read, f"{info.filename} is cut off")
+                    start += n_read
+                require(member.read(1) == b"", f"{info.filename} is too long")  # checks the CRC
+            values = data.view(_little_endian(dtype)).astype(dtype, copy=False)
+            self._arrays[number] = values.reshape(shape)
         return self._arrays[number]
-
-    def _read_array(self, number: int) -> Array:
-        dtype, shape, axes = self._table[number]
-        name = self._members[number].filename
-        values = np.empty(shape, dtype=_stored(dtype))
-        header = _header(values.dtype.str, shape)
-        view = values.reshape(-1).view(np.uint8)
-        with self._archive.open(self._members[number]) as member:
-            require(member.read(len(header)) == header, f"{name} is not as the manifest says")
-            for start in range(0, len(view), CHUNK):
-                part = view[start : start + CHUNK]
-                data = member.read(len(part))
-                require(len(data) == len(part), f"{name} is cut off")
-                part[:] = np.frombuffer(data, dtype=np.uint8)
-            require(member.read(1) == b"", f"{name} is too long")  # zipfile checks the CRC here
-        values = values.astype(dtype, copy=False)
-        return values.transpose(np.argsort(axes)) if axes else values
-
-
-def _check_entry(entry: Any, name: str) -> tuple[np.dtype[Any], tuple[int, ...], list[int]]:
-    known = type(entry) is dict and {"dtype", "shape"} <= set(entry) <= {"dtype", "shape", "axes"}
-    require(known, f"the manifest does not say what {name} is")
-    dtype, shape = entry["dtype"], entry["shape"]
-    require(dtype in ARRAY_TYPES, f"{name} holds {show(dtype)}, which arrays of a model do not")
-    good = type(shape) is list and all(type(n) is int and 0 <= n < 2**62 for n in shape)
-    require(good and len(shape) <= 32, f"{name} has the shape {show(shape)}")
-    axes = entry.get("axes", list(range(len(shape))))
-    good = type(axes) is list and all(type(axis) is int for axis in axes)
-    require(good and sorted(axes) == list(range(len(shape))), f"{name} has axes {show(axes)}")
-    return np.dtype(dtype), tuple(shape), axes
 
 
 def _require_magic(start: bytes) -> None:
     """Raise a ``ValueError`` that names the type of a file that cannot be a model."""
-    require(bool(start), "the file is empty")
+    require(start, "the file is empty")
     kinds = {
         b"\x80": "a pickle or joblib file, and nothing is ever unpickled here",
         b"\x1f\x8b": "compressed by gzip",
@@ -327,10 +272,6 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     require(len(made) == len(pairs), "a key occurs twice")
     return made
-
-
-def _refuse_constant(text: str) -> Any:
-    raise ValueError(f"{text} is not JSON")
 
 
 def _finite(text: str) -> float:

@@ -17,37 +17,6 @@ from scipy import sparse
 
 from rankrls._validation import show
 
-__all__ = [
-    "ANY",
-    "COUNT",
-    "DATA",
-    "FINITE",
-    "FLAG",
-    "INTEGER",
-    "NAMES",
-    "NUMBER",
-    "NUMBER_TYPE",
-    "PLAIN",
-    "POSITIVE",
-    "SIZE",
-    "TEXT",
-    "Kind",
-    "array",
-    "instance",
-    "is_item",
-    "is_number_type",
-    "listing",
-    "mapping",
-    "maybe",
-    "optional",
-    "require",
-    "results",
-    "rows",
-    "tuple_of",
-    "verify",
-    "within",
-]
-
 Axes = dict[str, int]
 Array = NDArray[Any]
 
@@ -111,7 +80,7 @@ def _is_data(value: Any) -> bool:
         return all(map(_is_data, value))
     if isinstance(value, dict):
         return all(map(_is_data, value.values()))
-    return is_item(value) or type(value) in (np.ndarray, np.random.RandomState, slice)
+    return is_item(value) or type(value) in (np.ndarray, slice)
 
 
 ANY = _kind(lambda value: True, "anything")

@@ -232,6 +232,8 @@ def _sketch(tree: Any, reader: ArchiveReader) -> Any:
     value = tree[tag]
     if tag == "array":
         dtype, shape = reader.type_and_shape(value)
+        axes = tree.get("axes", list(range(len(shape))))
+        shape = tuple(shape[axes.index(axis)] for axis in range(len(shape)))
         return f"{dtype} array of shape {shape}"
     if tag == "csr":
         return f"sparse array of shape {(*tree['shape'],)}"

@@ -355,25 +355,6 @@ def _unpack_seen(cls: type[Any], values: dict[str, Any]) -> Any:
     return seen
 
 
-def _pack_random_state(state: Any) -> dict[str, Any]:
-    values = state.get_state(legacy=False)
-    require(values["bit_generator"] == "MT19937", "a RandomState of another generator")
-    return {
-        "key": values["state"]["key"],
-        "pos": int(values["state"]["pos"]),
-        "has_gauss": bool(values["has_gauss"]),
-        "gauss": float(values["gauss"]),
-    }
-
-
-def _unpack_random_state(cls: type[Any], values: dict[str, Any]) -> Any:
-    require(values["pos"] <= 624, "a random state of another size")  # not checked by compiled code
-    state = cls()
-    numbers = (values[name] for name in ("key", "pos", "has_gauss", "gauss"))
-    state.set_state(("MT19937", *numbers))
-    return state
-
-
 def _check_calibration(calibration: Any) -> None:
     check_option("link", calibration.link, LINKS)
     require(calibration.slope >= 0, f"a slope of {calibration.slope}")
@@ -407,13 +388,6 @@ PARTS = (
         "rankrls.estimators.calibration",
         {"link": TEXT, "slope": FINITE, "log_loss": FINITE},
         check=_check_calibration,
-    ),
-    Record(
-        "RandomState",
-        "numpy.random",
-        {"key": array("u", "624"), "pos": COUNT, "has_gauss": FLAG, "gauss": FINITE},
-        pack=_pack_random_state,
-        unpack=_unpack_random_state,
     ),
 )
 
@@ -489,7 +463,8 @@ def _check_rankrls(ranker: Any) -> None:
         ranker._check_alpha("alpha", ranker.alpha)
     _check_ranker(ranker)
     present = [name for name in INCREMENTAL if hasattr(ranker, name)]
-    require(len(present) in (0, len(INCREMENTAL)), "a model that has learned half")
+    complete = len(present) == len(INCREMENTAL) and ranker._model.solvers
+    require(complete or not present, "a model that has learned half")
     if present:
         n_outputs, seen = ranker._model.n_outputs, ranker._seen
         require(len(ranker._preferences) == n_outputs, "preferences of other outputs than a model")

@@ -11,7 +11,6 @@ import codecs
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from re import _constants, _parser  # type: ignore[attr-defined]
 from typing import Any
 
 import numpy as np
@@ -107,10 +106,8 @@ def _finish_imputer(imputer: Any) -> None:
 
 
 def _probe_imputer(imputer: Any) -> int:
-    row = np.zeros((1, imputer.n_features_in_)).astype(imputer._fit_dtype)
-    return imputer.transform(row if row.dtype != object else row.astype(str).astype(object)).shape[
-        1
-    ]
+    fill, dtype = ("" if imputer._fit_dtype.kind == "O" else 0), imputer._fit_dtype
+    return imputer.transform(np.full((1, imputer.n_features_in_), fill, dtype)).shape[1]
 
 
 # -- features ---------------------------------------------------------------------------------
@@ -136,16 +133,12 @@ def _check_function(transformer: Any) -> None:
         (transformer.inverse_func, transformer.inv_kw_args),
     ):
         if options:
-            name = None if function is None else name_of(function)
-            good = name is not None and not isinstance(function, np.ufunc)
-            require(good, f"{name} takes no options in a model file")
-            if name in ELEMENTWISE:
-                good = all(isinstance(value, int | float) for value in options.values())
-                require(good, f"options of {name} that are not numbers")
-            try:
-                inspect.signature(function).bind(None, **options)
-            except TypeError as error:
-                raise ValueError(f"{name}: {error}") from error
+            name = "no function" if function is None else name_of(function)
+            require(callable(function) and not isinstance(function, np.ufunc),
+                    f"{name} takes no options in a model file")  # fmt: skip
+            numbers = all(isinstance(value, int | float) for value in options.values())
+            require(numbers or name not in ELEMENTWISE, f"options of {name} that are not numbers")
+            inspect.signature(function).bind(None, **options)
 
 
 def _width_of_function(transformer: Any) -> int | None:
@@ -274,59 +267,32 @@ def _check_words(vectorizer: Any) -> None:
     require(vectorizer.input == "content", f"a {kind} that reads files")
     low, high = vectorizer.ngram_range
     require(1 <= low <= high <= MAX_NGRAM, f"a {kind} of n-grams of {low} to {high} words")
-    encoding = vectorizer.encoding
-    try:
-        good = codecs.lookup(encoding)._is_text_encoding
-    except LookupError:
-        good = False
-    require(good, f"an unknown encoding, {show(encoding)}")
+    text = codecs.lookup(vectorizer.encoding)._is_text_encoding
+    require(text, f"an encoding {show(vectorizer.encoding)}, which is not of text")
     if vectorizer.analyzer == "word":
-        require(vectorizer.token_pattern is not None, f"a {kind} without a token_pattern")
         _check_pattern(vectorizer.token_pattern)
     words = vectorizer.stop_words or ()
     require(all(isinstance(word, str) for word in words), f"stop words of {kind} are text")
 
 
-def _check_pattern(pattern: Any) -> None:
+def _check_pattern(pattern: str) -> None:
     """Raise an error unless the time of a search grows slowly with the length of the text.
 
-    An expression with nested repetitions can take exponential time.
+    Repetitions inside others, of groups and with back-references can take exponential time.
     """
     text = f"token_pattern {show(pattern)}"
-    require(isinstance(pattern, str) and len(pattern) <= MAX_PATTERN, f"{text} is too long")
+    require(len(pattern) <= MAX_PATTERN, f"{text} is too long")
     try:
-        tree = _parser.parse(pattern)
         n_groups = re.compile(pattern).groups
     except (re.error, RecursionError, OverflowError) as error:
         raise ValueError(f"{text} is not a regular expression: {error}") from error
     require(n_groups <= 1, f"{text} has more than one group")
+    nested = re.search(r"\)[*+{]|\(\?[=!<>(]|\(\?P=|\\\d", pattern)
     require(
-        _n_repeats(tree, inside=False) <= MAX_REPEATS,
-        f"{text} repeats more than a model file may (at most {MAX_REPEATS} repetitions, none "
-        "inside another): cut the text into words before the pipeline",
+        not nested and len(re.findall(r"[*+{]", pattern)) <= MAX_REPEATS,
+        f"{text} repeats more than a model file may (at most {MAX_REPEATS} repetitions, none of a "
+        "group): cut the text into words before the pipeline",
     )
-
-
-def _n_repeats(tree: Any, *, inside: bool) -> int:
-    """Return the number of long repetitions; more than allowed if they are nested."""
-    total = 0
-    for code, argument in tree:
-        if code in (_constants.MAX_REPEAT, _constants.MIN_REPEAT, _constants.POSSESSIVE_REPEAT):
-            _, high, part = argument
-            often = high > 1
-            if often and inside:
-                return MAX_REPEATS + 1
-            total += often + _n_repeats(part, inside=inside or often)
-        elif code is _constants.SUBPATTERN:
-            total += _n_repeats(argument[-1], inside=inside)
-        elif code is _constants.BRANCH:
-            total += sum(_n_repeats(part, inside=inside) for part in argument[1])
-        elif code not in (
-            *(_constants.LITERAL, _constants.NOT_LITERAL, _constants.IN, _constants.ANY),
-            *(_constants.AT, _constants.RANGE, _constants.CATEGORY),
-        ):
-            return MAX_REPEATS + 1  # a lookaround or a back-reference
-    return total
 
 
 def _terms(vocabulary: dict[str, int]) -> Any:

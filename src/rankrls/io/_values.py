@@ -6,7 +6,8 @@ JSON object with a tag for its type:
     {"float": "nan"}                                 also "inf" and "-inf"
     {"scalar": "float32", "value": 0.5}              a NumPy number
     {"tuple": […]}  {"dict": {…}}
-    {"array": 3}                                     the third array of the file
+    {"array": 3}                                     the third array of the file; with "axes", if
+                                                     its memory is not in C order
     {"strings": […], "shape": […], "dtype": "U"}     an array of text ("O": of Python strings)
     {"items": […], "shape": […]}                     an array of Python objects, each a value
     {"csr": "array", "shape": […], "data": …, "indices": …, "indptr": …}
@@ -51,14 +52,15 @@ MAX_ESTIMATORS = 1000
 #: nested three deep. The cost of some calls of scikit-learn doubles with each level.
 MAX_NESTING = 8
 
-#: The tags and the keys that accompany them (optional keys for an object).
+#: The tags and the keys that accompany them (optional for arrays and objects).
 TAGS: dict[str, set[str]] = {
     "scalar": {"value"},
     "strings": {"shape", "dtype"},
     "items": {"shape"},
     "csr": {"shape", "data", "indices", "indptr"},
     "object": {"params", "fields", "requests"},
-    **{tag: set() for tag in ("float", "tuple", "dict", "array", "slice", "dtype", "function")},
+    "array": {"axes"},
+    **{tag: set() for tag in ("float", "tuple", "dict", "slice", "dtype", "function")},
 }
 
 SPARSE = {"array": sparse.csr_array, "matrix": sparse.csr_matrix}
@@ -95,6 +97,7 @@ class Encoder:
     def __init__(self, *, uncertainty: bool = True) -> None:
         self.uncertainty = uncertainty
         self.arrays: list[Array] = []
+        self._originals: list[Array] = []
         self._numbers: dict[int, int] = {}
         self._nesting = 0
 
@@ -158,10 +161,13 @@ class Encoder:
                 _require_narrow(texts, where)
             return {"strings": texts, "shape": list(value.shape), "dtype": value.dtype.kind}
         require(value.dtype.name in ARRAY_TYPES, f"{where} is an array of {value.dtype}")
+        axes = _memory_order(value)
         if id(value) not in self._numbers:
             self._numbers[id(value)] = len(self.arrays)
-            self.arrays.append(value)  # the reference also keeps the id unique
-        return {"array": self._numbers[id(value)]}
+            self.arrays.append(value.transpose(axes))
+            self._originals.append(value)  # keeps the id unique
+        tree = {"array": self._numbers[id(value)]}
+        return tree if axes == sorted(axes) else tree | {"axes": axes}
 
     def _object(self, record: Record, value: Any) -> Any:
         is_estimator = record.params is not None
@@ -241,7 +247,11 @@ class Decoder:
         return {key: self.decode(value) for key, value in tree["dict"].items()}
 
     def _array(self, tree: Any) -> Array:
-        return self._array_of(tree["array"])
+        values = self._array_of(tree["array"])
+        axes = tree.get("axes", list(range(values.ndim)))
+        good = type(axes) is list and all(type(axis) is int for axis in axes)
+        require(good and sorted(axes) == list(range(values.ndim)), f"an array of axes {show(axes)}")
+        return values.transpose(np.argsort(axes)) if "axes" in tree else values
 
     def _strings(self, tree: Any) -> Array:
         texts, dtype = tree["strings"], tree["dtype"]
@@ -334,9 +344,19 @@ def tag_of(tree: Any) -> str:
     tags = [tag for tag in TAGS if tag in tree]
     require(tags, f"a value of an unknown kind: {show(tree)}")
     tag, keys = tags[0], set(tree) - {tags[0]}
-    good = keys <= TAGS[tag] if tag == "object" else keys == TAGS[tag]
+    good = keys <= TAGS[tag] if tag in ("object", "array") else keys == TAGS[tag]
     require(good, f"a value with wrong parts: {show(sorted(tree))}")
     return tag
+
+
+def _memory_order(array: Array) -> list[int]:
+    """Return the axes in order of decreasing stride."""
+    axes = list(range(array.ndim))
+    if array.flags.c_contiguous:
+        return axes
+    # The stride of an axis of length one is arbitrary: such axes are put first.
+    steps = [array.strides[axis] if array.shape[axis] > 1 else np.inf for axis in axes]
+    return sorted(axes, key=lambda axis: -abs(steps[axis]))
 
 
 def _shape(shape: Any, size: int | None) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from scipy.special import gammaln
 
 from rankrls._calls import takes_queries
 from rankrls._validation import check_number, check_option, is_number
-from rankrls.metrics._inputs import ListInputs, RankedLists, check_lists
+from rankrls.metrics._inputs import RankedLists, check_lists
 
 __all__ = [
     "average_precision",
@@ -136,17 +136,42 @@ def _dcg(gains: Array, lists: RankedLists) -> Array:
     return lists.sum_queries(lists.sum_groups(gains[lists.order]) / lists.size * discounts)
 
 
-@takes_queries
-def average_precision(
-    y_true: ArrayLike,
-    y_score: ArrayLike,
-    *,
-    qid: ArrayLike | None = None,
-    k: int | None = None,
-    relevance_threshold: float = 1.0,
-    undefined: float | Literal["skip"] = "skip",
-    average: Literal["query"] | None = "query",
-) -> float | NDArray[np.float64]:
+def _of_relevance(by_query: Callable[[RankedLists, Array, int | None], Array]) -> Any:
+    """Make a metric of the 0/1 relevance of sorted rows; NaN for queries without a relevant row."""
+
+    @takes_queries
+    def metric(
+        y_true: ArrayLike,
+        y_score: ArrayLike,
+        *,
+        qid: ArrayLike | None = None,
+        k: int | None = None,
+        relevance_threshold: float = 1.0,
+        undefined: float | Literal["skip"] = "skip",
+        average: Literal["query"] | None = "query",
+    ) -> float | NDArray[np.float64]:
+        inputs = check_lists(y_true, y_score, qid, k, undefined, average)
+        if not is_number(relevance_threshold) or not np.isfinite(float(relevance_threshold)):
+            raise ValueError(
+                f"relevance_threshold must be a finite number; got {relevance_threshold!r}"
+            )
+
+        def one_output(y: Array, score: Array) -> Array:
+            lists = inputs.ranked(score)
+            relevant = (y >= float(relevance_threshold))[lists.order].astype(np.int64)
+            value = by_query(lists, relevant, inputs.k)
+            value[lists.sum_queries(lists.sum_groups(relevant)) == 0] = np.nan
+            return value
+
+        return inputs.value(one_output)
+
+    for name in ("__name__", "__qualname__", "__doc__", "__module__"):
+        setattr(metric, name, getattr(by_query, name))
+    return metric
+
+
+@_of_relevance
+def average_precision(lists: RankedLists, relevant: Array, k: int | None) -> Array:
     """Mean of the precision at the rank of each relevant row (MAP).
 
     Parameters
@@ -187,30 +212,16 @@ def average_precision(
     >>> average_precision([1, 0, 1, 0], [0.9, 0.8, 0.7, 0.1], k=2)
     0.5
     """
-    inputs = check_lists(y_true, y_score, qid, k, undefined, average)
-
-    def by_query(lists: RankedLists, relevant: Array) -> Array:
-        r, g = lists.sum_groups(relevant), lists.size
-        above, slope = lists.sum_before(r), (r - 1) / np.maximum(g - 1, 1)
-        j = lists.rank - lists.before[lists.group]
-        found = (above + 1)[lists.group] + (j - 1) * slope[lists.group]
-        value = lists.sum_places((r / g)[lists.group] * found / lists.rank)
-        return value / np.maximum(lists.sum_queries(r), 1)
-
-    return _of_relevance(inputs, relevance_threshold, by_query)
+    r, g = lists.sum_groups(relevant), lists.size
+    above, slope = lists.sum_before(r), (r - 1) / np.maximum(g - 1, 1)
+    j = lists.rank - lists.before[lists.group]
+    found = (above + 1)[lists.group] + (j - 1) * slope[lists.group]
+    value = lists.sum_places((r / g)[lists.group] * found / lists.rank)
+    return value / np.maximum(lists.sum_queries(r), 1)
 
 
-@takes_queries
-def reciprocal_rank(
-    y_true: ArrayLike,
-    y_score: ArrayLike,
-    *,
-    qid: ArrayLike | None = None,
-    k: int | None = None,
-    relevance_threshold: float = 1.0,
-    undefined: float | Literal["skip"] = "skip",
-    average: Literal["query"] | None = "query",
-) -> float | NDArray[np.float64]:
+@_of_relevance
+def reciprocal_rank(lists: RankedLists, relevant: Array, k: int | None) -> Array:
     """Reciprocal rank of the first relevant row (MRR).
 
     Parameters
@@ -243,19 +254,14 @@ def reciprocal_rank(
     >>> reciprocal_rank([0, 1], [0.5, 0.5])
     0.75
     """
-    inputs = check_lists(y_true, y_score, qid, k, undefined, average)
-
-    def by_query(lists: RankedLists, relevant: Array) -> Array:
-        n_relevant = lists.sum_groups(relevant)
-        decides = (n_relevant > 0) & (lists.sum_before(n_relevant) == 0)
-        rows = np.flatnonzero(decides[lists.group])
-        group = lists.group[rows]
-        value = np.zeros(len(lists.rank))
-        place = lists.rank[rows] - lists.before[group]
-        value[rows] = _first_at(lists.size[group], n_relevant[group], place)
-        return lists.sum_places(value / lists.rank)
-
-    return _of_relevance(inputs, relevance_threshold, by_query)
+    n_relevant = lists.sum_groups(relevant)
+    decides = (n_relevant > 0) & (lists.sum_before(n_relevant) == 0)
+    rows = np.flatnonzero(decides[lists.group])
+    group = lists.group[rows]
+    value = np.zeros(len(lists.rank))
+    place = lists.rank[rows] - lists.before[group]
+    value[rows] = _first_at(lists.size[group], n_relevant[group], place)
+    return lists.sum_places(value / lists.rank)
 
 
 def _first_at(g: Array, r: Array, j: Array) -> Array:
@@ -269,17 +275,8 @@ def _first_at(g: Array, r: Array, j: Array) -> Array:
     return np.where(possible, r / (g - j + 1) * np.exp(log_none_before), 0.0)
 
 
-@takes_queries
-def precision(
-    y_true: ArrayLike,
-    y_score: ArrayLike,
-    *,
-    qid: ArrayLike | None = None,
-    k: int | None = None,
-    relevance_threshold: float = 1.0,
-    undefined: float | Literal["skip"] = "skip",
-    average: Literal["query"] | None = "query",
-) -> float | NDArray[np.float64]:
+@_of_relevance
+def precision(lists: RankedLists, relevant: Array, k: int | None) -> Array:
     """Fraction of relevant rows among the first ``k``.
 
     Parameters
@@ -308,26 +305,12 @@ def precision(
     >>> precision([1, 0, 1, 0], [0.9, 0.8, 0.8, 0.1], k=2)
     0.75
     """
-    inputs = check_lists(y_true, y_score, qid, k, undefined, average)
-
-    def by_query(lists: RankedLists, relevant: Array) -> Array:
-        limit: Any = np.maximum(lists.places, 1) if inputs.k is None else inputs.k
-        return lists.sum_queries(lists.sum_groups(relevant) * lists.inside / lists.size) / limit
-
-    return _of_relevance(inputs, relevance_threshold, by_query)
+    limit: Any = np.maximum(lists.places, 1) if k is None else k
+    return lists.sum_queries(lists.sum_groups(relevant) * lists.inside / lists.size) / limit
 
 
-@takes_queries
-def recall(
-    y_true: ArrayLike,
-    y_score: ArrayLike,
-    *,
-    qid: ArrayLike | None = None,
-    k: int | None = None,
-    relevance_threshold: float = 1.0,
-    undefined: float | Literal["skip"] = "skip",
-    average: Literal["query"] | None = "query",
-) -> float | NDArray[np.float64]:
+@_of_relevance
+def recall(lists: RankedLists, relevant: Array, k: int | None) -> Array:
     """Fraction of the relevant rows that are among the first ``k``.
 
     Parameters
@@ -356,31 +339,9 @@ def recall(
     >>> recall([1, 0, 1, 0], [0.9, 0.8, 0.8, 0.1], k=2)
     0.75
     """
-    inputs = check_lists(y_true, y_score, qid, k, undefined, average)
-
-    def by_query(lists: RankedLists, relevant: Array) -> Array:
-        n_relevant = lists.sum_groups(relevant)
-        found = lists.sum_queries(n_relevant * lists.inside / lists.size)
-        return found / np.maximum(lists.sum_queries(n_relevant), 1)
-
-    return _of_relevance(inputs, relevance_threshold, by_query)
-
-
-def _of_relevance(
-    inputs: ListInputs, threshold: Any, by_query: Callable[[RankedLists, Array], Array]
-) -> float | NDArray[np.float64]:
-    """Value of a metric of 0/1 relevance of sorted rows; NaN for queries without a relevant row."""
-    if not is_number(threshold) or not -np.inf < float(threshold) < np.inf:
-        raise ValueError(f"relevance_threshold must be a finite number; got {threshold!r}")
-
-    def one_output(y: Array, score: Array) -> Array:
-        lists = inputs.ranked(score)
-        relevant = (y >= float(threshold))[lists.order].astype(np.int64)
-        value = by_query(lists, relevant)
-        value[lists.sum_queries(lists.sum_groups(relevant)) == 0] = np.nan
-        return value
-
-    return inputs.value(one_output)
+    n_relevant = lists.sum_groups(relevant)
+    found = lists.sum_queries(n_relevant * lists.inside / lists.size)
+    return found / np.maximum(lists.sum_queries(n_relevant), 1)
 
 
 @takes_queries

@@ -304,7 +304,7 @@ def concordance_index(
     The index is (concordant + tied / 2) / comparable. For binary labels this is the area under the
     ROC curve. Predictions of several queries or folds without ``qid`` give the *pooled* AUC of P1
     §5.4. It compares scores of different models or queries, whose constants are arbitrary, and is
-    therefore biased, mostly downwards: use it to compare with published values only.
+    therefore biased: use it to compare with published values only.
 
     Examples
     --------

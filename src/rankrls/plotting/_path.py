@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.preprocessing import StandardScaler
 
 from rankrls._calls import takes_queries
 from rankrls._validation import check_finite_array, check_integer, check_length, check_option
@@ -141,7 +142,7 @@ class RegularizationPathDisplay(Display):
         if X is not None:
             coef = _path_coefficients(estimator, X, y, results["alpha"], output, fit_params)
             if standardize:
-                coef = coef * _deviations(X)
+                coef = coef * np.sqrt(StandardScaler(with_mean=False).fit(X).var_)
             names = getattr(estimator, "feature_names_in_", None)
         scoring = getattr(estimator, "scoring", None)
         display = cls(
@@ -360,12 +361,3 @@ def _path_coefficients(
     if column >= coef.shape[2]:
         raise ValueError(f"output={column}, but the model has {coef.shape[2]} outputs")
     return coef[:, :, column]
-
-
-def _deviations(X: Any) -> Array:
-    """Return the standard deviation of each column without densifying sparse matrices."""
-    if hasattr(X, "tocsc"):
-        mean = np.asarray(X.mean(axis=0)).ravel()
-        squares = np.asarray(X.multiply(X).mean(axis=0)).ravel()
-        return np.sqrt(np.maximum(squares - mean**2, 0.0))
-    return np.asarray(X, dtype=np.float64).std(axis=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,95 +11,30 @@ from numpy.typing import NDArray
 
 from rankrls.exceptions import FeatureScaleWarning, IdColumnWarning
 from rankrls.metrics import pairwise_error
-from rankrls.report._data import DataSummary, Rankings, Steps, summarise
-from rankrls.report._errors import Interval, UnitErrors, query_errors, row_errors
-from rankrls.report._features import (
-    FeatureStatistics,
-    Importance,
-    feature_importance,
-    feature_statistics,
-)
+from rankrls.report._data import Rankings, Steps, summarise
+from rankrls.report._errors import query_errors, row_errors
+from rankrls.report._features import feature_importance, feature_statistics
 from rankrls.report._findings import Finding, check_data, check_model, check_test
-from rankrls.report._heldout import CrossValidated, FitPlan, fit, hold_out, predict
-from rankrls.report._labels_to_check import LabelsToCheck, labels_to_check
-from rankrls.report._worst import WorstQuery, WorstRow, worst_queries, worst_rows
+from rankrls.report._heldout import FitPlan, fit, hold_out, predict
+from rankrls.report._labels_to_check import labels_to_check
+from rankrls.report._worst import worst_queries, worst_rows
 
-__all__ = ["Analysis", "Baseline", "analyse"]
+__all__ = ["analyse"]
 
 Array = NDArray[Any]
 
 N_WORST = 6
 
 
-@dataclass(frozen=True)
-class Baseline:
-    """The best single feature on the training data, used as a ranker."""
-
-    feature: str
-    ascending: bool
-    error: float
-
-
-@dataclass(frozen=True)
-class Analysis:
-    """The content of the page.
-
-    Attributes
-    ----------
-    train, test : Rankings; test may be None
-    summary, test_summary : DataSummary
-    findings : list of Finding, the worst first
-    plan : FitPlan
-    before : Steps
-        Preprocessing steps of the features.
-    model : fitted estimator
-    alpha : float or None
-    held : CrossValidated
-        Cross-validation within the training data.
-    errors : UnitErrors
-        Errors by query or row, on the test data if there are any, else held out in training.
-    error : Interval
-        Estimated error of the model.
-    train_error : float
-        Error on the rows to which the model was fitted.
-    baseline : Baseline or None
-    importance : Importance
-    worst : list of WorstQuery or of WorstRow
-    to_check : LabelsToCheck
-        Suspicious labels of the training data.
-    scores : ndarray of shape (n_rows,) or None
-        Predictions from which ``errors`` were computed.
-    """
-
-    train: Rankings
-    test: Rankings | None
-    summary: DataSummary
-    test_summary: DataSummary | None
-    findings: list[Finding]
-    plan: FitPlan
-    before: Steps
-    model: Any
-    alpha: float | None
-    held: CrossValidated
-    errors: UnitErrors
-    error: Interval
-    train_error: float
-    baseline: Baseline | None
-    importance: Importance
-    worst: list[WorstQuery] | list[WorstRow]
-    to_check: LabelsToCheck
-    scores: Array | None
-
-    @property
-    def evaluated(self) -> Rankings:
-        """The data on which ``errors`` were computed."""
-        return self.train if self.test is None else self.test
-
-
 def analyse(
     train: Rankings, test: Rankings | None, plan: FitPlan, before: Steps | None = None
-) -> Analysis:
-    """Fit, cross-validate and check the data; ``before`` holds the preprocessing steps."""
+) -> SimpleNamespace:
+    """Fit, cross-validate and check the data: all that the page shows.
+
+    ``before`` holds the preprocessing steps. ``errors`` are those of queries or rows on the test
+    data if there are any, else held out in training, and ``scores`` the predictions behind them;
+    ``error`` is the estimated error of the model.
+    """
     summary = summarise(train)
     if summary.n_pairs == 0:
         raise ValueError(
@@ -110,8 +45,7 @@ def analyse(
     if train.has_qid and summary.n_with_pairs < 2:
         raise ValueError(
             "only one query has a pair, so no query can be held out to estimate the error (give "
-            "more "
-            "queries, or leave out qid if all rows are one ranking)"
+            "more queries, or qid=None if all rows are one ranking)"
         )
     test_summary = None if test is None else summarise(test)
     if test_summary is not None and test_summary.n_pairs == 0:
@@ -152,7 +86,7 @@ def analyse(
     findings += _warned(caught)
     used = statistics if train.unscaled is None else feature_statistics(train)
     order = {"problem": 0, "warning": 1, "note": 2}
-    return Analysis(
+    return SimpleNamespace(
         train=train,
         test=test,
         summary=summary,
@@ -171,6 +105,7 @@ def analyse(
         worst=worst,
         to_check=to_check,
         scores=scores,
+        evaluated=evaluated,
     )
 
 
@@ -182,8 +117,9 @@ def _predict(model: Any, data: Rankings) -> Array:
 
 
 def _baseline(
-    train: Rankings, evaluated: Rankings, statistics: FeatureStatistics | None
-) -> Baseline | None:
+    train: Rankings, evaluated: Rankings, statistics: SimpleNamespace | None
+) -> SimpleNamespace | None:
+    """The best single feature on the training data, used as a ranker."""
     if statistics is None or not np.isfinite(statistics.alone).any():
         return None
     quality = np.nan_to_num(np.maximum(statistics.alone, 1 - statistics.alone), nan=-1.0)
@@ -192,7 +128,8 @@ def _baseline(
     column = column.toarray()[:, 0] if hasattr(column, "toarray") else column[:, 0]
     ascending = bool(statistics.alone[j] < 0.5)
     error = pairwise_error(evaluated.y, -column if ascending else column, qid=evaluated.qid)
-    return Baseline(train.feature_names[j], ascending, float(error))
+    name = train.feature_names[j]
+    return SimpleNamespace(feature=name, ascending=ascending, error=float(error))
 
 
 def _warned(caught: list[warnings.WarningMessage]) -> list[Finding]:

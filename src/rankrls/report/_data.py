@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,6 @@ from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.preprocessing import QueryScaler, TableEncoder
 
 __all__ = [
-    "DataSummary",
     "Rankings",
     "Steps",
     "check_rankings",
@@ -266,50 +266,8 @@ def _require_finite(X: Any, names: list[str], where: str) -> None:
 # -- summary ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class DataSummary:
-    """Summary of one data set.
-
-    Attributes
-    ----------
-    n_rows, n_features, n_queries, n_pairs : int
-        Counts; a pair is two rows of one query with different labels.
-    n_single, n_tied : int
-        Number of queries without a pair: those with a single row, and those with equal labels.
-    n_levels : int
-        Number of distinct labels.
-    label_edges : ndarray
-        The distinct labels, or the edges of a histogram (one more than counts).
-    label_counts : ndarray
-    size_quantiles : tuple of int
-        Minimum, 25 %, median, 75 % and maximum number of rows of a query.
-    pairs : ndarray of shape (n_queries,)
-        Number of pairs of each query.
-    density : float or None
-        Fraction of stored entries, for sparse features.
-    """
-
-    n_rows: int
-    n_features: int
-    n_queries: int
-    n_pairs: int
-    n_single: int
-    n_tied: int
-    n_levels: int
-    label_edges: Array
-    label_counts: Array
-    size_quantiles: tuple[int, ...]
-    pairs: Array
-    density: float | None
-
-    @property
-    def n_with_pairs(self) -> int:
-        """Number of queries that have a pair."""
-        return self.n_queries - self.n_single - self.n_tied
-
-
-def summarise(data: Rankings) -> DataSummary:
-    """Summarise the data."""
+def summarise(data: Rankings) -> SimpleNamespace:
+    """Counts of one data set; a pair is two rows of one query with different labels."""
     pairs, sizes = pairs_by_query(data), data.sizes
     levels, counts = np.unique(data.y, return_counts=True)
     n_levels = len(levels)
@@ -319,18 +277,19 @@ def summarise(data: Rankings) -> DataSummary:
     if sparse.issparse(data.X):
         density = data.X.nnz / max(1, data.n_rows * data.n_features)
     quantiles = np.quantile(sizes, [0, 0.25, 0.5, 0.75, 1], method="nearest")
-    return DataSummary(
+    return SimpleNamespace(
         n_rows=data.n_rows,
         n_features=data.n_features,
         n_queries=data.n_queries,
+        pairs=pairs,
         n_pairs=int(pairs.sum()),
+        n_with_pairs=int((pairs > 0).sum()),
         n_single=int((sizes == 1).sum()),
         n_tied=int(((sizes > 1) & (pairs == 0)).sum()),
         n_levels=n_levels,
-        label_edges=levels,
+        label_edges=levels,  # the labels, or the edges of a histogram: one more than counts
         label_counts=counts,
         size_quantiles=tuple(int(q) for q in quantiles),
-        pairs=pairs,
         density=density,
     )
 
@@ -351,30 +310,17 @@ def pairs_by_query(data: Rankings) -> Array:
 
 def encoder_of(*tables: Any) -> TableEncoder | None:
     """Return an encoder for raw tables, which keeps id columns; None if they are numeric."""
-    return None if all(map(_is_numeric, tables)) else TableEncoder(drop_ids=False)
-
-
-def _is_numeric(X: Any) -> bool:
-    """Whether a table has neither text nor missing values."""
-    if sparse.issparse(X):
-        return True
-    if isinstance(X, RawTable):
-        return False
-    values = np.asarray(X)
-    return values.dtype.kind in "biuf" and bool(np.isfinite(values).all())
+    for X in tables:
+        if sparse.issparse(X):
+            continue
+        values = None if isinstance(X, RawTable) else np.asarray(X)
+        if values is None or values.dtype.kind not in "biuf" or not np.isfinite(values).all():
+            return TableEncoder(drop_ids=False)
+    return None
 
 
 class Steps:
-    """An optional imputer and an optional scaler.
-
-    Parameters
-    ----------
-    imputer, scaler : unfitted transformer or None
-
-    Attributes
-    ----------
-    imputer, scaler : fitted by ``fit=True``
-    """
+    """An optional imputer and an optional scaler, which are fitted by ``fit=True``."""
 
     def __init__(self, imputer: Any, scaler: Any) -> None:
         for name, step in (("imputer", imputer), ("scaler", scaler)):
@@ -392,10 +338,9 @@ class Steps:
         """Impute missing features."""
         if self.imputer is None:
             return X
-        if isinstance(self.imputer, TableEncoder):
-            return self.imputer.fit_transform(X) if fit else self.imputer.transform(X)
-        kinds = (np.float64, np.float32)
-        X = check_array(X, accept_sparse="csr", dtype=kinds, ensure_all_finite="allow-nan")
+        if not isinstance(self.imputer, TableEncoder):
+            kinds = (np.float64, np.float32)
+            X = check_array(X, accept_sparse="csr", dtype=kinds, ensure_all_finite="allow-nan")
         return self.imputer.fit_transform(X) if fit else self.imputer.transform(X)
 
     def fill_in_test(self, test: Any) -> Any:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,6 @@ from rankrls.report._data import Rankings
 from rankrls.report._heldout import predict
 
 __all__ = [
-    "FeatureStatistics",
-    "Importance",
     "equal_columns",
     "feature_importance",
     "feature_statistics",
@@ -50,36 +48,13 @@ def rows_in_common(X: Any, other: Any) -> Array:
     return np.isin(number[:n], number[n:])
 
 
-@dataclass(frozen=True)
-class FeatureStatistics:
-    """Statistics of each feature, as arrays of shape (n_features,).
+def feature_statistics(data: Rankings) -> SimpleNamespace:
+    """Compute statistics of all features in O(n_rows n_features); sparse X stays sparse.
 
-    Attributes
-    ----------
-    mean, std : over all rows
-    varies : bool
-        Whether it has more than one value.
-    varies_within : bool
-        Whether it has more than one value in some query.
-    std_within : float
-        Standard deviation around the mean of the query, over all rows.
-    correlation : float
-        Correlation with the labels within queries; 0 for constant features.
-    alone : float
-        `accuracy_alone` of the features that correlate most with the labels, NaN for others.
+    Arrays of shape (n_features,): mean and std over all rows; whether a feature ``varies``, also
+    within a query; its standard deviation within queries and its correlation with the labels there;
+    and `accuracy_alone` of those that correlate most with the labels, NaN for others.
     """
-
-    mean: Array
-    std: Array
-    varies: Array
-    varies_within: Array
-    std_within: Array
-    correlation: Array
-    alone: Array
-
-
-def feature_statistics(data: Rankings) -> FeatureStatistics:
-    """Compute statistics of all features in O(n_rows n_features); sparse X stays sparse."""
     X, codes = data.X, data.codes
     n, d = X.shape
     y = data.y - (np.bincount(codes, data.y) / data.sizes)[codes]
@@ -95,8 +70,15 @@ def feature_statistics(data: Rankings) -> FeatureStatistics:
     candidates = np.argsort(-np.abs(correlation), kind="stable")[:MAX_ALONE]
     candidates = candidates[within[candidates]]
     alone[candidates] = accuracy_alone(data, candidates)
-    correlation = np.clip(correlation, -1.0, 1.0)
-    return FeatureStatistics(mean, std, varies, within, np.sqrt(squares / n), correlation, alone)
+    return SimpleNamespace(
+        mean=mean,
+        std=std,
+        varies=varies,
+        varies_within=within,
+        std_within=np.sqrt(squares / n),
+        correlation=np.clip(correlation, -1.0, 1.0),
+        alone=alone,
+    )
 
 
 def _of_columns(X: Any, data: Rankings, y: Array) -> tuple[Array, ...]:
@@ -153,71 +135,40 @@ def accuracy_alone(data: Rankings, columns: Array, *, max_rows: int = 50_000) ->
     return values
 
 
-@dataclass(frozen=True)
-class Importance:
-    """The most important features, in descending order.
-
-    Attributes
-    ----------
-    kind : {"linear", "permutation", "none"}
-    reason : str
-        Why there is no importance.
-    columns : ndarray of int
-        Indices of the features shown.
-    effect : ndarray
-        For linear models, the weight times the standard deviation within queries, which is the
-        change of the score when the feature grows by one standard deviation. For others, the
-        increase of the error when the feature is permuted within queries.
-    weight : ndarray or None
-        Coefficients of a linear model.
-    alone, correlation : ndarray
-        As in `FeatureStatistics`.
-    n_used : int
-        Number of features with a non-zero effect.
-    on_test : bool
-        Whether permutation importance was computed on test data or on (a sample of) training data.
-    """
-
-    kind: Literal["linear", "permutation", "none"]
-    reason: str = ""
-    columns: Any = ()
-    effect: Any = ()
-    weight: Array | None = None
-    alone: Any = ()
-    correlation: Any = ()
-    n_used: int = 0
-    on_test: bool = False
-
-
 def feature_importance(
-    model: Any, train: Rankings, test: Rankings | None, statistics: FeatureStatistics | None
-) -> Importance:
-    """Compute the importance of the features of a fitted model."""
+    model: Any, train: Rankings, test: Rankings | None, statistics: SimpleNamespace | None
+) -> SimpleNamespace:
+    """The most important features of a fitted model; ``kind`` is linear, permutation or none.
+
+    The effect is the weight times the standard deviation within queries, or the increase of the
+    error when the feature is permuted within queries.
+    """
     if statistics is None:
-        return Importance("none", "The kernel is precomputed, so there are no features to show.")
-    weight = getattr(model, "coef_", None)
-    kind: Literal["linear", "permutation"] = "linear"
+        return SimpleNamespace(kind="none", reason="The kernel is precomputed, so there are no "
+                               "features to show.")  # fmt: skip
+    weight, kind = getattr(model, "coef_", None), "linear"
     if weight is not None and getattr(model, "kernel", "linear") == "linear":
         weight = np.asarray(weight, dtype=np.float64).reshape(-1)
     if weight is not None and weight.shape == (train.n_features,):
         effect = weight * statistics.std_within
         size = np.abs(effect)
     elif train.n_features > MAX_SHUFFLED:
-        return Importance(
-            "none",
-            f"The model is not linear, and shuffling {train.n_features:,} features one by one "
-            f"would take long: it is done for up to {MAX_SHUFFLED}.",
+        return SimpleNamespace(
+            kind="none",
+            reason=f"The model is not linear, and shuffling {train.n_features:,} features one by "
+            f"one would take long: it is done for up to {MAX_SHUFFLED}.",
         )
     else:
         data = train if test is None else test
         growth = _shuffled(model, data.take(data.sample_queries(MAX_ROWS)))
         if growth is None:
-            return Importance("none", "The sample of queries for shuffling has no pair.")
+            reason = "The sample of queries for shuffling has no pair."
+            return SimpleNamespace(kind="none", reason=reason)
         kind, weight, effect, size = "permutation", None, growth, growth
     columns = np.argsort(-size, kind="stable")[:MAX_SHOWN]
     columns = columns[size[columns] > 0]
-    return Importance(
-        kind,
+    return SimpleNamespace(
+        kind=kind,
         columns=columns,
         effect=effect[columns],
         weight=None if weight is None else weight[columns],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ from rankrls.report._errors import (
     row_errors_of_pairs,
 )
 
-__all__ = ["AlphaPath", "CrossValidated", "FitPlan", "fit", "hold_out", "make_plan", "predict"]
+__all__ = ["AlphaPath", "FitPlan", "fit", "hold_out", "make_plan", "predict"]
 
 Array = NDArray[Any]
 
@@ -55,20 +56,9 @@ N_REFITS = 5
 class FitPlan:
     """How to fit the model and compute held-out predictions.
 
-    Attributes
-    ----------
-    estimator : estimator, unfitted
-        The given estimator, with a fixed ``random_state`` if it had none.
-    base : RankRLS or None
-        The same with one alpha; None for other estimators, which can only be refitted.
-    search : RankRLSCV or None
-        The same with a grid of alphas.
-    fixed : float or None
-        The alpha, if it is not chosen from a grid.
-    exact : bool
-        Whether exact held-out predictions are available without refitting.
-    tell : callable
-        Called with a line of text about the progress.
+    ``base`` is the estimator with one alpha and ``search`` that with a grid, both None for
+    estimators that can only be refitted; ``fixed`` the alpha, if it is not chosen from the grid;
+    ``exact`` whether held-out predictions need no refits; ``tell`` is called with lines of text.
     """
 
     estimator: Any
@@ -181,76 +171,77 @@ class AlphaPath:
         return "smallest" if self.best == 0 else "largest"
 
 
-@dataclass(frozen=True)
-class CrossValidated:
-    """Results of cross-validation within the training data.
+def hold_out(plan: FitPlan, data: Rankings) -> SimpleNamespace:
+    """Predict each row of the training data by a model trained without it.
 
-    Attributes
-    ----------
-    method : {"leave-query-out", "leave-pair-out", "folds", "refits"}
-    n_folds : int or None
-    errors : UnitErrors
-        Errors by query or row, at the alpha of the model.
-    scores : ndarray of shape (n_rows,) or None
-        Held-out predictions at that alpha; None for pairs.
-    path : AlphaPath or None
-    estimate : Interval
-        Error with each query predicted at the alpha chosen by all other queries; ``errors.mean`` if
-        no alpha was chosen or this is not available.
-    corrected : bool
-        Whether ``estimate`` accounts for the choice of alpha.
-    model : AutoRanker or None
-        The model fitted to all rows, if it provides the held-out predictions itself.
+    The result has the ``method`` (leave-query-out, leave-pair-out, folds or refits) with
+    ``n_folds``; ``errors`` at the alpha of the model and the ``scores`` behind them, None for
+    pairs; the ``path`` of alphas; the ``estimate`` of the error, and whether it is ``corrected``
+    for the choice of alpha; and the fitted ``model`` of an `AutoRanker`.
     """
-
-    method: str
-    n_folds: int | None
-    errors: UnitErrors
-    scores: Array | None
-    path: AlphaPath | None
-    estimate: Interval
-    corrected: bool
-    model: Any = None
-
-
-def hold_out(plan: FitPlan, data: Rankings) -> CrossValidated:
-    """Predict each row of the training data by a model trained without it."""
     if plan.base is None:
         return _refits(plan, data)
     plan.tell("Choosing alpha by held-out predictions")
+    exact, options = plan.exact, data.fit_options()
+    by_query = exact and data.has_qid and plan.search.cv in ("auto", "leave-query-out")
     try:
-        path, exact = _searched(plan, data, plan.search), plan.exact
+        path, held = _searched(plan, data, store_cv_predictions=by_query)
+        alpha = float(path.alphas[path.chosen])
+        model, corrected = plan.with_alpha(alpha), plan.fixed is not None or len(path.alphas) == 1
         if exact and data.has_qid:
-            return _by_query(plan, data, path)
+            scores = (held[path.chosen] if by_query
+                      else leave_query_out_predict(model, data.X, data.y, **options))  # fmt: skip
+            errors = query_errors(data, scores)
+            estimate = errors.mean
+            if by_query and not corrected and path.metric == "pairwise_accuracy":
+                # Each query at the alpha that is best for all others; the largest wins ties.
+                found = [pairwise_error(data.y, f, qid=data.codes, average=None) for f in held]
+                table = np.array(found)[::-1, np.isfinite(found[0])]
+                best = np.argmin(table.sum(axis=1, keepdims=True) - table, axis=0)
+                estimate = mean_interval(table[best, np.arange(table.shape[1])])
+                corrected = True
+            return _found("leave-query-out", errors, scores, path, estimate, corrected)
     except MemoryError:
         if plan.precomputed:
             raise
         exact = False
     if not exact:
-        path = _searched(plan, data, clone(plan.search).set_params(solver="cg", cv="auto"))
-    model = plan.with_alpha(float(path.alphas[path.chosen]))
-    corrected = plan.fixed is not None or len(path.alphas) == 1
-    if not exact:
+        path, _ = _searched(plan, data, solver="cg", cv="auto")
+        model = plan.with_alpha(float(path.alphas[path.chosen]))
+        corrected = plan.fixed is not None or len(path.alphas) == 1
         errors, scores = _refitted(plan, model, data)
-        n_folds = _n_folds(data)
-        return CrossValidated("folds", n_folds, errors, scores, path, errors.mean, corrected)
+        return _found("folds", errors, scores, path, errors.mean, corrected, _n_folds(data))
     if data.n_rows <= MAX_PAIR_ROWS and plan.search.cv in ("auto", "leave-pair-out"):
         i, j = np.triu_indices(data.n_rows, 1)
         pairs = np.column_stack([i, j])[data.y[i] != data.y[j]]
         try:
-            held = leave_pair_out_predict(model, data.X, data.y, pairs=pairs)
+            values = leave_pair_out_predict(model, data.X, data.y, pairs=pairs)
         except ValueError:  # no shortcut for this cost, weights, or only one pair
             pass
         else:
-            errors = row_errors_of_pairs(data.y, pairs, held)
+            errors = row_errors_of_pairs(data.y, pairs, values)
             errors = replace(errors, mean=_pair_interval(plan, data, model, path, errors.mean))
-            return CrossValidated(
-                "leave-pair-out", None, errors, None, path, errors.mean, corrected
-            )
+            return _found("leave-pair-out", errors, None, path, errors.mean, corrected)
     folds = _folds(data, max(2, min(10, data.n_rows // 5)))
-    parts = holdout_predict(model, data.X, data.y, folds, **data.fit_options())
+    parts = holdout_predict(model, data.X, data.y, folds, **options)
     errors, scores = _of_rows(data, folds, parts)
-    return CrossValidated("folds", len(folds), errors, scores, path, errors.mean, corrected)
+    return _found("folds", errors, scores, path, errors.mean, corrected, len(folds))
+
+
+def _found(
+    method: str, errors: UnitErrors, scores: Any, path: Any, estimate: Interval, corrected: bool,
+    n_folds: int | None = None, model: Any = None,
+) -> SimpleNamespace:  # fmt: skip
+    return SimpleNamespace(
+        method=method,
+        errors=errors,
+        scores=scores,
+        path=path,
+        estimate=estimate,
+        corrected=corrected,
+        n_folds=n_folds,
+        model=model,
+    )
 
 
 def _pair_interval(
@@ -267,9 +258,10 @@ def _pair_interval(
     return Interval(1 - float(score), 1 - score.high, 1 - score.low, LEVEL, "permutation", mean.n)
 
 
-def _searched(plan: FitPlan, data: Rankings, search: RankRLSCV) -> AlphaPath:
-    """Choose alpha by a `RankRLSCV`."""
-    ranker = fit(clone(search), data.X, data.y, data.fit_options())
+def _searched(plan: FitPlan, data: Rankings, **changes: Any) -> tuple[AlphaPath, Any]:
+    """Choose alpha by a `RankRLSCV`; returns its held-out predictions, if it keeps them."""
+    search = clone(plan.search).set_params(**changes)
+    ranker = fit(search, data.X, data.y, data.fit_options())
     results, scoring = ranker.cv_results_, ranker.scoring
     alphas, spread = results["alpha"], None
     if "std_score" in results and (results["n_scores"] > 1).all():
@@ -278,29 +270,11 @@ def _searched(plan: FitPlan, data: Rankings, search: RankRLSCV) -> AlphaPath:
     chosen = best if plan.fixed is None else int(np.searchsorted(alphas, plan.fixed))
     metric = scoring if isinstance(scoring, str) else getattr(scoring, "__name__", "scoring")
     over = "queries" if data.has_qid else "folds"
-    return AlphaPath(alphas, 1.0 - results["mean_score"], spread, over, chosen, best, metric)
+    path = AlphaPath(alphas, 1.0 - results["mean_score"], spread, over, chosen, best, metric)
+    return path, getattr(ranker, "cv_predictions_", None)
 
 
-def _by_query(plan: FitPlan, data: Rankings, path: AlphaPath) -> CrossValidated:
-    """Leave-query-out, with each query at the alpha that is best for all other queries."""
-    options, alpha = data.fit_options(), float(path.alphas[path.chosen])
-    corrected = plan.fixed is not None or len(path.alphas) == 1
-    by_pairs = path.metric == "pairwise_accuracy" and plan.search.cv in ("auto", "leave-query-out")
-    if corrected or not by_pairs:
-        scores = leave_query_out_predict(plan.with_alpha(alpha), data.X, data.y, **options)
-        errors = query_errors(data, scores)
-        return CrossValidated("leave-query-out", None, errors, scores, path, errors.mean, corrected)
-    held = leave_query_out_predict(plan.base, data.X, data.y, alphas=path.alphas, **options)
-    table = np.stack([pairwise_error(data.y, f, qid=data.codes, average=None) for f in held])
-    table = table[::-1, np.isfinite(table[0])]  # the largest alpha wins ties
-    best = np.argmin(table.sum(axis=1, keepdims=True) - table, axis=0)
-    estimate = mean_interval(table[best, np.arange(table.shape[1])])
-    errors = query_errors(data, held[path.chosen])
-    scores = held[path.chosen]
-    return CrossValidated("leave-query-out", None, errors, scores, path, estimate, True)
-
-
-def _refits(plan: FitPlan, data: Rankings) -> CrossValidated:
+def _refits(plan: FitPlan, data: Rankings) -> SimpleNamespace:
     """Refit any estimator for each fold of whole queries (of rows without qid).
 
     An `AutoRanker` that has held out each query already has the predictions.
@@ -311,11 +285,9 @@ def _refits(plan: FitPlan, data: Rankings) -> CrossValidated:
         scores = model.nested_scores_
         if np.isfinite(scores).all():
             errors = query_errors(data, scores)
-            return CrossValidated(
-                "leave-query-out", None, errors, scores, None, errors.mean, False, model
-            )
+            return _found("leave-query-out", errors, scores, None, errors.mean, False, model=model)
     errors, scores = _refitted(plan, plan.estimator, data)
-    return CrossValidated("refits", _n_folds(data), errors, scores, None, errors.mean, True)
+    return _found("refits", errors, scores, None, errors.mean, True, _n_folds(data))
 
 
 def _refitted(plan: FitPlan, estimator: Any, data: Rankings) -> tuple[UnitErrors, Array]:

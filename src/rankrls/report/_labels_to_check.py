@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from scipy.stats import f as f_distribution
 from rankrls import RankRLSCV
 from rankrls.diagnostics import audit
 from rankrls.report._data import Rankings
-from rankrls.report._heldout import CrossValidated, FitPlan
+from rankrls.report._heldout import FitPlan
 
 __all__ = ["LabelsToCheck", "QueryToCheck", "RowToCheck", "labels_to_check"]
 
@@ -121,7 +122,7 @@ class LabelsToCheck:
 
 
 def labels_to_check(
-    plan: FitPlan, data: Rankings, held: CrossValidated, alpha: float | None
+    plan: FitPlan, data: Rankings, held: SimpleNamespace, alpha: float | None
 ) -> LabelsToCheck:
     """Audit the labels of the training data; without a shortcut, by predictions of folds."""
     plan.tell("Comparing labels with predictions without them")
@@ -183,7 +184,7 @@ def _refusal(plan: FitPlan) -> str:
     return ""
 
 
-def _of_least_squares(plan: FitPlan, data: Rankings, held: CrossValidated, alpha: float) -> float:
+def _of_least_squares(plan: FitPlan, data: Rankings, held: SimpleNamespace, alpha: float) -> float:
     """The alpha with the smallest squared error on held-out labels, if alpha was chosen."""
     if plan.fixed is not None or held.path is None or len(held.path.alphas) < 2:
         return alpha
@@ -208,7 +209,7 @@ def _audited(plan: FitPlan, data: Rankings, alpha: float, by: str) -> tuple[Any,
         return None, f"{text[:1].upper()}{text[1:]}."
 
 
-def _agreement(data: Rankings, held: CrossValidated) -> Array:
+def _agreement(data: Rankings, held: SimpleNamespace) -> Array:
     """Correlation of labels with held-out scores by query; NaN where one of them is constant."""
     agreement = np.full(data.n_queries, np.nan)
     if held.scores is None:

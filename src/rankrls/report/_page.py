@@ -10,6 +10,7 @@ import platform
 import re
 from dataclasses import asdict
 from importlib import resources
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,9 @@ import sklearn
 from numpy.typing import NDArray
 
 from rankrls import AutoRanker, __version__
-from rankrls.report._analysis import Analysis
 from rankrls.report._errors import UnitErrors
 from rankrls.report._reproduce import code_lines
-from rankrls.report._svg import bar, columns_chart, histogram, path_chart
+from rankrls.report._svg import bar, columns_chart, forest_chart, histogram, path_chart
 from rankrls.report._words import fixed, number, percent, plural, probability
 
 __all__ = ["page", "render"]
@@ -79,7 +79,14 @@ def page(template: str, *, title: str | None, default: str, **values: Any) -> st
     )
 
 
-def render(a: Analysis, *, title: str | None, limit: int, load_code: str | None = None) -> str:
+def render(
+    a: SimpleNamespace,
+    *,
+    title: str | None,
+    limit: int,
+    load_code: str | None = None,
+    examination: Any = None,
+) -> str:
     """Render the whole page as text; ``limit`` bounds the table of errors."""
     auto = isinstance(a.model, AutoRanker)
     unit = "query" if a.errors.unit == "query" else "row"
@@ -87,6 +94,7 @@ def render(a: Analysis, *, title: str | None, limit: int, load_code: str | None 
         "short": "Summary",
         "findings": "Findings",
         "data": "Data",
+        **({} if examination is None else {"clicks": "Clicks and positions"}),
         "members" if auto else "alpha": "Members" if auto else "Choice of alpha",
         "held-out": "Held-out error",
         "errors": f"Error by {unit}",
@@ -117,6 +125,7 @@ def render(a: Analysis, *, title: str | None, limit: int, load_code: str | None 
         facts=_facts(a),
         charts=_charts(a),
         members=_members(a.model) if auto else None,
+        clicks=None if examination is None else _clicks(examination),
         kept=kept,
         limit=limit,
         quantiles=_quantiles(a.errors),
@@ -126,7 +135,7 @@ def render(a: Analysis, *, title: str | None, limit: int, load_code: str | None 
     )
 
 
-def _source(a: Analysis) -> str:
+def _source(a: SimpleNamespace) -> str:
     """How the errors were estimated, to follow "held out by"."""
     if a.test is not None:
         return "test data"
@@ -134,7 +143,7 @@ def _source(a: Analysis) -> str:
     return f"exact {a.held.method}" if exact else f"{a.held.n_folds} folds"
 
 
-def _tiles(a: Analysis) -> list[tuple[str, str, str]]:
+def _tiles(a: SimpleNamespace) -> list[tuple[str, str, str]]:
     """The numbers of the summary: name, value, note."""
     error, path, gain = a.error, a.held.path, a.errors.mean_ndcg
     note = "too few for an interval"
@@ -166,7 +175,7 @@ def _compact(n: int) -> str:
     return f"{n:,}"
 
 
-def _facts(a: Analysis) -> list[tuple[str, list[str]]]:
+def _facts(a: SimpleNamespace) -> list[tuple[str, list[str]]]:
     """Counts of the training data and of the test data."""
     columns = [a.summary] if a.test_summary is None else [a.summary, a.test_summary]
     rows: list[tuple[str, Any]] = [("Rows", lambda s: f"{s.n_rows:,}")]
@@ -189,7 +198,7 @@ def _facts(a: Analysis) -> list[tuple[str, list[str]]]:
     return [(key, [value(summary) for summary in columns]) for key, value in rows]
 
 
-def _charts(a: Analysis) -> dict[str, str]:
+def _charts(a: SimpleNamespace) -> dict[str, str]:
     """SVG of the labels, the sizes of queries, the path of alphas and the errors."""
     summary, path, what = a.summary, a.held.path, a.errors.unit
     edges, counts = summary.label_edges, summary.label_counts
@@ -223,6 +232,24 @@ def _charts(a: Analysis) -> dict[str, str]:
         values, name=f"Errors of {units}", about=about, percent=True, axis=f"error of a {what}"
     )
     return charts | {"sizes": charts.get("sizes", "")}
+
+
+def _clicks(ex: Any) -> dict[str, Any]:
+    """The examination of positions with its interval, and where it comes from."""
+    error = 1.96 * np.nan_to_num(ex.std)
+    low, high = ex.examination - error, ex.examination + error
+    positions = [number(position) for position in ex.positions]
+    shown = slice(40)  # positions in the chart
+    chart = forest_chart(positions[shown], ex.examination[shown], low[shown], high[shown],
+                         axis="examination", title="Examination by position")  # fmt: skip
+    values = zip(positions, ex.examination, ex.std, low, high, ex.n_clicks, strict=True)
+    rows = [
+        [position, fixed(theta), f"{fixed(a)} to {fixed(b)}" if np.isfinite(std) else "as given",
+         f"{n:,.0f}"]
+        for position, theta, std, a, b, n in values
+    ]  # fmt: skip
+    pooled = len(np.unique(ex.group)) < len(ex.group)
+    return {"chart": chart, "rows": rows, "pooled": pooled, "additive": ex.model == "additive"}
 
 
 def _members(ranker: AutoRanker) -> dict[str, Any]:
@@ -270,7 +297,7 @@ def kept_units(errors: UnitErrors, limit: int) -> Array:
     return order[np.sort(np.concatenate([np.arange(n_worst), drawn, ends]))]
 
 
-def _table(a: Analysis, kept: Array) -> dict[str, Any]:
+def _table(a: SimpleNamespace, kept: Array) -> dict[str, Any]:
     """The sortable table of errors: heads, and (text, value, class) of the cells of each unit."""
     by, data = a.errors, a.evaluated
     columns: list[tuple[str, str, str, Any, Any]]  # title, class, first order, values, text
@@ -304,7 +331,7 @@ def _table(a: Analysis, kept: Array) -> dict[str, Any]:
     return {"head": [first, *(column[:3] for column in columns)], "rows": rows}
 
 
-def _results(a: Analysis) -> dict[str, object]:
+def _results(a: SimpleNamespace) -> dict[str, object]:
     """Main results, in machine-readable form."""
     error, ndcg, path = a.error, a.errors.mean_ndcg, a.held.path
     return {

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
 from rankrls import AutoRanker
-from rankrls.report._analysis import Analysis
 from rankrls.report._errors import NDCG_AT
 
 __all__ = ["code_lines"]
 
 
-def code_lines(analysis: Analysis) -> list[str]:
+def code_lines(analysis: SimpleNamespace) -> list[str]:
     """Python code that repeats the fit and the estimate, with expected results as comments."""
     plan, held = analysis.plan, analysis.held
     only_qid = ", qid=qid" if analysis.train.has_qid else ""
@@ -79,7 +79,7 @@ def _estimate_lines(qid: str, only_qid: str, value: float) -> list[str]:
     ]
 
 
-def _before_lines(analysis: Analysis) -> list[str]:
+def _before_lines(analysis: SimpleNamespace) -> list[str]:
     """Code for the imputation and scaling of training and test data."""
     lines = []
     for name, step in (("imputer", analysis.before.imputer), ("scaler", analysis.before.scaler)):
@@ -95,7 +95,7 @@ def _before_lines(analysis: Analysis) -> list[str]:
     return lines
 
 
-def _audit_lines(analysis: Analysis, options: str) -> list[str]:
+def _audit_lines(analysis: SimpleNamespace, options: str) -> list[str]:
     """Code for the labels to check, with the extreme values as comments."""
     found, lines = analysis.to_check, []
     if found.alpha is not None and found.alpha != analysis.alpha:
@@ -117,7 +117,7 @@ def _public(kind: type) -> list[str]:
     return parts[: next((i for i, part in enumerate(parts) if part.startswith("_")), len(parts))]
 
 
-def _search_call(analysis: Analysis) -> str | None:
+def _search_call(analysis: SimpleNamespace) -> str | None:
     """Code of the `RankRLSCV` that chooses the same alpha; None if alpha was not chosen so."""
     plan, path = analysis.plan, analysis.held.path
     if plan.search is None or path is None or plan.fixed is not None or not plan.exact:
@@ -128,7 +128,7 @@ def _search_call(analysis: Analysis) -> str | None:
     return call if plan.search.alphas is None else _with_alphas(call, path.alphas)
 
 
-def _test_lines(analysis: Analysis) -> list[str]:
+def _test_lines(analysis: SimpleNamespace) -> list[str]:
     if analysis.test is None:
         return []
     qid = ", qid=qid_test" if analysis.train.has_qid else ""

@@ -112,7 +112,15 @@ def columns_chart(names: list[str], counts: Array, *, name: str, about: str, axi
     return _svg(name, about, parts)
 
 
-def forest_chart(names: list[str], value: Array, low: Array, high: Array) -> str:
+def forest_chart(
+    names: list[str],
+    value: Array,
+    low: Array,
+    high: Array,
+    *,
+    axis: str = "rating",
+    title: str = "Ratings with intervals",
+) -> str:
     """Chart of values with intervals, one line for each name."""
     first, last, ticks = _axis(float(low.min()), float(high.max()), least=0.0)
     height, left = TOP + 22 * len(names) + BOTTOM, 150
@@ -137,8 +145,8 @@ def forest_chart(names: list[str], value: Array, low: Array, high: Array) -> str
             f'<circle class="dot" cx="{px(value[k]):.1f}" cy="{y}" r="4">'
             f"<title>{escape(tip)}</title></circle>"
         )
-    parts.append(_text((left + WIDTH - RIGHT) / 2, height - 6, "rating", "middle", "axis"))
-    return _svg("Ratings with intervals", f"From {names[0]} to {names[-1]}.", parts, height)
+    parts.append(_text((left + WIDTH - RIGHT) / 2, height - 6, axis, "middle", "axis"))
+    return _svg(title, f"From {names[0]} to {names[-1]}.", parts, height)
 
 
 def bar(value: float, largest: float) -> str:

@@ -15,6 +15,7 @@ from rankrls._atomic import is_stream
 from rankrls._calls import takes_queries
 from rankrls._streams import written
 from rankrls._validation import check_integer
+from rankrls.clicks import Examination
 from rankrls.preprocessing import TableEncoder
 from rankrls.report._analysis import analyse
 from rankrls.report._data import Steps, check_rankings, check_test, encoder_of
@@ -101,6 +102,7 @@ def write_report(
     imputer: Any = None,
     scaler: Any = None,
     max_table_rows: int = 2000,
+    examination: Examination | None = None,
     load_code: str | None = None,
     progress: Callable[[str], object] | None = None,
 ) -> Report:
@@ -144,6 +146,8 @@ def write_report(
         Maximum number of rows in the table of errors. If there are more, the page keeps the worst
         (half of the table), the best (a tenth) and a random sample of the others. Quantiles and
         averages are always computed from all of them.
+    examination : Examination, optional
+        Examination of positions that labels were made with (`rankrls.clicks`): a section shows it.
     load_code : str, optional
         Python code that defines X, y, qid and so on. The page shows it before the code that
         reproduces the results.
@@ -217,9 +221,9 @@ def write_report(
     if not is_stream(target) and not os.path.isdir(folder):  # fail before the work
         raise FileNotFoundError(f"no such directory: {folder}")
     analysis = analyse(train, unseen, plan, prepare)
-    page = render(analysis, title=title, limit=limit, load_code=load_code).encode(
-        "utf-8", errors="replace"
-    )
+    page = render(
+        analysis, title=title, limit=limit, load_code=load_code, examination=examination
+    ).encode("utf-8", errors="replace")
     with written(target) as file:
         file.write(page)
     return Report(

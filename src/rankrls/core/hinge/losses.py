@@ -273,7 +273,7 @@ class ScoredRows:
         """Sort scores s, all arrays of shape (m,); rows without weight or edges are dropped."""
         n_queries = int(query.max(initial=-1)) + 1
         levels = Levels.of(s, query)
-        counts = QueryWeights.of_rows(how, query, n_queries, weight, levels)
+        counts = QueryWeights(how, query, n_queries, weight, levels)
         kept = counts.edges[query] > 0
         if weight is not None:
             kept &= weight > 0

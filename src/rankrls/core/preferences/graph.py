@@ -45,8 +45,11 @@ class PreferenceGraph:
     Attributes
     ----------
     n_rows : int
-    n_outputs : int
-        Number of score columns; 1 if there are only pairs.
+    n_outputs, n_queries, n_given_pairs : int
+        Number of score columns and of queries, 1 if there are only pairs, and of given pairs.
+    query_codes, query_labels : ndarray of shape (m,) or None, and sequence
+        Query number of each row, None if there are only pairs, and the id of each number; [None]
+        without ids.
     scores : ndarray of shape (m, n_outputs), or None if there are only pairs
     sample_weight : ndarray of shape (m,), or None
     pairs : ndarray of shape (l, 2)
@@ -85,8 +88,14 @@ class PreferenceGraph:
     ) -> None:
         self.n_rows, self.scores, self.flat = n_rows, scores, flat
         self.queries, self.sample_weight = queries, sample_weight
+        self.n_outputs = 1 if scores is None else scores.shape[1]
+        self.n_queries = 1 if queries is None else len(queries)
+        self.query_codes = None if queries is None else queries.codes
+        self.query_labels: Any = [None] if queries is None else queries.labels
+        self.has_qid = queries is not None and list(queries.labels[:1]) != [None]
         self.has_given_pairs = pairs is not None
         self.pairs = np.empty((0, 2), np.int64) if pairs is None else pairs
+        self.n_given_pairs = len(self.pairs)
         self.magnitude = np.empty(0) if magnitude is None else magnitude
         self.pair_weight = np.empty(0) if pair_weight is None else pair_weight
         self.pair_features = pair_features
@@ -163,36 +172,6 @@ class PreferenceGraph:
         return cls(n_rows, pairs=edges, magnitude=y, pair_weight=weight, pair_features=features)
 
     # ------------------------------------------------------------------ contents
-
-    @property
-    def n_outputs(self) -> int:
-        """Number of score columns; 1 if there are only pairs."""
-        return 1 if self.scores is None else self.scores.shape[1]
-
-    @property
-    def n_queries(self) -> int:
-        """Number of queries; 1 if there are only pairs."""
-        return 1 if self.queries is None else len(self.queries)
-
-    @property
-    def n_given_pairs(self) -> int:
-        """Number of explicitly given pairs."""
-        return len(self.pairs)
-
-    @property
-    def query_codes(self) -> Array | None:
-        """Query numbers of shape (m,), or None if there are only pairs."""
-        return None if self.queries is None else self.queries.codes
-
-    @property
-    def query_labels(self) -> Any:
-        """Query id of each query number; [None] without ids."""
-        return [None] if self.queries is None else self.queries.labels
-
-    @property
-    def has_qid(self) -> bool:
-        """Whether the scores were given with query ids."""
-        return self.queries is not None and list(self.queries.labels[:1]) != [None]
 
     @property
     def preferring(self) -> Array:
@@ -348,8 +327,8 @@ class PreferenceGraph:
 
     def _give_pairs(self, graph: PreferenceGraph, kept: Array, number: Array) -> PreferenceGraph:
         """Put some of the pairs into another graph, in which rows have other numbers."""
-        graph.has_given_pairs = True
-        graph.pairs = number[self.pairs[kept]]
+        graph.has_given_pairs, graph.pairs = True, number[self.pairs[kept]]
+        graph.n_given_pairs = len(graph.pairs)
         graph.magnitude, graph.pair_weight = self.magnitude[kept], self.pair_weight[kept]
         if self.pair_features is not None:
             graph.pair_features = self.pair_features[kept]

@@ -698,7 +698,7 @@ def from_scores(
     """Objectives of scores ``s`` of shape (m, k), one for each group of outputs that share L."""
     cost, how = loss.of_pair, loss.query_weighting
     if loss.keeps_ties:
-        weights = QueryWeights.of_rows(how, query, n_queries, weight, None)
+        weights = QueryWeights(how, query, n_queries, weight, None)
         system = CentredLaplacian(Groups(query, weight, n_queries), weights.kappa, s)
         return [Objective(system, np.arange(s.shape[1]), weights.n_pairs, weights.log_weight)]
     shared: dict[bytes, tuple[Levels, list[int]]] = {}
@@ -708,7 +708,7 @@ def from_scores(
         shared.setdefault(key, (levels, []))[1].append(j)
     objectives = []
     for levels, outputs in shared.values():
-        weights = QueryWeights.of_rows(how, query, n_queries, weight, levels)
+        weights = QueryWeights(how, query, n_queries, weight, levels)
         rows = Groups(levels.codes, weight, len(levels))
         build = _between_pairs if cost.by_pairs else _between_levels
         objectives.append(build(s[:, outputs], levels, weights, rows, np.array(outputs), cost))

@@ -332,15 +332,15 @@ def pair_weights(group: Array, weight: Array, n_groups: int) -> tuple[Array, Arr
 class QueryWeights:
     """Counts and weights of queries and of groups of their rows, and the query weighting c.
 
-    The groups are levels if tied pairs are dropped, and whole queries if they are kept. ``query``,
-    ``n`` and ``Omega`` have shape (g,): the query of each group, its number of rows with ω > 0,
-    and Σω. ``kept_weight``, of shape (n_queries,), is Σ_{i<j} ω_i ω_j if tied pairs are kept,
-    otherwise None; ``log_omega``, (g,), Σ log ω over the rows with ω > 0, None if all ω = 1.
+    The groups are ``levels`` if tied pairs are dropped, and whole queries if they are kept (None).
+    ``query``, of shape (m,), is the query of each row, and ``weight`` its weight ω, None for 1.
 
     Attributes
     ----------
+    n_a, Omega : ndarray of shape (g,)
+        Number of rows with ω > 0 of each group, and Σω.
     n_q, N : ndarray of shape (n_queries,)
-        Number of rows with ω > 0 of each query, and their total weight.
+        The same of each query.
     edges, edge_weight, c : ndarray of shape (n_queries,)
         Number of edges, Σ_edges ω_i ω_j, and the factor of the query's edges; c = 0 if there are no
         edges.
@@ -348,6 +348,8 @@ class QueryWeights:
         c N: all pairs of a query add up to κ times its scatter.
     level_kappa : ndarray of shape (g,)
         c (N − Ω_a): κ of the scatter inside a level, from its pairs with other levels.
+    n_pairs, log_weight : int and float
+        Number of edges of all queries, and Σ_edges log(c ω_i ω_j).
     """
 
     def __init__(
@@ -355,71 +357,39 @@ class QueryWeights:
         how: QueryWeighting,
         query: Array,
         n_queries: int,
-        n: Array,
-        Omega: Array,
-        kept_weight: Array | None,
-        log_omega: Array | None,
+        weight: Array | None,
+        levels: Levels | None,
     ) -> None:
-        self.query, self.n_a, self.Omega = query, n, Omega
-        self.kept, self.log_omega = kept_weight is not None, log_omega
-        self.n_q = sums(query, n, n_queries)
-        self.N = sums(query, Omega, n_queries)
+        codes, group, g = query, np.arange(n_queries), n_queries
+        if levels is not None:
+            codes, group, g = levels.codes, levels.query, len(levels)
+        positive = np.ones(len(codes), dtype=bool) if weight is None else weight > 0
+        self.n_a = sums(codes, positive.astype(float), g)
+        self.Omega = self.n_a if weight is None else sums(codes, weight, g)
+        self.n_q = sums(group, self.n_a, n_queries)
+        self.N = sums(group, self.Omega, n_queries)
         # All pairs minus the pairs within a level, or minus the rows themselves.
-        self.edges = (self.n_q**2 - sums(query, n if self.kept else n**2, n_queries)) / 2
-        others = between = kept_weight
-        if others is None or between is None:
-            others, between = pair_weights(query, Omega, n_queries)
+        inside = self.n_a if levels is None else self.n_a**2
+        self.edges = (self.n_q**2 - sums(group, inside, n_queries)) / 2
+        if levels is not None:
+            others, between = pair_weights(group, self.Omega, n_queries)
+        elif weight is None:
+            between = self.edges
+        else:
+            between = pair_weights(query, weight, n_queries)[1]
         self.edge_weight = np.where(self.edges > 0, between, 0.0)
         lost = (self.edges > 0) & ~((self.edge_weight > 0) & np.isfinite(self.edge_weight))
         if lost.any() and how not in ("pair", "size"):
             raise ValueError("the products of the weights underflow or overflow; scale the weights")
         self.c = query_factor(how, self.N, np.where(lost, 1.0, self.edge_weight))
         self.kappa = self.c * self.N
-        self.level_kappa = self.c[query] * others  # meaningless if tied pairs are kept
-
-    @classmethod
-    def of_rows(
-        cls,
-        how: QueryWeighting,
-        query: Array,
-        n_queries: int,
-        weight: Array | None,
-        levels: Levels | None,
-    ) -> QueryWeights:
-        """Compute the weights from rows, by level, or by query if ``levels`` is None."""
-        codes, size = (query, n_queries) if levels is None else (levels.codes, len(levels))
-        group_query = np.arange(n_queries) if levels is None else levels.query
-        if weight is None:
-            n = sums(codes, None, size)
-            kept = n * (n - 1) / 2 if levels is None else None
-            return cls(how, group_query, n_queries, n, n, kept, None)
-        positive = weight > 0
-        n = sums(codes, positive.astype(float), size)
-        kept = pair_weights(query, weight, n_queries)[1] if levels is None else None
-        log_omega = sums(codes[positive], np.log(weight[positive]), size)
-        Omega = sums(codes, weight, size)
-        return cls(how, group_query, n_queries, n, Omega, kept, log_omega)
-
-    @property
-    def n_pairs(self) -> int:
-        """Number of edges of all queries, an exact integer."""
-        inside = int(self.n_a.sum()) if self.kept else _sum_of_squares(self.n_a)
-        return (_sum_of_squares(self.n_q) - inside) // 2
-
-    @property
-    def log_weight(self) -> float:
-        """Σ_edges log(c ω_i ω_j)."""
+        if levels is not None:
+            self.level_kappa = self.c[group] * others
+        counts = [values.astype(np.int64) for values in (self.n_q, inside)]
+        self.n_pairs = int((counts[0] ** 2).sum() - counts[1].sum()) // 2  # exact, unlike edges
         used = self.edges > 0
-        total = float(self.edges[used] @ np.log(self.c[used]))
-        if self.log_omega is not None:
-            partners = self.n_q[self.query] - (1.0 if self.kept else self.n_a)
-            total += float(partners @ self.log_omega)
-        return total
-
-
-def _sum_of_squares(n: Array) -> int:
-    """Σ n² of whole numbers, exact beyond 2⁵³ and 2⁶³."""
-    whole = n.astype(np.int64)
-    if float(n @ n) < 2.0**62:
-        return int(whole @ whole)
-    return sum(int(size) ** 2 for size in whole)
+        self.log_weight = float(self.edges[used] @ np.log(self.c[used]))
+        if weight is not None:
+            logarithms = sums(codes[positive], np.log(weight[positive]), g)
+            partners = self.n_q[group] - (1.0 if levels is None else self.n_a)
+            self.log_weight += float(partners @ logarithms)

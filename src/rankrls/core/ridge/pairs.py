@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import eigh
+from scipy.linalg import eigh, qr
+from scipy.linalg.lapack import dgejsv
 
 from rankrls import _resources
 from rankrls.core.linalg.factorizations import EigenFactorization, is_graded, rounding_level
@@ -87,7 +88,6 @@ class PairHoldOut:
     smaller_side: Callable[[], Any]
     decompose: Callable[[Array], list[Any]]
     every_pair_counts: Callable[[], bool]
-    refit: Callable[..., Array]
     first_equal: Callable[[], Array]
     _ranking: RankingSpectrum | None = None
 
@@ -193,10 +193,10 @@ class PairHoldOut:
     ) -> Iterator[tuple[int, Array]]:
         if unsafe.sum() > MAX_REFITS:
             raise ValueError(f"{int(unsafe.sum()):,} refits would be needed{NO_SHORTCUT}")
-        everything = np.arange(self.graph.n_rows)
+        everything, problem = np.arange(self.graph.n_rows), self.smaller_side()
         for number in np.flatnonzero(unsafe):
             rest = np.setdiff1d(everything, pairs[number])
-            yield int(number), self.refit(rest, pairs[number], np.array([alpha]))[0]
+            yield int(number), problem.refit(rest, pairs[number], np.array([alpha]))[0]
 
     def _require_room(self, n_pairs: int = 0) -> None:
         """Raise an error if the m × m matrices and pair arrays do not fit into memory."""
@@ -243,6 +243,21 @@ class PairHoldOut:
             return False
         one = graph.n_queries == 1 and graph.n_outputs == 1
         return one and len(np.unique(graph.scores)) == 2
+
+
+def _graded_vectors(X: Array) -> tuple[Array, Array]:
+    """Left singular vectors and values of columns of very different scales.
+
+    Their rank is that of columns of unit norm, and one-sided Jacobi rotations are accurate relative
+    to every column (Drmač and Veselić, SIAM J. Matrix Anal. 29, 2008).
+    """
+    norms = np.linalg.norm(X, axis=0)
+    Q, R, order = qr(X / norms, mode="economic", pivoting=True, check_finite=False)
+    pivots = np.abs(R.diagonal())
+    rank = int((pivots > rounding_level(pivots)).sum())
+    T = np.asfortranarray((R[:rank] * norms[order]).T)
+    d, _, V, scale, _, _ = dgejsv(T, joba=2, jobr=0)
+    return Q[:, :rank] @ V, d * (scale[0] / scale[1])
 
 
 class RankingSpectrum:

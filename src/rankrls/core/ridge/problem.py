@@ -682,30 +682,23 @@ class RidgeProblem(PairHoldOut):
 
         With ``tell``, warn of inaccurate solutions. Of many refits, only the first one warns.
         """
-        space, X = self.space, self.space.X
-        kernel = space.kernel
-        train, new = X[rest], X[held]
-        smaller: Space
-        if isinstance(space, NystroemSpace) and self.keep_basis:
-            smaller = NystroemSpace(space.basis, train)
-        elif isinstance(space, NystroemSpace):
-            indices = space.basis.indices
-            staying = np.isin(indices, rest)
+        space, new, kernel = self.space, self.space.X[held], self.space.kernel
+        if isinstance(space, NystroemSpace) and not self.keep_basis:
+            train, narrow = space.X[rest], space.basis.columns_only
+            staying = np.isin(space.basis.indices, rest)
             if not staying.any():
                 raise ValueError("a fold contains all basis vectors, so none is left for the model")
             if kernel.precomputed:
-                left = np.flatnonzero(staying) if space.basis.columns_only else rest
+                left = np.flatnonzero(staying) if narrow else rest
                 train, new = train[:, left], new[:, left]
-            at, narrow = np.searchsorted(rest, indices[staying]), space.basis.columns_only
+            at = np.searchsorted(rest, space.basis.indices[staying])
             smaller = NystroemSpace(Basis.of(kernel, train, at, columns_only=narrow), train)
-        elif kernel.linear and train.shape[1] <= train.shape[0]:
-            smaller = LinearSpace(kernel, train)
+            problem = self._like(self.graph[rest], smaller)
         else:
-            if kernel.precomputed:
-                train, new = train[:, rest], new[:, rest]
-            smaller = DualSpace(kernel, train)
-        model = self._like(self.graph[rest], smaller).solve(alphas, tell=tell and not self._told)
-        return predict_path(model, new)
+            problem = self.on_rows(self.graph[rest], rest)
+            if kernel.precomputed and isinstance(space, DualSpace):
+                new = new[:, rest]
+        return predict_path(problem.solve(alphas, tell=tell and not self._told), new)
 
     # -- held-out judgements
 
@@ -822,21 +815,20 @@ class RidgeProblem(PairHoldOut):
                 "is too small for their features; use larger alphas, or fewer folds"
             )
         for number in refitted.tolist():
-            bad, leaving = np.flatnonzero(unsafe[:, number]), folds[number]
+            leaving = folds[number]
             rest = np.setdiff1d(np.arange(graph.n_given_pairs), leaving)
             other = self._like(graph.only_pairs(rest), self.space)
-            model = other.solve(alphas[bad], tell=False)
             place = slice(int(folds.starts[number]), int(folds.starts[number]) + len(leaving))
             a, b = (self.space.X[side] for side in graph.pairs[leaving].T)
-            differences = predict_path(model, a) - predict_path(model, b)
             C = None if graph.pair_features is None else graph.pair_features[leaving]
-            if C is not None:
-                differences = differences + C @ model.pair_coef
-            values[bad, place] = differences
-            if variance is not None:
-                for alpha in bad:
-                    one = other.solve(alphas[[alpha]], tell=False)
-                    variance[alpha, place] = one.difference_variance(a, b, C)
+            for alpha in np.flatnonzero(unsafe[:, number]):
+                model = other.solve(alphas[[alpha]], tell=False)
+                differences = model.predict(a) - model.predict(b)
+                if C is not None and model.pair_coef is not None:
+                    differences = differences + C @ model.pair_coef[0]
+                values[alpha, place] = differences
+                if variance is not None:
+                    variance[alpha, place] = model.difference_variance(a, b, C)
 
     def _require_judgements_left(self, folds: Folds) -> None:
         """Raise an error if a fold contains all preferences and there are no scores."""
