@@ -67,10 +67,10 @@ def predict(o: Any) -> None:
     check_output(o.output, *o.data, o.model)
     with_qid = not o.one_ranking if lists else scorer.needs_qid
     rows = rows_for(scorer, o.data, o, ("qid",) if with_qid else ())
-    with Work(f"Scoring {rows.name}", rows.total) as work:
+    with Work(f"Scoring {rows.name}") as work:
         if not lists:
             with output_file(o.output) as file:
-                batches = (scores for _, scores in _scored(scorer, rows, work))
+                batches = (scores for _, scores in _scored(scorer, rows))
                 for lines in in_order(_lines, batches, threads=1):
                     write_all(file, lines)
             return
@@ -103,7 +103,7 @@ def _ranked(o: Any, scorer: Scorer, rows: DataFile, work: Work) -> RankTable:
     scores: list[Any] = []
     found: list[Any] = []
     comments: list[str] = []
-    for batch, score in _scored(scorer, rows, work):
+    for batch, score in _scored(scorer, rows):
         scores.append(score)
         found.append(batch.qid)
         comments += batch.comments or [] if o.doc_id is not None else []
@@ -146,12 +146,12 @@ def _without_duplicates(o: Any, y: Any, qid: Any, ids: Any) -> Any:
     return np.setdiff1d(everything, again)
 
 
-def _scored(scorer: Scorer, rows: DataFile, work: Work) -> Iterator[tuple[Any, Any]]:
+def _scored(scorer: Scorer, rows: DataFile) -> Iterator[tuple[Any, Any]]:
     """Batches of rows, each with its scores."""
     if scorer.needs_qid and rows.reading["qid"] is None:  # scaled as one ranking
-        parts: Any = [rows.load(work)]
+        parts: Any = [rows.load()]
     else:
-        parts = rows.parts(work, by_query=scorer.needs_qid)
+        parts = rows.parts(by_query=scorer.needs_qid)
     for batch in parts:
         if rows.o.missing == "zero":
             values = batch.data.data if sparse.issparse(batch.data) else batch.data
@@ -220,10 +220,10 @@ def _labels_and_scores(
         scorer = None if model is None else Scorer(model)
         rows = (DataFile(data, o, need=need, named=[]) if scorer is None
                 else rows_for(scorer, data, o, need))  # fmt: skip
-        with Work(f"Scoring {rows.name}", rows.total) as work:
-            batches: Any = ((batch, None) for batch in rows.parts(work, by_query=False))
+        with Work(f"Scoring {rows.name}"):
+            batches: Any = ((batch, None) for batch in rows.parts(by_query=False))
             if scorer is not None:
-                batches = _scored(scorer, rows, work)
+                batches = _scored(scorer, rows)
             labels, ids, scores = zip(*((b.target, b.qid, s) for b, s in batches), strict=True)
         y, qid = np.concatenate(labels), None if ids[0] is None else np.concatenate(ids)
         score = np.concatenate(scores) if given is None else given
