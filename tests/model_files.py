@@ -274,9 +274,7 @@ MODELS = {
     ),
     "nystroem": lambda: (RankRLS(kernel="rbf", basis=4, random_state=0).fit(X, Y, qid=qid), X),
     "cg": lambda: (
-        RankRLS(solver="cg", early_stopping=True, random_state=np.random.RandomState(0)).fit(
-            X, y, qid=qid
-        ),
+        RankRLS(solver="cg", early_stopping=True, random_state=0).fit(X, y, qid=qid),
         X,
     ),
     "cv": lambda: (RankRLSCV([0.1, 1.0, 10.0], kernel="rbf").fit(X, y, qid=qid), X),

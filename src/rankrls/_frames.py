@@ -606,9 +606,14 @@ def clear_errors(
                 "single row"
             ) from None
         if "contains NaN" in str(error):
+            array = isinstance(X, np.ndarray) and X.dtype.kind == "f"
+            overflow = (
+                "; if the data have none, a step before, such as a scaler, has overflowed: divide "
+                "large values beforehand"
+            ) * (array and bool(np.isnan(X).all(axis=0).any()))  # a column of NaN only
             raise ValueError(
                 f"Input {name} contains NaN{_where_missing(X, columns)}: fill in missing values "
-                f"first, {filled}{_overflow(X)}"
+                f"first, {filled}{overflow}"
             ) from None
         if columns is None or "could not convert string" not in str(error):
             raise
@@ -630,15 +635,6 @@ def _where_missing(X: Any, columns: Any) -> str:
     column = int(cols[rows == row].min())
     label = column if columns is None else repr(columns[column])
     return f" (first at row {row}, column {label}; {len(rows):,} in all)"
-
-
-def _overflow(X: Any) -> str:
-    """A hint for arrays with a column of NaN only."""
-    array = isinstance(X, np.ndarray) and X.dtype.kind == "f"
-    return (
-        "; if the data have none, a step before, such as a scaler, has overflowed: divide large "
-        "values beforehand"
-    ) * (array and bool(np.isnan(X).all(axis=0).any()))
 
 
 def _holds_numbers(column: Any) -> bool:

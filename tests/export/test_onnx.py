@@ -71,7 +71,8 @@ KERNELS = {
 @pytest.mark.parametrize("basis", [None, 15])
 @pytest.mark.parametrize(
     ("kind", "kernel"),
-    [(kind, kernel) for kind in (RankRLS, RankSVM) for kernel in KERNELS],
+    # RankSVM refuses the kernel matrix of sigmoid, which is not positive semi-definite.
+    [(RankRLS, kernel) for kernel in KERNELS] + [(RankSVM, k) for k in KERNELS if k != "sigmoid"],
 )
 def test_kernels(kind, kernel, basis):
     X, y, qid = data()

@@ -224,21 +224,6 @@ def test_rows_of_sparse_arrays_that_overlap(indptr):
         Decoder(arrays.__getitem__, lambda n_bytes, what: None).decode(tree)
 
 
-def test_random_state_that_points_elsewhere(tmp_path):
-    path = tmp_path / "model.rankrls"
-    ranker = RankRLS(random_state=np.random.RandomState(0)).fit(X, y)
-    for change, message in [
-        ({"pos": 10**6}, "random state"),
-        ({"pos": -1}, "pos of RandomState"),
-        ({"has_gauss": 2}, "has_gauss of RandomState"),
-        ({"gauss": "x"}, "gauss of RandomState"),
-        ({"key": {"array": 1}}, "key of RandomState"),
-    ]:
-        save_model(ranker, path)
-        edit(path, lambda m, c=change: params(m)["random_state"]["fields"].update(c))
-        refuse(path, message)
-
-
 # -- small files that ask for much -----------------------------------------------------------------
 
 

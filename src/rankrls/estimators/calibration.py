@@ -66,22 +66,11 @@ def margins(mean: Array, variance: Array, alpha: float) -> Array:
 
 
 def fit_calibration(margin: Array, tie: Array, weight: Array, link: str) -> Calibration:
-    """Fit the slope by minimising the log loss.
+    """Fit the slope by minimising the log loss of margins r between preferred and other items.
 
-    Parameters
-    ----------
-    margin : ndarray of shape (n,)
-        Margin r between the preferred and the other item.
-    tie : ndarray of shape (n,), bool
-        Whether the items were judged equal.
-    weight : ndarray of shape (n,)
-    link : {"logit", "probit"}
-
-    Notes
-    -----
     As in Platt's method, the targets are (n + 1)/(n + 2) and 1/(n + 2) instead of 1 and 0, so that
-    the slope stays finite if all differences have the right sign. The reported log loss uses the
-    targets 1 and 0.
+    the slope stays finite if all differences have the right sign; that of a ``tie`` is ½. The
+    reported log loss uses the targets 1 and 0.
     """
     n = len(margin)
     won = np.where(tie, 0.5, (n + 1.0) / (n + 2.0))
@@ -90,37 +79,28 @@ def fit_calibration(margin: Array, tie: Array, weight: Array, link: str) -> Cali
     if not scale > 0:
         return Calibration(link, 0.0, float(np.log(2.0)))
     r = margin / scale
-    derivatives = _logit if link == "logit" else _probit
     slope = 0.0
     for _ in range(_MAX_ITER):
-        gradient, curvature = derivatives(slope, r, won, weight)
-        step = gradient / max(curvature, np.finfo(float).tiny)
-        new = max(slope - step, 0.0)
-        if new > 4 * slope + 4:  # far outside the region where the quadratic model holds
-            new = 4 * slope + 4
-        if abs(new - slope) <= 1e-10 * max(1.0, slope):
-            slope = new
-            break
+        u = slope * r
+        if link == "logit":
+            p = expit(u)
+            gradient, curvature = p - won, p * (1 - p)
+        else:
+            log_density = -0.5 * u * u - 0.5 * np.log(2 * np.pi)
+            up, down = np.exp(log_density - log_ndtr(u)), np.exp(log_density - log_ndtr(-u))
+            gradient = (1 - won) * down - won * up
+            curvature = won * up * (u + up) + (1 - won) * down * (down - u)
+        step = weight @ (gradient * r) / max(weight @ (curvature * r * r), np.finfo(float).tiny)
+        # Not far outside the region where the quadratic model holds.
+        new = float(min(max(slope - step, 0.0), 4 * slope + 4))
+        converged = abs(new - slope) <= 1e-10 * max(1.0, slope)
         slope = new
+        if converged:
+            break
     log_g = log_expit if link == "logit" else log_ndtr
     loss = -weight @ (np.where(tie, 0.5, 1.0) * log_g(slope * r))
     loss -= 0.5 * weight[tie] @ log_g(-slope * r[tie])
     return Calibration(link, slope / scale, float(loss))
-
-
-def _logit(slope: float, r: Array, won: Array, weight: Array) -> tuple[float, float]:
-    """First and second derivative of −Σ weight [won log g(s r) + (1 − won) log g(−s r)]."""
-    p = expit(slope * r)
-    return float(weight @ ((p - won) * r)), float(weight @ (p * (1 - p) * r * r))
-
-
-def _probit(slope: float, r: Array, won: Array, weight: Array) -> tuple[float, float]:
-    u = slope * r
-    log_density = -0.5 * u * u - 0.5 * np.log(2 * np.pi)
-    up, down = np.exp(log_density - log_ndtr(u)), np.exp(log_density - log_ndtr(-u))
-    gradient = -won * up + (1 - won) * down
-    curvature = won * up * (u + up) + (1 - won) * down * (down - u)
-    return float(weight @ (gradient * r)), float(weight @ (curvature * r * r))
 
 
 def by_judgement(values: Array, folds: Folds, pairs: Array) -> Array:

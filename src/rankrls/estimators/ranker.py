@@ -495,17 +495,11 @@ class BaseRanker(QueryRequests, BaseEstimator):
                 f"the model has {self._model.n_outputs} output(s), y has {graph.n_outputs}"
             )
         require_preferences(graph, "evaluate")
-        return graph_accuracy(graph, predictions, self._added(graph, pair_features is not None))
-
-    def _added(self, graph: PreferenceGraph, required: bool) -> Array | None:
-        """What covariates of given pairs add to differences, (n_pairs, n_outputs), or None.
-
-        A model without covariates leaves them away, or refuses them if they are ``required``.
-        """
-        if not required and getattr(self._model, "pair_coef", None) is None:
-            return None
-        C = self._check_covariates(graph.pair_features, graph.n_given_pairs)
-        return None if C is None else np.asarray(C @ self._model.pair_coef[0])
+        added = None
+        if pair_features is not None or getattr(self._model, "pair_coef", None) is not None:
+            C = self._check_covariates(graph.pair_features, graph.n_given_pairs)
+            added = None if C is None else np.asarray(C @ self._model.pair_coef[0])
+        return graph_accuracy(graph, predictions, added)
 
     def _check_covariates(self, pair_features: Any, n: int) -> Array | None:
         if pair_features is None:
@@ -723,10 +717,10 @@ class RidgeRanker(BaseRanker):
         difference = self._model.predict(X_a) - self._model.predict(X_b)
         C = self._check_covariates(pair_features, X_a.shape[0])
         if C is None:
-            variance = self._model.difference_variance(X_a, X_b)
+            variance = self._model.variance(X_a, X_b)
         else:
             difference = difference + C @ self._model.pair_coef[0]
-            variance = self._model.difference_variance(X_a, X_b, C)
+            variance = self._model.variance(X_a, X_b, C)
         calibration = getattr(self, "calibration_", None)
         if noisy is None and calibration is not None:
             margin = margins(difference, variance, self._model.alpha)

@@ -196,24 +196,10 @@ class RankSVM(BaseRanker):
 
         Parameters
         ----------
-        X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
-            Features, or if ``kernel="precomputed"`` the kernel matrix of shape (n_rows, n_rows), or
-            its columns ``basis``, shape (n_rows, n_basis); a square X is the whole matrix.
-        y : array-like of shape (n_rows,) or (n_rows, n_outputs), or PreferenceGraph
-            Scores, higher = preferred. May be None if pairs are given.
-        qid : array-like of shape (n_rows,), optional
-            Query label of each row, any hashable values, in any order. Only rows of the same query
-            are compared. If None, all rows form one query. Sizes of consecutive queries can be
-            given as ``group`` instead, as in LightGBM and XGBoost.
-        pairs : array-like of shape (n_pairs, 2), optional
-            Row indices (preferred, other).
+        X, y, qid, pairs, pair_weight, sample_weight
+            As for `RankRLS.fit`; ``group`` is accepted instead of qid.
         magnitude : array-like of shape (n_pairs,), optional
-            Accepted for compatibility with `RankRLS`; the margin is always 1.
-        pair_weight : array-like of shape (n_pairs,), optional
-            Weights of the given pairs, >= 0.
-        sample_weight : array-like of shape (n_rows,), optional
-            Row weights. A pair implied by y has the product of the weights of its rows, so an
-            integer weight equals repeating the row.
+            As for `RankRLS.fit`, but only which pairs are ties (0) counts: the margin is always 1.
 
         Returns
         -------

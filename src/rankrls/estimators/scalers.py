@@ -141,60 +141,45 @@ def rescaling(old: Any, new: Any) -> tuple[Array, Array]:
 def unlearn(scaler: Any, X: Any) -> None:
     """Update a scaler to the rows without X, or raise."""
     gone = clone(scaler).fit(X)
-    left = np.asarray(scaler.n_samples_seen_) - np.asarray(gone.n_samples_seen_)
-    if (left <= 0).any():
-        n, k = (int(np.max(one.n_samples_seen_)) for one in (scaler, gone))
-        raise ValueError(
-            f"the {type(scaler).__name__} was fitted to {n} rows, so {k} cannot be forgotten: "
-            "nothing would be left"
-        )
-    if isinstance(scaler, StandardScaler):
-        _unlearn_moments(scaler, gone, left)
-    else:
-        _require_inside(scaler, gone)
-    scaler.n_samples_seen_ = left[()]  # a NumPy integer, which StandardScaler needs
-
-
-def _unlearn_moments(scaler: StandardScaler, gone: StandardScaler, left: Array) -> None:
-    """Update means and sums of squared deviations to the remaining rows.
-
-    S = S_left + S_gone + n_left n_gone/n (x̄_left − x̄_gone)², as for sums of rankings.
-    """
-    if scaler.mean_ is None:
-        return
     n, k = np.asarray(scaler.n_samples_seen_), np.asarray(gone.n_samples_seen_)
-    mean = scaler.mean_ - (k / left) * (gone.mean_ - scaler.mean_)
-    if scaler.var_ is not None:
-        constant = ~np.isclose(scaler.scale_, np.sqrt(scaler.var_), rtol=1e-9)
-        before = scaler.var_ * n
-        after = before - gone.var_ * k - left * k / n * (mean - gone.mean_) ** 2
-        shift, eps = np.abs(mean - gone.mean_), float(np.finfo(np.float64).eps)
-        rounding = ROUNDINGS * eps * np.abs(scaler.mean_)  # of the means
-        error = ROUNDINGS * eps * before + left * k / n * (2 * shift + rounding) * rounding
-        lost = ~constant & ~(error <= TOLERANCE * after)
-        if lost.any():
-            raise ValueError(
-                f"{_column(scaler, lost)} varies so much less in the remaining rows, or beside its "
-                "mean, that its scale would lose digits: fit again to these rows"
-            )
-        scaler.var_ = np.where(constant, scaler.var_, after / left)
-        scaler.scale_ = np.where(constant, scaler.scale_, np.sqrt(scaler.var_))
-    scaler.mean_ = mean
-
-
-def _require_inside(scaler: Any, gone: Any) -> None:
-    """Raise if removed rows contain the largest or smallest value of a feature."""
-    if isinstance(scaler, MinMaxScaler):
-        edge = (gone.data_max_ >= scaler.data_max_) | (gone.data_min_ <= scaler.data_min_)
-        edge &= scaler.data_range_ > 0
-    else:
-        edge = (gone.max_abs_ >= scaler.max_abs_) & (scaler.max_abs_ > 0)
-    if edge.any():
+    left = n - k
+    if (left <= 0).any():
         raise ValueError(
-            f"{_column(scaler, edge)} has its largest or smallest value in the rows to be "
-            f"forgotten, and {type(scaler).__name__} does not store the next one: fit again to "
-            "the remaining rows, or use a StandardScaler"
+            f"the {type(scaler).__name__} was fitted to {np.max(n)} rows, so {np.max(k)} cannot be "
+            "forgotten: nothing would be left"
         )
+    if not isinstance(scaler, StandardScaler):
+        if isinstance(scaler, MinMaxScaler):
+            edge = (gone.data_max_ >= scaler.data_max_) | (gone.data_min_ <= scaler.data_min_)
+            edge &= scaler.data_range_ > 0
+        else:
+            edge = (gone.max_abs_ >= scaler.max_abs_) & (scaler.max_abs_ > 0)
+        if edge.any():
+            raise ValueError(
+                f"{_column(scaler, edge)} has its largest or smallest value in the rows to be "
+                f"forgotten, and {type(scaler).__name__} does not store the next one: fit again to "
+                "the remaining rows, or use a StandardScaler"
+            )
+    elif scaler.mean_ is not None:
+        # S = S_left + S_gone + n_left n_gone/n (x̄_left − x̄_gone)², as for sums of rankings.
+        mean = scaler.mean_ - (k / left) * (gone.mean_ - scaler.mean_)
+        if scaler.var_ is not None:
+            constant = ~np.isclose(scaler.scale_, np.sqrt(scaler.var_), rtol=1e-9)
+            before = scaler.var_ * n
+            after = before - gone.var_ * k - left * k / n * (mean - gone.mean_) ** 2
+            shift, eps = np.abs(mean - gone.mean_), float(np.finfo(np.float64).eps)
+            rounding = ROUNDINGS * eps * np.abs(scaler.mean_)  # of the means
+            error = ROUNDINGS * eps * before + left * k / n * (2 * shift + rounding) * rounding
+            lost = ~constant & ~(error <= TOLERANCE * after)
+            if lost.any():
+                raise ValueError(
+                    f"{_column(scaler, lost)} varies so much less in the remaining rows, or beside "
+                    "its mean, that its scale would lose digits: fit again to these rows"
+                )
+            scaler.var_ = np.where(constant, scaler.var_, after / left)
+            scaler.scale_ = np.where(constant, scaler.scale_, np.sqrt(scaler.var_))
+        scaler.mean_ = mean
+    scaler.n_samples_seen_ = left[()]  # a NumPy integer, which StandardScaler needs
 
 
 def _column(scaler: Any, some: Array) -> str:

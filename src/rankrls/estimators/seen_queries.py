@@ -68,9 +68,14 @@ class Projection:
     @classmethod
     def like(cls, X: Any, y: Array) -> Projection:
         """Draw one in units in which features and scores of the first rows have size 1."""
-        draw = np.random.default_rng(0).uniform
-        v, u = (draw(0.5, 1.5, part.shape[1]) / _largest(part[:UNIT_ROWS]) for part in (X, y))
-        return cls(v, u)
+        draw, drawn = np.random.default_rng(0).uniform, []
+        for part in (X, y):
+            largest = abs(part[:UNIT_ROWS]).max(axis=0)
+            largest = np.asarray(largest.todense() if hasattr(largest, "todense") else largest)
+            largest = largest.ravel().astype(np.float64)
+            # 1 where a division by it could overflow
+            drawn.append(draw(0.5, 1.5, len(largest)) / np.where(largest > 1e-30, largest, 1.0))
+        return cls(drawn[0], drawn[1])
 
     def rescaled(self, factor: Array, offset: Array) -> Projection:
         """The same numbers from features (x − offset) · factor, of shape (n_features,) each."""
@@ -88,14 +93,6 @@ class Projection:
         """The same sums of absolute values, to which rounding errors are relative."""
         positive = Projection(abs(self.v), abs(self.u), abs(self.shift))
         return positive.of(abs(X), abs(y), *queries)
-
-
-def _largest(values: Any) -> Array:
-    """The largest absolute value of each column; 1 where a division by it could overflow."""
-    largest = abs(values).max(axis=0)
-    largest = np.asarray(largest.todense() if hasattr(largest, "todense") else largest)
-    largest = largest.ravel().astype(np.float64)
-    return np.where(largest > 1e-30, largest, 1.0)
 
 
 class SeenQueries:

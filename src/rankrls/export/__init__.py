@@ -2,8 +2,7 @@
 
 Each function takes a fitted ranker, a `Pipeline` that ends in one, or a search over either. Scaling
 that is the same for all rows is folded into the weights; an error is raised for anything that the
-target format cannot represent. To add a format, write its function ``to_format``; the command line
-takes it, and the options that its parameters stand for, once ``format`` is among its ``TARGETS``.
+target format cannot represent.
 """
 
 from rankrls.export._linear import LinearScores, linear_scores

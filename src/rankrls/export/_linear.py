@@ -31,18 +31,6 @@ from rankrls.estimators.greedy import GreedyRankRLS
 from rankrls.estimators.ranker import BaseRanker
 from rankrls.preprocessing import QueryScaler
 
-__all__ = [
-    "Affine",
-    "Imputation",
-    "LinearScores",
-    "Parts",
-    "choose_output",
-    "decompose",
-    "elementwise",
-    "fold",
-    "linear_scores",
-]
-
 Array = NDArray[Any]
 
 
@@ -159,11 +147,7 @@ class Imputation:
 
 @dataclass(frozen=True)
 class Parts:
-    """An estimator as a sequence of maps of the features and a fitted ranker.
-
-    ``feature_names`` are those of the input rows, if the estimator was fitted to rows that have
-    names.
-    """
+    """An estimator as a sequence of maps of the features and a fitted ranker."""
 
     steps: list[Affine | Imputation]
     ranker: Any
@@ -176,10 +160,9 @@ def decompose(estimator: Any) -> Parts:
     transformers, ranker = _flatten(estimator)
     if isinstance(ranker, AutoRanker):
         raise ValueError(
-            "an AutoRanker cannot be exported, because it averages rankers on features that "
-            "compare rows within their query; export a RankRLS, RankRLSCV, RankSVM or "
-            "GreedyRankRLS instead, alone or at the end of a Pipeline (rankrls fit without --auto "
-            "makes one)"
+            "an AutoRanker cannot be exported, because it compares rows within their query; export "
+            "a RankRLS, RankRLSCV, RankSVM or GreedyRankRLS instead, alone or at the end of a "
+            "Pipeline (rankrls fit without --auto makes one)"
         )
     if not isinstance(ranker, BaseRanker | GreedyRankRLS):
         raise ValueError(
@@ -256,22 +239,6 @@ def _centred(step: Any, centre: Any) -> Affine:
     return Affine(step.n_features_in_, scale=scale, shift=shift)
 
 
-def _standard(step: Any) -> Affine:
-    return _centred(step, step.mean_ if step.with_mean else None)
-
-
-def _robust(step: Any) -> Affine:
-    return _centred(step, step.center_)
-
-
-def _max_abs(step: Any) -> Affine:
-    return _centred(step, None)
-
-
-def _min_max(step: Any) -> Affine:
-    return Affine(step.n_features_in_, scale=_float64(step.scale_), shift=_float64(step.min_))
-
-
 def _pca(step: Any) -> Affine:
     if step.whiten:
         raise ValueError(
@@ -280,10 +247,6 @@ def _pca(step: Any) -> Affine:
     matrix = _float64(step.components_).T
     shift = None if step.mean_ is None else -_float64(step.mean_) @ matrix
     return Affine(step.n_features_in_, matrix=matrix, shift=shift)
-
-
-def _truncated_svd(step: Any) -> Affine:
-    return Affine(step.n_features_in_, matrix=_float64(step.components_).T)
 
 
 def _imputation(step: Any) -> Imputation:
@@ -307,12 +270,14 @@ def _imputation(step: Any) -> Imputation:
 
 #: Exact types only: a subclass can behave differently.
 AFFINE: dict[type, Callable[[Any], Affine | Imputation]] = {
-    StandardScaler: _standard,
-    RobustScaler: _robust,
-    MinMaxScaler: _min_max,
-    MaxAbsScaler: _max_abs,
+    StandardScaler: lambda step: _centred(step, step.mean_ if step.with_mean else None),
+    RobustScaler: lambda step: _centred(step, step.center_),
+    MinMaxScaler: lambda step: Affine(
+        step.n_features_in_, scale=_float64(step.scale_), shift=_float64(step.min_)
+    ),
+    MaxAbsScaler: lambda step: _centred(step, None),
     PCA: _pca,
-    TruncatedSVD: _truncated_svd,
+    TruncatedSVD: lambda step: Affine(step.n_features_in_, matrix=_float64(step.components_).T),
     SimpleImputer: _imputation,
 }
 

@@ -75,7 +75,13 @@ def to_onnx(
     check_option("dtype", dtype, ("float32", "float64"))
     parts = decompose(estimator)
     graph = _Graph(parts.n_features, dtype)
-    _require_exact(parts, dtype)
+    markers = [step.missing for step in parts.steps if isinstance(step, Imputation)]
+    inexact = [m for m in markers if not np.isnan(m) and float(np.float32(m)) != m]
+    if inexact and dtype == "float32":
+        raise ValueError(
+            f"missing_values={inexact[0]!r} of SimpleImputer is not exact in 32 bits; export with "
+            "dtype='float64', or fit with missing_values=np.nan"
+        )
     if hasattr(parts.ranker, "coef_"):
         scores, width = _linear(graph, parts, output)
     else:
@@ -157,43 +163,25 @@ def _expansion(ranker: Any) -> tuple[Kernel, Array, Array]:
     return kernel, rows + shift, np.asarray(A, dtype=np.float64)
 
 
-def _require_exact(parts: Parts, dtype: str) -> None:
-    """Raise an error if float32 rows cannot represent the marker of missing values exactly."""
-    for step in parts.steps:
-        if isinstance(step, Imputation) and dtype == "float32":
-            missing = step.missing
-            if not np.isnan(missing) and float(np.float32(missing)) != missing:
-                raise ValueError(
-                    f"missing_values={missing!r} of SimpleImputer is not exact in 32 bits; "
-                    "export with dtype='float64', or fit with missing_values=np.nan"
-                )
-
-
 def _apply(graph: _Graph, steps: list[Affine | Imputation]) -> str:
     X = graph.X
     for step in steps:
-        X = _impute(graph, X, step) if isinstance(step, Imputation) else _step(graph, X, step)
-    return X
-
-
-def _impute(graph: _Graph, X: str, step: Imputation) -> str:
-    X = _step(graph, X, step.affine)
-    if np.isnan(step.missing):
-        absent = graph.add("IsNaN", X)
-    else:
-        absent = graph.add("Equal", X, graph.constant(np.array(step.missing)))
-    return graph.add("Where", absent, graph.constant(step.values), X)
-
-
-def _step(graph: _Graph, X: str, step: Affine) -> str:
-    if step.columns is not None:
-        X = graph.add("Gather", X, graph.constant(step.columns.astype(np.int64)), axis=1)
-    if step.matrix is not None:
-        X = graph.add("MatMul", X, graph.constant(step.matrix))
-    if step.scale is not None:
-        X = graph.add("Mul", X, graph.constant(step.scale))
-    if step.shift is not None:
-        X = graph.add("Add", X, graph.constant(step.shift))
+        affine = step.affine if isinstance(step, Imputation) else step
+        if affine.columns is not None:
+            X = graph.add("Gather", X, graph.constant(affine.columns.astype(np.int64)), axis=1)
+        for operator, values in (
+            ("MatMul", affine.matrix),
+            ("Mul", affine.scale),
+            ("Add", affine.shift),
+        ):
+            if values is not None:
+                X = graph.add(operator, X, graph.constant(values))
+        if isinstance(step, Imputation):
+            if np.isnan(step.missing):
+                absent = graph.add("IsNaN", X)
+            else:
+                absent = graph.add("Equal", X, graph.constant(np.array(step.missing)))
+            X = graph.add("Where", absent, graph.constant(step.values), X)
     return X
 
 
@@ -229,20 +217,7 @@ def _kernel_matrix(graph: _Graph, X: str, kernel: Kernel, rows: Array) -> str:
 
 
 class _Graph:
-    """Nodes of a graph in the order in which they are computed.
-
-    Parameters
-    ----------
-    n_features : int
-        Number of columns of the input "X".
-    dtype : {"float32", "float64"}
-        Type of the input and of the output.
-
-    Attributes
-    ----------
-    X : str
-        Name of the input converted to float64.
-    """
+    """Nodes of a graph in the order in which they are computed; ``X`` is the input in float64."""
 
     def __init__(self, n_features: int, dtype: str) -> None:
         self._onnx = _onnx()
@@ -276,7 +251,8 @@ class _Graph:
         """Return the checked model; ``scores`` has ``width`` columns, or one axis if None."""
         helper = self._onnx.helper
         kind = helper.np_dtype_to_tensor_dtype(self._dtype)
-        self._rename(self._cast(scores, self._dtype), "scores")
+        self._cast(scores, self._dtype)
+        self._nodes[-1].output[0] = "scores"
         shape: list[Any] = ["n_rows"] if width is None else ["n_rows", width]
         graph = helper.make_graph(
             self._nodes,
@@ -301,10 +277,6 @@ class _Graph:
             return self.add("Identity", values)
         kind = self._onnx.helper.np_dtype_to_tensor_dtype(dtype)
         return self.add("Cast", values, to=kind)
-
-    def _rename(self, old: str, new: str) -> None:
-        assert self._nodes[-1].output[0] == old
-        self._nodes[-1].output[0] = new
 
 
 def _onnx() -> Any:

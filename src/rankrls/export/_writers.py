@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,16 +15,6 @@ from numpy.typing import NDArray
 from rankrls._streams import written
 from rankrls._validation import check_option, show
 from rankrls.export._linear import Imputation, Parts, choose_output, decompose, elementwise, fold
-
-__all__ = [
-    "to_elasticsearch",
-    "to_opensearch",
-    "to_solr",
-    "to_sql",
-    "to_svmrank",
-    "to_vespa",
-    "write_bytes",
-]
 
 Array = NDArray[Any]
 
@@ -94,20 +84,14 @@ def to_elasticsearch(
     does not match the document. The scores are those of ``predict`` minus the constant returned by
     `linear_scores`, which is the same for all documents and does not change the ranking.
 
-    In a rescore window the constant matters: documents in the window compete with those below it,
-    which keep the score of the first query. If all new scores are far below zero, the whole window
-    is ranked last. With ``normalizers=True`` the average training row scores about zero and good
-    rows score more. Alternatively, add the constant with ``query_weight``, or make the window as
-    large as the result. Lucene does not allow negative query scores elsewhere; features are query
-    scores, so they must be non-negative before training.
+    In a rescore window the constant matters: documents below the window keep the score of the first
+    query. If all new scores are far below zero, the whole window is ranked last. With
+    ``normalizers=True`` the average training row scores about zero. Alternatively, add the constant
+    with ``query_weight``. Features are query scores, so they must be non-negative before training.
 
-    Folding is accurate in float64, but the engine sums in 32 bits. For a feature whose values are
-    large compared with their differences (a year, a timestamp), use ``normalizers``, or subtract a
-    constant in the query that defines the feature.
-
-    This format is for the open-source plugin. Elastic's own learning to rank, to which models are
-    uploaded with Eland, uses another format and is not supported.
-
+    For a feature whose values are large compared with their differences (a timestamp), use
+    ``normalizers``: the engine sums in 32 bits. The format is that of the open-source plugin;
+    Elastic's own learning to rank, to which models are uploaded with Eland, is not supported.
     Models cannot be updated in place; give each new version a new name.
 
     Examples
@@ -124,14 +108,14 @@ def to_elasticsearch(
     '{"title_match": 0.91..., "recency": 0.06...}'
     """
     name = _check_model_name(name)
-    linear = _engine_weights(estimator, feature_names, output, drop_zeros, normalizers)
+    weights, scaled = _engine_weights(estimator, feature_names, output, drop_zeros, normalizers)
     model: dict[str, Any] = {"type": "model/linear"}
     if normalizers:
         model["feature_normalizers"] = {
             name: {"standard": {"mean": mean, "standard_deviation": deviation}}
-            for name, (mean, deviation) in linear.normalizers.items()
+            for name, (mean, deviation) in scaled.items()
         }
-    model["definition"] = json.dumps(linear.mapping(), ensure_ascii=False, allow_nan=False)
+    model["definition"] = json.dumps(weights, ensure_ascii=False, allow_nan=False)
     body = {"model": {"name": name, "model": model}}
     _write_json(path, body)
     return body
@@ -222,20 +206,20 @@ def to_solr(
     name = _check_model_name(name, forbidden="/'\"{}")
     if store is not None:
         store = _check_model_name(store, what="store", forbidden="/'\"{}")
-    linear = _engine_weights(
-        estimator,
-        feature_names,
-        output,
-        drop_zeros,
-        normalizers,
-        forbidden=",=",
-        why="Solr writes features as name=value,name=value",
+    rules = {"forbidden": ",=", "why": "Solr writes features as name=value,name=value"}
+    weights, scaled = _engine_weights(
+        estimator, feature_names, output, drop_zeros, normalizers, **rules
     )
     model: dict[str, Any] = {"class": SOLR_CLASS, "name": name}
     if store is not None:
         model["store"] = store
-    model["features"] = [linear.solr_feature(feature) for feature in linear.names]
-    model["params"] = {"weights": linear.mapping()}
+    model["features"] = [{"name": feature} for feature in weights]
+    for feature in model["features"]:
+        if feature["name"] in scaled:
+            mean, deviation = scaled[feature["name"]]  # Solr requires string parameters
+            params = {"avg": repr(mean), "std": repr(deviation)}
+            feature["norm"] = {"class": SOLR_NORMALIZER, "params": params}
+    model["params"] = {"weights": weights}
     _write_json(path, model)
     return model
 
@@ -296,12 +280,14 @@ def to_sql(
     names = _check_feature_names(feature_names, parts)
     first, last, inner = QUOTES[quote]
     columns = [first + name.replace(last, inner) + last for name in names]
-    parts, filled = _without_imputers(parts)
-    for column, (missing, value) in filled.items():
-        known = columns[column]
-        if not np.isnan(missing):
-            known = f"NULLIF({known}, {_literal(missing)})"
-        columns[column] = f"COALESCE({known}, {_literal(value)})"
+    if parts.steps and isinstance(parts.steps[0], Imputation):
+        first_step = parts.steps[0]
+        filled = range(parts.n_features) if first_step.columns is None else first_step.columns
+        for i, value in zip(filled, first_step.values.tolist(), strict=True):
+            if not np.isnan(first_step.missing):
+                columns[i] = f"NULLIF({columns[i]}, {_literal(first_step.missing)})"
+            columns[i] = f"COALESCE({columns[i]}, {_literal(value)})"
+        parts = replace(parts, steps=[first_step.affine, *parts.steps[1:]])
     text = _expression(parts, columns, output, "the one expression")
     write_bytes(path, (text + "\n").encode("utf-8"))
     return text
@@ -463,30 +449,6 @@ def to_svmrank(estimator: Any, path: Any = None, *, output: int | None = None) -
 # ---------------------------------------------------------------- search engines
 
 
-@dataclass(frozen=True)
-class _EngineWeights:
-    """Names and weights of features, with mean and deviation of the normalised ones."""
-
-    names: list[str]
-    weights: Array
-    normalizers: dict[str, tuple[float, float]]
-
-    def mapping(self) -> dict[str, float]:
-        """Return the weights by name."""
-        # −0.0 becomes 0.0. Floats are written with a point or an exponent, because older versions
-        # of Solr require a Double.
-        pairs = zip(self.names, self.weights, strict=True)
-        return {name: float(weight) + 0.0 for name, weight in pairs}
-
-    def solr_feature(self, name: str) -> dict[str, Any]:
-        """Return a feature with its normalizer; Solr requires string parameters."""
-        if name not in self.normalizers:
-            return {"name": name}
-        mean, deviation = self.normalizers[name]
-        params = {"avg": repr(mean), "std": repr(deviation)}
-        return {"name": name, "norm": {"class": SOLR_NORMALIZER, "params": params}}
-
-
 def _engine_weights(
     estimator: Any,
     given: Any,
@@ -494,8 +456,8 @@ def _engine_weights(
     drop_zeros: bool,
     normalizers: bool,
     **rules: str,
-) -> _EngineWeights:
-    """Return names and weights of the features, checked for an engine with 32-bit floats."""
+) -> tuple[dict[str, float], dict[str, tuple[float, float]]]:
+    """Weights by name, for 32-bit floats; mean and deviation of the normalised features."""
     parts = decompose(estimator)
     names = _check_feature_names(given, parts, **rules)
     weights = fold(parts, output=output).weights
@@ -519,11 +481,11 @@ def _engine_weights(
             "every weight is zero (in the engine's 32-bit floats): all documents would have the "
             "same score. Check that the features differ within queries, and that alpha is not huge"
         )
-    if drop_zeros:
-        kept = np.flatnonzero(rounded)
-        names, weights = [names[i] for i in kept], weights[kept]
-        scaled = {name: scaled[name] for name in names if name in scaled}
-    return _EngineWeights(names, weights, scaled)
+    kept = np.flatnonzero(rounded) if drop_zeros else np.arange(len(weights))
+    # −0.0 becomes 0.0. Floats are written with a point or an exponent, because older versions of
+    # Solr require a Double.
+    mapping = {names[i]: float(weights[i]) + 0.0 for i in kept}
+    return mapping, {name: scaled[name] for name in mapping if name in scaled}
 
 
 def _normalizers(names: list[str], scale: Array, shift: Array) -> dict[str, tuple[float, float]]:
@@ -549,19 +511,6 @@ def _normalizers(names: list[str], scale: Array, shift: Array) -> dict[str, tupl
 # ---------------------------------------------------------------- expressions
 
 
-def _without_imputers(parts: Parts) -> tuple[Parts, dict[int, tuple[float, float]]]:
-    """Replace a first imputer by marker and fill value of its columns, and keep the other steps."""
-    steps = list(parts.steps)
-    filled: dict[int, tuple[float, float]] = {}
-    if steps and isinstance(steps[0], Imputation):
-        first = steps[0]
-        columns = range(parts.n_features) if first.columns is None else first.columns
-        values = zip(columns, first.values.tolist(), strict=True)
-        filled = {int(column): (first.missing, value) for column, value in values}
-        steps[0] = first.affine
-    return replace(parts, steps=steps), filled
-
-
 def _expression(parts: Parts, names: Sequence[str], output: int | None, target: str) -> str:
     """Write the weighted sum of named features, plus the constant."""
     scores = fold(parts, output=output, target=target)
@@ -574,21 +523,14 @@ def _expression(parts: Parts, names: Sequence[str], output: int | None, target: 
     terms = [(float(scores.weights[i]), f" * {names[i]}") for i in used]
     if scores.constant:
         terms.append((scores.constant, ""))
-    words = [_term(number, rest, first=i % TERMS == 0) for i, (number, rest) in enumerate(terms)]
-    return _summed(words)
-
-
-def _term(number: float, rest: str, *, first: bool) -> str:
-    sign = "-" if number < 0 else "+"
-    if first:
-        return _literal(number) + rest
-    return f" {sign} {_literal(abs(number))}{rest}"
-
-
-def _summed(words: list[str]) -> str:
-    """Join terms in nested groups of limited size, each in parentheses."""
-    groups = ["".join(words[i : i + TERMS]) for i in range(0, len(words), TERMS)]
-    while len(groups) > 1:
+    groups = [""] * -(-len(terms) // TERMS)
+    for i, (number, rest) in enumerate(terms):
+        if i % TERMS == 0:
+            groups[i // TERMS] = _literal(number) + rest
+        else:
+            sign = "-" if number < 0 else "+"
+            groups[i // TERMS] += f" {sign} {_literal(abs(number))}{rest}"
+    while len(groups) > 1:  # nested groups of limited size, each in parentheses
         groups = [" + ".join(f"({group})" for group in groups[i : i + TERMS])
                   for i in range(0, len(groups), TERMS)]  # fmt: skip
     return groups[0]

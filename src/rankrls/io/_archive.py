@@ -42,6 +42,8 @@ ARRAY_TYPES = (
 #: Maximum size of a manifest in bytes, for writing and reading.
 MAX_MANIFEST = 2**28
 
+CHUNK = 2**20
+
 #: Bytes that `zipfile` uses to describe one member.
 MEMBER = 800
 
@@ -240,14 +242,14 @@ class ArchiveReader:
         if number not in self._arrays:
             with self._archive.open(info) as member:
                 dtype, shape, size = self._read_header(member, info)
-                data = bytearray(size)
-                view, start = memoryview(data), 0
+                data, start = np.empty(size, dtype=np.uint8), 0
+                view = memoryview(data)
                 while start < size:
-                    n_read = member.readinto(view[start:])  # type: ignore[attr-defined]
+                    n_read = member.readinto(view[start : start + CHUNK])  # type: ignore[attr-defined]
                     require(n_read, f"{info.filename} is cut off")
                     start += n_read
                 require(member.read(1) == b"", f"{info.filename} is too long")  # checks the CRC
-            values = np.frombuffer(data, dtype=_little_endian(dtype)).astype(dtype, copy=False)
+            values = data.view(_little_endian(dtype)).astype(dtype, copy=False)
             self._arrays[number] = values.reshape(shape)
         return self._arrays[number]
 

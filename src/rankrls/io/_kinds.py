@@ -80,7 +80,7 @@ def _is_data(value: Any) -> bool:
         return all(map(_is_data, value))
     if isinstance(value, dict):
         return all(map(_is_data, value.values()))
-    return is_item(value) or type(value) in (np.ndarray, np.random.RandomState, slice)
+    return is_item(value) or type(value) in (np.ndarray, slice)
 
 
 ANY = _kind(lambda value: True, "anything")

@@ -148,9 +148,7 @@ def _factor(name: str, fields: dict[str, Kind]) -> Record:
     )
 
 
-FACTOR = instance(
-    "ScatterFactor", "PooledFactor", "IncidenceFactor", "GroundedFactor", "StackedFactor"
-)
+FACTOR = instance("ScatterFactor", "PooledFactor", "GroundedFactor")
 
 PREFERENCES = (
     Record(
@@ -176,7 +174,6 @@ PREFERENCES = (
             "embedding": rows("p q"),
         },
     ),
-    _factor("IncidenceFactor", {"incidence": rows("m p")}),
     _factor(
         "GroundedFactor",
         {
@@ -185,7 +182,6 @@ PREFERENCES = (
             "R": array("f", "p p"),
         },
     ),
-    _factor("StackedFactor", {"first": FACTOR, "second": FACTOR}),
 )
 
 # -- solvers and fitted functions -------------------------------------------------------------
@@ -355,25 +351,6 @@ def _unpack_seen(cls: type[Any], values: dict[str, Any]) -> Any:
     return seen
 
 
-def _pack_random_state(state: Any) -> dict[str, Any]:
-    values = state.get_state(legacy=False)
-    require(values["bit_generator"] == "MT19937", "a RandomState of another generator")
-    return {
-        "key": values["state"]["key"],
-        "pos": int(values["state"]["pos"]),
-        "has_gauss": bool(values["has_gauss"]),
-        "gauss": float(values["gauss"]),
-    }
-
-
-def _unpack_random_state(cls: type[Any], values: dict[str, Any]) -> Any:
-    require(values["pos"] <= 624, "a random state of another size")  # not checked by compiled code
-    state = cls()
-    numbers = (values[name] for name in ("key", "pos", "has_gauss", "gauss"))
-    state.set_state(("MT19937", *numbers))
-    return state
-
-
 def _check_calibration(calibration: Any) -> None:
     check_option("link", calibration.link, LINKS)
     require(calibration.slope >= 0, f"a slope of {calibration.slope}")
@@ -407,13 +384,6 @@ PARTS = (
         "rankrls.estimators.calibration",
         {"link": TEXT, "slope": FINITE, "log_loss": FINITE},
         check=_check_calibration,
-    ),
-    Record(
-        "RandomState",
-        "numpy.random",
-        {"key": array("u", "624"), "pos": COUNT, "has_gauss": FLAG, "gauss": FINITE},
-        pack=_pack_random_state,
-        unpack=_unpack_random_state,
     ),
 )
 
@@ -609,7 +579,8 @@ def _pack_labels(labels: Any) -> dict[str, Any]:
     """Return the labels as a matrix or as lists of edges."""
     if labels.matrix is not None:
         return {"matrix": labels.matrix, "shape": ...}
-    return dict(zip(("rows", "cols", "y"), labels.lists, strict=True)) | {"shape": labels.shape}
+    lists = dict(zip(("rows", "cols", "y"), labels.lists, strict=True))
+    return lists | {"shape": labels.shape, "matrix": ...}
 
 
 def _unpack_labels(cls: type[Any], values: dict[str, Any]) -> Any:
@@ -654,7 +625,7 @@ RELATIONS = (
             "y": optional(array("f", "edges")),
             "shape": optional(tuple_of(SIZE, SIZE)),
         },
-        derived=("_lists", "_matrix", "cells"),
+        derived=("_lists", "cells"),
         pack=_pack_labels,
         unpack=_unpack_labels,
     ),
