@@ -45,8 +45,8 @@ def test_fit_is_that_of_click_labels(log, capsys, kind):
 
 
 def test_the_report_shows_the_examination(log, capsys, tmp_path):
-    words = "report log.csv -o page.html --clicks clicks --position position --impressions n --drop name"
-    assert main(words.split()) == 0
+    words = "report log.csv -o page.html --clicks clicks --position position --impressions n"
+    assert main([*words.split(), "--drop", "name"]) == 0
     page = (tmp_path / "page.html").read_text()
     assert '<h2 id="clicks-h">Clicks and positions</h2>' in page
     theta = estimate_examination(log, impressions="n").examination

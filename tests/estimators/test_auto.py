@@ -62,7 +62,7 @@ def ugly(n_queries=24, seed=0):
 
 def encoded(ranker, X, qid):
     codes = None if qid is None else auto.encode_qid(qid, len(X)).codes
-    return ranker._rows(ranker._table.transform(X), codes)
+    return ranker._rows(auto.Table(ranker._table.transform(X), np.zeros(len(X)), codes))
 
 
 @pytest.mark.parametrize("effort", ["quick", "normal"])

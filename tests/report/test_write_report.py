@@ -14,20 +14,18 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from rankrls import PreferenceGraph, RankRLS, RankRLSCV, RankSVM
-from rankrls.core.spaces.spaces import first_equal
 from rankrls.datasets import make_ranking
 from rankrls.metrics import pairwise_accuracy, pairwise_error
 from rankrls.model_selection import leave_query_out_predict
 from rankrls.report import AlphaPath, Report, write_report
 from rankrls.report._analysis import analyse
-from rankrls.report._data import check_rankings, pairs_by_query, summarise
+from rankrls.report._data import check_rankings
 from rankrls.report._errors import mean_interval, query_errors, row_errors, row_errors_of_pairs
-from rankrls.report._features import equal_columns, feature_statistics, rows_in_common
+from rankrls.report._features import feature_statistics
 from rankrls.report._findings import check_model
 from rankrls.report._heldout import _refitted, make_plan
 from rankrls.report._page import kept_units, render
 from rankrls.report._reproduce import code_lines
-from rankrls.report._words import number
 from rankrls.report._worst import worst_queries
 
 EVIL = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(1)>&amp;"
@@ -93,36 +91,6 @@ class Page(HTMLParser):
 # ---------------------------------------------------------------------- analysis
 
 
-def test_pairs_by_query_are_counted(ranking):
-    X, y, qid = ranking
-    rng = np.random.default_rng(0)
-    order = rng.permutation(len(y))
-    data = check_rankings(X[order], y[order], qid[order])
-    expected = [sum(a < b for a in y[qid == q] for b in y[qid == q]) for q in np.unique(qid)]
-    np.testing.assert_array_equal(pairs_by_query(data), expected)
-    summary = summarise(data)
-    assert summary.n_pairs == sum(expected)
-    assert summary.n_single == (np.bincount(qid) == 1).sum()
-    assert summary.n_with_pairs == np.count_nonzero(expected)
-    assert summary.label_counts.sum() == len(y)
-
-
-@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_equal_rows_and_columns(kind, dtype):
-    rng = np.random.default_rng(0)
-    X = rng.integers(0, 2, size=(200, 6)).astype(dtype)  # few bits: a poor hash would collide
-    X[3] = 0.0
-    X[4] = -0.0
-    first = [next(i for i in range(200) if (X[i] == X[k]).all()) for k in range(200)]
-    np.testing.assert_array_equal(first_equal(kind(X)), first)
-    W = np.column_stack([X, X[:, 2], X[:, 0] + 0.5])
-    np.testing.assert_array_equal(equal_columns(kind(W)), [0, 1, 2, 3, 4, 5, 2, 7])
-    other = np.vstack([X[:3], np.full((1, 6), 7.0)])
-    expected = [(X[:3] == row).all(axis=1).any() for row in X]
-    np.testing.assert_array_equal(rows_in_common(kind(X), kind(other)), expected)
-
-
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
 def test_feature_statistics_against_loops(ranking, kind):
     X, y, qid = ranking
@@ -143,18 +111,6 @@ def test_feature_statistics_against_loops(ranking, kind):
     np.testing.assert_array_equal(found.correlation[[1, 2]], 0)
     assert found.alone[3] == pairwise_accuracy(y, X[:, 3], qid=qid)
     np.testing.assert_allclose(found.mean, X.mean(axis=0))
-
-
-def test_query_errors(ranking):
-    X, y, qid = ranking
-    scores = np.round(X[:, 0])  # with ties
-    errors = query_errors(check_rankings(X, y, qid), scores)
-    np.testing.assert_array_equal(errors.error, pairwise_error(y, scores, qid=qid, average=None))
-    assert errors.mean.value == pytest.approx(pairwise_error(y, scores, qid=qid))
-    assert errors.mean.low < errors.mean.value < errors.mean.high
-    assert errors.wrong.sum() / errors.pairs.sum() == pytest.approx(
-        pairwise_error(y, scores, qid=qid, average="pair")
-    )
 
 
 def test_errors_of_rows_against_a_double_loop():
@@ -180,17 +136,6 @@ def test_errors_of_rows_against_a_double_loop():
         np.testing.assert_array_equal(errors.pairs, total)
         assert errors.mean.value == pytest.approx(wrong.sum() / total.sum())
     assert row_errors(y, scores, 0 * lists).mean.value == pytest.approx(pairwise_error(y, scores))
-
-
-def test_the_jackknife_interval_is_close_to_a_literal_one():
-    rng = np.random.default_rng(0)
-    y = rng.normal(size=150)
-    scores = y + rng.normal(size=150)
-    errors = row_errors(y, scores, np.zeros(150, dtype=int))
-    without = [pairwise_error(np.delete(y, i), np.delete(scores, i)) for i in range(150)]
-    deviation = np.sqrt(149 / 150 * ((without - np.mean(without)) ** 2).sum())
-    half = (errors.mean.high - errors.mean.low) / 2
-    assert half / 1.976 == pytest.approx(deviation, rel=0.03)
 
 
 def test_intervals_cover():
@@ -637,18 +582,6 @@ def test_names_from_the_data_stay_text(tmp_path):
         block = re.search('<script type="application/json" id="results">(.*?)</script>', text)
         results = json.loads(block[1])
         assert any(EVIL in example for f in results["findings"] for example in f["examples"])
-
-
-def test_numbers():
-    assert [number(v) for v in (3.0, -0.25, np.nan, 1e-7, 12345678.0, -54321.6, -0.0)] == [
-        "3",
-        "−0.25",
-        "–",
-        "1e−7",
-        "1.235e7",
-        "−54,322",
-        "0",
-    ]
 
 
 @pytest.mark.parametrize("with_qid", [True, False], ids=["queries", "rows"])

@@ -8,7 +8,7 @@ import inspect
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import IO, Any, BinaryIO
 
@@ -18,9 +18,9 @@ from rankrls._atomic import is_stream
 from rankrls._frames import RawTable
 from rankrls._streams import without_suffix, written
 from rankrls.cli._options import OPTIONS, flag
-from rankrls.cli._output import Work, listed, require_stdout, stdout_errors, warn
+from rankrls.cli._output import listed, require_stdout, stdout_errors, warn
 from rankrls.datasets import iter_ranking, load_ids, load_ranking
-from rankrls.datasets.formats import SUFFIXES, sniff
+from rankrls.datasets.formats import sniff
 
 __all__ = ["DataFile", "check_output", "names_from", "output_file", "shown", "write_all"]
 
@@ -62,20 +62,6 @@ class Stream:
             head, self._head = self._head[:cut], self._head[cut:]
             return head if n_bytes >= 0 else head + self._file.read()
         return self._file.read(n_bytes)
-
-
-class Watched:
-    """A file that reports how much of it has been read."""
-
-    def __init__(self, file: BinaryIO, name: str, tell: Callable[[float], None]) -> None:
-        self.name, self._file, self._tell = name, file, tell
-        self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
-
-    def read(self, n_bytes: int = -1) -> bytes:
-        """Read on."""
-        data = self._file.read(n_bytes)
-        self._tell(self._file.tell())
-        return data
 
 
 class DataFile:
@@ -152,19 +138,15 @@ class DataFile:
         packed = (4 if without_suffix(one) != one else 1 for one in files)
         n_bytes = sum(k * os.path.getsize(one) for k, one in zip(packed, files, strict=True))
         self.large = not self.is_pipe and n_bytes >= LARGE
-        #: Bytes to be read, for progress: text only.
-        self.total: float | None = None
-        if self.seekable and files and not self.several and not path.endswith(SUFFIXES):
-            self.total = os.path.getsize(path)
 
-    def load(self, work: Work) -> Any:
+    def load(self) -> Any:
         """All rows at once."""
-        with self._opened(work) as (file, reading):
+        with self._opened() as (file, reading):
             return self._with_names(load_ranking(file, **reading))
 
-    def batches(self, work: Work, *, by_query: bool) -> Iterator[Any]:
+    def batches(self, *, by_query: bool) -> Iterator[Any]:
         """Batches of rows, one at a time."""
-        with self._opened(work) as (file, reading):
+        with self._opened() as (file, reading):
             if self.is_pipe and reading["format"] == "letor" and not reading.get("n_features"):
                 raise ValueError(
                     f"{self.name}: the number of features in LETOR text from a pipe is not known "
@@ -173,12 +155,12 @@ class DataFile:
             batches = iter_ranking(file, rows=BATCH, by_query=by_query, **reading)
             yield from map(self._with_names, batches)
 
-    def parts(self, work: Work, *, by_query: bool) -> Iterator[Any]:
+    def parts(self, *, by_query: bool) -> Iterator[Any]:
         """Batches of rows of a large file, or of a stream whose width is known; else all rows."""
         if self.large or (not self.seekable and self.reading.get("n_features")):
-            yield from self.batches(work, by_query=by_query)
+            yield from self.batches(by_query=by_query)
         else:
-            yield self.load(work)
+            yield self.load()
 
     def code(self, rows: str = "rows", suffix: str = "") -> list[str]:
         """Python code that loads the same rows as X, y, qid and weight; none for a pipe."""
@@ -242,7 +224,7 @@ class DataFile:
         return rows
 
     @contextmanager
-    def _opened(self, work: Work) -> Iterator[tuple[Any, dict[str, Any]]]:
+    def _opened(self) -> Iterator[tuple[Any, dict[str, Any]]]:
         """The file, and how to read it."""
         if self.several:
             yield self.paths, self._for(self.path)
@@ -254,12 +236,7 @@ class DataFile:
                 file = Stream(pipe, self.path)
                 yield file, self._for(file)
         else:
-            reading = self._for(self.path)
-            if reading["format"] == "parquet":
-                yield self.path, reading  # opened by name
-            else:
-                with open(self.path, "rb") as plain:
-                    yield Watched(plain, self.path, work.update), reading
+            yield self.path, self._for(self.path)
 
     def _for(self, file: Any) -> dict[str, Any]:
         """Arguments for a file of this kind; LETOR text has no names of features."""

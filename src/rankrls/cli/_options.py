@@ -100,7 +100,9 @@ def _whole(text: Any) -> int:
 
 def _share(text: Any) -> float:
     number = _positive(text, "a number between 0 and 1")
-    return number if number < 1 else _positive("", f"a number between 0 and 1: {text}")
+    if number >= 1:
+        raise click.BadParameter(f"{text!r} is not a number between 0 and 1")
+    return number
 
 
 def _one_of(words: str) -> click.Choice:
@@ -306,7 +308,7 @@ OPTIONS: dict[str, Option] = {
         _first(_unless(lambda o: o.position is None, "needs --position, the place of each row"),
                _unless(lambda o: bool(o.target or o.sample_weight),
                        "gives labels and weights: leave out --target and --sample-weight"),
-               _unless(lambda o: bool(getattr(o, "stream", None)), "is for logs that are read at once")),
+               _unless(lambda o: bool(getattr(o, "stream", None)), "is for logs read at once")),
         metavar="COLUMN"),
     "position": _row(
         "--position", "Column of the positions of --clicks, 1 at the top.",

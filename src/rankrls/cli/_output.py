@@ -174,12 +174,10 @@ class Work:
     ----------
     doing : str
         What is being done.
-    total : float, optional
-        How much there is to do; None if nobody knows.
     """
 
-    def __init__(self, doing: str, total: float | None = None) -> None:
-        self._doing, self._total, self._done, self._detail = escaped(doing), total, 0.0, ""
+    def __init__(self, doing: str) -> None:
+        self._doing, self._detail, self._share = escaped(doing), "", (0.0, 0.0)
         self._lock = threading.Lock()
         self._hearing: Any = None
         self._bar: Any = None
@@ -210,28 +208,21 @@ class Work:
                 self._bar.stop()
             self._bar, self._doing = None, ""
 
-    def _update(self, **changes: Any) -> None:
-        if self._bar is not None:
-            self._bar.update(self._task, description=self._words(), **changes)
+    def _tell(self, detail: str, done: float, total: float) -> None:
+        with self._lock:
+            self._detail, self._share = detail, (done, total)
+            if self._bar is not None:
+                about = {"description": self._words(), "total": total or None, "completed": done}
+                self._bar.update(self._task, **about)
 
     def _hear(self, message: str, done: float = 0.0, total: float = 0.0) -> None:
-        """What a ranker says that it is doing; not while the share of a file is shown."""
-        with self._lock:
-            if self._total is None:
-                self._detail, self._done = message, done
-                self._update(total=total or None, completed=done)
+        """What a ranker says that it is doing."""
+        self._tell(message, done, total)
 
-    def update(self, done: float) -> None:
-        """Tell how much is done."""
-        with self._lock:
-            self._done = done
-            self._update(completed=done)
-
-    def now(self, doing: str, total: float | None = None) -> None:
-        """Tell that something else is being done; None: nobody knows how much of it."""
-        with self._lock:
-            self._doing, self._total, self._done, self._detail = escaped(doing), total, 0.0, ""
-            self._update(total=total, completed=0.0)
+    def now(self, doing: str) -> None:
+        """Tell that something else is being done."""
+        self._doing = escaped(doing)
+        self._tell("", 0.0, 0.0)
 
     def _words(self) -> str:
         return f"{self._doing}: {escaped(self._detail)}" if self._detail else self._doing
@@ -241,7 +232,8 @@ class Work:
         with self._lock:
             if self._doing:
                 seconds = time.perf_counter() - self._started
-                share = f", {self._done / self._total:.0%}" if self._total else ""
+                done, total = self._share
+                share = f", {done / total:.0%}" if total else ""
                 note(f"{self._words()}{share} ({seconds:.0f} s so far)")
                 self._wait(seconds, self._log)
 
@@ -264,5 +256,5 @@ class Work:
             if not self._doing:
                 return
             self._bar = Progress(*columns, console=console, transient=True, redirect_stdout=False)
-            self._task = self._bar.add_task(self._words(), total=self._total, completed=self._done)
+            self._task = self._bar.add_task(self._words(), total=None)
             self._bar.start()

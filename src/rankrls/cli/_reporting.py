@@ -34,8 +34,8 @@ def report(o: Any) -> None:
 
 def _write(o: Any, estimator: Any, examination: Any) -> None:
     reader = DataFile(o.data, o, **(RAW if o.auto else {}))
-    with Work(f"Reading {reader.name}", reader.total) as work:
-        rows, raw = reader.load(work), {}
+    with Work(f"Reading {reader.name}") as work:
+        rows, raw = reader.load(), {}
         if o.auto:
             suit_labels(estimator, o, rows.target)
             text = isinstance(rows.data, RawTable)
@@ -56,7 +56,7 @@ def _write(o: Any, estimator: Any, examination: Any) -> None:
                    "sparse": sparse.issparse(rows.data), **raw}  # fmt: skip
             other = DataFile(o.test, o, named=rows.feature_names, **how)
             code = code and [*code, *other.code("test", "_test")]
-            unseen = other.load(work)
+            unseen = other.load()
             options["test"] = (_plain(unseen.data), unseen.target, unseen.qid)
             options["test_document_names"] = _documents(unseen)
         if code:

@@ -34,13 +34,8 @@ from rankrls.cli._output import (
     warn,
 )
 from rankrls.datasets import dump_run, ids_from_comments, load_qrels, load_run
-from rankrls.metrics import (
-    compare_rankers,
-    compare_runs,
-    evaluate_run,
-    mean_interval,
-    pairwise_error,
-)
+from rankrls.metrics import compare_rankers, compare_runs, evaluate_run, mean_interval
+from rankrls.metrics.counting import count_pairs
 from rankrls.metrics.metric_names import (
     COMPARED_METRICS,
     LIST_METRICS,
@@ -67,10 +62,10 @@ def predict(o: Any) -> None:
     check_output(o.output, *o.data, o.model)
     with_qid = not o.one_ranking if lists else scorer.needs_qid
     rows = rows_for(scorer, o.data, o, ("qid",) if with_qid else ())
-    with Work(f"Scoring {rows.name}", rows.total) as work:
+    with Work(f"Scoring {rows.name}") as work:
         if not lists:
             with output_file(o.output) as file:
-                batches = (scores for _, scores in _scored(scorer, rows, work))
+                batches = (scores for _, scores in _scored(scorer, rows))
                 for lines in in_order(_lines, batches, threads=1):
                     write_all(file, lines)
             return
@@ -103,7 +98,7 @@ def _ranked(o: Any, scorer: Scorer, rows: DataFile, work: Work) -> RankTable:
     scores: list[Any] = []
     found: list[Any] = []
     comments: list[str] = []
-    for batch, score in _scored(scorer, rows, work):
+    for batch, score in _scored(scorer, rows):
         scores.append(score)
         found.append(batch.qid)
         comments += batch.comments or [] if o.doc_id is not None else []
@@ -146,12 +141,12 @@ def _without_duplicates(o: Any, y: Any, qid: Any, ids: Any) -> Any:
     return np.setdiff1d(everything, again)
 
 
-def _scored(scorer: Scorer, rows: DataFile, work: Work) -> Iterator[tuple[Any, Any]]:
+def _scored(scorer: Scorer, rows: DataFile) -> Iterator[tuple[Any, Any]]:
     """Batches of rows, each with its scores."""
     if scorer.needs_qid and rows.reading["qid"] is None:  # scaled as one ranking
-        parts: Any = [rows.load(work)]
+        parts: Any = [rows.load()]
     else:
-        parts = rows.parts(work, by_query=scorer.needs_qid)
+        parts = rows.parts(by_query=scorer.needs_qid)
     for batch in parts:
         if rows.o.missing == "zero":
             values = batch.data.data if sparse.issparse(batch.data) else batch.data
@@ -220,10 +215,10 @@ def _labels_and_scores(
         scorer = None if model is None else Scorer(model)
         rows = (DataFile(data, o, need=need, named=[]) if scorer is None
                 else rows_for(scorer, data, o, need))  # fmt: skip
-        with Work(f"Scoring {rows.name}", rows.total) as work:
-            batches: Any = ((batch, None) for batch in rows.parts(work, by_query=False))
+        with Work(f"Scoring {rows.name}"):
+            batches: Any = ((batch, None) for batch in rows.parts(by_query=False))
             if scorer is not None:
-                batches = _scored(scorer, rows, work)
+                batches = _scored(scorer, rows)
             labels, ids, scores = zip(*((b.target, b.qid, s) for b, s in batches), strict=True)
         y, qid = np.concatenate(labels), None if ids[0] is None else np.concatenate(ids)
         score = np.concatenate(scores) if given is None else given
@@ -304,26 +299,19 @@ class _Measures:
         self.names = names[order]
         codes = np.argsort(order)[codes]
         self.sizes = np.bincount(codes).astype(np.int64)
-        # Pairs of rows with different labels: C(n, 2) − Σ_levels C(m, 2).
-        levels, level = np.unique(y, return_inverse=True)
-        groups, counts = np.unique(codes * np.int64(len(levels)) + level, return_counts=True)
-        tied = np.zeros(len(self.sizes), dtype=np.int64)
-        np.add.at(tied, groups // len(levels), counts * (counts - 1) // 2)
-        self.pairs = self.sizes * (self.sizes - 1) // 2 - tied
+        counts = count_pairs(y, score, codes, len(names))
+        self.pairs, self.tied = counts.comparable, counts.tied
+        # A pair is swapped if its order is wrong, or if there is none, as in svm_rank.
+        self.swapped = counts.discordant + counts.tied
         counted = self.pairs > 0
+        self.errors = np.full(len(names), np.nan)
+        wrong = counts.discordant + counts.tied / 2
+        np.divide(wrong, self.pairs, out=self.errors, where=counted)
         if not counted.any() and not (o.metrics or "undefined" in o.given):
             raise ValueError(
                 "there is no preference to evaluate: no query has two rows with different labels; "
                 "for metrics that need none, name them by --metrics"
             )
-        wrong = self.errors = np.full(len(self.names), np.nan)
-        if counted.any():
-            self.errors = np.asarray(pairwise_error(y, score, qid=codes, average=None))
-            # A pair is swapped if its order is wrong, or if there is none, as in svm_rank.
-            wrong = np.asarray(pairwise_error(y, score, qid=codes, average=None, ties="error"))
-        half = np.where(counted, self.errors, 0) * self.pairs
-        self.swapped = np.rint(np.where(counted, wrong, 0) * self.pairs).astype(np.int64)
-        self.tied = np.rint(2 * (self.swapped - half)).astype(np.int64)
         self.lists: dict[str, Any] = {}
         arguments = _arguments(o)
         for metric in metrics:

@@ -98,11 +98,11 @@ def _fit(o: Any, started: float) -> None:
     reader = DataFile(o.data, o, **(RAW if o.auto else {}))
     if o.stream and (why := _why_not_streamed(o, reader, forced=True)) is not None:
         raise ValueError(f"--stream is not possible: {why}")
-    with Work(f"Reading {reader.name}", reader.total) as work:
+    with Work(f"Reading {reader.name}") as work:
         wanted = reader.large and not o.auto if o.stream is None else o.stream
         found = None
         if wanted and _why_not_streamed(o, reader, forced=bool(o.stream)) is None:
-            found = _fit_stream(o, reader, work)
+            found = _fit_stream(o, reader)
         model, about, doubt = found or _fit_in_memory(o, reader, work)
         work.now(f"Writing {o.model}")
         event = f"fitted to {reader.name} ({about['n_rows']:,} rows)"
@@ -213,9 +213,9 @@ def _why_not_streamed(o: Any, reader: DataFile, *, forced: bool) -> str | None:
     return None
 
 
-def _fit_stream(o: Any, reader: DataFile, work: Work) -> Any:
+def _fit_stream(o: Any, reader: DataFile) -> Any:
     """One pass over the file; None if it has too many columns and streaming was not asked for."""
-    batches = reader.batches(work, by_query=True)
+    batches = reader.batches(by_query=True)
     first = next(batches)  # tells the number of features
     if not o.stream and first.data.shape[1] > MAX_STREAMED_FEATURES:
         batches.close()  # type: ignore[attr-defined]
@@ -241,9 +241,7 @@ def _fit_stream(o: Any, reader: DataFile, work: Work) -> Any:
 
     passes = iter([counted()])  # metrics of held-out queries are computed in further ones
     with reader.named_errors():
-        streaming.fit_stream(
-            model, lambda: next(passes, None) or reader.batches(work, by_query=True)
-        )
+        streaming.fit_stream(model, lambda: next(passes, None) or reader.batches(by_query=True))
     doubt = None if chance is None else not_better(ranker, None, None, chance.score())
     name_features(model, first.feature_names)
     return model, _about(first, n_rows) | _about_fit(o, ranker, True), doubt
@@ -254,7 +252,7 @@ def _fit_stream(o: Any, reader: DataFile, work: Work) -> Any:
 
 def _fit_in_memory(o: Any, reader: DataFile, work: Work) -> tuple[Any, dict[str, Any], str | None]:
     """Read all rows, then fit: the model, facts about it, and what is doubtful."""
-    rows = reader.load(work)
+    rows = reader.load()
     about = _about(rows, rows.data.shape[0])
     if o.auto:
         ranker: Any = _fitted_auto(o, reader, rows, work)
@@ -398,8 +396,8 @@ def cross_validate(o: Any) -> None:
     started = time.perf_counter()
     ranker: Any = make_auto(o) if o.auto else make_cv(o)
     reader = DataFile(o.data, o, **(RAW if o.auto else {}))
-    with Work(f"Reading {reader.name}", reader.total) as work:
-        rows = reader.load(work)
+    with Work(f"Reading {reader.name}") as work:
+        rows = reader.load()
         if o.auto:
             ranker = _fitted_auto(o, reader, rows, work)
         else:

@@ -123,18 +123,18 @@ def _change(scorer: Scorer, o: Any) -> dict[str, Any]:
         "accuracy_of_new": None,
         "accuracy_expected": None,
     }
-    with Work(f"Reading {files[0]}") as work:
+    with Work(f"Reading {files[0]}"):
         adding, forgetting = _Change(scorer, o.data, o), _Change(scorer, o.forget, o)
         forgetting.known = set(ranker._seen.queries)
         # What is replaced must go first. Otherwise it goes last: a model of no rows has no scales.
-        replaces = any(file.large for file in adding.files) or adding.knows_any(work)
+        replaces = any(file.large for file in adding.files) or adding.knows_any()
         if o.check != "off":
             about |= _checked(scorer, adding, o.check)
         if replaces:
-            about["rows_forgotten"] = forgetting.make(work)
-        about["rows_added"] = adding.make(work)
+            about["rows_forgotten"] = forgetting.make()
+        about["rows_added"] = adding.make()
         if not replaces:
-            about["rows_forgotten"] = forgetting.make(work)
+            about["rows_forgotten"] = forgetting.make()
         if not hasattr(ranker, "_model"):
             raise ValueError(f"{', '.join(o.forget)}: nothing would be left to rank by")
     told = (("rows_added", o.data, "added"), ("rows_forgotten", o.forget, "forgotten"))
@@ -206,9 +206,9 @@ class _Change:
         parts = [[path] for path in paths] if o.one_ranking else [paths] * bool(paths)
         self.files = [rows_for(scorer, some, o, need, beyond="error") for some in parts]
 
-    def knows_any(self, work: Work) -> bool:
+    def knows_any(self) -> bool:
         """Read the rows, and tell whether they have a query of the model."""
-        self.loaded = [[file.load(work)] for file in self.files]
+        self.loaded = [[file.load()] for file in self.files]
         queries = self._scorer.ranker._seen.queries.keys()
         return any(
             not queries.isdisjoint(query_keys(rows.qid))
@@ -216,13 +216,11 @@ class _Change:
             if rows.qid is not None and "group_file" not in rows
         )
 
-    def make(self, work: Work) -> int:
+    def make(self) -> int:
         """Change the model, and give the number of rows."""
         n_rows, model = 0, self._scorer.model
         change = streaming.partial_fit if self.known is None else streaming.forget
-        parts: Iterable[Any] = self.loaded or [
-            file.parts(work, by_query=True) for file in self.files
-        ]
+        parts: Iterable[Any] = self.loaded or [file.parts(by_query=True) for file in self.files]
         for file, batches in zip(self.files, parts, strict=True):
             numbers = map(written_integer, self._scorer.ranker._seen.queries)
             first = max((number for number in numbers if number is not None), default=-1) + 1

@@ -126,7 +126,14 @@ def labels_to_check(
 ) -> LabelsToCheck:
     """Audit the labels of the training data; without a shortcut, by predictions of folds."""
     plan.tell("Comparing labels with predictions without them")
-    by_row, by_query, no_rows = None, None, _refusal(plan)
+    by_row, by_query, no_rows = None, None, ""
+    if plan.base is None and getattr(plan.estimator, "early_stopping", False):
+        no_rows = "With early stopping, predictions without a query would need refits."
+    elif plan.base is None:
+        kind = type(plan.estimator).__name__
+        no_rows = f"RankRLS or RankRLSCV is required; the estimator is a {kind}."
+    elif not plan.exact:
+        no_rows = "With conjugate gradients, predictions without a query would need refits."
     no_p_values = no_rows
     if not no_rows:
         assert alpha is not None
@@ -155,6 +162,12 @@ def labels_to_check(
             agreement, size = by_query.agreement, by_query.size
             studentised, p_value = by_query.studentised, by_query.p_value
         known = np.flatnonzero(np.isfinite(agreement))
+        # Agreement of few comparisons is shrunk towards the mean.
+        n, mean = size[known], 0.0
+        if len(known):
+            mean = float(np.average(agreement[known], weights=n))
+        shrunk = (n * agreement[known] + SHRINKAGE * mean) / (n + SHRINKAGE)
+        lowest = known[np.argsort(shrunk, kind="stable")[:N_QUERIES]]
         found["queries"] = [
             QueryToCheck(
                 data.query_name(int(q)),
@@ -164,24 +177,12 @@ def labels_to_check(
                 float(p_value[q]),
                 [] if rows is None else rows.worst(np.flatnonzero(data.codes == q), N_OF_QUERY),
             )
-            for q in _lowest(agreement, size, known)
+            for q in lowest
         ]
-        n, found["queries_below"] = _below(p_value)
-        found["n_queries"] = n or len(known)
+        checked, found["queries_below"] = _below(p_value)
+        found["n_queries"] = checked or len(known)
         found["least_agreement"] = float(agreement[known].min(initial=np.inf))
     return LabelsToCheck(**found)
-
-
-def _refusal(plan: FitPlan) -> str:
-    """Why the fitted model cannot be audited; empty if it can."""
-    kind = type(plan.estimator).__name__
-    if plan.base is None:
-        if getattr(plan.estimator, "early_stopping", False):
-            return "With early stopping, predictions without a query would need refits."
-        return f"RankRLS or RankRLSCV is required; the estimator is a {kind}."
-    if not plan.exact:
-        return "With conjugate gradients, predictions without a query would need refits."
-    return ""
 
 
 def _of_least_squares(plan: FitPlan, data: Rankings, held: SimpleNamespace, alpha: float) -> float:
@@ -232,15 +233,6 @@ def _below(p_values: Array) -> tuple[int, int]:
     return n, int((p_values < LEVEL / max(1, n)).sum())
 
 
-def _lowest(agreement: Array, size: Array, known: Array) -> Array:
-    """Queries of lowest agreement, which is shrunk towards the mean if comparisons are few."""
-    if not len(known):
-        return known
-    mean = float(np.average(agreement[known], weights=size[known]))
-    shrunk = (size[known] * agreement[known] + SHRINKAGE * mean) / (size[known] + SHRINKAGE)
-    return known[np.argsort(shrunk, kind="stable")[:N_QUERIES]]
-
-
 class _RowTable:
     """Rows with studentised residuals, computed as if all rows had the same weight.
 
@@ -258,20 +250,19 @@ class _RowTable:
 
     def worst(self, rows: Array, n: int) -> list[RowToCheck]:
         """Return the ``n`` of the given rows with the largest studentised residuals."""
+        data, found = self.data, []
         rows = rows[~np.isnan(self.size[rows])]
-        return [
-            self._row(int(row)) for row in rows[np.argsort(-self.size[rows], kind="stable")[:n]]
-        ]
-
-    def _row(self, row: int) -> RowToCheck:
-        data = self.data
-        label, missed = float(data.y[row]), float(self.residual[row])
-        return RowToCheck(
-            data.document_name(row),
-            data.query_name(int(data.codes[row])) if data.has_qid else None,
-            row,
-            label,
-            label - missed,
-            float(np.copysign(self.size[row], missed)),
-            float(self.p_value[row]),
-        )
+        for row in map(int, rows[np.argsort(-self.size[rows], kind="stable")[:n]]):
+            label, missed = float(data.y[row]), float(self.residual[row])
+            found.append(
+                RowToCheck(
+                    data.document_name(row),
+                    data.query_name(int(data.codes[row])) if data.has_qid else None,
+                    row,
+                    label,
+                    label - missed,
+                    float(np.copysign(self.size[row], missed)),
+                    float(self.p_value[row]),
+                )
+            )
+        return found

@@ -13,92 +13,85 @@ from rankrls.report._errors import NDCG_AT
 
 __all__ = ["code_lines"]
 
+#: Code for the error with each query at the alpha that is best for all other queries.
+NESTED = """alphas = search.cv_results_["alpha"]
+held_out = leave_query_out_predict(model, X, y{qid}, alphas=alphas)
+errors = [pairwise_error(y, scores{only_qid}, average=None) for scores in held_out]
+errors = np.array(errors)[::-1, np.isfinite(errors[0])]
+best = np.argmin(errors.sum(axis=1, keepdims=True) - errors, axis=0)
+errors[best, np.arange(len(best))].mean()  # {value:.6f}"""
 
-def code_lines(analysis: SimpleNamespace) -> list[str]:
+
+def code_lines(a: SimpleNamespace) -> list[str]:
     """Python code that repeats the fit and the estimate, with expected results as comments."""
-    plan, held = analysis.plan, analysis.held
-    only_qid = ", qid=qid" if analysis.train.has_qid else ""
-    qid = only_qid + ", sample_weight=weight" * (analysis.train.weight is not None)
+    plan, held, value = a.plan, a.held, a.held.errors.mean.value
+    only_qid = ", qid=qid" if a.train.has_qid else ""
+    qid = only_qid + ", sample_weight=weight" * (a.train.weight is not None)
+    lines = _before_lines(a)
     if plan.base is None:
-        lines = [f"model = {_one_line(plan.estimator)}", f"model.fit(X, y{qid})"]
         if isinstance(plan.estimator, AutoRanker):
-            lines.insert(0, "from rankrls import AutoRanker")
+            lines.append("from rankrls import AutoRanker")
         if held.model is not None:
-            lines.insert(1, "from rankrls.metrics import pairwise_error")
-            value = held.errors.mean.value
+            lines.append("from rankrls.metrics import pairwise_error")
+        lines += [f"model = {_one_line(plan.estimator)}", f"model.fit(X, y{qid})"]
+        if held.model is not None:
             lines.append(f"pairwise_error(y, model.nested_scores_, qid=qid)  # {value:.6f}")
-        return _before_lines(analysis) + lines + _test_lines(analysis)
-    search = _search_call(analysis)
-    value = held.errors.mean.value
-    names = "RankRLS" if search is None else "RankRLS, RankRLSCV"
-    lines = [f"from rankrls import {names}", "from rankrls.metrics import pairwise_error"]
-    if held.method == "leave-query-out":
-        lines.append("from rankrls.model_selection import leave_query_out_predict")
-    elif held.method == "leave-pair-out":
-        lines.append("from rankrls.model_selection import leave_pair_out_score")
-    audited = _audit_lines(analysis, qid)
-    if audited:
-        lines.append("from rankrls.diagnostics import audit")
-    lines.append("")
-    lines += _before_lines(analysis)
+        return lines + _test_lines(a)[:1]
+    search = _search_call(a)
     if search is not None:
-        lines += [f"search = {search}.fit(X, y{qid})", f"search.alpha_  # {analysis.alpha!r}"]
-    lines.append(f"model = {_one_line(plan.with_alpha(analysis.alpha or 1.0))}")
+        lines += [f"search = {search}.fit(X, y{qid})", f"search.alpha_  # {a.alpha!r}"]
+    lines.append(f"model = {_one_line(plan.with_alpha(a.alpha or 1.0))}")
     if held.method == "leave-query-out":
         lines.append(f"held_out = leave_query_out_predict(model, X, y{qid})")
         lines.append(f"pairwise_error(y, held_out{only_qid})  # {value:.6f}")
-        gains = analysis.errors.mean_ndcg if analysis.test is None else None
-        lines += _ndcg_line(gains, "y, held_out", only_qid)
-        if held.estimate.value != value and search is not None:
-            lines += _estimate_lines(qid, only_qid, held.estimate.value)
+        if a.test is None:
+            lines += _ndcg_line(a, "y, held_out", only_qid)
+        estimate = held.estimate.value
+        if estimate != value and search is not None:
+            lines += NESTED.format(qid=qid, only_qid=only_qid, value=estimate).splitlines()
     elif held.method == "leave-pair-out":
         lines.append(f"1 - leave_pair_out_score(model, X, y)  # {value:.6f}")
-    lines += audited
-    lines.append(f"model.fit(X, y{qid})")
-    lines += _test_lines(analysis)
-    if any("ndcg(" in line for line in lines):
-        lines[1] = "from rankrls.metrics import ndcg, pairwise_error"
-    if any("np." in line for line in lines):
-        lines.insert(0, "import numpy as np")
-    return lines
+    lines += [*_audit_lines(a, qid), f"model.fit(X, y{qid})", *_test_lines(a)]
+    used = "\n".join(lines)
+    names = ", ".join(name for name in ("ndcg", "pairwise_error")
+                      if f"{name}(" in used or name == "pairwise_error")  # fmt: skip
+    head = ["import numpy as np"] * ("np." in used)
+    head.append("from rankrls import RankRLS" + ", RankRLSCV" * (search is not None))
+    head.append(f"from rankrls.metrics import {names}")
+    for name in ("leave_query_out_predict", "leave_pair_out_score"):
+        head += [f"from rankrls.model_selection import {name}"] * (name in used)
+    head += ["from rankrls.diagnostics import audit"] * ("audit(" in used)
+    return [*head, "", *lines]
 
 
-def _ndcg_line(mean: Any, scored: str, qid: str) -> list[str]:
+def _ndcg_line(a: SimpleNamespace, scored: str, qid: str) -> list[str]:
+    mean = a.errors.mean_ndcg
     return [] if mean is None else [f"ndcg({scored}{qid}, k={NDCG_AT})  # {mean.value:.6f}"]
 
 
-def _estimate_lines(qid: str, only_qid: str, value: float) -> list[str]:
-    """Code for the error with each query at the alpha that is best for all other queries."""
-    return [
-        'alphas = search.cv_results_["alpha"]',
-        f"held_out = leave_query_out_predict(model, X, y{qid}, alphas=alphas)",
-        f"errors = [pairwise_error(y, scores{only_qid}, average=None) for scores in held_out]",
-        "errors = np.array(errors)[::-1, np.isfinite(errors[0])]",
-        "best = np.argmin(errors.sum(axis=1, keepdims=True) - errors, axis=0)",
-        f"errors[best, np.arange(len(best))].mean()  # {value:.6f}",
-    ]
-
-
-def _before_lines(analysis: SimpleNamespace) -> list[str]:
+def _before_lines(a: SimpleNamespace) -> list[str]:
     """Code for the imputation and scaling of training and test data."""
     lines = []
-    for name, step in (("imputer", analysis.before.imputer), ("scaler", analysis.before.scaler)):
+    for name, step in (("imputer", a.before.imputer), ("scaler", a.before.scaler)):
         if step is None:
             continue
         kind = type(step)
-        lines.append(f"from {'.'.join(_public(kind))} import {kind.__name__}")
-        by_query = name == "scaler" and analysis.before.by_query and analysis.train.has_qid
-        lines.append(f"{name} = {_one_line(clone(step))}")
-        lines.append(f"X = {name}.fit_transform(X{', qid=qid' * by_query})")
-        if analysis.test is not None:
+        public = kind.__module__.partition("._")[0]
+        by_query = name == "scaler" and a.before.by_query and a.train.has_qid
+        lines += [
+            f"from {public} import {kind.__name__}",
+            f"{name} = {_one_line(clone(step))}",
+            f"X = {name}.fit_transform(X{', qid=qid' * by_query})",
+        ]
+        if a.test is not None:
             lines.append(f"X_test = {name}.transform(X_test{', qid=qid_test' * by_query})")
     return lines
 
 
-def _audit_lines(analysis: SimpleNamespace, options: str) -> list[str]:
+def _audit_lines(a: SimpleNamespace, options: str) -> list[str]:
     """Code for the labels to check, with the extreme values as comments."""
-    found, lines = analysis.to_check, []
-    if found.alpha is not None and found.alpha != analysis.alpha:
+    found, lines = a.to_check, []
+    if found.alpha is not None and found.alpha != a.alpha:
         options += f", alpha={found.alpha!r}"
     if found.n_queries and not found.no_p_values:
         lines.append(f"queries = audit(model, X, y{options})")
@@ -111,44 +104,30 @@ def _audit_lines(analysis: SimpleNamespace, options: str) -> list[str]:
     return lines
 
 
-def _public(kind: type) -> list[str]:
-    """Public module of a class, without trailing private modules."""
-    parts = kind.__module__.split(".")
-    return parts[: next((i for i, part in enumerate(parts) if part.startswith("_")), len(parts))]
-
-
-def _search_call(analysis: SimpleNamespace) -> str | None:
+def _search_call(a: SimpleNamespace) -> str | None:
     """Code of the `RankRLSCV` that chooses the same alpha; None if alpha was not chosen so."""
-    plan, path = analysis.plan, analysis.held.path
-    if plan.search is None or path is None or plan.fixed is not None or not plan.exact:
-        return None
-    if len(path.alphas) == 1:
+    plan, path = a.plan, a.held.path
+    chosen = plan.search is not None and path is not None and plan.fixed is None and plan.exact
+    if not chosen or len(path.alphas) == 1:
         return None
     call = _one_line(clone(plan.search).set_params(alphas=None))
-    return call if plan.search.alphas is None else _with_alphas(call, path.alphas)
-
-
-def _test_lines(analysis: SimpleNamespace) -> list[str]:
-    if analysis.test is None:
-        return []
-    qid = ", qid=qid_test" if analysis.train.has_qid else ""
-    value = analysis.errors.mean.value
-    predicted = f"model.predict(X_test{qid * isinstance(analysis.model, AutoRanker)})"
-    line = f"pairwise_error(y_test, {predicted}{qid})  # {value:.6f}"
-    if analysis.plan.base is None:
-        return [line]
-    return [line, *_ndcg_line(analysis.errors.mean_ndcg, f"y_test, {predicted}", qid)]
-
-
-def _with_alphas(call: str, grid: Any) -> str:
-    powers = np.log2(grid)
-    step = np.diff(powers)
-    if len(grid) > 2 and np.array_equal(powers, np.rint(powers)) and (step == 1).all():
+    if plan.search.alphas is None:
+        return call
+    powers = np.log2(path.alphas)
+    alphas = f"[{', '.join(f'{value:.17g}' for value in path.alphas)}]"
+    if np.array_equal(powers, powers[0] + np.arange(len(powers))) and powers[0] == round(powers[0]):
         alphas = f"2.0 ** np.arange({int(powers[0])}, {int(powers[-1]) + 1})"
-    else:
-        alphas = f"[{', '.join(f'{value:.17g}' for value in grid)}]"
     head, rest = call.split("(", 1)
     return f"{head}({alphas}{', ' if rest != ')' else ''}{rest}"
+
+
+def _test_lines(a: SimpleNamespace) -> list[str]:
+    if a.test is None:
+        return []
+    qid = ", qid=qid_test" if a.train.has_qid else ""
+    scores = f"y_test, model.predict(X_test{qid * isinstance(a.model, AutoRanker)})"
+    line = f"pairwise_error({scores}{qid})  # {a.errors.mean.value:.6f}"
+    return [line, *_ndcg_line(a, scores, qid)]
 
 
 def _one_line(estimator: Any) -> str:

@@ -18,8 +18,7 @@ import rankrls.cli._files
 from rankrls import RankRLS, RankRLSCV, RankSVM
 from rankrls.cli import main
 from rankrls.cli._scoring import _lines
-from rankrls.cli._training import _around
-from rankrls.datasets import dump_letor, load_letor, make_ranking
+from rankrls.datasets import dump_letor, make_ranking
 from rankrls.io import describe_model, load_model, save_model
 from rankrls.metrics import average_precision, ndcg, pairwise_error, reciprocal_rank
 from rankrls.preprocessing import QueryScaler
@@ -218,15 +217,6 @@ def test_sparse_rows_stay_sparse(run, folder, tmp_path):
     rows = np.zeros((2, 6))
     rows[0, 1] = 1.5
     np.testing.assert_allclose(scores_of(out), model.predict(rows))
-
-
-def test_names_with_commas(run, folder, tmp_path):
-    frame = pd.DataFrame(
-        {"qid": [1, 1, 2, 2], "label": [1, 0, 0, 2], "a,b": [2, 3, 1, 5], "c": 1.0}
-    )
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    run("fit", tmp_path / "t.csv", "-m", "new", "--features", '"a,b", c', *PLAIN)
-    assert load_model(folder / "new").feature_names_in_.tolist() == ["a,b", "c"]
 
 
 def test_columns_weights_and_one_ranking(run, folder, data, split, tmp_path):
@@ -451,24 +441,6 @@ def test_a_long_grid_is_printed_around_the_best(run):
     assert "--all" not in short
 
 
-@pytest.mark.parametrize("count", [1, 2, 12, 13, 14, 31, 200])
-def test_which_lines_are_printed(count):
-    for best in range(count):
-        lines = _around(best, count)
-        kept = [line for line in lines if line is not None]
-        assert kept == sorted(set(kept))
-        assert {0, best, count - 1} <= set(kept)
-        assert len(lines) <= 12
-        assert lines.count(None) <= 2
-        for at, line in enumerate(lines):  # a gap stands for two lines at least
-            if line is None:
-                assert lines[at + 1] - lines[at - 1] > 2
-            elif at and lines[at - 1] is not None:
-                assert line == lines[at - 1] + 1
-        near = set(range(max(best - 3, 0), min(best + 4, count)))
-        assert near <= set(kept)
-
-
 def test_the_edge_of_the_grid_is_a_warning(run):
     _, err = run("cv", "train.dat", "--alphas", "1,3,10000")
     assert re.fullmatch(r"rankrls: warning: the best alpha, .* of the grid: extend alphas.*\n", err)
@@ -511,20 +483,6 @@ def test_info(run):
     assert json.loads(run("info", "model", "--json")[0])["type"] == "RankRLS"
 
 
-def test_report(run, folder):
-    out, err = run("report", "train.csv", "--test", "test.csv", "-o", "page.html", "--title", "Hi")
-    assert err == ""
-    page = (folder / "page.html").read_text()
-    assert "<html" in page
-    assert "Hi" in page
-    assert "f3" in page
-    assert "page.html" in out
-    out, _ = run("report", "train.dat", "--scale", "standard", "-o", "page.html", "--json")
-    found = json.loads(out)
-    assert found["pairwise_error_low"] < found["pairwise_error"] < found["pairwise_error_high"]
-    assert found["method"] == "leave-query-out"
-
-
 def test_report_of_two_queries(run, folder):
     lines = [f"{i % 3} qid:{1 + i // 6} 1:{i % 3 + 0.1 * i:.2f} 2:{i * i % 7}" for i in range(12)]
     (folder / "two.dat").write_text("\n".join(lines) + "\n")
@@ -565,10 +523,6 @@ def test_a_model_of_the_command_line_is_used_in_python(run, folder, data, split)
         accuracy = pipeline.score(X, y, qid=qid)
     out, _ = run("evaluate", "test.dat", "-m", "new", "--json")
     assert accuracy == pytest.approx(json.loads(out)["pairwise_accuracy"])
-
-
-def test_letor_files_survive_a_round_trip(folder, data, split):
-    np.testing.assert_array_equal(load_letor(folder / "train.dat").data, data[0][split])
 
 
 @pytest.mark.parametrize("shape", [(-1,), (-1, 3), (-1, 1)])

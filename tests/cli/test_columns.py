@@ -69,13 +69,6 @@ def test_features_that_are_matched_by_their_order_are_told(table, capsys, tmp_pa
     assert "no names of features" in run(f"predict test.csv -m plain {others}", capsys).err
 
 
-def test_intervals_by_query(table, capsys):
-    run(FIT, capsys)
-    found = json.loads(run("evaluate test.csv -m model --json", capsys).out)
-    assert found["ndcg@10_low"] < found["ndcg@10"] < found["ndcg@10_high"]
-    assert " to " in run("evaluate test.csv -m model", capsys).out
-
-
 def test_rows_without_a_label(table, capsys):
     frame = pd.read_csv("train.csv").astype({"grade": float})
     frame.loc[::10, "grade"] = np.nan

@@ -222,9 +222,6 @@ def test_export_is_refused(run):
     [
         ("--kernel rbf", "--auto chooses kernels, losses and alphas itself: leave out --kernel"),
         ("--alphas 1,2", "leave out --alphas, or --auto"),
-        ("--cost unit", "leave out --cost"),
-        ("--basis 5", "leave out --basis"),
-        ("--solver cg", "leave out --solver"),
         ("--scale none", "--auto scales features and fills in missing ones itself"),
         ("--missing mean", "leave out --missing"),
     ],

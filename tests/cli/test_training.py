@@ -151,13 +151,6 @@ def test_ndcg_is_one_number_everywhere(run, table):
     assert page["ndcg@10"] == pytest.approx(search.best_score_)
 
 
-def test_weights_count_in_training(run):
-    plain, _ = run("report train.csv -o page.html --drop w --json")
-    weighted, _ = run("report train.csv -o page.html --weight w --json")
-    assert plain["pairwise_error"] != weighted["pairwise_error"]
-    assert "Rows are weighted in training" in Path("page.html").read_text()
-
-
 # ---------------------------------------------------------------------- scaling by default
 
 

@@ -148,7 +148,7 @@ def test_progress_shows_names_as_they_are(monkeypatch):
     terminal = a_terminal(monkeypatch)
     with Work(f"Reading [bold]{RED}x") as work:
         work._timer.join()
-        work.now(f"Scaling [red]{RED}y", 10)
+        work.now(f"Scaling [red]{RED}y")
     assert "[bold]\\x1b[31mx" in terminal.getvalue().replace("\n", "")
 
 
