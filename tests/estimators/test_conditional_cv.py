@@ -233,59 +233,6 @@ def test_alpha_at_the_end_of_the_grid_warns():
 # ---------------------------------------------------------------------- held-out predictions
 
 
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("condition_on", ["rows", "columns"])
-@pytest.mark.parametrize("leave_out", ["rows", "columns", "entries", "both"])
-@pytest.mark.parametrize("gaps", [0.0, 0.3])
-def test_holdout_predictions(loss, condition_on, leave_out, gaps):
-    X, Y, Z = two_domains(p=6, g=5, gaps=gaps)
-    ranker = ConditionalRankRLS(0.3, loss=loss, condition_on=condition_on)
-    found = relation_holdout_predict(ranker, X, Y, Z, leave_out=leave_out)
-    path = relation_holdout_predict(ranker, X, Y, Z, leave_out=leave_out, alphas=[0.3, 7.0])
-    assert path.shape == (2, 6, 5)
-    assert np.allclose(path[0], found, equal_nan=True)
-    for i, j in np.ndindex(*Y.shape):
-        if leave_out == "entries" and np.isnan(Y[i, j]):
-            assert np.isnan(found[i, j])
-            continue
-        out = np.zeros(Y.shape, dtype=bool)
-        if leave_out in ("rows", "both"):
-            out[i] = True
-        if leave_out in ("columns", "both"):
-            out[:, j] = True
-        out[i, j] = True
-        F = refit(ranker, X, Y, Z, out)
-        if loss == "ranking":
-            # The list of the conditioning object, without what is left out.
-            y, f, left = (
-                (a[i] if condition_on == "rows" else a[:, j]) for a in (Y, F, ~out & ~np.isnan(Y))
-            )
-            at = j if condition_on == "rows" else i
-            if left.any():
-                value = f[at] + (y - f)[left].mean()
-            else:
-                others = np.delete(f, at) if leave_out != condition_on else f
-                value = f[at] - others.mean()
-        else:
-            value = F[i, j]
-        assert np.isclose(found[i, j], value, rtol=1e-7, atol=1e-9)
-
-
-@pytest.mark.parametrize("relation", ["symmetric", "reciprocal"])
-@pytest.mark.parametrize("leave_out", ["rows", "columns", "entries", "both"])
-def test_holdout_predictions_leave_out_mirror_images(relation, leave_out):
-    X, Y = one_domain(relation, p=6)
-    ranker = ConditionalRankRLS(0.3, relation=relation, loss="regression")
-    found = relation_holdout_predict(ranker, X, Y, leave_out=leave_out)
-    changed = Y.copy()
-    changed[1, 2] += 5.0
-    changed[2, 1] += SIGNS[relation] * 5.0
-    again = relation_holdout_predict(ranker, X, changed, leave_out=leave_out)
-    assert np.isclose(found[1, 2], again[1, 2])
-    assert np.isclose(found[2, 1], again[2, 1])
-    assert not np.isclose(found[3, 4], again[3, 4])
-
-
 # ---------------------------------------------------------------------- scores of procedures
 
 

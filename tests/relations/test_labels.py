@@ -226,16 +226,3 @@ def test_parts_that_are_hardly_connected():
     fitted = TableOffsets(cells, FreeOffsets(rows=True, columns=True)).fit(cells, cells.y)
     heavy = W.ravel() >= 1.0
     assert np.abs((fitted.at(rows, cols) - cells.y)[heavy]).max() < 1e-9
-
-
-def test_one_offset_of_all_pairs_does_not_tell_objects_apart():
-    """Offsets of a side that has none are exactly zero, and equal objects need no names."""
-    rng = np.random.default_rng(0)
-    X, Z = rng.standard_normal((6, 2)), rng.standard_normal((5, 2))
-    X[1] = X[0]
-    ranker = ConditionalRankRLS(loss="regression", fit_offsets=True, kernel="rbf")
-    ranker.fit(X, 7.3 + rng.standard_normal((6, 5)), Z)  # a warning would fail
-    assert not ranker.row_offsets_.any()
-    assert not ranker.column_offsets_.any()
-    with pytest.warns(UserWarning, match="fit_offsets='rows' tells objects apart"):
-        ranker.set_params(fit_offsets="rows").fit(X, rng.standard_normal((6, 5)), Z)

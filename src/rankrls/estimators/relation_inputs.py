@@ -119,9 +119,10 @@ def check_relation(observations: Observations, relation: str | None, *, noisy: b
 
     Edges of a list are ``noisy`` observations and may differ, but probabilities are refused.
     """
-    sign, cells = SIGNS[relation], observations.cells
-    if sign == 0 or not len(cells):
+    sign = SIGNS[relation]
+    if sign == 0 or not observations.n_edges:
         return
+    cells = observations.cells
     mirror = cells.cols * cells.shape[1] + cells.rows
     place = np.minimum(np.searchsorted(cells.flat, mirror), len(cells) - 1)
     both = cells.flat[place] == mirror

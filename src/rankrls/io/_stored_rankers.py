@@ -148,9 +148,7 @@ def _factor(name: str, fields: dict[str, Kind]) -> Record:
     )
 
 
-FACTOR = instance(
-    "ScatterFactor", "PooledFactor", "IncidenceFactor", "GroundedFactor", "StackedFactor"
-)
+FACTOR = instance("ScatterFactor", "PooledFactor", "GroundedFactor")
 
 PREFERENCES = (
     Record(
@@ -176,7 +174,6 @@ PREFERENCES = (
             "embedding": rows("p q"),
         },
     ),
-    _factor("IncidenceFactor", {"incidence": rows("m p")}),
     _factor(
         "GroundedFactor",
         {
@@ -185,7 +182,6 @@ PREFERENCES = (
             "R": array("f", "p p"),
         },
     ),
-    _factor("StackedFactor", {"first": FACTOR, "second": FACTOR}),
 )
 
 # -- solvers and fitted functions -------------------------------------------------------------
@@ -583,7 +579,8 @@ def _pack_labels(labels: Any) -> dict[str, Any]:
     """Return the labels as a matrix or as lists of edges."""
     if labels.matrix is not None:
         return {"matrix": labels.matrix, "shape": ...}
-    return dict(zip(("rows", "cols", "y"), labels.lists, strict=True)) | {"shape": labels.shape}
+    lists = dict(zip(("rows", "cols", "y"), labels.lists, strict=True))
+    return lists | {"shape": labels.shape, "matrix": ...}
 
 
 def _unpack_labels(cls: type[Any], values: dict[str, Any]) -> Any:
@@ -628,7 +625,7 @@ RELATIONS = (
             "y": optional(array("f", "edges")),
             "shape": optional(tuple_of(SIZE, SIZE)),
         },
-        derived=("_lists", "_matrix", "cells"),
+        derived=("_lists", "cells"),
         pack=_pack_labels,
         unpack=_unpack_labels,
     ),

@@ -93,7 +93,9 @@ def relation_holdout_predict(
     Returns
     -------
     ndarray of shape (p, g), or (n_alphas, p, g) with ``alphas``
-        Held-out predictions. For "entries", unobserved pairs are NaN.
+        Held-out predictions. For "entries", unobserved pairs are NaN. With the ranking loss, values
+        are comparable within a conditioning object and fold only, and equal to refits up to a
+        constant for each of these (see Notes).
 
     Notes
     -----
@@ -229,7 +231,7 @@ def _split(splitter: Any, leave_out: str, observations: Observations, X: Any, Z:
 
 def _by_closed_form(holdout: CompleteHoldout, fold: _Fold, alphas: Array) -> Array | None:
     """Predict a fold of a complete relation by a closed form or a small system, if possible."""
-    problem, (p, g) = holdout.problem, holdout.Y.shape
+    problem, g = holdout.problem, holdout.Y.shape[1]
     if fold.pairs:
         rows, cols, n = fold.rows, fold.cols, len(fold.rows)
         if problem.sign:  # mirror images too
@@ -239,15 +241,7 @@ def _by_closed_form(holdout: CompleteHoldout, fold: _Fold, alphas: Array) -> Arr
             return None
         held, unsafe = holdout.cell_fold(rows, cols, alphas)
         return None if unsafe.any() else held[:, :n]
-    every = np.arange(p), np.arange(g)
-    rows = every[0] if fold.rows is None else np.delete(every[0], fold.rows)
-    cols = every[1] if fold.cols is None else np.delete(every[1], fold.cols)
-    asked = every[0] if fold.rows is None else fold.rows
-    block = holdout.block((rows, cols), (asked, every[1]), alphas)
-    if problem.ranking and len(cols):
-        level = holdout.Y[np.ix_(asked, cols)] if fold.rows is None else 0.0
-        block += (level - block[:, :, cols]).mean(axis=2, keepdims=True)
-    return block if fold.cols is None else block[:, :, fold.cols]
+    return holdout.fold(fold.rows, fold.cols, alphas)
 
 
 def _refit(

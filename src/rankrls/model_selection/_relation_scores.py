@@ -95,7 +95,7 @@ def conditional_cross_val_score(
         X=X,
     )
     scores = []
-    n = len(folds.blocks) or folds.n_pair_folds
+    n = len(folds)
     for number in range(n):
         lists, y, predictions = _refit(template, relation, folds, number)
         order = np.lexsort((y, lists))
@@ -114,18 +114,15 @@ def _refit(
     template: ConditionalRanker, relation: Relation, folds: RelationFolds, number: int
 ) -> tuple[Array, Array, Array]:
     """Fit without a fold; return conditioning objects, labels and predictions of its pairs."""
-    labels, by_columns = relation.labels, template.condition_on == "columns"
+    labels, turn = relation.labels, 1 if template.condition_on == "rows" else -1
     if folds.pairs is None:
-        turn, fold = -1 if by_columns else 1, folds.blocks[number]
-        train, test = fold.train[::turn], fold.test[::turn]
+        train, test = (part[::turn] for part in folds.blocks[number])
         learned, held = labels.between(*train), labels.between(*test)
     else:
         train = test = tuple(np.arange(n) for n in labels.shape)
-        (rows, cols, _), (p, g) = labels.lists, labels.shape
-        flat = cols * p + rows if by_columns else rows * g + cols
-        cells = (labels.T if by_columns else labels).cells
-        fold_of = folds.pairs[np.searchsorted(cells.flat, flat)]
-        learned, held = labels.select(fold_of != number), labels.select(fold_of == number)
+        turned = labels if turn == 1 else labels.T
+        parts = (turned.select(mask) for mask in folds.edges(turned, number))
+        learned, held = (part if turn == 1 else part.T for part in parts)
     model = clone(template)
     model._warns_of_equal_objects = False  # in every fold
     rows, cols, y = learned.lists
@@ -137,4 +134,4 @@ def _refit(
     model.fit(X, Y, Z if apart else None)
     rows, cols, y = held.lists
     new = [side.part(*chosen) for side, *chosen in zip(sides, test, train, strict=True)]
-    return (cols if by_columns else rows), y, model.predict_edges(*new, rows, cols)
+    return (rows if turn == 1 else cols), y, model.predict_edges(*new, rows, cols)

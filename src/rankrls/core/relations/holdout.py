@@ -45,6 +45,9 @@ Array = NDArray[Any]
 #: Shortcuts lose too many digits if M is less than this fraction of its largest value.
 SINGULAR = 1e-9
 
+#: Number of decomposed parts of the two sides that are kept.
+KEPT = 16
+
 #: Eigenvalues are treated as equal if their difference, relative to the largest eigenvalue, is
 #: smaller than this. The gradient then ignores rotations of their eigenvectors.
 EQUAL = 1e-11
@@ -228,11 +231,28 @@ class CompleteHoldout:
         """Select objects of a side, and cache them with their decomposition."""
         key = side, np.asarray(objects, dtype=np.int64).tobytes()
         if key not in self._parts:
+            if len(self._parts) >= KEPT:
+                self._parts.clear()
             self._parts[key] = self.sides[side].select(objects)
         return self._parts[key]
 
-    def _forget(self, side: int) -> None:
-        self._parts = {key: part for key, part in self._parts.items() if key[0] != side}
+    def fold(self, rows: Array | None, cols: Array | None, alphas: Array) -> Array:
+        """Predict pairs of some rows and columns by a model without all labels of these.
+
+        None stands for all rows or columns, whose labels are used. For ranking, predictions have
+        the offsets that the module describes. The shape is (n_alphas, n_rows, n_columns).
+        """
+        every = [np.arange(n) for n in self.Y.shape]
+        train = [
+            all_objects if out is None else np.delete(all_objects, out)
+            for all_objects, out in zip(every, (rows, cols), strict=True)
+        ]
+        asked, stay = every[0] if rows is None else rows, train[1]
+        block = self.block((train[0], stay), (asked, every[1]), alphas)
+        if self.ranking and len(stay):
+            level = self.Y[np.ix_(asked, stay)] if rows is None else 0.0
+            block += (level - block[:, :, stay]).mean(axis=2, keepdims=True)
+        return block if cols is None else block[:, :, cols]
 
     # ------------------------------------------------------------------ rows and columns
 
@@ -242,7 +262,6 @@ class CompleteHoldout:
         Returns predictions (n_alphas, p, g), and the number of refits for every alpha.
         """
         p, g = self.Y.shape
-        every = np.arange(g)
         held, unsafe = np.empty((len(alphas), p, g)), np.empty((len(alphas), p), dtype=bool)
         for a, alpha in enumerate(alphas):
             made = Filter(self.form, alpha)
@@ -250,12 +269,7 @@ class CompleteHoldout:
             np.matmul(found, made.U.T, out=held[a])
         for i in np.flatnonzero(unsafe.any(axis=0)):
             at = unsafe[:, i]
-            stay = np.delete(np.arange(p), i)
-            again = self.block((stay, every), (np.array([i]), every), alphas[at])
-            if self.ranking:
-                again -= again.mean(axis=2, keepdims=True)
-            held[at, i] = again[:, 0]
-            self._forget(0)
+            held[at, i] = self.fold(np.array([i]), None, alphas[at])[:, 0]
         return held, unsafe.sum(axis=1)
 
     def columns(self, alphas: Array) -> tuple[Array, Array]:
@@ -272,13 +286,8 @@ class CompleteHoldout:
             held *= g / max(g - 1, 1)
             held += others + (self.Y - Y)[:, :1]
         for j in np.flatnonzero(unsafe.any(axis=0)):
-            at, stay = unsafe[:, j], np.delete(np.arange(g), j)
-            every = np.arange(p), np.arange(g)
-            again = self.block((every[0], stay), every, alphas[at])
-            if self.ranking:
-                again += (self.Y - again)[:, :, stay].mean(axis=2, keepdims=True)
-            held[at, :, j] = again[:, :, j]
-            self._forget(1)
+            at = unsafe[:, j]
+            held[at, :, j] = self.fold(None, np.array([j]), alphas[at])[:, :, 0]
         return held, unsafe.sum(axis=1)
 
     def both(self, alphas: Array) -> tuple[Array, Array]:
@@ -290,14 +299,9 @@ class CompleteHoldout:
             row, stay = np.array([i]), np.delete(np.arange(p), i)
             held[:, row], unsafe = self._both_out(row, stay, alphas)
             for j in np.flatnonzero(unsafe.any(axis=0)):
-                at, cols = unsafe[:, j], np.delete(np.arange(g), j)
-                again = self.block((stay, cols), (row, np.arange(g)), alphas[at])
-                if self.ranking:
-                    again -= again[:, :, cols].mean(axis=2, keepdims=True)
-                held[at, i, j] = again[:, 0, j]
-                self._forget(1)
+                at = unsafe[:, j]
+                held[at, i, j] = self.fold(row, np.array([j]), alphas[at])[:, 0, 0]
             n_refits += unsafe.sum(axis=1)
-            self._forget(0)
         return held, n_refits
 
     def _both_out(self, rows: Array, stay: Array, alphas: Array) -> tuple[Array, Array]:

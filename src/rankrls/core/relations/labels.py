@@ -124,26 +124,24 @@ class Observations:
         (p, g).
     """
 
-    def __init__(self, rows: Array, cols: Array, y: Array, shape: tuple[int, int]) -> None:
-        self._lists: tuple[Array, Array, Array] | None = (rows, cols, y)
-        self._matrix: Array | None = None
-        self.shape = shape
+    def __init__(
+        self, rows: Any, cols: Any, y: Any, shape: tuple[int, int], matrix: Array | None = None
+    ) -> None:
+        self._lists = None if matrix is not None else (rows, cols, y)
+        #: The labels as a matrix of shape (p, g), if they were given as one without gaps.
+        self.matrix, self.shape = matrix, shape
 
     @classmethod
-    def from_matrix(cls, Y: Array) -> Observations:
-        """Create observations from labels of shape (p, g), with NaN for unobserved pairs."""
-        missing = np.isnan(Y)
-        if missing.any():
+    def from_matrix(cls, Y: Array, *, whole: bool = False) -> Observations:
+        """Create observations from labels of shape (p, g), with NaN for unobserved pairs.
+
+        ``whole``: it is known that no label is missing.
+        """
+        missing = None if whole else np.isnan(Y)
+        if missing is not None and missing.any():
             rows, cols = np.nonzero(~missing)
             return cls(rows, cols, Y[rows, cols], Y.shape)
-        return cls._whole(Y)
-
-    @classmethod
-    def _whole(cls, Y: Array) -> Observations:
-        """Create observations from labels of all pairs, shape (p, g)."""
-        made = cls(np.empty(0, int), np.empty(0, int), np.empty(0), Y.shape)
-        made._lists, made._matrix = None, Y
-        return made
+        return cls(None, None, None, Y.shape, Y)
 
     @classmethod
     def read(cls, Y: Any, name: str = "Y") -> Observations:
@@ -153,7 +151,7 @@ class Observations:
             assert isinstance(labels, EdgeList)
             return cls(*labels)
         matrix, whole = read_matrix(Y, name)
-        return cls._whole(matrix) if whole else cls.from_matrix(matrix)
+        return cls.from_matrix(matrix, whole=whole)
 
     @property
     def n_edges(self) -> int:
@@ -161,32 +159,27 @@ class Observations:
         return len(self._lists[0]) if self._lists is not None else int(np.prod(self.shape))
 
     @property
-    def matrix(self) -> Array | None:
-        """The labels as a matrix of shape (p, g), if they were given as one without gaps."""
-        return self._matrix
-
-    @property
     def lists(self) -> tuple[Array, Array, Array]:
         """Rows, columns and labels of all edges, each of shape (n_edges,)."""
         if self._lists is None:
-            assert self._matrix is not None
+            assert self.matrix is not None
             p, g = self.shape
             rows, cols = np.repeat(np.arange(p), g), np.tile(np.arange(g), p)
-            self._lists = (rows, cols, self._matrix.ravel())
+            self._lists = (rows, cols, self.matrix.ravel())
         return self._lists
 
     @property
     def T(self) -> Observations:
         """The transposed relation."""
-        if self._matrix is not None:
-            return Observations._whole(self._matrix.T)
+        if self.matrix is not None:
+            return Observations.from_matrix(self.matrix.T, whole=True)
         rows, cols, y = self.lists
         return Observations(cols, rows, y, self.shape[::-1])
 
     def stored(self) -> Observations:
         """Return the observations without cached values."""
-        if self._matrix is not None:
-            return Observations._whole(self._matrix)
+        if self.matrix is not None:
+            return Observations.from_matrix(self.matrix, whole=True)
         return Observations(*self.lists, self.shape)
 
     def select(self, chosen: Array) -> Observations:
@@ -196,8 +189,8 @@ class Observations:
 
     def between(self, rows: Array, cols: Array) -> Observations:
         """Restrict the relation to some objects, given by ascending indices."""
-        if self._matrix is not None:
-            return Observations._whole(self._matrix[np.ix_(rows, cols)])
+        if self.matrix is not None:
+            return Observations.from_matrix(self.matrix[np.ix_(rows, cols)], whole=True)
         places = []
         for kept, n in zip((rows, cols), self.shape, strict=True):
             place = np.full(n, -1)
@@ -212,12 +205,12 @@ class Observations:
     def as_matrix(self) -> Observations:
         """Store the labels as a matrix, if every pair has one label."""
         p, g = self.shape
-        if self._matrix is not None or self.n_edges != p * g:
+        if self.matrix is not None or self.n_edges != p * g:
             return self
         rows, cols, y = self.lists
         Y = np.full(self.shape, np.nan)
         Y[rows, cols] = y
-        return self if np.isnan(Y).any() else Observations._whole(Y)
+        return self if np.isnan(Y).any() else Observations.from_matrix(Y, whole=True)
 
     @cached_property
     def cells(self) -> Cells:
@@ -243,8 +236,8 @@ class Observations:
         same objects on both sides.
         """
         p, g = self.shape
-        if self._matrix is not None:
-            return CompleteBlock(np.arange(p), np.arange(g), self._matrix, 1)
+        if self.matrix is not None:
+            return CompleteBlock(np.arange(p), np.arange(g), self.matrix, 1)
         cells = self.cells
         if ranking:
             cells = cells.select(np.bincount(cells.rows, minlength=p)[cells.rows] > 1)

@@ -128,11 +128,10 @@ class SideValues:
         return np.linalg.norm(self.matrix(kind), axis=1)
 
 
-@dataclass(frozen=True)
 class PairwiseKernel:
     """A kernel of pairs.
 
-    Attributes
+    Parameters
     ----------
     name : str
     terms : tuple of Term
@@ -146,59 +145,37 @@ class PairwiseKernel:
         of all pairs.
     """
 
-    name: str
-    terms: tuple[Term, ...]
-    sign: int = 0
-    differences: bool = False
-    spectral: bool = False
-
-    @property
-    def one_domain(self) -> bool:
-        """Whether the kernel needs pairs of objects of one kind."""
-        return self.symmetry != 0
-
-    @property
-    def symmetry(self) -> int:
-        """1: all functions are symmetric; −1: antisymmetric; 0: neither."""
-        return 1 if self.differences else self.sign
-
-    @property
-    def plain(self) -> bool:
-        """Whether functions have the form k_xᵀ A g_z, as for K ⊗ G."""
-        return self.terms == (Term(1.0, KERNEL, KERNEL),) and not self.differences
-
-    @property
-    def additive(self) -> bool:
-        """Whether functions are sums of functions of the two objects."""
-        single = all(ONES in term for term in self.terms)
-        return single and not (self.differences or self.several)
-
-    @property
-    def multiplies(self) -> bool:
-        """Whether functions are zero for objects that a kernel does not describe."""
-        kinds = (KERNEL, IDENTITY)
-        return not self.differences and all(
-            left in kinds and right in kinds for _, left, right in self.terms
-        )
-
-    @property
-    def several(self) -> bool:
-        """Whether the kernel is a sum over several kernels of each side ("pairs")."""
-        return not self.terms
+    def __init__(
+        self,
+        name: str,
+        terms: tuple[Term, ...],
+        sign: int = 0,
+        *,
+        differences: bool = False,
+        spectral: bool = False,
+    ) -> None:
+        self.name, self.terms, self.sign = name, terms, sign
+        self.differences, self.spectral = differences, spectral
+        #: 1: all functions are symmetric; −1: antisymmetric; 0: neither.
+        self.symmetry = 1 if differences else sign
+        #: Whether the kernel needs pairs of objects of one kind.
+        self.one_domain = self.symmetry != 0
+        #: Whether functions have the form k_xᵀ A g_z, as for K ⊗ G.
+        self.plain = terms == (Term(1.0, KERNEL, KERNEL),) and not differences
+        #: Whether the kernel is a sum over several kernels of each side ("pairs").
+        self.several = not terms
+        #: Whether functions are sums of functions of the two objects.
+        self.additive = bool(terms) and not differences and all(ONES in term for term in terms)
+        #: Whether functions are zero for objects that a kernel does not describe.
+        self.multiplies = not differences and not any({ONES, SQUARE} & set(term) for term in terms)
+        #: Whether k(x, x') may be replaced by k(x − c, x' − c), for a linear kernel k.
+        self.sees_differences = differences or name == "ranking"
+        #: Whether an identity term distinguishes training objects from new ones.
+        self.knows = any(IDENTITY in term for term in terms)
 
     def terms_of(self, left: SideValues) -> tuple[Term, ...]:
         """Return the terms; for "pairs", one for each kernel of a side."""
         return self.terms or tuple(Term(1.0, t, t) for t in range(len(left.parts)))
-
-    @property
-    def sees_differences(self) -> bool:
-        """Whether k(x, x') may be replaced by k(x − c, x' − c), for a linear kernel k."""
-        return self.differences or self.name == "ranking"
-
-    @property
-    def knows(self) -> bool:
-        """Whether an identity term distinguishes training objects from new ones."""
-        return any(IDENTITY in term for term in self.terms)
 
     def eigenvalues(self, lam: Array, sigma: Array) -> Array:
         """Compute eigenvalues (r, s) for products of eigenvectors, from λ (r,) and σ (s,).

@@ -416,7 +416,8 @@ class RelationProblem:
         """Whether conjugate gradients are faster in the eigenvectors of both kernels.
 
         They need kernels with common eigenvectors and eigenvalues that are not negative. A system
-        over few cells has cheaper products, or needs fewer iterations than there are cells.
+        over few cells has cheaper products, which outweighs its larger number of iterations, or
+        needs fewer iterations than there are cells.
         """
         if not self.pairwise.spectral:
             return False
@@ -426,7 +427,7 @@ class RelationProblem:
             for side in self.sides
         )
         if not (thin and self.pairwise.plain):
-            few = few_cells(q * (2 if self.sign else 1), p, g) or q <= FEW_CELLS
+            few = few_cells(q * (4 if self.sign else 2), p, g) or q <= FEW_CELLS
             if (few and not self._loses_digits()) or not _resources.fits(p, g, copies=10):
                 return False
         return all((spectrum.values >= 0).all() for spectrum in self._spectra())
