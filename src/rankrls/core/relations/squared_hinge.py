@@ -58,11 +58,10 @@ def solve_squared_hinge(
             break
         some = cells.select(active)
         repeat = some.weight.astype(np.int64)
-        edges = (np.repeat(part, repeat) for part in (some.rows, some.cols, some.y))
+        rows, cols, labels = (np.repeat(part, repeat) for part in (some.rows, some.cols, some.y))
+        observations = Observations(rows, cols, labels, cells.shape)
         # Kernels and profiles are those of all labels.
-        regression = RelationProblem(
-            *problem.sides, Observations(*edges, cells.shape), problem.loss
-        )
+        regression = RelationProblem(*problem.sides, observations, problem.loss)
         found = regression.solve(np.array([alpha]), solver, options)
         new_plain = found.predict(problem.sides, cells.rows, cells.cols, offsets=False)[0]
         # Changes of the offsets have minimal norm: those that no active pair determines stay,
