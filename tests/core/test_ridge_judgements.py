@@ -394,9 +394,7 @@ def test_held_out_with_covariates_equals_refits(space, by):
                 got = got[np.arange(len(fold)), which]
                 deviation = deviation[np.arange(len(fold)), which]
             np.testing.assert_allclose(got, expected, rtol=1e-7, atol=1e-9)
-            variance = model._model.difference_variance(
-                X[pairs[fold, 0]], X[pairs[fold, 1]], C[fold]
-            )[:, 0]
+            variance = model._model.variance(X[pairs[fold, 0]], X[pairs[fold, 1]], C[fold])[:, 0]
             np.testing.assert_allclose(deviation**2, variance, rtol=1e-5)
 
 

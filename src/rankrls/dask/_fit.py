@@ -23,8 +23,8 @@ from rankrls.core.linalg.krylov import converge, stop_early
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.statistics import UNDERFLOW, RankingStatistics, add_batch
-from rankrls.core.ridge.iterative import LinearSystem, join_outputs
-from rankrls.core.ridge.models import FittedFunction
+from rankrls.core.ridge.iterative import LinearSystem
+from rankrls.core.ridge.models import FittedFunction, join_outputs
 from rankrls.core.spaces.products import Offsets, Products
 from rankrls.core.spaces.spaces import DEFAULT_BASIS, Basis, Kernel, choose_basis
 from rankrls.dask import _partitions
@@ -421,7 +421,7 @@ def _fit_cg(
             )
     for name in ("_seen", "_preferences", "_learned_with", "_pending"):
         ranker.__dict__.pop(name, None)
-    coef = join_outputs(outputs, W, rows.dtype)
+    coef = join_outputs(outputs, W).astype(rows.dtype, copy=False)
     ranker._model = FittedFunction(alphas[: len(coef)], coef=coef)
     ranker._flat, ranker._with_qid, ranker.solver_ = flat, True, "cg"
     ranker.n_pairs_, ranker.n_queries_ = int(summary.n_pairs.sum()), rows.n_queries

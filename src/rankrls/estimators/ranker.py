@@ -717,10 +717,10 @@ class RidgeRanker(BaseRanker):
         difference = self._model.predict(X_a) - self._model.predict(X_b)
         C = self._check_covariates(pair_features, X_a.shape[0])
         if C is None:
-            variance = self._model.difference_variance(X_a, X_b)
+            variance = self._model.variance(X_a, X_b)
         else:
             difference = difference + C @ self._model.pair_coef[0]
-            variance = self._model.difference_variance(X_a, X_b, C)
+            variance = self._model.variance(X_a, X_b, C)
         calibration = getattr(self, "calibration_", None)
         if noisy is None and calibration is not None:
             margin = margins(difference, variance, self._model.alpha)

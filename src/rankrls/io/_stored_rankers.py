@@ -148,9 +148,7 @@ def _factor(name: str, fields: dict[str, Kind]) -> Record:
     )
 
 
-FACTOR = instance(
-    "ScatterFactor", "PooledFactor", "IncidenceFactor", "GroundedFactor", "StackedFactor"
-)
+FACTOR = instance("ScatterFactor", "PooledFactor", "GroundedFactor")
 
 PREFERENCES = (
     Record(
@@ -176,7 +174,6 @@ PREFERENCES = (
             "embedding": rows("p q"),
         },
     ),
-    _factor("IncidenceFactor", {"incidence": rows("m p")}),
     _factor(
         "GroundedFactor",
         {
@@ -185,7 +182,6 @@ PREFERENCES = (
             "R": array("f", "p p"),
         },
     ),
-    _factor("StackedFactor", {"first": FACTOR, "second": FACTOR}),
 )
 
 # -- solvers and fitted functions -------------------------------------------------------------

@@ -51,12 +51,10 @@ __all__ = [
     "EdgeLaplacian",
     "Factor",
     "GroundedFactor",
-    "IncidenceFactor",
     "Laplacian",
     "Objective",
     "PooledFactor",
     "ScatterFactor",
-    "StackedFactor",
     "SumLaplacian",
     "add",
     "from_edges",
@@ -118,12 +116,8 @@ class Laplacian:
         raise NotImplementedError
 
     def factor(self) -> Factor:
-        """F and t with F Fᵀ = L and F t = r."""
+        """F and t with F Fᵀ = L and F t = r; the null space of F is known."""
         raise NotImplementedError
-
-    def independent_factor(self) -> Factor:
-        """A factor whose null space is known."""
-        return self.factor()
 
     def degree(self) -> Array:
         """The diagonal of L, shape (m,)."""
@@ -202,7 +196,7 @@ class CentredLaplacian(Laplacian):
         """A single square factor; the parts within and between levels are orthogonal."""
         if self.between is None:
             return ScatterFactor(self.groups, self.kappa, self.s)
-        return PooledFactor(self.groups, self.kappa, self.between.independent_factor())
+        return PooledFactor(self.groups, self.kappa, self.between.factor())
 
     def degree(self) -> Array:
         """κ ω (1 − ω/Ω), and the part (ω/Ω)² of the level's degree."""
@@ -306,12 +300,6 @@ class EdgeLaplacian(Laplacian):
         return EPS * float(self.weight.max()) * share
 
     def factor(self) -> Factor:
-        """The incidence matrix if there are few edges, otherwise a Cholesky factor of L."""
-        if len(self.weight) > self.row_weight().sum():
-            return self.independent_factor()
-        return IncidenceFactor(self.head, self.tail, self.weight, self.z, self.n_rows)
-
-    def independent_factor(self) -> Factor:
         """A factor with independent columns, at most one for each row."""
         return GroundedFactor(self.matrix.toarray(), self.r, self.components())
 
@@ -352,12 +340,6 @@ class SumLaplacian(Laplacian):
         return gram + more, cross + added, _weighted_mean(self.row_weight(), X)
 
     def factor(self) -> Factor:
-        """[F₁ F₂] if there are few pairs, otherwise a Cholesky factor of L₁ + L₂."""
-        if len(self.edges.weight) <= self.n_rows // 4:
-            return StackedFactor(self.scored.factor(), self.edges.factor())
-        return self.independent_factor()
-
-    def independent_factor(self) -> Factor:
         """A Cholesky factor of L₁ + L₂."""
         return GroundedFactor(self.apply(np.eye(self.n_rows)), self.r, self.components())
 
@@ -421,11 +403,8 @@ class Factor(LinearOperator):
         return self._rmatmat(np.reshape(v, (-1, 1)))
 
     def null(self) -> sparse.csr_array:
-        """Orthonormal columns that span the null space of F, shape (p, c), each in one component.
-
-        Known for the factors of `Laplacian.independent_factor`: scatter, pooled, grounded.
-        """
-        raise TypeError(f"the null space of a {type(self).__name__} is not known")
+        """Orthonormal columns that span F's null space, shape (p, c), each in one component."""
+        raise NotImplementedError
 
     def rows_of(self, Phi: Any) -> Callable[[Array], Array]:
         """Return a function from coordinates to rows of FᵀΦ, dense and in double precision.
@@ -552,25 +531,6 @@ class PooledFactor(Factor):
         return sparse.hstack([*parts, self.embedding @ levels[:, used]]).tocsr()
 
 
-class IncidenceFactor(Factor):
-    """F = M, one column w(e_h − e_j) per edge, and t = w z."""
-
-    def __init__(self, head: Array, tail: Array, weight: Array, z: Array, n_rows: int) -> None:
-        super().__init__(n_rows, head)
-        w = np.sqrt(weight)
-        edges = np.arange(len(w))
-        plus = sparse.coo_array((w, (head, edges)), self.shape)
-        minus = sparse.coo_array((w, (tail, edges)), self.shape)
-        self.incidence = (plus - minus).tocsr()
-        self.t = (w * z)[:, None]
-
-    def _matmat(self, B: Array) -> Array:
-        return self.incidence @ B
-
-    def _rmatmat(self, V: Array) -> Array:
-        return self.incidence.T @ V
-
-
 class GroundedFactor(Factor):
     """F of any Laplacian by grounding one vertex per component: L_gg = R Rᵀ, F = [R; −1ᵀR].
 
@@ -622,24 +582,6 @@ class GroundedFactor(Factor):
 def _dense(V: Any) -> Array:
     """V in double precision, as an ndarray."""
     return np.asarray(V.toarray() if sparse.issparse(V) else V, dtype=np.float64)
-
-
-class StackedFactor(Factor):
-    """F = [F₁ F₂] for L = L₁ + L₂, t = [t₁; t₂]."""
-
-    def __init__(self, first: Factor, second: Factor) -> None:
-        super().__init__(first.shape[0], np.concatenate([first.owner, second.owner]))
-        self.first = first
-        self.second = second
-        k = max(first.t.shape[1], second.t.shape[1])
-        self.t = np.vstack([np.broadcast_to(f.t, (f.t.shape[0], k)) for f in (first, second)])
-
-    def _matmat(self, B: Array) -> Array:
-        p = self.first.shape[1]
-        return self.first.matmat(B[:p]) + self.second.matmat(B[p:])
-
-    def _rmatmat(self, V: Array) -> Array:
-        return np.vstack([self.first.rmatmat(V), self.second.rmatmat(V)])
 
 
 # -- objectives ---------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ def judgement_influence(
     n_terms, energy = len(root), float(np.square(terms.t[:, 0]).sum())
     laplacian = problem.objectives[0].laplacian
     if isinstance(laplacian, SumLaplacian):  # scores are terms, too
-        factor = laplacian.scored.independent_factor()
+        factor = laplacian.scored.factor()
         n_terms += factor.shape[1] - factor.null().shape[1]
         energy += float(np.square(factor.t).sum())
     scale = mine.sums(np.square(root))
@@ -188,7 +188,7 @@ def squared_residuals(problem: RidgeProblem, folds: list[Array], alphas: Array) 
     for start in range(0, len(alphas), step):
         held = problem.leave_out(folds, alphas[start : start + step])
         if whole:
-            factor = laplacian.independent_factor()
+            factor = laplacian.factor()
             e = factor.t - factor.rmatmat(held.by_row(graph.n_rows)[..., 0].T)
             found.append(np.square(e).sum(axis=0))
             continue

@@ -21,10 +21,10 @@ from rankrls.core.linalg.krylov import (
     stop_early,
 )
 from rankrls.core.preferences.laplacian import Objective
-from rankrls.core.ridge.models import FittedFunction
+from rankrls.core.ridge.models import FittedFunction, join_outputs
 from rankrls.core.spaces.products import Offsets, Products
 
-__all__ = ["HeldOutRows", "LinearSystem", "fit_iterative", "join_outputs"]
+__all__ = ["HeldOutRows", "LinearSystem", "fit_iterative"]
 
 Array = NDArray[Any]
 
@@ -159,15 +159,9 @@ def fit_iterative(
                 W, history = stop_early(systems, alphas, options, held, held_out.score, n_outputs)
             assert history.best is not None
             alphas = alphas[[history.best]]
-    return FittedFunction(alphas, coef=join_outputs(outputs, W, X.dtype)), history
-
-
-def join_outputs(outputs: Sequence[Array], parts: Sequence[Array], dtype: Any) -> Array:
-    """Join coefficients (n_alphas, n, k) of some outputs each to those of all outputs."""
-    coef = np.empty((*parts[0].shape[:2], sum(map(len, outputs))), dtype=dtype)
-    for mine, values in zip(outputs, parts, strict=True):
-        coef[..., mine] = values
-    return coef
+    return FittedFunction(
+        alphas, coef=join_outputs(outputs, W).astype(X.dtype, copy=False)
+    ), history
 
 
 def _warn_of_lost_digits(offsets: Offsets | None, dtype: Any, tol: float) -> None:

@@ -36,6 +36,7 @@ __all__ = [
     "FittedFunction",
     "PrimalSolver",
     "fit_nystroem",
+    "join_outputs",
     "predict_path",
     "solve_statistics",
     "warn_lost_digits",
@@ -201,7 +202,7 @@ class DualSolver(_Solver):
         cls, objective: Objective, K: Array, alphas: Array, *, for_path: bool = False
     ) -> DualSolver:
         """Make a solver from the kernel matrix of shape (m, m), which may be overwritten."""
-        factor = _factor(objective, for_path)
+        factor = objective.laplacian.factor()
         row_means = K @ row_share(objective)
         # Parts of K that cancel in FᵀKF (such as a constant) leave rounding errors of this size.
         noise = EPS * float((K.diagonal() * objective.laplacian.degree()).max())
@@ -222,7 +223,7 @@ class DualSolver(_Solver):
             X = X.toarray()
         advice = "use fewer features, or sparse ones with solver='cg'"
         _resources.require("the dual solver", *X.shape, copies=2, advice=advice)
-        factor = _factor(objective, for_path)
+        factor = objective.laplacian.factor()
         row_means = X @ (row_share(objective) @ X)
         X_F = factor.rmatmat(X)
         squares = np.einsum("ij,ij->j", X_F, X_F)
@@ -295,12 +296,6 @@ def _centre_by_component(X: Any, objective: Objective) -> Any:
     return replace_columns(X, columns, groups.deviations(X[:, columns].toarray()))
 
 
-def _factor(objective: Objective, for_path: bool) -> Factor:
-    """Return a factor with a known null space for hold-outs, otherwise the cheapest factor."""
-    laplacian = objective.laplacian
-    return laplacian.independent_factor() if for_path else laplacian.factor()
-
-
 # -- fitted functions ---------------------------------------------------------------------------
 
 
@@ -346,33 +341,26 @@ class FittedFunction:
     dropped: bool = False
 
     @classmethod
-    def linear(
+    def of_solvers(
         cls,
         solvers: Sequence[PrimalSolver],
         alphas: Array,
         dtype: Any,
+        *,
+        basis: Basis | None = None,
         pair_scale: Array | None = None,
     ) -> FittedFunction:
-        """Weights of features, the last of which are covariates of given pairs."""
-        model = cls(alphas, solvers=solvers, pair_scale=pair_scale)
-        coef = model._gather([solver.coefficients(alphas) for solver in solvers])
-        model.coef = model._split(coef).astype(dtype, copy=False)
-        return model
-
-    @classmethod
-    def nystroem(
-        cls,
-        basis: Basis,
-        solvers: Sequence[PrimalSolver],
-        alphas: Array,
-        dtype: Any,
-        pair_scale: Array | None = None,
-    ) -> FittedFunction:
-        """Coefficients of basis vectors, from the weights of their Nyström features."""
-        parts = cls(alphas, solvers=solvers, pair_scale=pair_scale)
-        weights = parts._gather([solver.coefficients(alphas) for solver in solvers])
-        model = cls.of_weights(basis, alphas, parts._split(weights), dtype)
-        model.solvers, model.pair_scale, model.pair_coef = solvers, pair_scale, parts.pair_coef
+        """Weights of features, or of those of a basis, and then of covariates of given pairs."""
+        outputs = [solver.outputs for solver in solvers]
+        weights = join_outputs(outputs, [solver.coefficients(alphas) for solver in solvers])
+        n = weights.shape[1] - (0 if pair_scale is None else len(pair_scale))
+        if basis is None:
+            model = cls(alphas, coef=weights[:, :n].astype(dtype, copy=False))
+        else:
+            model = cls.of_weights(basis, alphas, weights[:, :n], dtype)
+        model.solvers, model.pair_scale = solvers, pair_scale
+        if pair_scale is not None:
+            model.pair_coef = weights[:, n:] / pair_scale[:, None]
         return model
 
     @classmethod
@@ -457,24 +445,27 @@ class FittedFunction:
 
     # -- posterior
 
-    def variance(self, X: Any) -> Array:
-        """Posterior variance of f(x) − f̄ of each row, shape (n, n_outputs).
+    def variance(self, X_a: Any, X_b: Any = None, C: Array | None = None) -> Array:
+        """Posterior variance of f(x_a) − f̄, or of f(x_a) − f(x_b) + cᵀγ, shape (n, n_outputs).
 
         With a Nyström basis, f̄ is the mean of the training rows in the span of the basis, and the
-        variance of the part outside, k(x, x) − φᵀφ, is added.
+        variance of the part outside, k(x, x) − φᵀφ, is added. C, of shape (n, c), are covariates of
+        the comparisons. Many rows are computed in blocks, which show progress.
         """
-        return self._by_rows(lambda part: self._variance(X[part]), X)
-
-    def difference_variance(self, X_a: Any, X_b: Any, C: Array | None = None) -> Array:
-        """Posterior variance of f(x_a) − f(x_b), row by row, shape (n, n_outputs).
-
-        With covariates C of the comparisons, shape (n, c), of f(x_a) − f(x_b) + cᵀγ.
-        """
-
-        def of(part: slice) -> Array:
-            return self._variance(X_a[part], X_b[part], None if C is None else C[part])
-
-        return self._by_rows(of, X_a)
+        self._require_posterior(self.kernel)
+        n, width = X_a.shape[0], X_a.shape[1] if self.kept is None else len(self.kept)
+        size = max(1, WORK // max(width, 1))
+        if n <= size:
+            return self._variance(X_a, X_b, C)
+        parts = []
+        with whole_call():
+            progress = Progress("predict", 0)
+            for start in range(0, n, size):
+                progress.bar(start, n, "posterior variances of rows")
+                part = slice(start, start + size)
+                others = (None if rows is None else rows[part] for rows in (X_b, C))
+                parts.append(self._variance(X_a[part], *others))
+        return np.concatenate(parts)
 
     def _variance(self, a: Any, b: Any = None, C: Array | None = None) -> Array:
         """Posterior variance of f(a) − f(b), or of f(a) − f̄, row by row."""
@@ -496,15 +487,14 @@ class FittedFunction:
             of_solver = solver.variance if b is None else solver.difference_variance
             found = of_solver(inputs, prior, self.alpha)
             variances.append(np.repeat(found[:, None], len(solver.outputs), axis=1))
-        return self._gather(variances)
+        return join_outputs([solver.outputs for solver in self.solvers], variances)
 
     def posterior_root(self, X: Any) -> Array:
         """Z of shape (n, r): (Z_a − Z_b)(Z_c − Z_d)ᵀ is the posterior covariance of differences.
 
         For the first output. With a Nyström basis, only the part spanned by the basis is included.
         """
-        self._require_kernel()
-        self._require_posterior()
+        self._require_posterior(self.kernel)
         K = None
         if self._primal and self.basis is None:
             inputs = _dense(X).astype(np.float64)
@@ -519,30 +509,22 @@ class FittedFunction:
     def log_marginal_likelihood(self) -> Array:
         """Log density of the targets of all edges, shape (n_outputs,)."""
         self._require_posterior()
-        return self._gather([s.log_marginal_likelihood(self.alpha) for s in self.solvers])
+        found = [solver.log_marginal_likelihood(self.alpha) for solver in self.solvers]
+        return join_outputs([solver.outputs for solver in self.solvers], found)
 
     @property
     def _primal(self) -> bool:
         return isinstance(self.solvers[0], PrimalSolver)
 
-    def _require_posterior(self) -> None:
-        if not self.solvers:
-            raise ValueError(DROPPED if self.dropped else NO_FACTOR)
-
-    def _require_kernel(self) -> None:
-        if self.kernel.precomputed:
+    def _require_posterior(self, kernel: Kernel | None = None) -> None:
+        """Raise an error without solvers, or if the kernel of new rows is needed and unknown."""
+        if kernel is not None and kernel.precomputed:
             raise ValueError(
                 "uncertainties need k(x, x) of the new rows, which kernel='precomputed' does not "
                 "give: use a named kernel or a callable"
             )
-
-    def _split(self, weights: Array) -> Array:
-        """Store the coefficients of covariates, which come last, and return the others."""
-        if self.pair_scale is None:
-            return weights
-        n = weights.shape[1] - len(self.pair_scale)
-        self.pair_coef = weights[:, n:] / self.pair_scale[:, None]
-        return weights[:, :n]
+        if not self.solvers:
+            raise ValueError(DROPPED if self.dropped else NO_FACTOR)
 
     def _with_covariates(self, Phi: Array, C: Array | None = None) -> Array:
         """Concatenate features and scaled covariates (zero if none are given)."""
@@ -551,29 +533,13 @@ class FittedFunction:
         C = np.zeros((len(Phi), len(self.pair_scale))) if C is None else C / self.pair_scale
         return np.hstack([Phi, C])
 
-    def _gather(self, parts: list[Array]) -> Array:
-        """Put the solvers' columns (last axis) in the order of the outputs."""
-        columns = np.concatenate([solver.outputs for solver in self.solvers])
-        joined = np.concatenate(parts, axis=-1)
-        out = np.empty_like(joined)
-        out[..., columns] = joined
-        return out
 
-    def _by_rows(self, of: Callable[[slice], Array], X: Any) -> Array:
-        """Compute values of all rows in blocks, to limit the work space; several show progress."""
-        self._require_kernel()
-        self._require_posterior()
-        n, width = X.shape[0], X.shape[1] if self.kept is None else len(self.kept)
-        size = max(1, WORK // max(width, 1))
-        if n <= size:
-            return of(slice(0, size))
-        parts = []
-        with whole_call():
-            progress = Progress("predict", 0)
-            for start in range(0, n, size):
-                progress.bar(start, n, "posterior variances of rows")
-                parts.append(of(slice(start, start + size)))
-        return np.concatenate(parts)
+def join_outputs(outputs: Sequence[Array], parts: Sequence[Array]) -> Array:
+    """Join arrays of some outputs each (last axis) to that of all outputs."""
+    joined = np.concatenate(parts, axis=-1)
+    out = np.empty_like(joined)
+    out[..., np.concatenate(outputs)] = joined
+    return out
 
 
 def linear_product(X: Any, coef: Array) -> Array:
@@ -626,7 +592,7 @@ def fit_nystroem(
     losses = [s.factorization.condition(float(alphas.min())) for s in solvers]
     if not solvers or nystroem.rounding * max(losses) >= MAX_LOSS:
         solvers = [PrimalSolver(part, alphas, scaled=False) for part in statistics(True)]
-    return FittedFunction.nystroem(basis, solvers, alphas, dtype)
+    return FittedFunction.of_solvers(solvers, alphas, dtype, basis=basis)
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -637,23 +603,14 @@ def solve_statistics(
     dtype: Any,
     names: Sequence[str] | None = None,
 ) -> FittedFunction:
-    """Solve from precomputed statistics, whose arrays may be overwritten.
+    """Solve from statistics of features, or of the Nyström features of ``basis``.
 
-    Parameters
-    ----------
-    statistics : sequence of Statistics, together covering all outputs
-        Statistics of the features, or of the Nyström features of ``basis``.
-    basis : Basis or None
-    alphas : ndarray of shape (n_alphas,)
-    dtype : of the coefficients
-    names : sequence of str, optional
-        Names of the features, for warnings.
+    Together they cover all outputs, and their arrays may be overwritten. ``names`` are those of the
+    features, for warnings.
     """
     solvers = [PrimalSolver(part, alphas, scaled=basis is None) for part in statistics]
-    if basis is not None:
-        return FittedFunction.nystroem(basis, solvers, alphas, dtype)
-    model = FittedFunction.linear(solvers, alphas, dtype)
-    if model.lost > LOST_DIGITS:
+    model = FittedFunction.of_solvers(solvers, alphas, dtype, basis=basis)
+    if basis is None and model.lost > LOST_DIGITS:
         warn_lost_digits(model.lost, np.sqrt(solvers[0].largest), names)
     return model
 

@@ -34,6 +34,7 @@ from rankrls.core.ridge.models import (
     FittedFunction,
     PrimalSolver,
     fit_nystroem,
+    join_outputs,
     predict_path,
     warn_lost_digits,
 )
@@ -197,7 +198,7 @@ class RidgeProblem(PairHoldOut):
             statistics = known or [Statistics.of(o, space.X) for o in self.objectives]
             self._statistics = None  # the solvers may overwrite them
             solvers = [PrimalSolver(part, alphas) for part in statistics]
-            model = FittedFunction.linear(solvers, alphas, dtype, self.pair_scale)
+            model = FittedFunction.of_solvers(solvers, alphas, dtype, pair_scale=self.pair_scale)
         if tell:
             self._tell(model.solvers, float(alphas.min()))
         return model
@@ -207,7 +208,9 @@ class RidgeProblem(PairHoldOut):
         if self.pair_scale is not None:
             parts = [Statistics.of(objective, space.features) for objective in self.objectives]
             solvers = [PrimalSolver(part, alphas, scaled=False) for part in parts]
-            return FittedFunction.nystroem(space.basis, solvers, alphas, dtype, self.pair_scale)
+            return FittedFunction.of_solvers(
+                solvers, alphas, dtype, basis=space.basis, pair_scale=self.pair_scale
+            )
 
         def statistics(whitened: bool) -> list[Statistics]:
             Phi = space.basis.map.features(space.block) if whitened else space.block
@@ -230,7 +233,10 @@ class RidgeProblem(PairHoldOut):
             if len(used) < m:
                 objectives = self._objectives(self.graph[used])
             model.solvers = self._dual_solvers(space, objectives, used, alphas, for_path=False)
-        A = model._gather([solver.coefficients(alphas) for solver in model.solvers])
+        A = join_outputs(
+            [solver.outputs for solver in model.solvers],
+            [solver.coefficients(alphas) for solver in model.solvers],
+        )
         model.dual_coef = np.zeros((len(alphas), m, A.shape[-1]))
         model.dual_coef[:, used] = A
         if not kernel.linear:
@@ -425,7 +431,7 @@ class RidgeProblem(PairHoldOut):
             solver, features = copy(self._solvers[0]), self._features()
             solver.energy, solver.outputs = theirs.energy, theirs.outputs
             if features is None:
-                solver.factor = theirs.laplacian.independent_factor()
+                solver.factor = theirs.laplacian.factor()
                 solver.b = solver.factor.t
             else:
                 solver.b = features.T @ theirs.laplacian.r
@@ -516,7 +522,7 @@ class RidgeProblem(PairHoldOut):
         """
         objective, solver = self.objectives[number], self.decompose(alphas)[number]
         made, Phi, k = solver.factorization, self._features(), len(objective.outputs)
-        factor = solver.factor if Phi is None else objective.laplacian.independent_factor()
+        factor = solver.factor if Phi is None else objective.laplacian.factor()
         t = np.broadcast_to(factor.t, (len(factor.t), k))
         free = factor.null() if cut else None
         if Phi is None:
@@ -828,7 +834,7 @@ class RidgeProblem(PairHoldOut):
                     differences = differences + C @ model.pair_coef[0]
                 values[alpha, place] = differences
                 if variance is not None:
-                    variance[alpha, place] = model.difference_variance(a, b, C)
+                    variance[alpha, place] = model.variance(a, b, C)
 
     def _require_judgements_left(self, folds: Folds) -> None:
         """Raise an error if a fold contains all preferences and there are no scores."""
