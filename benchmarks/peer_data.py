@@ -1,7 +1,7 @@
-"""Real data of the comparison with peers: folds of LETOR's OHSUMED, of MSLR and of LightGBM.
+"""Data of the comparison with peers: LETOR's OHSUMED, MSLR, LightGBM, and generated tables.
 
 Files are read from a folder outside the project (terms of use forbid a copy here); where it is
-absent, `load` says so.
+absent, `load` says so. The tables of a shop and of passages are generated (table_data.py).
 """
 
 from __future__ import annotations
@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import joblib
 import numpy as np
 from sklearn.datasets import load_svmlight_file
+from table_data import make_passages, make_shop
 from timing import DATA
 
 from rankrls.datasets import load_letor
@@ -24,15 +27,16 @@ N_FOLDS = 5  # of the training queries, where there is no validation set
 
 @dataclass(frozen=True)
 class Part:
-    """Rows: X (m, n) dense, y (m,) grades, qid (m,) integers, sorted."""
+    """Rows: X (m, n) dense or a data frame, y (m,) grades, qid (m,) integers, sorted."""
 
-    X: np.ndarray
+    X: Any
     y: np.ndarray
     qid: np.ndarray
 
     def take(self, rows: np.ndarray) -> Part:
         """Some of the rows."""
-        return Part(self.X[rows], self.y[rows], self.qid[rows])
+        X = self.X.iloc[rows] if hasattr(self.X, "iloc") else self.X[rows]
+        return Part(X, self.y[rows], self.qid[rows])
 
     def unlabelled(self) -> Part:
         """The same rows with NaN for labels: what a method may see of rows that it is to rank."""
@@ -134,7 +138,19 @@ def _tabbed(path: Path) -> Part:
     return Part(X, y, qid).take(np.argsort(qid, kind="stable"))
 
 
+def generated(make: Any) -> Any:
+    """The same shop or collection of passages, with other queries in the test set."""
+
+    def read(folder: Path) -> Iterator[Fold]:
+        for seed in (0, 2):
+            yield Fold(f"seed {seed}", Part(**make(seed=seed)), Part(**make(seed=seed + 1)))
+
+    return read
+
+
 SETS = {
+    "shop": ("", generated(make_shop)),
+    "passages": ("", generated(make_passages)),
     "ohsumed": ("letor_ohsumed", ohsumed),
     "mslr": ("mslr10k_sample", mslr),
     "lightgbm": ("lightgbm_rank", lightgbm),
@@ -145,28 +161,15 @@ SETS = {
 def load(name: str, data: Path = DATA) -> list[Fold]:
     """Folds of a data set; FileNotFoundError where its folder is absent."""
     folder, read = SETS[name]
-    if not (data / folder).is_dir():
+    if folder and not (data / folder).is_dir():
         raise FileNotFoundError(f"no data in {data / folder}: nothing is measured (see --data)")
     return list(read(data / folder))
 
 
 def write_fold(path: Path, fold: Fold) -> None:
     """One file that the processes of all methods read."""
-    parts = {"train": fold.train, "test": fold.test, "validation": fold.validation}
-    arrays = {
-        f"{name}_{field}": getattr(part, field)
-        for name, part in parts.items()
-        if part is not None
-        for field in ("X", "y", "qid")
-    }
-    np.savez(path, name=fold.name, **arrays)
+    joblib.dump(fold, path)
 
 
 def read_fold(path: Path) -> Fold:
-    with np.load(path) as file:
-
-        def part(name: str) -> Part:
-            return Part(*(file[f"{name}_{field}"] for field in ("X", "y", "qid")))
-
-        validation = part("validation") if "validation_X" in file else None
-        return Fold(str(file["name"]), part("train"), part("test"), validation)
+    return joblib.load(path)

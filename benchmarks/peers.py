@@ -19,6 +19,10 @@ has the whole grid in it, "fit" one model and its test scores. The peak of memor
 resident set of the process, "over data" what was added to it after the libraries and the data (of
 all parts) had been loaded. A full kernel matrix is left out above ``--max-kernel-rows`` rows.
 
+Tables (table_data.py generates "shop" and "passages") go to AutoRanker as they are. Trees get
+numbers, categories in their own way, the entries of vectors, and (CatBoost) texts; the rows with
+"views" and least squares get the columns of AutoRanker's TableEncoder.
+
 Metrics are rankrls.metrics for everybody, over all test queries together: NDCG@10 with gains
 2^y − 1 and average precision with y ≥ 1 as relevant, over the queries that have a relevant row;
 pairwise error over the queries that have a pair. Tied scores count as the mean over their orders.
@@ -121,7 +125,7 @@ def read(name: str, fold: Fold, target: Path) -> Run:
 def measure(folds: list[Fold], names: list[str], output: Path, options: Any) -> list[Run]:
     runs = []
     for fold in folds:
-        source = output / f"{fold.name}.npz"
+        source = output / f"{fold.name}.joblib"
         write_fold(source, fold)
         for name in names:
             target = output / f"{fold.name} {name}.npz".replace(":", " ")

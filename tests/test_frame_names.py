@@ -376,26 +376,6 @@ def test_columns_of_the_same_name_are_refused():
             call()
 
 
-def test_names_of_files(tmp_path):
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    from rankrls.datasets import iter_parquet, iter_ranking
-
-    table = ROWS.assign(label=target, query=query)
-    parquet.write_table(pyarrow.Table.from_pandas(table), tmp_path / "a.parquet")
-    table.to_csv(tmp_path / "a.csv", index=False)
-    read = {"target": "label", "qid": "query", "rows": 50}
-    features = list(ROWS.columns)
-    for stream in (
-        iter_parquet(tmp_path / "a.parquet", features=features, **read),
-        iter_ranking(tmp_path / "a.csv", **read),
-    ):
-        ranker = RankRLS().fit_stream(stream)
-        assert_array_equal(ranker.feature_names_in_, features)
-        with pytest.raises(ValueError, match="feature names should match"):
-            ranker.predict(ROWS[features[::-1]])
-
-
 def test_a_default_index_beside_its_labels_in_another_order_is_a_warning():
     """The frame may be made of an array, or the series shuffled: nobody can tell."""
     rng = np.random.default_rng(0)

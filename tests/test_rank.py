@@ -14,7 +14,6 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-import rankrls
 from rankrls import AutoRanker, RankRLS, RankRLSCV, RankSVM, rank
 from rankrls.datasets import load_ranking, make_product_search, make_ranking
 from rankrls.preprocessing import QueryScaler, TableEncoder
@@ -74,11 +73,6 @@ def test_scores_are_sorted_within_queries_and_ties_by_row(k, kind):
         table = RankTable.from_scores(scores, qid=qid, ids=ids, k=k)
         assert lines_of(table) == by_hand(scores.tolist(), qid or [0] * n, ids, k)
         assert len(table) == len(table.to_frame())
-
-
-def test_minus_zero_ties_with_zero():
-    table = RankTable.from_scores([0.0, -0.0, 0.0], ids=["a", "b", "c"])
-    assert table.id.tolist() == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.from_pandas], ids=["pandas", "polars"])
@@ -321,18 +315,3 @@ def test_columns_that_an_encoder_has_dropped_are_not_needed(kind, tmp_path):
     np.testing.assert_array_equal(found.score, expected[found.id])
     with pytest.raises(ValueError, match="data has no column 'price'"):
         rank(model, few.drop(columns="price"), qid="query")
-
-
-def test_numbers_of_a_file_without_a_column_that_was_dropped(bunch):
-    X = np.column_stack((bunch.data, np.ones(len(bunch.data))))
-    names = [*bunch.feature_names, "constant"]
-    frame = pd.DataFrame(X, columns=names)
-    model = AutoRanker(effort="quick", random_state=0).fit(frame, bunch.target, qid=bunch.qid)
-    expected = model.predict(frame, qid=bunch.qid)
-    found = rank(model, bunch)
-    np.testing.assert_array_equal(found.score, expected[found.id])
-
-
-def test_it_is_a_public_name():
-    assert rankrls.rank is rank
-    assert {"rank", "rankings"} <= set(rankrls.__all__)

@@ -19,7 +19,14 @@ from sklearn.feature_extraction import DictVectorizer
 from sklearn.utils.validation import check_is_fitted
 
 from rankrls._calls import takes_queries
-from rankrls._validation import check_finite_array, check_length, check_scores, encode_qid, show
+from rankrls._validation import (
+    check_finite_array,
+    check_length,
+    check_scores,
+    encode_qid,
+    label_array,
+    show,
+)
 
 __all__ = ["Candidates", "RerankingScores", "best_candidates", "reranking_scores"]
 
@@ -109,7 +116,9 @@ class Candidates:
                 "scores are None in some lists but not in others; give all of them, or none"
             )
         X, vectorizer = _stack(rows, [key for key, _ in items], vectorizer, sparse)
-        return cls(X, np.concatenate(scores) if scores else None, _labels(keys), vectorizer)
+        return cls(
+            X, np.concatenate(scores) if scores else None, label_array("lists", keys), vectorizer
+        )
 
 
 @takes_queries
@@ -266,24 +275,22 @@ def _is_key(value: Any) -> bool:
 
 
 def _split(key: Any, item: Any) -> tuple[Any, Any]:
-    if not isinstance(item, tuple | list) or len(item) != 2:
-        raise ValueError(f"list {key!r} must be a pair (features, scores); got {show(item)}")
-    features, scores = item
-    if isinstance(features, Mapping):  # a list of two candidates, without the pair around it
+    is_pair = isinstance(item, tuple | list) and len(item) == 2
+    if not is_pair or isinstance(item[0], Mapping):  # two candidates, without the pair around them
         raise ValueError(
-            f"list {key!r} must be a pair (features, scores); got candidates only (scores may be "
-            "None: (candidates, None))"
+            f"list {key!r} must be a pair (features, scores); got "
+            f"{'candidates only' if is_pair else show(item)} (scores may be None)"
         )
-    if sp.issparse(features):
-        return features, scores
-    if not isinstance(features, np.ndarray):
+    features, scores = item
+    if sp.issparse(features) or isinstance(features, np.ndarray):
+        named = [False]
+    else:
         features = list(features) if isinstance(features, Iterable) else features
-        if isinstance(features, list) and any(isinstance(one, Mapping) for one in features):
-            if not all(isinstance(one, Mapping) for one in features):
-                raise ValueError(f"features of list {key!r} must be dicts for all candidates")
-            return features, scores
-        if isinstance(features, list) and not features:
-            return features, scores
+        named = [isinstance(one, Mapping) for one in features] if isinstance(features, list) else []
+    if any(named) and not all(named):
+        raise ValueError(f"features of list {key!r} must be dicts for all candidates")
+    if sp.issparse(features) or (isinstance(features, list) and all(named)):
+        return features, scores
     return check_finite_array(f"features of list {key!r}", features, ndim=(2,)), scores
 
 
@@ -314,12 +321,3 @@ def _stack(
     if any(sp.issparse(features) for features in rows):
         return sp.csr_array(sp.vstack(rows, format="csr")), None
     return np.concatenate(rows), None
-
-
-def _labels(keys: list[Any]) -> Array:
-    """Convert keys to an array; tuples and mixed types are kept as objects."""
-    if len({type(key) for key in keys}) == 1 and isinstance(keys[0], str | int | float):
-        return np.array(keys)
-    out = np.empty(len(keys), dtype=object)
-    out[:] = keys
-    return out

@@ -62,7 +62,7 @@ def ugly(n_queries=24, seed=0):
 
 def encoded(ranker, X, qid):
     codes = None if qid is None else auto.encode_qid(qid, len(X)).codes
-    return ranker._rows(ranker._table.transform(X), codes)
+    return ranker._rows(auto.Table(ranker._table.transform(X), np.zeros(len(X)), codes))
 
 
 @pytest.mark.parametrize("effort", ["quick", "normal"])
@@ -546,9 +546,7 @@ def test_batches(fitted, name):
 
 def test_exports(fitted):
     for write in (export.to_onnx, export.to_svmrank):
-        with pytest.raises(
-            ValueError, match="an AutoRanker cannot be exported"
-        ):
+        with pytest.raises(ValueError, match="an AutoRanker cannot be exported"):
             write(fitted)
 
 

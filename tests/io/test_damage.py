@@ -97,7 +97,7 @@ def test_values_that_are_wrong(name):
     choices = np.random.default_rng(len(name))
     refused = total = 0
     for where in chosen()[name][0]:
-        for i in choices.integers(len(VALUES) + 2, size=3):
+        for i in choices.integers(len(VALUES) + 2, size=2):
             value = VALUES[i] if i < len(VALUES) else numbers[choices.integers(len(numbers))]
             total += 1
             loaded = file.load(changed(file.tree, where, value))
@@ -106,24 +106,6 @@ def test_values_that_are_wrong(name):
             else:
                 answers(loaded, new, finite=False)
     assert refused >= total / 3
-
-
-def keys(value):
-    """Keys of all dicts in fitted attributes, but for labels of queries."""
-    if isinstance(value, dict):
-        yield from value
-        value = list(value.values())
-    elif hasattr(value, "__dict__") and not isinstance(value, type | np.ndarray):
-        value = [v for name, v in vars(value).items() if name != "_queries"]
-    if isinstance(value, list | tuple):
-        for item in value:
-            yield from keys(item)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_no_attribute_has_tuples_as_keys(name):
-    """Other libraries (skops) store fitted estimators as JSON."""
-    assert {type(key) for key in keys(MODELS[name]()[0])} <= {str, int, float}
 
 
 @pytest.mark.parametrize("name", MODELS)

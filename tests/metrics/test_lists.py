@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import average_precision_score, ndcg_score
+from sklearn.metrics import ndcg_score
 
 import oracles as oracle
 from rankrls.metrics import (
@@ -143,14 +143,6 @@ def test_ndcg_equals_scikit_learn(k):
     qid = rng.integers(0, 12, 300)
     actual = ndcg(y, score, qid=qid, k=k, gain="linear", average=None)
     expected = [ndcg_score([y[qid == q]], [score[qid == q]], k=k) for q in range(12)]
-    np.testing.assert_allclose(actual, expected, rtol=1e-12)
-
-
-def test_average_precision_equals_scikit_learn_without_ties():
-    rng = np.random.default_rng(0)
-    y, score, qid = rng.integers(0, 2, 300), rng.normal(size=300), rng.integers(0, 12, 300)
-    actual = average_precision(y, score, qid=qid, average=None)
-    expected = [average_precision_score(y[qid == q], score[qid == q]) for q in range(12)]
     np.testing.assert_allclose(actual, expected, rtol=1e-12)
 
 

@@ -34,13 +34,8 @@ from rankrls.cli._output import (
     warn,
 )
 from rankrls.datasets import dump_run, ids_from_comments, load_qrels, load_run
-from rankrls.metrics import (
-    compare_rankers,
-    compare_runs,
-    evaluate_run,
-    mean_interval,
-    pairwise_error,
-)
+from rankrls.metrics import compare_rankers, compare_runs, evaluate_run, mean_interval
+from rankrls.metrics.counting import count_pairs
 from rankrls.metrics.metric_names import (
     COMPARED_METRICS,
     LIST_METRICS,
@@ -304,26 +299,19 @@ class _Measures:
         self.names = names[order]
         codes = np.argsort(order)[codes]
         self.sizes = np.bincount(codes).astype(np.int64)
-        # Pairs of rows with different labels: C(n, 2) − Σ_levels C(m, 2).
-        levels, level = np.unique(y, return_inverse=True)
-        groups, counts = np.unique(codes * np.int64(len(levels)) + level, return_counts=True)
-        tied = np.zeros(len(self.sizes), dtype=np.int64)
-        np.add.at(tied, groups // len(levels), counts * (counts - 1) // 2)
-        self.pairs = self.sizes * (self.sizes - 1) // 2 - tied
+        counts = count_pairs(y, score, codes, len(names))
+        self.pairs, self.tied = counts.comparable, counts.tied
+        # A pair is swapped if its order is wrong, or if there is none, as in svm_rank.
+        self.swapped = counts.discordant + counts.tied
         counted = self.pairs > 0
+        self.errors = np.full(len(names), np.nan)
+        wrong = counts.discordant + counts.tied / 2
+        np.divide(wrong, self.pairs, out=self.errors, where=counted)
         if not counted.any() and not (o.metrics or "undefined" in o.given):
             raise ValueError(
                 "there is no preference to evaluate: no query has two rows with different labels; "
                 "for metrics that need none, name them by --metrics"
             )
-        wrong = self.errors = np.full(len(self.names), np.nan)
-        if counted.any():
-            self.errors = np.asarray(pairwise_error(y, score, qid=codes, average=None))
-            # A pair is swapped if its order is wrong, or if there is none, as in svm_rank.
-            wrong = np.asarray(pairwise_error(y, score, qid=codes, average=None, ties="error"))
-        half = np.where(counted, self.errors, 0) * self.pairs
-        self.swapped = np.rint(np.where(counted, wrong, 0) * self.pairs).astype(np.int64)
-        self.tied = np.rint(2 * (self.swapped - half)).astype(np.int64)
         self.lists: dict[str, Any] = {}
         arguments = _arguments(o)
         for metric in metrics:

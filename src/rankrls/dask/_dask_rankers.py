@@ -343,9 +343,9 @@ class RankRLS(DaskRanker, estimators.RankRLS):
 class RankRLSCV(DaskRanker, estimators.RankRLSCV):
     """RankRLS on Dask with alpha chosen by cross-validation over queries.
 
-    Every held-out prediction equals that of a model refitted without its fold. The workers sum
-    n_features × n_features statistics for each fold, and the models for all alphas are computed
-    from them.
+    Every held-out prediction equals that of a model refitted without its fold, up to a constant for
+    each query. The workers sum n_features × n_features statistics for each fold, and the models for
+    all alphas are computed from them.
 
     Parameters
     ----------

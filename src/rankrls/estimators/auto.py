@@ -10,7 +10,7 @@ so candidates are compared, chosen and averaged without further fits.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -48,6 +48,7 @@ from rankrls.estimators.ranker import (
     warn_of_pooled_queries,
 )
 from rankrls.estimators.rankrls import RankRLS
+from rankrls.estimators.stream import fit_streams
 from rankrls.exceptions import FeatureScaleWarning, IdColumnWarning
 from rankrls.metrics import pairwise_accuracy
 from rankrls.preprocessing import RankingFeatures, TableEncoder
@@ -333,44 +334,45 @@ class AutoRanker(QueryRequests, BaseEstimator):
                 for name in BLOCKS
                 if (self._table.blocks_ == name).any()
             }
-            data = self._rows(table[order], None if codes is None else codes[order])
-            data = replace(data, y=y[order], weights=None if weights is None else weights[order])
-            self._fit_members(data, effort, rng)
-            for name in ("held_out_scores_", "nested_scores_"):
-                scores = getattr(self, name)
-                scores[order] = scores.copy()
+            self._fit_members(Table(table, y, codes, weights, order), effort, rng)
         return self
 
-    def _rows(self, table: Any, codes: Array | None) -> Rows:
-        """Split encoded rows into numbers and blocks."""
-        numbers = table if sparse.issparse(table) else table[:, self._columns]
+    def _rows(self, table: Table, rows: Array | slice = slice(None)) -> Rows:
+        """Split some encoded rows, which must form whole queries, into numbers and blocks."""
+        values, codes = table.X[rows], None if table.codes is None else table.codes[rows]
+        numbers = values if sparse.issparse(values) else values[:, self._columns]
         if not numbers.shape[1]:
-            numbers = np.zeros((table.shape[0], 1))  # a constant column becomes 0 in all views
-        blocks = {
-            name: projection.transform(table[:, self._table.blocks_ == name])
-            for name, projection in self._projections.items()
-        }
-        queries = None if codes is None else encode_qid(codes, len(codes))
-        return Rows(numbers, blocks, np.zeros(table.shape[0]), queries)
+            numbers = np.zeros((values.shape[0], 1))  # a constant column becomes 0 in all views
+        return Rows(
+            numbers,
+            {
+                name: projection.transform(values[:, self._table.blocks_ == name])
+                for name, projection in self._projections.items()
+            },
+            table.y[rows],
+            None if codes is None else encode_qid(codes, len(codes)),
+            None if table.weights is None else table.weights[rows],
+            codes,
+        )
 
-    def _fit_members(self, data: Rows, effort: Effort, rng: np.random.RandomState) -> None:
+    def _fit_members(self, table: Table, effort: Effort, rng: np.random.RandomState) -> None:
         """Compare all candidates, choose among them, and fit those that were chosen."""
         progress = Progress("AutoRanker", self.verbose)
-        compared = data.sample(effort.n_rows, rng)
-        some = data.take(compared) if len(compared) < data.n_rows else data
+        compared = table.sample(effort.n_rows, rng)
+        some = self._rows(table, compared)
         views = _possible(effort.views, some, len(self._columns))
-        column_block = "rank" if data.qid is not None else "log"
+        column_block = "rank" if some.qid is not None else "log"
         blocks = list(dict.fromkeys(block for view in views for block in view.blocks))
         if not sparse.issparse(some.numbers) and column_block not in blocks:
             blocks.append(column_block)
         self._features = RankingFeatures(
             blocks, n_trees=max(effort.n_trees, 1), random_state=rng.randint(2**31 - 1)
         ).fit(some.numbers, qid=some.qid)
-        self._with_qid = data.queries is not None
+        self._with_qid = some.queries is not None
         folds, lists = some.folds(rng)
         judge = Judge(self.scoring, some.y, lists)
-        losses = effort.losses if data.qid is not None else (("magnitude", ALL_ROWS),)
-        if data.weights is not None and data.qid is not None:
+        losses = effort.losses if some.qid is not None else (("magnitude", ALL_ROWS),)
+        if some.weights is not None and some.qid is not None:
             losses = tuple(loss for loss in losses if loss[1] != ALL_ROWS)  # would need refits
         candidates: list[Candidate] = []
 
@@ -419,15 +421,47 @@ class AutoRanker(QueryRequests, BaseEstimator):
         self.members_ = _table_of(candidates, chosen)
         self.n_compared_ = len(compared)
         nested = nested_scores(candidates, judge, effort.n_members, rng)
-        self.held_out_scores_, self.nested_scores_ = np.full((2, data.n_rows), np.nan)
+        self.held_out_scores_, self.nested_scores_ = np.full((2, len(table.y)), np.nan)
         self.held_out_scores_[compared] = stacked(chosen, slice(None))
         self.nested_scores_[compared] = nested
         self.best_score_ = float(np.nanmean(judge.metric(nested)))
-        self._members = []
-        for count, one in enumerate(chosen):
-            progress.bar(count, len(chosen), "fitting members")
-            self._members.append(one.candidate.member.fitted(one, data, self._features, some))
+        progress("fitting members")
+        self._members = self._fitted(chosen, table, some)
         progress("done")
+
+    def _fitted(self, chosen: list[Choice], table: Table, some: Rows) -> list[Any]:
+        """Fit the members to all rows, in one pass over batches if a sample was compared."""
+        linear = [one for one in chosen if isinstance(one.candidate.member, LinearMember)]
+        rankers = [
+            unfitted(float(one.candidate.alphas[one.alpha]), one.candidate.loss) for one in linear
+        ]
+
+        def batches() -> Iterator[Any]:
+            for index in table.batches(BATCH):
+                rows = self._rows(table, index)
+                parts = (features(one, rows) for one in linear)
+                yield ({"X": phi, **fields} for phi, fields in parts)
+
+        def features(one: Choice, rows: Rows) -> tuple[Array, dict[str, Any]]:
+            phi = one.candidate.member.phi(rows, self._features)
+            return phi, {"y": rows.y, **rows.arguments(one.candidate.loss[1])}
+
+        with warnings.catch_warnings():  # transformed columns have their scales on purpose
+            warnings.simplefilter("ignore", FeatureScaleWarning)
+            warnings.simplefilter("ignore", IdColumnWarning)
+            if some.n_rows < len(table.y):
+                fit_streams(rankers, batches())
+            else:
+                for one, ranker in zip(linear, rankers, strict=True):
+                    phi, fields = features(one, some)
+                    ranker.fit(phi, **fields)
+        fitted = iter(rankers)
+        return [
+            replace(one.candidate.member, estimator=next(fitted), factor=one.factor)
+            if one in linear
+            else one.candidate.member.fitted(one, some, self._features)
+            for one in chosen
+        ]
 
     def _takes_trees(self, rows: Rows) -> bool:
         """Whether trees are wanted and the rows have queries that LightGBM takes."""
@@ -492,13 +526,13 @@ class AutoRanker(QueryRequests, BaseEstimator):
                 require("dense rows", *table.shape, advice="predict fewer rows at a time")
                 table = table.toarray()
             codes = None if qid is None else encode_qid(qid, table.shape[0]).codes
-            data = self._rows(table, codes)
-            scores = np.zeros(data.n_rows)
-            for rows in data.batches(BATCH):
-                part = data if len(rows) == data.n_rows else data.take(rows)
-                scores[rows if part is not data else slice(None)] = sum(
-                    member.predict(part, self._features) for member in self._members
-                )
+            everything, scores = (
+                Table(table, np.zeros(table.shape[0]), codes),
+                np.zeros(table.shape[0]),
+            )
+            for index in everything.batches(BATCH):
+                part = self._rows(everything, index)
+                scores[index] = sum(one.predict(part, self._features) for one in self._members)
         return scores
 
     def _contributions(self, table: Array) -> Array:
@@ -507,7 +541,7 @@ class AutoRanker(QueryRequests, BaseEstimator):
         The columns of b are replaced by those of a one after the other, in their order and in
         reverse. The mean of the changes is exact for linear members, and always has the right sum.
         """
-        rows = self._rows(table, np.zeros(len(table)) if self._with_qid else None)
+        rows = self._rows(Table.of_query(table, self._with_qid))
         n, features, sources = rows.numbers.shape[1], self._features, self._table.sources_
         of_numbers = sources[self._columns] if len(self._columns) else np.zeros(1, dtype=np.int64)
         views = {
@@ -520,7 +554,7 @@ class AutoRanker(QueryRequests, BaseEstimator):
             place[order] = np.arange(len(order))
             steps = np.arange(len(order) + 1)[:, None]
             mixed = np.where(place[sources] < steps, table[0], table[1])
-            part = self._rows(mixed, np.zeros(len(mixed)) if self._with_qid else None)
+            part = self._rows(Table.of_query(mixed, self._with_qid))
             for block, (a, b) in views.items():
                 part.cache[block] = np.where(
                     place[np.repeat(of_numbers, len(a) // n)] < steps, a, b
@@ -583,16 +617,22 @@ def canonical_order(
     Basis vectors, folds and trees are drawn at random from these orders. Of the queries, the number
     of the query of each row is returned.
     """
-    table = abs(table)  # the signs of components of texts are arbitrary
-    largest = table.max(axis=0)
-    sizes = np.asarray(largest.todense() if sparse.issparse(largest) else largest).ravel()
+
+    def parts() -> Iterator[Any]:  # the signs of components of texts are arbitrary
+        return (abs(table[i : i + BATCH]) for i in range(0, table.shape[0], BATCH))
+
+    def total(values: Any) -> Array:
+        return np.asarray(values.sum(axis=0)).ravel()
+
+    largest = [part.max(axis=0) for part in parts()]
+    sizes = np.max([v.toarray().ravel() if sparse.issparse(v) else v for v in largest], axis=0)
     sizes = np.where(sizes > 0, sizes, 1.0)
-    squared = table.multiply(table) if sparse.issparse(table) else table**2
-    means = [np.asarray(part.mean(axis=0)).ravel() for part in (table, squared)]
-    columns = np.lexsort(((means[1] / sizes**2).round(9), (means[0] / sizes).round(9)))
+    means = sum(total(part) for part in parts()) / table.shape[0] / sizes
+    squares = sum(total(part * part) for part in parts()) / table.shape[0] / sizes**2
+    columns = np.lexsort((squares.round(9), means.round(9)))
     direction = np.empty(len(sizes))
     direction[columns] = np.random.RandomState(0).standard_normal(len(sizes))
-    keys = np.asarray(table @ (direction / sizes)).ravel()
+    keys = np.concatenate([np.asarray(part @ (direction / sizes)).ravel() for part in parts()])
     if queries is None:
         return np.lexsort((y, keys)), None, columns
     first = np.full(len(queries), np.inf)
@@ -628,10 +668,60 @@ class BlockScale:
 
 
 @dataclass(frozen=True, eq=False)
+class Table:
+    """Encoded rows X with labels, query numbers and weights, and a canonical order of the rows."""
+
+    X: Any
+    y: Array
+    codes: Array | None
+    weights: Array | None = None
+    order: Array | None = None
+
+    @classmethod
+    def of_query(cls, X: Array, with_qid: bool) -> Table:
+        """Rows of one query."""
+        return cls(X, np.zeros(len(X)), np.zeros(len(X), dtype=np.int64) if with_qid else None)
+
+    def sample(self, most: int, rng: np.random.RandomState) -> Array:
+        """Draw about ``most`` rows in random whole queries; all rows if there are no more.
+
+        Fewer rows are drawn if queries are short, because holding out each query takes time.
+        """
+        assert self.order is not None
+        if self.codes is None:
+            m = len(self.y)
+            return (
+                self.order[np.sort(rng.choice(m, most, replace=False))] if m > most else self.order
+            )
+        sizes = np.bincount(self.codes)
+        if len(self.y) <= most and len(sizes) <= most // ROWS_PER_QUERY:
+            return self.order
+        varies = varying_queries(self.y[:, None], self.codes, len(sizes))[:, 0]
+        # Queries with a pair first; the others carry no information about the order.
+        drawn = np.concatenate(
+            [rng.permutation(np.flatnonzero(part)) for part in (varies, ~varies)]
+        )
+        fitting = int(np.searchsorted(np.cumsum(sizes[drawn]), most))
+        taken = drawn[: max(FEWEST_QUERIES, min(fitting, most // ROWS_PER_QUERY))]
+        return self.order[np.isin(self.codes[self.order], taken)]
+
+    def batches(self, size: int) -> list[Any]:
+        """Batches of whole queries of about ``size`` rows; without queries, of any rows."""
+        m = len(self.y)
+        if m <= size:
+            return [slice(None)]
+        if self.codes is None:
+            return np.array_split(np.arange(m), -(-m // size))
+        order, ends = np.argsort(self.codes, kind="stable"), np.cumsum(np.bincount(self.codes))
+        cuts = np.unique(np.searchsorted(ends, np.arange(size, m, size)))
+        return [rows for rows in np.split(order, ends[cuts]) if len(rows)]
+
+
+@dataclass(frozen=True, eq=False)
 class Rows:
     """Numbers and blocks of rows, with labels, queries and weights.
 
-    ``ids`` are query numbers of a larger set, and ``cache`` keeps transformed numbers.
+    ``ids`` are query numbers in the whole table, and ``cache`` keeps transformed numbers.
     """
 
     numbers: Any
@@ -651,54 +741,11 @@ class Rows:
         """Query number of each row, or None."""
         return None if self.queries is None else self.queries.codes
 
-    def take(self, rows: Array, *, keep_ids: bool = False) -> Rows:
-        """Select rows, which must form whole queries."""
-        ids = None if self.qid is None else self.qid[rows]
-        return Rows(
-            self.numbers[rows],
-            {name: block[rows] for name, block in self.blocks.items()},
-            self.y[rows],
-            None if ids is None else encode_qid(ids, len(rows)),
-            None if self.weights is None else self.weights[rows],
-            ids if keep_ids else None,
-        )
-
-    def sample(self, most: int, rng: np.random.RandomState) -> Array:
-        """Draw about ``most`` rows in random whole queries; all rows if there are no more.
-
-        Fewer rows are drawn if queries are short, because holding out each query takes time.
-        """
-        n_queries = 0 if self.queries is None else len(self.queries)
-        if self.n_rows <= most and n_queries <= most // ROWS_PER_QUERY:
-            return np.arange(self.n_rows)
-        if self.qid is None:
-            return np.sort(rng.choice(self.n_rows, most, replace=False))
-        varies = varying_queries(self.y[:, None], self.qid, n_queries)[:, 0]
-        # Queries with a pair first; the others carry no information about the order.
-        order = np.concatenate(
-            [rng.permutation(np.flatnonzero(part)) for part in (varies, ~varies)]
-        )
-        sizes = np.bincount(self.qid, minlength=n_queries)[order]
-        fitting = int(np.searchsorted(np.cumsum(sizes), most))
-        taken = order[: max(FEWEST_QUERIES, min(fitting, most // ROWS_PER_QUERY))]
-        return np.flatnonzero(np.isin(self.qid, taken))
-
-    def batches(self, size: int) -> list[Array]:
-        """Batches of whole queries of about ``size`` rows; without queries, of any rows."""
-        if self.n_rows <= size:
-            return [np.arange(self.n_rows)]
-        if self.qid is None:
-            return np.array_split(np.arange(self.n_rows), -(-self.n_rows // size))
-        order = np.argsort(self.qid, kind="stable")
-        ends = np.cumsum(np.bincount(self.qid))
-        cuts = np.unique(np.searchsorted(ends, np.arange(size, self.n_rows, size)))
-        return [rows for rows in np.split(order, ends[cuts]) if len(rows)]
-
     def arguments(self, compared: str) -> dict[str, Any]:
         """Arguments for ``fit``."""
         found: dict[str, Any] = {}
         if compared != ALL_ROWS and self.qid is not None:
-            found["qid"] = self.qid if self.ids is None else self.ids
+            found["qid"] = self.ids
         if self.weights is not None:
             found["sample_weight"] = self.weights
         return found
@@ -786,40 +833,17 @@ class LinearMember:
         parts += [weight * rows.blocks[name] for name, weight in self.weights.items() if weight]
         return np.hstack(parts) if len(parts) > 1 else parts[0]
 
-    def ranker(self, alpha: float, loss: tuple[str, str]) -> RankRLS:
-        weighting = "query" if loss[1] == BY_QUERY else "size"
-        return RankRLS(alpha, cost=loss[0], query_weighting=weighting, solver="primal")
-
     def held_out(
         self, rows: Rows, features: RankingFeatures, loss: tuple[str, str], folds: Sequence[Array]
     ) -> tuple[Array, Array]:
         """Return alphas and the held-out scores for each of them, shape (n_alphas, n_rows)."""
         phi = self.phi(rows, features)
         graph = PreferenceGraph.from_scores(rows.y[:, None], **rows.arguments(loss[1]))
-        ranker = self.ranker(1.0, loss)
+        ranker = unfitted(1.0, loss)
         space = ranker._problem(ranker._check_options(), phi, graph).space
         problem = RidgeProblem(graph, space, ranker._loss)
         alphas = ALPHAS * _mean_squared_norm(phi) * (1 / 64 if loss[1] == BY_QUERY else 1.0)
         return alphas, problem.leave_out(folds, alphas).by_row(rows.n_rows)[..., 0]
-
-    def fitted(
-        self, one: Choice, data: Rows, features: RankingFeatures, some: Rows
-    ) -> LinearMember:
-        """Fit to all rows, batch by batch if candidates were compared on a sample."""
-        loss = one.candidate.loss
-        ranker = self.ranker(float(one.candidate.alphas[one.alpha]), loss)
-        with warnings.catch_warnings():  # transformed columns have their scales on purpose
-            warnings.simplefilter("ignore", FeatureScaleWarning)
-            warnings.simplefilter("ignore", IdColumnWarning)
-            if data is some:
-                ranker.fit(self.phi(data, features), data.y, **data.arguments(loss[1]))
-            else:
-                parts = (data.take(rows, keep_ids=True) for rows in data.batches(BATCH))
-                ranker.fit_stream(
-                    {"data": self.phi(part, features), "target": part.y, **part.arguments(loss[1])}
-                    for part in parts
-                )
-        return replace(self, estimator=ranker, factor=one.factor)
 
     def predict(self, rows: Rows, features: RankingFeatures) -> Array:
         assert self.estimator is not None
@@ -837,9 +861,7 @@ class ColumnMember:
 
     kernel = used_blocks = "none"
 
-    def fitted(
-        self, one: Choice, data: Rows, features: RankingFeatures, some: Rows
-    ) -> ColumnMember:
+    def fitted(self, one: Choice, some: Rows, features: RankingFeatures) -> ColumnMember:
         return replace(self, factor=one.factor * (-1.0 if one.alpha else 1.0))
 
     def predict(self, rows: Rows, features: RankingFeatures) -> Array:
@@ -857,6 +879,11 @@ def best_columns(rows: Rows, features: RankingFeatures, block: str) -> list[int]
     correlations = np.abs(y @ view) / np.where(sizes > 0, sizes, np.inf)
     best = np.argsort(-correlations, kind="stable")[:N_COLUMNS]
     return best[correlations[best] > 0].tolist()
+
+
+def unfitted(alpha: float, loss: tuple[str, str]) -> RankRLS:
+    weighting = "query" if loss[1] == BY_QUERY else "size"
+    return RankRLS(alpha, cost=loss[0], query_weighting=weighting, solver="primal")
 
 
 def _kernel(kernel: str, gamma: float, rows: Any, basis: Any) -> Array:

@@ -184,8 +184,8 @@ class TreeMember:
             scores[out] = forest.predict(X[out])
         return cls(X.shape[1]), scores
 
-    def fitted(self, choice: Any, data: Any, features: Any, some: Any) -> TreeMember:
-        """Train on all rows, or on those that were compared."""
+    def fitted(self, choice: Any, some: Any, features: Any) -> TreeMember:
+        """Train on the rows that were compared."""
         X = self.inputs(some, features)
         forest = train(X, some.y, some.qid, some.weights, list(range(N_SEEDS)), 0)
         return replace(self, forest=forest, factor=choice.factor)

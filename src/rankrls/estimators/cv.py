@@ -82,7 +82,8 @@ class AlphaSearch:
 class RankRLSCV(IncrementalRanker):
     """RankRLS with built-in exact cross-validation over alpha.
 
-    Every held-out prediction equals that of a model refitted without the held-out rows. All
+    Every held-out prediction equals that of a model refitted without the held-out rows, up to a
+    constant for each query and fold: values are comparable within a query and fold only. All
     alphas together cost about one decomposition.
 
     Parameters

@@ -53,6 +53,7 @@ __all__ = [
     "choose_by_folds",
     "fit_stream",
     "fit_stream_cv",
+    "fit_streams",
     "named_batch",
     "read_batches",
     "require_addition",
@@ -393,6 +394,21 @@ def fit_stream(ranker: Any, batches: Any, basis_rows: Any = None, steps: Any = N
         sums = _sum_stream(ranker, kernel, batches, basis_rows, steps, 1)
         store_learned(ranker, sums.folds[0], kernel)
     return ranker
+
+
+def fit_streams(rankers: Sequence[Any], batches: Iterable[Iterable[Mapping[str, Any]]]) -> None:
+    """Fit several linear `RankRLS` in one pass; a batch has the fields of a `Batch` for each."""
+    kernels, sums = [check_terms(ranker, first=True) for ranker in rankers], list[StreamSums]()
+    for number, parts in enumerate(batches, 1):
+        for k, (ranker, part) in enumerate(zip(rankers, parts, strict=True)):
+            batch = Batch(number, **part)
+            X = _check_rows(ranker, batch, reset=number == 1)
+            if number == 1:
+                sums.append(StreamSums(X, batch, None, ranker._loss, 1))
+            sums[k].add(X, batch)
+    for ranker, one, kernel in zip(rankers, sums, kernels, strict=True):
+        one.finish()
+        store_learned(ranker, one.folds[0], kernel)
 
 
 # -- folds ------------------------------------------------------------------------------------

@@ -243,7 +243,7 @@ class ArchiveReader:
             with self._archive.open(info) as member:
                 dtype, shape, size = self._read_header(member, info)
                 data, start = np.empty(size, dtype=np.uint8), 0
-                view = memoryview(data)
+                view = data.data
                 while start < size:
                     n_read = member.readinto(view[start : start + CHUNK])  # type: ignore[attr-defined]
                     require(n_read, f"{info.filename} is cut off")

@@ -22,14 +22,14 @@ from rankrls._validation import show
 from rankrls.io import _stored_auto, _stored_composites, _stored_rankers, _stored_steps
 from rankrls.io._archive import ArchiveReader, write_archive
 from rankrls.io._kinds import require
-from rankrls.io._records import SCHEMA, add_records, record_of
+from rankrls.io._records import SCHEMA, record_of
 from rankrls.io._stored_composites import probe
 from rankrls.io._values import Decoder, Encoder, tag_of, what_can_be_saved
 
 __all__ = ["describe_model", "load_model", "save_model", "trusted_types"]
 
 for _module in (_stored_rankers, _stored_auto, _stored_steps, _stored_composites):
-    add_records(_module.RECORDS)
+    SCHEMA.update({record.name: record for record in _module.RECORDS})
 
 #: Version of the file format. A file of another version is refused.
 FORMAT = 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, is_dataclass
 from typing import Any
 
@@ -20,20 +20,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from rankrls._validation import show
 from rankrls.io._kinds import DATA, NAMES, NUMBER_TYPE, SIZE, Kind, maybe, optional, require, verify
-
-__all__ = [
-    "ELEMENTWISE",
-    "FUNCTION",
-    "SCHEMA",
-    "SCORE_FUNCTION",
-    "SEEN",
-    "Record",
-    "add_records",
-    "function_named",
-    "name_of",
-    "record_of",
-    "register_function",
-]
 
 #: Attributes of every estimator fitted to a matrix X.
 SEEN = {"n_features_in_": SIZE, "feature_names_in_": optional(NAMES)}
@@ -179,12 +165,8 @@ class Record:
         require(good, f"{self.name} has names of other features")
 
 
+#: Records by name; `rankrls.io._model_files` collects the tables.
 SCHEMA: dict[str, Record] = {}
-
-
-def add_records(records: Iterable[Record]) -> None:
-    """Add records to `SCHEMA`."""
-    SCHEMA.update({record.name: record for record in records})
 
 
 def record_of(value: Any) -> Record | None:

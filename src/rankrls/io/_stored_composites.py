@@ -138,11 +138,8 @@ def _check_names(owner: str, parts: Sequence[Any], words: tuple[Any, ...]) -> No
 
 def _check_union(union: Any) -> None:
     _check_names("FeatureUnion", union.transformer_list, ("drop", "passthrough"))
-    _check_weights(union, dict(union.transformer_list))
-
-
-def _check_weights(step: Any, names: Any) -> None:
-    require(set(step.transformer_weights or {}) <= set(names), "weights of no transformer")
+    names = {name for name, _ in union.transformer_list}
+    require(set(union.transformer_weights or {}) <= names, "weights of no transformer")
 
 
 # -- column transformers ----------------------------------------------------------------------
@@ -184,13 +181,11 @@ def _indices(transformer: Any, columns: Any) -> Sequence[int]:
 
 def _pack_columns(transformer: Any) -> dict[str, Any]:
     """Return the fitted transformers with their columns; those without columns were not fitted."""
-    parts = transformer.transformers_
-    return {
-        "transformers_": [
-            (name, part if len(_indices(transformer, columns)) else "drop", _plain(columns))
-            for name, part, columns in parts
-        ]
-    }
+    fitted = [
+        (name, part if len(_indices(transformer, columns)) else "drop", _plain(columns))
+        for name, part, columns in transformer.transformers_
+    ]
+    return {"transformers_": fitted}
 
 
 def _pack_given(transformer: Any) -> dict[str, Any]:
@@ -215,34 +210,26 @@ def _finish_columns(transformer: Any) -> None:
     good = [part[0] for part in fitted] in (names, [*names, "remainder"])
     require(good, "a ColumnTransformer of other transformers")
     _check_names("ColumnTransformer", fitted, ("drop",))
-    rest = dict(zip(("part", "columns"), fitted[len(given)][1:], strict=True)) if len(
-        fitted
-    ) > len(given) else {"part": "drop", "columns": []}  # fmt: skip
+    _, rest, columns = fitted[-1] if len(fitted) > len(given) else ("", "drop", [])
     transformer.transformers = [
         (name, clone(part) if word is None else word, columns)
         for (_, word), (name, part, columns) in zip(given, fitted, strict=False)
     ]
     if transformer.remainder is None:
-        transformer.remainder = clone(rest["part"])
+        transformer.remainder = clone(rest)
     transformer._columns = [columns for _, _, columns in transformer.transformers]
-    transformer._remainder = ("remainder", transformer.remainder, rest["columns"])
+    transformer._remainder = ("remainder", transformer.remainder, columns)
     transformer._transformer_to_input_indices = {"remainder": []} | {
         name: list(_indices(transformer, columns)) for name, _, columns in fitted
     }
 
 
 def _check_columns(transformer: Any) -> None:
-    fitted = {name: part for name, part, _ in transformer.transformers_}
-    _check_names("ColumnTransformer", transformer.transformers_, ("drop", "passthrough"))
-    _check_weights(transformer, fitted)
-    require(set(fitted) <= set(transformer.output_indices_), "columns of other transformers")
-
-
-def _cost_of_columns(fields: dict[str, Any]) -> int:
-    """Return the memory of the column indices of slices, which use no space in the file."""
-    n = fields["n_features_in_"]
-    slices = [part[2] for part in fields["transformers_"] if isinstance(part[2], slice)]
-    return 9 * n * len(slices)
+    parts = transformer.transformers_
+    _check_names("ColumnTransformer", parts, ("drop", "passthrough"))
+    names, weights = {part[0] for part in parts}, set(transformer.transformer_weights or {})
+    good = weights <= names <= set(transformer.output_indices_)
+    require(good, "weights or columns of other transformers")
 
 
 # -- table ------------------------------------------------------------------------------------
@@ -291,7 +278,12 @@ RECORDS = (
         },
         pack=_pack_columns,
         pack_params=_pack_given,
-        cost=_cost_of_columns,
+        # Column indices of slices use no space in the file.
+        cost=lambda fields: sum(
+            9 * fields["n_features_in_"]
+            for _, _, columns in fields["transformers_"]
+            if isinstance(columns, slice)
+        ),
         finish=_finish_columns,
         check=_check_columns,
     ),

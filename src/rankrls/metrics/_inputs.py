@@ -23,7 +23,7 @@ from rankrls._validation import (
     is_integer,
     is_number,
 )
-from rankrls.metrics._counting import sorted_levels
+from rankrls.metrics.counting import sorted_levels
 
 __all__ = ["ListInputs", "RankedLists", "check_average", "check_k", "check_labels_and_scores",
            "check_lists", "check_undefined"]  # fmt: skip

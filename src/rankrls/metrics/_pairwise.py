@@ -16,8 +16,8 @@ from rankrls._validation import (
     check_weights,
     encode_qid,
 )
-from rankrls.metrics._counting import PairCounts, count_pairs
 from rankrls.metrics._inputs import check_average, check_labels_and_scores
+from rankrls.metrics.counting import PairCounts, count_pairs
 
 __all__ = ["concordance_index", "pairwise_accuracy", "pairwise_error"]
 

@@ -93,7 +93,9 @@ def relation_holdout_predict(
     Returns
     -------
     ndarray of shape (p, g), or (n_alphas, p, g) with ``alphas``
-        Held-out predictions. For "entries", unobserved pairs are NaN.
+        Held-out predictions. For "entries", unobserved pairs are NaN. With the ranking loss, values
+        are comparable within a conditioning object and fold only, and equal to refits up to a
+        constant for each of these (see Notes).
 
     Notes
     -----

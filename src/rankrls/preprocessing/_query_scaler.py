@@ -20,7 +20,7 @@ __all__ = ["QueryScaler", "scale_by_query"]
 _METHODS = ("minmax", "standard", "maxabs", "rank")
 
 #: Number of values ranked at a time.
-_RANKED = 2**22
+_RANKED = 2**17
 
 
 class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):

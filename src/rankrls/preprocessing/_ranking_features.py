@@ -297,10 +297,11 @@ def _interpolated(X: Array, quantiles: Array) -> Array:
     places = np.linspace(0.0, 1.0, len(quantiles))
     result = np.empty_like(X)
     for j, column in enumerate(X.T):
-        ascending, descending = quantiles[:, j], -quantiles[::-1, j]
-        upper = np.interp(column, ascending, places)
-        lower = 1.0 - np.interp(-column, descending, places)
-        result[:, j] = (upper + lower) / 2
+        ascending = np.ascontiguousarray(quantiles[:, j])
+        result[:, j] = np.interp(column, ascending, places)
+        if (np.diff(ascending) == 0).any():
+            result[:, j] += 1.0 - np.interp(-column, -ascending[::-1], places)
+            result[:, j] /= 2
     return result
 
 

@@ -49,6 +49,9 @@ FEW_LEVELS = 5
 #: Text with more levels is a text if it has this many words on average.
 FEWEST_WORDS = 1.5
 
+#: Number of rows in which ids are looked for.
+ID_ROWS = 200_000
+
 #: Name of the levels that have no column of their own.
 OTHER = "(other)"
 
@@ -373,18 +376,20 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     ) -> Iterator[tuple[tuple[int, int, int, int], Array]]:
         """Generate (kind, column, column of the query, width) and fills of all parts."""
         numbers = {s: v for s, v in cells.items() if v.dtype != object and v.ndim == 1}
-        filled: dict[int, Array] = {}
+        medians: dict[int, float] = {}
         for source, values in numbers.items():
-            missing = np.isnan(values)
-            known = values[~missing]
+            known = values[~np.isnan(values)]
             if known.size and known.min() < known.max():
-                filled[source] = np.where(missing, np.median(known), values)
-        kept = np.array(list(filled), dtype=np.int64)
+                medians[source] = float(np.median(known))
+        kept = np.array(list(medians), dtype=np.int64)
         if self.drop_ids and len(kept):
-            kept = self._without_ids(kept, np.column_stack(list(filled.values())), names, codes)
+            some = [numbers[source][:ID_ROWS] for source in medians]
+            filled = [np.where(np.isnan(v), medians[s], v) for s, v in zip(kept, some, strict=True)]
+            codes_of_some = None if codes is None else codes[:ID_ROWS]
+            kept = self._without_ids(kept, np.column_stack(filled), names, codes_of_some)
         for source in kept.tolist():
-            yield (NUMBER, source, -1, 1), np.array([np.median(filled[source])])
-        ids = set(filled) - set(kept.tolist())
+            yield (NUMBER, source, -1, 1), np.array([medians[source]])
+        ids = set(medians) - set(kept.tolist())
         for source, values in numbers.items():
             missing = np.isnan(values)
             if missing.any() and not missing.all() and source not in ids:
@@ -612,7 +617,7 @@ def _as_numbers(values: Any) -> Array | None:
     """Convert numbers and booleans to float64, NaN if missing; None for other types."""
     kind = getattr(getattr(values, "dtype", None), "kind", "")
     if kind in ("b", "i", "u", "f") and isinstance(values, np.ndarray):
-        return values.astype(np.float64)
+        return values.astype(np.float64, copy=False)
     if type(getattr(values, "dtype", None)).__name__ in ("CategoricalDtype", "Categorical", "Enum"):
         return None
     try:

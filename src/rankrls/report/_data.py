@@ -18,6 +18,7 @@ from rankrls._frames import RawTable, clear_errors
 from rankrls._resources import REPORT_VECTORS, require_features
 from rankrls._validation import check_length, check_scores, check_weights, encode_qid
 from rankrls.core.preferences.graph import PreferenceGraph
+from rankrls.metrics.counting import PairCounts, count_pairs
 from rankrls.preprocessing import QueryScaler, TableEncoder
 
 __all__ = [
@@ -26,7 +27,6 @@ __all__ = [
     "check_rankings",
     "check_test",
     "encoder_of",
-    "pairs_by_query",
     "summarise",
 ]
 
@@ -107,6 +107,10 @@ class Rankings:
         """Keyword arguments of ``fit`` for some rows: query numbers and weights, if any."""
         both = {"qid": self.qid, "sample_weight": self.weight}
         return {name: values[rows] for name, values in both.items() if values is not None}
+
+    def pair_counts(self, scores: Array) -> PairCounts:
+        """Pairs of each query with different labels, and those that the scores get wrong."""
+        return count_pairs(self.y, scores, self.codes, self.n_queries)
 
     def query_name(self, code: int) -> str:
         """Id of a query as text."""
@@ -268,7 +272,7 @@ def _require_finite(X: Any, names: list[str], where: str) -> None:
 
 def summarise(data: Rankings) -> SimpleNamespace:
     """Counts of one data set; a pair is two rows of one query with different labels."""
-    pairs, sizes = pairs_by_query(data), data.sizes
+    pairs, sizes = data.pair_counts(data.y).comparable, data.sizes
     levels, counts = np.unique(data.y, return_counts=True)
     n_levels = len(levels)
     if n_levels > MAX_LEVELS:
@@ -292,17 +296,6 @@ def summarise(data: Rankings) -> SimpleNamespace:
         size_quantiles=tuple(int(q) for q in quantiles),
         density=density,
     )
-
-
-def pairs_by_query(data: Rankings) -> Array:
-    """Number of pairs with different labels in each query, (n² − Σ_level n_level²)/2."""
-    order = np.lexsort((data.y, data.codes))
-    codes, y = data.codes[order], data.y[order]
-    starts = np.flatnonzero(np.concatenate([[True], (np.diff(codes) != 0) | (np.diff(y) != 0)]))
-    level_sizes = np.diff(np.append(starts, len(codes)))
-    tied = np.zeros(data.n_queries, dtype=np.int64)
-    np.add.at(tied, codes[starts], level_sizes**2)
-    return (data.sizes**2 - tied) // 2
 
 
 # -- preprocessing ------------------------------------------------------------------------------

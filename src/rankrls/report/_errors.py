@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from rankrls.metrics import mean_interval as interval_of_mean
-from rankrls.metrics import ndcg, pairwise_error
-from rankrls.report._data import Rankings, pairs_by_query
+from rankrls.metrics import ndcg
+from rankrls.report._data import Rankings
 
 __all__ = ["Interval", "UnitErrors", "query_errors", "row_errors", "row_errors_of_pairs"]
 
@@ -95,18 +95,18 @@ class UnitErrors:
 
 def query_errors(data: Rankings, scores: Array) -> UnitErrors:
     """Compute the errors of all queries; scores need only be comparable within a query."""
-    error = np.asarray(pairwise_error(data.y, scores, qid=data.codes, average=None))
-    pairs = pairs_by_query(data)
+    counts = data.pair_counts(scores)
+    wrong, pairs = counts.discordant + counts.tied / 2, counts.comparable
+    error = np.full(len(pairs), np.nan)
+    np.divide(wrong, pairs, out=error, where=pairs > 0)
     gains = None
-    with suppress(
-        ValueError
-    ):  # the gain is undefined for negative labels and infinite for very large ones
+    with suppress(ValueError):  # labels below 0, or too large for gains
         gains = np.asarray(ndcg(data.y, scores, qid=data.codes, k=NDCG_AT, average=None))
         gains = None if np.isnan(gains).all() else gains
     return UnitErrors(
         unit="query",
         error=error,
-        wrong=np.nan_to_num(error) * pairs,
+        wrong=wrong,
         pairs=pairs,
         ndcg=gains,
         mean=mean_interval(error),

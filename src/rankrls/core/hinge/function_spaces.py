@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, lapack, qr, solve_triangular
+from scipy.linalg import LinAlgError, blas, cho_factor, cho_solve, lapack, qr, solve_triangular
 
 from rankrls.core.hinge.losses import PairHinge
 from rankrls.core.spaces.products import Products
@@ -132,22 +132,42 @@ class KernelSpace(FeatureSpace):
 
     def __init__(self, K: Array) -> None:
         m, scale = len(K), float(np.abs(K.diagonal()).max())
-        means = K.mean(axis=0)
-        K = K - means - means[:, None] + means.mean()
-        K += max(K.trace(), 0.0) / m**2
+        means, constant = K.mean(axis=0), max(K.trace() / m - K.mean(), 0.0) / m
+        K = K - means
+        K -= (means - means.mean() - constant)[:, None]
         # K is symmetric, so its transpose has LAPACK's memory order.
         factor, pivots, rank, _ = lapack.dpstrf(K.T, lower=1, tol=m * EPS * scale)
-        Phi = np.empty((m, rank))
-        Phi[pivots - 1] = np.tril(factor[:, :rank])
+        self.K, self.factor, self.pivots = K, factor[:, :rank], pivots - 1
+        self.n_rows, self.dimension, self.rounding = m, rank, EPS * scale
+        self.to_rows, self.to_weights = self._rows, None
         signs = np.where(np.random.default_rng(0).random(m) < 0.5, -1.0, 1.0)
-        error = np.abs(Phi @ (Phi.T @ signs) - K @ signs).max()
+        error = np.abs(self.forward(self.adjoint(signs)) - K @ signs).max()
         if error > np.sqrt(m) * (16 * m * EPS * scale + 1e-4 * np.abs(K.diagonal()).max()):
             raise ValueError(
                 "the kernel matrix is not positive semi-definite, so ‖f‖² can be negative; use "
                 "another kernel, or other kernel parameters"
             )
-        super().__init__(Products(Phi), self._rows, rounding=EPS * scale)
-        self.K, self.pivots, self.Z = K, pivots - 1, factor[:rank, :rank]
+
+    @cached_property
+    def Phi(self) -> Products:  # type: ignore[override]
+        """Products with Φ, which are not needed if it is square."""
+        Phi = np.empty((self.n_rows, self.dimension))
+        Phi[self.pivots] = np.tril(self.factor)
+        return Products(Phi)
+
+    def forward(self, w: Array) -> Array:
+        """See `FeatureSpace`; a triangular Φ is read half."""
+        if self.dimension < self.n_rows:
+            return super().forward(w)
+        f = np.empty(self.n_rows)
+        f[self.pivots] = blas.dtrmv(self.factor, w, lower=1)
+        return f
+
+    def adjoint(self, delta: Array) -> Array:
+        """See `FeatureSpace`."""
+        if self.dimension < self.n_rows:
+            return super().adjoint(delta)
+        return blas.dtrmv(self.factor, delta[self.pivots], lower=1, trans=1)
 
     def _rows(self, w: Array) -> Array:
         a = np.zeros(self.n_rows)
@@ -155,7 +175,8 @@ class KernelSpace(FeatureSpace):
         return a - a.mean()
 
     def _solve(self, b: Array, trans: str = "N") -> Array:
-        return solve_triangular(self.Z, b, lower=True, trans=trans, check_finite=False)
+        Z = self.factor[: self.dimension]
+        return solve_triangular(Z, b, lower=True, trans=trans, check_finite=False)
 
     def stored(self, a: Array | None) -> tuple[Array, float]:
         """K a and aᵀK a, which include the rounding errors of a large a."""
@@ -165,23 +186,25 @@ class KernelSpace(FeatureSpace):
     @property
     def has_newton(self) -> bool:
         """Whether the systems of `newton` are small enough."""
-        return super().has_newton or self.inverse is not None
+        return super().has_newton or self._invertible
+
+    @property
+    def _invertible(self) -> bool:
+        if not self.dimension == self.n_rows <= MAX_INVERSE:
+            return False
+        first, last = self.factor[0, 0], self.factor[-1, -1]
+        return bool(first**2 <= MAX_CONDITION * last**2)
 
     @cached_property
-    def inverse(self) -> Array | None:
-        """Lower triangle of K⁻¹, rows in the order of the pivots; None if K is near to singular."""
-        if not self.dimension == self.n_rows <= MAX_INVERSE:
-            return None
-        if self.Z[0, 0] ** 2 > MAX_CONDITION * self.Z[-1, -1] ** 2:
-            return None
-        inverse, info = lapack.dpotri(self.Z, lower=1)
-        return inverse if info == 0 else None
+    def inverse(self) -> Array:
+        """Lower triangle of K⁻¹, rows in the order of the pivots."""
+        return lapack.dpotri(self.factor, lower=1)[0]
 
     def _factorized(
         self, alpha: float, pairs: PairHinge, theta: Array
     ) -> Callable[[Array], Array] | None:
         """Φᵀ(2 alpha K⁻¹ + L)Φ for a square Φ: one factorisation and no matrix product."""
-        if self.inverse is None:
+        if not self._invertible:
             return super()._factorized(alpha, pairs, theta)
         m = self.n_rows
         position = np.argsort(self.pivots)

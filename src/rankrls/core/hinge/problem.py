@@ -42,9 +42,9 @@ ROUNDING = {np.dtype(np.float64): 1e-11, np.dtype(np.float32): 1e-5}
 #: Limits of the total weight of all pairs, so that its square neither overflows nor underflows.
 MAX_WEIGHT = 1e100
 
-#: Largest m n min(m, n) of features that are reduced by a QR factorisation, which is more accurate
-#: than X Xᵀ.
-MAX_QR = 4e9
+#: Features whose scales differ by more than this are reduced by a QR factorisation, which is more
+#: accurate than X Xᵀ, up to this m n min(m, n).
+UNEQUAL, MAX_QR = 1e3, 4e9
 
 
 @dataclass(frozen=True)
@@ -170,8 +170,12 @@ class HingeProblem:
         )
         m, n = dual.X.shape
         if self.kernel.linear and m * n * min(m, n) <= MAX_QR:
-            rows = dual.rows.toarray() if sparse.issparse(dual.rows) else dual.rows
-            return reduced(rows - rows.mean(axis=0))
+            rows = dual.rows
+            squares = rows.multiply(rows) if sparse.issparse(rows) else rows * rows
+            squares = np.sqrt(np.asarray(squares.sum(axis=0)).ravel())
+            if squares.max() > UNEQUAL * squares[squares > 0].min(initial=np.inf):
+                rows = rows.toarray() if sparse.issparse(rows) else rows
+                return reduced(rows - rows.mean(axis=0))
         return KernelSpace(dual.gram[:, used] if self.kernel.precomputed else dual.gram)
 
     def _path(self, loss: HingeLoss, space: FeatureSpace, alphas: Array) -> list[HingeSolution]:

@@ -161,8 +161,6 @@ class CellKernel:
         symmetric (reciprocal) kernel of P5, (8) and (9).
     to : tuple of two int arrays of shape (q',), optional
         Rows and columns of the output pairs. By default these are the cells.
-    sampled : bool, optional
-        Whether products are computed cell by cell, see `few_cells`.
 
     Notes
     -----
@@ -176,14 +174,12 @@ class CellKernel:
         cells: Cells,
         loss: RelationLoss,
         to: tuple[Array, Array] | None = None,
-        *,
-        sampled: bool | None = None,
     ) -> None:
         self.sides, self.cells, self.loss = sides, cells, loss
         self.to = (cells.rows, cells.cols) if to is None else to
         doubled = 2 if loss.sign or loss.pairwise.one_domain else 1
         most = max(doubled * len(cells), len(self.to[0]))
-        self.sampled = few_cells(most, *cells.shape) if sampled is None else sampled
+        self.sampled = few_cells(most, *cells.shape)
 
     def scatter(self, v: Array) -> Array:
         """Build coefficients A of shape (p, g) from values (q,), with the symmetry of Γ."""
