@@ -41,6 +41,8 @@ def test_fit_is_that_of_click_labels(log, capsys, kind):
     np.testing.assert_allclose(found.coef_, ranker.coef_, rtol=1e-9)
     assert found.feature_names_in_.tolist() == ["price", "size"]
     assert "log." in found._source["history"][0]
+    assert found._source["qid"] == "query"
+    assert "label" not in found._source  # a column that no file has
     assert main([*words.split(), "--auto", "--effort", "quick"]) == 0  # text is taken, too
 
 

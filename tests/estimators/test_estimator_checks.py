@@ -35,6 +35,11 @@ CONFIGURATIONS = {
     "svm-nystroem": RankSVM(kernel="rbf", basis=20, random_state=0, tol=1e-13),
 }
 
+# RankSVM refuses indefinite kernel matrices whatever alpha is.
+REFUSED = {
+    "svm-precomputed": {"check_estimators_dtypes": "rounds a kernel matrix to integers: indefinite"}
+}
+
 # Checks that scikit-learn itself leaves out on this machine, and why that is fine.
 SKIPPED = {
     "check_array_api_input": "needs SCIPY_ARRAY_API=1 before SciPy is imported; RankRLS does not "
@@ -79,13 +84,17 @@ def test_no_check_is_lost(name):
 @pytest.mark.filterwarnings("ignore:basis=20 is more than the")
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_every_check_passes(name):
-    results = check_estimator(CONFIGURATIONS[name], on_skip=None, on_fail=None)
+    refused = REFUSED.get(name, {})
+    results = check_estimator(
+        CONFIGURATIONS[name], on_skip=None, on_fail=None, expected_failed_checks=refused
+    )
     assert {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"} == {}
     statuses = Counter(result["status"] for result in results)
-    assert set(statuses) <= {"passed", "skipped"}
+    assert {r["check_name"] for r in results if r["status"] == "xfail"} == set(refused)
+    assert set(statuses) <= {"passed", "skipped", "xfail"}
     skipped = {r["check_name"] for r in results if r["status"] == "skipped"}
     assert skipped <= set(SKIPPED)
-    assert statuses["passed"] >= AT_LEAST - len(SKIPPED)
+    assert statuses["passed"] >= AT_LEAST - len(SKIPPED) - len(refused)
 
 
 @pytest.mark.parametrize("alpha", [0, 1])

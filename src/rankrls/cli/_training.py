@@ -107,8 +107,8 @@ def _fit(o: Any, started: float) -> None:
         work.now(f"Writing {o.model}")
         event = f"fitted to {reader.name} ({about['n_rows']:,} rows)"
         qid = about["qid_column"] if about["format"] != "letor" else None
-        columns = {"label": about["label_column"], "qid": qid, "weight": o.sample_weight}
-        note_source(model, event, **columns)
+        columns = {"label": about["label_column"], "weight": o.sample_weight}
+        note_source(model, event, qid=qid, **(columns if o.clicks is None else {}))
         save_model(model, o.model, uncertainty=not o.no_uncertainty)
     seconds = time.perf_counter() - started
     about |= {"seconds": round(seconds, 3), "file": o.model}

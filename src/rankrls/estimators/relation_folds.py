@@ -16,7 +16,7 @@ from rankrls.core.relations.folds import BlockFold, RelationFolds
 from rankrls.core.relations.labels import Cells, Observations
 from rankrls.estimators.choosing import is_fold_count, is_splits, random_folds, read_splits
 
-__all__ = ["draw_folds", "folds_of", "object_folds", "pair_folds"]
+__all__ = ["folds_of", "object_folds", "pair_folds"]
 
 Array = NDArray[Any]
 
@@ -42,8 +42,10 @@ def folds_of(
 ) -> RelationFolds:
     """Build the folds for ``cv`` of an estimator; rows are the conditioning objects.
 
-    ``paired``: the relation is symmetric or reciprocal. ``X`` is the input of a splitter, and the
-    other parameters are those of `draw_folds`.
+    ``paired``: the relation is symmetric or reciprocal, and objects are held out with all their
+    pairs, because the mirror image of a pair reveals its label. ``shortcut``: the relation is
+    complete and not paired, so that holding out single rows and pairs is cheap. ``X`` is the input
+    of a splitter.
     """
     p, g = observations.shape
     structure = cv if isinstance(cv, str) else "auto"
@@ -52,7 +54,17 @@ def folds_of(
     elif is_fold_count(cv):
         n_folds = check_integer("cv", cv, least=2)
     elif is_splits(cv):
-        return _given_folds(cv, (p, g), "both" if not two_domains else condition_on, X)
+        side = condition_on if two_domains else "both"
+        blocks = []
+        for split in read_splits(cv, (p, g)[side == "columns"], X):
+            train, test = (
+                {"rows": (part, np.arange(g)), "columns": (np.arange(p), part)}.get(
+                    side, (part, part)
+                )
+                for part in split
+            )
+            blocks.append(BlockFold(train, test))
+        return RelationFolds("blocks", tuple(blocks))
     else:
         choices = ", ".join(map(repr, STRUCTURES))
         raise ValueError(
@@ -66,34 +78,6 @@ def folds_of(
     if structure == "edges" and not shortcut:
         fold, k = pair_folds(observations.cells, n_folds, rng, paired=paired)
         return RelationFolds("pairs", pairs=fold, n_pair_folds=k)
-    return draw_folds(
-        structure,
-        (p, g),
-        paired=paired,
-        same_objects=not two_domains,
-        shortcut=shortcut,
-        n_folds=n_folds,
-        rng=rng,
-    )
-
-
-def draw_folds(
-    structure: str,
-    shape: tuple[int, int],
-    *,
-    paired: bool,
-    same_objects: bool,
-    shortcut: bool,
-    n_folds: int | None,
-    rng: np.random.RandomState,
-) -> RelationFolds:
-    """Draw folds of rows, columns, objects ("both"), or of the pairs of complete rows ("edges").
-
-    ``paired``: objects are held out with all their pairs, because the mirror image of a pair
-    reveals its label. ``same_objects``: "both" holds out objects. ``shortcut``: the relation is
-    complete and not paired, so that holding out single rows and pairs is cheap.
-    """
-    p, g = shape
     if structure == "edges":
         # Separate folds of pairs for each row. They are small: the cost is quadratic in their size.
         k = n_folds or max(2, g // int(np.clip(g // 10, 2, ENTRIES)))
@@ -101,35 +85,23 @@ def draw_folds(
     if structure == "rows" and shortcut and n_folds is None:
         return RelationFolds("leave-row-out")
     blocks = []
-    if paired or (structure == "both" and same_objects):
+    if paired or (structure == "both" and not two_domains):
         for fold in object_folds(p, n_folds, rng, "objects", least=2):
-            stay = _rest(p, fold)
+            stay = np.delete(np.arange(p), fold)
             test = {"rows": (fold, stay), "columns": (stay, fold)}.get(structure, (fold, fold))
             blocks.append(BlockFold((stay, stay), test))
         return RelationFolds("blocks", tuple(blocks))
-    row_folds, column_folds = [np.arange(p)], [np.arange(g)]
+    every = np.arange(p), np.arange(g)
+    row_folds, column_folds = [every[0]], [every[1]]
     if structure != "rows":
         column_folds = object_folds(g, n_folds, rng, "columns", least=2)
     if structure != "columns":
         row_folds = object_folds(p, n_folds, rng, "rows", least=1)
-    blocks = [
-        BlockFold((_rest(p, rows), _rest(g, cols)), (rows, cols))
-        for rows in row_folds
-        for cols in column_folds
-    ]
-    return RelationFolds("blocks", tuple(blocks))
-
-
-def _given_folds(cv: Any, shape: tuple[int, int], side: str, X: Any) -> RelationFolds:
-    """Read given (train, test) objects of rows, columns, or (``side="both"``) both."""
-    every = np.arange(shape[0]), np.arange(shape[1])
-    blocks = []
-    for split in read_splits(cv, shape[side == "columns"], X):
-        train, test = (
-            {"rows": (part, every[1]), "columns": (every[0], part)}.get(side, (part, part))
-            for part in split
-        )
-        blocks.append(BlockFold(train, test))
+    for rows in row_folds:
+        for cols in column_folds:
+            kept_rows = every[0] if structure == "columns" else np.delete(every[0], rows)
+            kept_cols = every[1] if structure == "rows" else np.delete(every[1], cols)
+            blocks.append(BlockFold((kept_rows, kept_cols), (rows, cols)))
     return RelationFolds("blocks", tuple(blocks))
 
 
@@ -172,8 +144,3 @@ def pair_folds(
         alone = fold == -2
         fold[alone] = rng.randint(k, size=int(alone.sum()))
     return fold, k
-
-
-def _rest(n: int, chosen: Array) -> Array:
-    """Return the objects that are not held out; if all n are chosen, return all."""
-    return chosen if len(chosen) == n else np.setdiff1d(np.arange(n), chosen)

@@ -10,9 +10,8 @@ and that of f + c with a free constant c is k₀ − kᵀS⁻¹k + (1 − kᵀS�
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,23 +32,12 @@ MAX_CELLS = 3000
 WORK = 2**24
 
 
-@dataclass(frozen=True)
-class CellPoints:
+class CellPoints(NamedTuple):
     """Pairs of row and column objects, or differences of two columns for a row object.
 
-    Attributes
-    ----------
-    left : ndarray of shape (p', p)
-        Kernel values between the row objects and the training row objects.
-    right : ndarray of shape (g', g)
-        Kernel values between the column objects and the training column objects, or differences
-        of the kernel values of two column objects.
-    left_prior : ndarray of shape (p',)
-        k(x, x).
-    right_prior : ndarray of shape (g',)
-        g(z, z), or g(a, a) + g(b, b) − 2 g(a, b).
-    level : float
-        Coefficient of the constant offset: 1, or 0 for differences.
+    ``left`` (p', p) and ``right`` (g', g) are kernel values with the training objects, and
+    ``left_prior`` (p',) and ``right_prior`` (g',) those of the objects with themselves, of columns
+    possibly of differences. ``level`` is the coefficient of a constant: 1, or 0 for differences.
     """
 
     left: Array
@@ -99,12 +87,8 @@ class CellPosterior:
     def variances(self, points: CellPoints) -> Array:
         """Compute the variances of all pairs of ``points``, shape (p', g')."""
         prior = np.outer(points.left_prior, points.right_prior)
-        by_cells = self._form is None
-        explained = self._explained_by_cells(points) if by_cells else self._explained(points)
-        return np.maximum(prior - explained, 0.0)
-
-    def _explained(self, points: CellPoints) -> Array:
-        assert self._form is not None
+        if self._form is None:
+            return np.maximum(prior - self._explained_by_cells(points), 0.0)
         form, alpha = self._form
         left, right = form.left.range, form.right.range
         D = damped(np.outer(left.values, right.values), alpha)
@@ -115,7 +99,7 @@ class CellPosterior:
             weighted = ones * D
             total = float(np.vdot(weighted, ones)) + size / alpha
             explained -= (points.level - a @ weighted @ b.T) ** 2 / total
-        return explained
+        return np.maximum(prior - explained, 0.0)
 
     def _explained_by_cells(self, points: CellPoints) -> Array:
         cells = self.problem.observations.cells

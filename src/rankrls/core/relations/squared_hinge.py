@@ -56,9 +56,18 @@ def solve_squared_hinge(
         before, active = active, y * scores < 1.0
         if not active.any() or (step > 1 and np.array_equal(before, active)):
             break
-        found = _regression(problem, active).solve(np.array([alpha]), solver, options)
+        some = cells.select(active)
+        repeat = some.weight.astype(np.int64)
+        rows, cols, labels = (np.repeat(part, repeat) for part in (some.rows, some.cols, some.y))
+        observations = Observations(rows, cols, labels, cells.shape)
+        # Kernels and profiles are those of all labels.
+        regression = RelationProblem(*problem.sides, observations, problem.loss)
+        found = regression.solve(np.array([alpha]), solver, options)
         new_plain = found.predict(problem.sides, cells.rows, cells.cols, offsets=False)[0]
-        changes = _changes(cells.select(active), y[active] - new_plain[active], offsets, problem)
+        # Changes of the offsets have minimal norm: those that no active pair determines stay,
+        # because inactive pairs could otherwise violate their margin.
+        rest = some.y - new_plain[active] - offsets[0][some.rows] - offsets[1][some.cols]
+        changes = TableOffsets(some, problem.free).solve(*some.sums(some.weight * rest))
         targets = tuple(old + change for old, change in zip(offsets, changes, strict=True))
         new = new_plain + targets[0][cells.rows] + targets[1][cells.cols]
         # alpha ⟨f, h⟩ = Σ ω (y − f − c) h over the active pairs, for the new f and any h
@@ -85,27 +94,6 @@ def solve_squared_hinge(
     assert model is not None  # all pairs are active at first
     fitted = [TableOffsets(cells, problem.free).split(*offsets)] if any(problem.offsets) else None
     return replace(model, n_iter=step, offsets=fitted)
-
-
-def _changes(
-    cells: Cells, residual: Array, offsets: tuple[Array, ...], problem: RelationProblem
-) -> tuple[Array, Array]:
-    """Compute changes of row and column offsets that best fit the residuals of active cells.
-
-    The changes have minimal norm. Offsets that no active cell determines stay unchanged, because
-    inactive cells could otherwise violate their margin.
-    """
-    residual = cells.weight * (residual - offsets[0][cells.rows] - offsets[1][cells.cols])
-    return TableOffsets(cells, problem.free).solve(*cells.sums(residual))
-
-
-def _regression(problem: RelationProblem, active: Array) -> RelationProblem:
-    """Return the regression on active pairs, with kernels (and profiles) of all labels."""
-    cells = problem.observations.cells.select(active)
-    repeat = cells.weight.astype(np.int64)
-    rows, cols, y = (np.repeat(part, repeat) for part in (cells.rows, cells.cols, cells.y))
-    observations = Observations(rows, cols, y, problem.observations.shape)
-    return RelationProblem(*problem.sides, observations, problem.loss)
 
 
 def _objective(cells: Cells, scores: Array, penalty: float) -> float:
