@@ -166,7 +166,8 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
     validation_curve_ : ndarray of shape (n_checks, n_alphas)
         With early stopping, the error (1 − score) of each alpha at ``validation_iterations_``; NaN
         after an alpha has been stopped. These are all iterations, or every second to fifth where
-        scoring the held-out rows with all alphas takes longer than the products with X.
+        scoring the held-out rows with all alphas takes longer than the products with X (and more
+        than a few milliseconds).
     cv_predictions_ : ndarray of shape (n_alphas, n_rows[, n_outputs])
         With ``store_cv_predictions``: predictions of every row by the models without its fold,
         comparable within folds and queries; NaN for rows that are not held out. For given pairs,
@@ -428,14 +429,6 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         for name in OPTIONAL:
             self.__dict__.pop(name, None)
         return fitted
-
-    @property
-    def _alpha(self) -> float:
-        return self.alpha_
-
-    @property
-    def _alpha_known(self) -> bool:
-        return hasattr(self, "alpha_")
 
     def _search_by_cross_validation(
         self, X: Any, y: Any, graph: PreferenceGraph, grid: Array | None

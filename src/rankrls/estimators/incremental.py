@@ -8,7 +8,6 @@ so a batch can be added or removed exactly, whether the model was fitted by ``fi
 from __future__ import annotations
 
 import functools
-from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import MethodType
@@ -332,14 +331,9 @@ class IncrementalRanker(RidgeRanker):
     fit: Callable[..., Any]
 
     @property
-    @abstractmethod
-    def _alpha(self) -> float:
-        """The alpha of the model."""
-
-    @property
-    def _alpha_known(self) -> bool:
-        """Whether alpha is known before the first call."""
-        return True
+    def _alpha(self) -> Any:
+        """The alpha of the model; None before it was chosen."""
+        return self.alpha if hasattr(self, "alpha") else getattr(self, "alpha_", None)
 
     @IncrementalMethod
     def partial_fit(
@@ -400,7 +394,7 @@ class IncrementalRanker(RidgeRanker):
         preferences = Preferences(
             y, qid, pairs, magnitude, pair_weight, sample_weight=sample_weight
         )
-        if not self._alpha_known:
+        if self._alpha is None:
             return self.fit(X, **vars(preferences))
         update(self, 1, X, preferences)
         return self

@@ -336,10 +336,6 @@ class RankRLS(IncrementalRanker):
         """
         return fit_stream(self, batches, basis_rows)
 
-    @property
-    def _alpha(self) -> float:
-        return self.alpha
-
 
 def exact_problem(
     estimator: RankRLS,
