@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
-import sklearn
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -582,13 +581,15 @@ def clear_errors(
     refuse_lazy(X, name)
     refuse_equal_names(column_names(X), name)
     refuse_dates(X, name)
-    unread = type(X).__module__.startswith("polars") and not hasattr(X, "__dataframe__")
-    if unread and tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 9):
-        raise ValueError(
-            f"{name} is a polars {type(X).__name__}, whose column names scikit-learn "
-            f"{sklearn.__version__} cannot read: install scikit-learn 1.9 or newer, or pass "
-            f"{name}.to_pandas()"
-        )
+    if type(X).__module__.startswith("polars") and not hasattr(X, "__dataframe__"):
+        import sklearn
+
+        if tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 9):
+            raise ValueError(
+                f"{name} is a polars {type(X).__name__}, whose column names scikit-learn "
+                f"{sklearn.__version__} cannot read: install scikit-learn 1.9 or newer, or pass "
+                f"{name}.to_pandas()"
+            )
     try:
         yield
     except TypeError:

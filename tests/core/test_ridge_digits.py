@@ -214,3 +214,15 @@ def test_lost_digits_are_told(options):
     RankRLS(**options).fit(X, y, qid=qid)
     with pytest.warns(UserWarning, match="Centre and scale the features"):
         RankRLS(**options).fit(X + 1e8, y, qid=qid)
+
+
+def test_pairs_of_columns_of_any_scale():
+    scales = 10.0 ** np.linspace(-4, 9, 5)
+    X, y, _ = scaled_data(20, 5, scales)
+    pairs = np.array([(0, 1), (3, 17), (8, 5), (19, 2)])
+    for alpha in (1e-6, 1.0):
+        found = leave_pair_out_predict(RankRLS(alpha), X, y, pairs=pairs)
+        for pair, values in zip(pairs, found, strict=True):
+            rest = np.setdiff1d(np.arange(20), pair)
+            expected = RankRLS(alpha).fit(X[rest], y[rest]).predict(X[pair])
+            np.testing.assert_allclose(np.diff(values), np.diff(expected), atol=1e-7 * np.ptp(y))

@@ -429,7 +429,15 @@ class ConditionalRanker(BaseEstimator):
         progress("solved")
         self._store(relation.labels, model, alphas[0])
         if self.loss != "squared_hinge" and not self.early_stopping and np.all(alphas):
-            self._warn_of_lost_digits(problem, model, self._oriented_alphas(alphas))
+            options = self._iteration_options()
+            error = problem.rounding_error(model, self._oriented_alphas(alphas), options)
+            if error > LOST:
+                warn(
+                    f"rounding errors of about {min(error, 1.0):.1g} of the predictions are in the "
+                    f"model, which alpha={np.min(alphas):g} does not smooth out: increase alpha, "
+                    "or scale features that depend on each other, have very different scales or "
+                    "large offsets (StandardScaler)"
+                )
         if self._warns_of_equal_objects:
             self._warn_of_equal_objects()
         return model
@@ -454,19 +462,6 @@ class ConditionalRanker(BaseEstimator):
             self.best_iteration_ = model.history.best_iteration
             self.validation_curve_ = model.history.errors[:, 0]
             self.validation_iterations_ = model.history.iterations
-
-    def _warn_of_lost_digits(
-        self, problem: RelationProblem, model: RelationModel, alphas: Array
-    ) -> None:
-        """Warn if rounding errors of kernel matrices or features affect the model."""
-        error = problem.rounding_error(model, alphas, self._iteration_options())
-        if error > LOST:
-            warn(
-                f"rounding errors of about {min(error, 1.0):.1g} of the predictions are in "
-                f"the model, which alpha={np.min(alphas):g} does not smooth out: increase alpha, "
-                "or scale features that depend on each other, have very different scales or large "
-                "offsets (StandardScaler)"
-            )
 
     def _warn_of_equal_objects(self) -> None:
         """Warn of training objects that the model distinguishes but ``predict`` cannot.

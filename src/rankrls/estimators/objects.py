@@ -341,7 +341,13 @@ class Objects:
         named = np.zeros(len(others), dtype=bool)
         if numbers is not None:
             named = (numbers >= 0) & (mine[numbers] == others)
-            self._warn_of_other_features(np.flatnonzero((numbers >= 0) & ~named), names, name)
+            other = np.flatnonzero((numbers >= 0) & ~named)
+            if len(other) and isinstance(names[other[0]], str):  # integers may number any rows
+                warn(
+                    f"{shown_names(names[other])} of {name} {'has' if len(other) == 1 else 'have'} "
+                    "the name of a training object and other features than in fit: taken as new, "
+                    "without what was learned of this object itself"
+                )
             count[named] = 1
         if self.names is not None and (count > 1).any():
             warn(
@@ -362,15 +368,6 @@ class Objects:
             return None
         numbers = {name: number for number, name in enumerate(self.names.tolist())}
         return np.array([numbers.get(name, -1) for name in names.tolist()], dtype=np.int64)
-
-    def _warn_of_other_features(self, rows: Array, names: Any, name: str) -> None:
-        if not len(rows) or not isinstance(names[rows[0]], str):  # integers may number any rows
-            return
-        warn(
-            f"{shown_names(names[rows])} of {name} {'has' if len(rows) == 1 else 'have'} the name "
-            "of a training object and other features than in fit: taken as new, without what was "
-            "learned of this object itself"
-        )
 
     # ------------------------------------------------------------------ other training objects
 

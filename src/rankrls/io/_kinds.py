@@ -173,33 +173,31 @@ def instance(*names: str) -> Kind:
 def listing(kind: Kind = ANY, *, empty: bool = False) -> Kind:
     """Return the kind of lists with entries of the given kind, not empty unless ``empty``."""
 
-    def accepts(value: Any, axes: Axes) -> bool:
-        if not isinstance(value, list) or not (value or empty):
-            return False
-        return all(kind.accepts(entry, {}) for entry in value)
+    def accepts(value: Any) -> bool:
+        filled = isinstance(value, list) and (empty or bool(value))
+        return filled and all(kind.accepts(entry, {}) for entry in value)
 
-    return Kind(accepts, f"a list, each entry {kind.text}")
+    return _kind(accepts, f"a list, each entry {kind.text}")
 
 
 def mapping(kind: Kind, *, alike: bool = False) -> Kind:
     """Return the kind of dicts of text to a kind; axes agree if the values are ``alike``."""
 
-    def accepts(value: Any, axes: Axes) -> bool:
-        if not isinstance(value, dict):
-            return False
-        shared: Axes = {}
-        return all(kind.accepts(entry, shared if alike else {}) for entry in value.values())
+    def accepts(value: Any) -> bool:
+        shared = Axes()
+        return isinstance(value, dict) and all(
+            kind.accepts(entry, shared if alike else {}) for entry in value.values()
+        )
 
-    return Kind(accepts, f"a dict, each value {kind.text}")
+    return _kind(accepts, f"a dict, each value {kind.text}")
 
 
 def tuple_of(*kinds: Kind) -> Kind:
     """Return the kind of tuples with one entry of each given kind."""
 
     def accepts(value: Any, axes: Axes) -> bool:
-        if not isinstance(value, tuple) or len(value) != len(kinds):
-            return False
-        return all(kind.accepts(v, axes) for kind, v in zip(kinds, value, strict=True))
+        same = isinstance(value, tuple) and len(value) == len(kinds)
+        return same and all(map(lambda kind, v: kind.accepts(v, axes), kinds, value))
 
     return Kind(accepts, f"a tuple of {', '.join(kind.text for kind in kinds)}")
 

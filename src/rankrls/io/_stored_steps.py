@@ -34,6 +34,7 @@ from rankrls.io._kinds import (
     optional,
     require,
     results,
+    within,
 )
 from rankrls.io._records import ELEMENTWISE, FUNCTION, SCORE_FUNCTION, SEEN, Record, name_of
 from rankrls.io._stored_rankers import OUTPUT
@@ -187,13 +188,17 @@ def _finish_encoder(encoder: Any) -> None:
     rare = encoder.max_categories is not None or encoder.min_frequency is not None
     require(rare == encoder._infrequent_enabled, "an encoder of other categories")
     if rare:
-        encoder._default_to_infrequent_mappings = [
-            # OrdinalEncoder keeps NaN separate
-            None if indices is None else _mapping(indices, len(categories) - (ordinal and gap))
-            for indices, categories, gap in zip(
-                encoder._infrequent_indices, encoder.categories_, gaps, strict=True
-            )
-        ]
+        require(len(encoder._infrequent_indices) == len(gaps), "rare categories of other features")
+        encoder._default_to_infrequent_mappings = []
+        for i, indices in enumerate(encoder._infrequent_indices):
+            mapping = None
+            if indices is not None:
+                n = len(encoder.categories_[i]) - (ordinal and gaps[i])  # which keeps NaN separate
+                require(within(indices, n), "rare categories that do not exist")
+                frequent = np.setdiff1d(np.arange(n), indices)
+                mapping = np.full(n, len(frequent), dtype=np.int64)  # one index for all rare ones
+                mapping[frequent] = np.arange(len(frequent))
+            encoder._default_to_infrequent_mappings.append(mapping)
     if ordinal:
         encoder._missing_indices = {
             i: len(categories) - 1
@@ -203,15 +208,6 @@ def _finish_encoder(encoder: Any) -> None:
     else:
         encoder._set_drop_idx()
         encoder._n_features_outs = encoder._compute_n_features_outs()
-
-
-def _mapping(indices: Array, n: int) -> Array:
-    """Return the index of every category: frequent ones in order, then one for all rare ones."""
-    mapping = np.empty(n, dtype=np.int64)
-    frequent = np.setdiff1d(np.arange(n), indices)
-    mapping[frequent] = np.arange(len(frequent))
-    mapping[indices] = len(frequent)
-    return mapping
 
 
 def _pack_choices(encoder: Any) -> dict[str, Any]:
@@ -228,12 +224,6 @@ def _pack_choices(encoder: Any) -> dict[str, Any]:
 def _probe_encoder(encoder: Any) -> int:
     first = [categories[0] for categories in encoder.categories_]
     return encoder.transform(np.array([first], dtype=object)).shape[1]
-
-
-def _check_bins(bins: Any) -> None:
-    sizes = [len(edges) - 1 for edges in bins.bin_edges_]
-    good = sizes == bins.n_bins_.tolist() and min(sizes) >= 1
-    require(good, "a KBinsDiscretizer of other features")
 
 
 def _finish_bins(bins: Any) -> None:
@@ -305,10 +295,6 @@ def _terms(vocabulary: dict[str, int]) -> Any:
     return terms
 
 
-def _pack_vocabulary(vectorizer: Any) -> dict[str, Any]:
-    return {"vocabulary_": _terms(vectorizer.vocabulary_)}
-
-
 def _pack_words(vectorizer: Any) -> dict[str, Any]:
     """Return a vocabulary given by the user as a list."""
     given = vectorizer.vocabulary is not None
@@ -335,7 +321,7 @@ _FUNCTIONS = {
 _TERMS: dict[str, Any] = {
     "seen": {},
     "derived": ("_stop_words_id",),  # a memory address
-    "pack": _pack_vocabulary,
+    "pack": lambda vectorizer: {"vocabulary_": _terms(vectorizer.vocabulary_)},
     "cost": lambda fields: 200 * len(fields["vocabulary_"]),
     "finish": _finish_vocabulary,
 }
@@ -470,7 +456,6 @@ RECORDS = (
             "n_bins_": array("i", "n"),
             "_encoder": optional(instance("OneHotEncoder")),
         },
-        check=_check_bins,
         pack=lambda bins: {"bin_edges_": list(bins.bin_edges_)},
         finish=_finish_bins,
     ),

@@ -378,15 +378,10 @@ def _weighted_mean(weight: Array, rows: Any) -> Array:
 
 
 class Factor(LinearOperator):
-    """F of shape (m, p) as a ``LinearOperator``.
+    """F of shape (m, p) as a ``LinearOperator``, and t of shape (p, k) with F t = r.
 
-    Attributes
-    ----------
-    t : ndarray of shape (p, k)
-        F t = r.
-    owner : ndarray of shape (p,), int
-        A row for each coordinate (column of F) such that the column is zero outside the connected
-        component of that row; F and t are block-diagonal by component.
+    ``owner``, of shape (p,), is a row for each coordinate (column of F) such that the column is
+    zero outside the connected component of that row; F and t are block-diagonal by component.
     """
 
     t: Array
@@ -534,12 +529,7 @@ class PooledFactor(Factor):
 class GroundedFactor(Factor):
     """F of any Laplacian by grounding one vertex per component: L_gg = R Rᵀ, F = [R; −1ᵀR].
 
-    Parameters
-    ----------
-    L : ndarray of shape (m, m)
-    r : ndarray of shape (m, k)
-    component : ndarray of shape (m,)
-        Index of the connected component of each row.
+    L has shape (m, m), r (m, k), and ``component``, (m,), is the connected component of each row.
     """
 
     def __init__(self, L: Array, r: Array, component: Array) -> None:

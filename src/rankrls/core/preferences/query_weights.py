@@ -66,15 +66,9 @@ def row_blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
 
 
 class Groups:
-    """A partition of m weighted rows into g groups.
+    """A partition of m rows into g groups, from the group and the weight ω >= 0 of each row.
 
-    Parameters
-    ----------
-    codes : ndarray of shape (m,), int
-        Group index of each row, in ``range(n_groups)``.
-    weight : ndarray of shape (m,) or None
-        Row weights ω >= 0; None means ones.
-    n_groups : int
+    Without ``weight``, all ω are 1.
     """
 
     def __init__(self, codes: Array, weight: Array | None, n_groups: int) -> None:

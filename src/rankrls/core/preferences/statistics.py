@@ -211,14 +211,7 @@ class Statistics:
 
 @np.errstate(over="ignore", invalid="ignore")  # overflow raises an error below
 def batch_statistics(graph: PreferenceGraph, Phi: Any, loss: Loss) -> list[Statistics]:
-    """Statistics of features Φ of shape (m, n), for the outputs that have an edge in ``graph``.
-
-    Parameters
-    ----------
-    graph : PreferenceGraph over m rows
-    Phi : ndarray or sparse array of shape (m, n)
-    loss : Loss
-    """
+    """Statistics of features Φ of shape (m, n), for the outputs that have an edge in ``graph``."""
     parts = []
     for objective in graph.objectives(loss):
         if objective.n_pairs == 0:

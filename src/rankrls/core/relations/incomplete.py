@@ -17,6 +17,7 @@ are stopped: at the best score of validation pairs, or after a given number of i
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -536,34 +537,39 @@ def iterate_functions(
     These are conjugate gradients in the space of functions, the same iterates as those of RankRLS
     with explicit features of pairs. A function f = Γa has the squared norm aᵀΓa, and the gradient
     of the objective is −2Γr with r = L(y − f) − alpha a. Therefore all products are those of the
-    coefficients with Γ, and every iteration needs one of them.
+    coefficients with Γ, and every iteration needs one of them, and one for new validation objects.
     """
-    cells = observations.cells
-    cell_loss = CellLoss(cells, loss.free)
-    kernel = CellKernel((rows.values, columns.values), cells, loss)
-    judge = None
+    cells, q = observations.cells, len(observations.cells)
+    cell_loss, sides = CellLoss(cells, loss.free), (rows.values, columns.values)
+    judge, to = None, (cells.rows, cells.cols)
     if validation is not None:
-        judge = CellKernel(validation.sides, cells, loss, (validation.rows, validation.cols))
+        pairs = validation.rows, validation.cols
+        if all(map(operator.is_, validation.sides, sides)):  # known objects: the same product
+            to = np.append(to[0], pairs[0]), np.append(to[1], pairs[1])
+        else:
+            judge = CellKernel(validation.sides, cells, loss, pairs)
+    kernel = CellKernel(sides, cells, loss, to)
     r = cell_loss.forward(cell_loss.target)
     image = kernel.product(r)
     direction, along = r.copy(), image.copy()  # along is Γ direction
-    square = first = float(r @ image)
-    a = best = np.zeros(len(cells))
+    square = first = float(r @ image[:q])
+    a, f = np.zeros(q), np.zeros(len(to[0]))
+    best, best_error, best_iteration = a, np.inf, 0
     errors: list[float] = []
-    best_error, best_iteration = np.inf, 0
     for n_iter in range(1, options.max_iter + 1):
-        back = cell_loss.apply(along) + alpha * direction
-        curvature = float(along @ back)
+        back = cell_loss.apply(along[:q]) + alpha * direction
+        curvature = float(along[:q] @ back)
         step = square / curvature if curvature > 0.0 else 0.0
-        a, r = a + step * direction, r - step * back
+        a, f, r = a + step * direction, f + step * along, r - step * back
         image = kernel.product(r)
-        before, square = square, float(r @ image)
+        before, square = square, float(r @ image[:q])
         residual = np.sqrt(max(square, 0.0) / first) if first > 0.0 else 0.0
-        if judge is None or validation is None:
+        if validation is None:
             best = a
             stopped = options.report(n_iter, residual)
         else:
-            score = validation.score(validation.y, judge.product(a), validation.rows)
+            predictions = f[q:] if judge is None else judge.product(a)
+            score = validation.score(validation.y, predictions, validation.rows)
             if not np.isfinite(score):
                 raise ValueError(f"scoring returned {score}; it must return a finite number")
             errors.append(1.0 - score)
@@ -580,7 +586,7 @@ def iterate_functions(
             new + (square / before) * old for new, old in ((r, direction), (image, along))
         )
     else:
-        if judge is not None:
+        if validation is not None:
             warn(
                 f"early stopping reached max_iter={options.max_iter} before the validation error "
                 f"had stopped improving for {options.patience} iterations: raise max_iter",

@@ -476,9 +476,9 @@ class RelationProblem:
         decomposed = model.linear or (model.solver == "closed" and self.pairwise.plain)
         error = EPS
         for side, centred in zip(self.sides, (self.free.columns, self.free.rows), strict=True):
-            size, varying = side.size, side.centred_size
-            if centred and not decomposed and varying > len(side) * EPS * size:
-                error *= size / varying
+            if centred and not decomposed:
+                size, varying = side.size, side.centred_size
+                error *= size / varying if varying > len(side) * EPS * size else 1.0
         least = int(np.argmin(alphas if alphas.ndim == 1 else alphas.prod(axis=1)))
         sizes = np.array([side.size for side in self.sides] if self.two_step else self.size())
         if error > LOST or (EPS * sizes <= LOST * alphas[least]).all():

@@ -26,14 +26,9 @@ Array = NDArray[Any]
 
 
 class FoldStatistics:
-    """Statistics of k folds of whole queries.
+    """Statistics of k folds of whole queries; those of a fold together cover all n_outputs outputs.
 
-    Parameters
-    ----------
-    folds : sequence of k lists of Statistics
-        The statistics of a fold together cover all n_outputs outputs.
-    scaled : bool
-        Whether the features may have different scales, unlike those of a Nyström basis.
+    ``scaled``: whether the features may have different scales, unlike those of a Nyström basis.
     """
 
     def __init__(self, folds: Sequence[Sequence[Statistics]], *, scaled: bool) -> None:
@@ -90,12 +85,8 @@ class FoldStatistics:
 def explained_part(objectives: Sequence[Objective], lists: Array, values: Array) -> Array:
     """Compute the explained part from held-out predictions, shape (n_alphas, n_outputs).
 
-    Parameters
-    ----------
-    objectives : sequence of Objective over m rows, together covering all outputs
-    lists : ndarray of shape (m,), int
-        List index of every row, starting from 0. Edges connect rows of the same list.
-    values : ndarray of shape (n_alphas, m, n_outputs)
+    ``objectives`` are over m rows and together cover all outputs; ``lists``, of shape (m,), is the
+    list of every row, inside which edges lie; ``values`` has shape (n_alphas, m, n_outputs).
     """
     n_alphas, _, n_outputs = values.shape
     loss, energy = np.empty((n_alphas, n_outputs)), np.empty(n_outputs)

@@ -39,7 +39,6 @@ __all__ = [
     "judgement_terms",
     "query_influence",
     "row_influence",
-    "squared_residuals",
     "without_two_folds",
     "without_two_groups",
 ]
@@ -48,9 +47,6 @@ Array = NDArray[Any]
 
 #: Maximum size of a work array.
 WORK = 2**21
-
-#: Maximum number of held-out predictions, over all alphas, computed at a time.
-SCORES = 2**25
 
 
 @dataclass(frozen=True)
@@ -172,33 +168,6 @@ def row_influence(problem: RidgeProblem, alpha: float, new: NewRows | None = Non
     energy = float(np.square(factor.t).sum())
     found = _influence(terms, alpha, every, e, size, kappa, n_terms, energy, problem, new)
     return replace(found, agreement=None, weight=np.where(kappa > 0, kappa, np.nan))
-
-
-def squared_residuals(problem: RidgeProblem, folds: list[Array], alphas: Array) -> Array:
-    """Squared error of held-out labels for each alpha, shape (n_alphas,).
-
-    Whole queries are weighted as in the objective. The rows in folds of one ranking, if all pairs
-    have equal weight, are weighted equally, with the best offset for each fold.
-    """
-    graph = problem.graph
-    laplacian = problem.objectives[0].laplacian
-    whole = not split_folds(laplacian, folds).any()
-    step = max(1, SCORES // graph.n_rows)
-    found = []
-    for start in range(0, len(alphas), step):
-        held = problem.leave_out(folds, alphas[start : start + step])
-        if whole:
-            factor = laplacian.factor()
-            e = factor.t - factor.rmatmat(held.by_row(graph.n_rows)[..., 0].T)
-            found.append(np.square(e).sum(axis=0))
-            continue
-        assert graph.scores is not None
-        total = np.zeros(len(held.values))
-        for rows, part in zip(folds, held.predictions, strict=True):
-            missed = graph.scores[rows, 0] - part[..., 0]
-            total += np.square(missed - missed.mean(axis=1, keepdims=True)).sum(axis=1)
-        found.append(total)
-    return np.concatenate(found)
 
 
 # -- two groups left out together -------------------------------------------------------------

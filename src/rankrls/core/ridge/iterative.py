@@ -31,14 +31,9 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class HeldOutRows:
-    """Held-out rows, and a function that scores predictions for them.
+    """Held-out rows X, (m', n), and a function that scores predictions for them, higher is better.
 
-    Attributes
-    ----------
-    X : features of the held-out rows, shape (m', n)
-    score : function of predictions of shape (m', n_outputs), higher is better
-    rows : ndarray of int or None
-        The remaining rows of the training data, if the held-out rows are part of them.
+    ``rows`` are the remaining rows of the training data, if the held-out rows are part of them.
     """
 
     X: Any
@@ -49,12 +44,7 @@ class HeldOutRows:
 class LinearSystem:
     """G = XᵀLX and C = Xᵀr of one objective, with G given only as a product.
 
-    Parameters
-    ----------
-    product : Products of all rows
-    objective : Objective over ``rows``
-    rows : ndarray of int, or None for all
-        The rows of X to which the objective refers.
+    The objective refers to the ``rows`` of X, all of them if None.
     """
 
     def __init__(self, product: Products, objective: Objective, rows: Array | None = None) -> None:
@@ -135,18 +125,21 @@ def fit_iterative(
 ) -> tuple[FittedFunction, History]:
     """Fit for all ``alphas``, or, with held-out rows, return the best (alpha, iteration).
 
-    Parameters
-    ----------
-    objectives : sequence of Objective, over the m rows of X or over ``held_out.rows``
-    X : ndarray, CSR or CSC of shape (m, n)
-    alphas : ndarray of shape (n_alphas,)
-    options : IterationOptions
-    threads : int
-        Number of threads for sparse products and BLAS.
-    held_out : HeldOutRows, optional
+    The objectives are over the m rows of X (dense, CSR or CSC) or over ``held_out.rows``.
+    ``threads`` are those of sparse products and of BLAS.
     """
     offsets = Offsets.of(X)
-    _warn_of_lost_digits(offsets, X.dtype, options.tol)
+    if offsets is not None:
+        at, eps = int(np.argmax(offsets.lost)), float(np.finfo(X.dtype).eps)
+        if offsets.lost[at] > max(options.tol, eps ** (2 / 3)):
+            advice = ", pass them as float64" if X.dtype == np.float32 else ""
+            warn(
+                f"the mean of column {offsets.columns[at]} of X is {offsets.values[at]:.3g}, which "
+                "leaves its deviations from the mean a relative precision of "
+                f"{offsets.lost[at]:.2g} > tol={options.tol:g} in {X.dtype}: centre and scale the "
+                f"features{advice} before they are rounded",
+                ConvergenceWarning,
+            )
     with at_most(threads), Products.of(X, threads, offsets) as product:
         rows = None if held_out is None else held_out.rows
         systems = [LinearSystem(product, objective, rows) for objective in objectives]
@@ -162,22 +155,3 @@ def fit_iterative(
     return FittedFunction(
         alphas, coef=join_outputs(outputs, W).astype(X.dtype, copy=False)
     ), history
-
-
-def _warn_of_lost_digits(offsets: Offsets | None, dtype: Any, tol: float) -> None:
-    """Warn if deviations from the mean of a column are less precise than ``tol`` requires."""
-    if offsets is None:
-        return
-    at = int(np.argmax(offsets.lost))
-    eps = float(np.finfo(dtype).eps)
-    if offsets.lost[at] <= max(tol, eps ** (2 / 3)):
-        return
-    advice = "centre and scale the features"
-    if dtype == np.float32:
-        advice += ", pass them as float64"
-    warn(
-        f"the mean of column {offsets.columns[at]} of X is {offsets.values[at]:.3g}, which leaves "
-        f"its deviations from the mean a relative precision of {offsets.lost[at]:.2g} > "
-        f"tol={tol:g} in {np.dtype(dtype)}: {advice} before they are rounded",
-        ConvergenceWarning,
-    )

@@ -157,12 +157,14 @@ class PairHoldOut:
             self._ranking = RankingSpectrum(s, made.values / kappa, made.vectors)
         else:
             X = self._dense_features()
-            if is_graded(np.einsum("ij,ij->j", X, X), 0.0):
+            squares = np.einsum("ij,ij->j", X, X)
+            if is_graded(squares, 0.0):
                 self.decompose(alphas[:1])  # which warns of lost digits
-            V, singular, _ = np.linalg.svd(X, full_matrices=False)
-            cut = max(X.shape) * np.finfo(np.float64).eps * singular.max(initial=0.0)
-            V = np.ascontiguousarray(V[:, singular > cut])
-            self._ranking = RankingSpectrum(s, singular[singular > cut] ** 2, V)
+                V, d = _graded_vectors(X[:, squares > 0])
+            else:
+                V, d, _ = np.linalg.svd(X, full_matrices=False)
+                V, d = V[:, d > rounding_level(d)], d[d > rounding_level(d)]
+            self._ranking = RankingSpectrum(s, d**2, np.ascontiguousarray(V))
         return self._ranking
 
     def _dense_features(self) -> Array:

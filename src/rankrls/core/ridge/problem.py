@@ -148,14 +148,6 @@ class RidgeProblem(PairHoldOut):
             return space.n_rows
         return len(space.basis.kept) if isinstance(space, NystroemSpace) else space.X.shape[1]
 
-    def keeping_basis(self) -> RidgeProblem:
-        """The same problem, sharing decompositions, in which basis vectors are never left out."""
-        if not isinstance(self.space, NystroemSpace) or self.keep_basis:
-            return self
-        other = copy(self)
-        other.keep_basis = True
-        return other
-
     def on_rows(self, graph: PreferenceGraph, rows: Array) -> RidgeProblem:
         """The problem of some of the rows, with the same basis; ``graph`` is over these rows."""
         space, X = self.space, self.space.X[rows]

@@ -66,15 +66,8 @@ ENTRIES = 2**17
 class Kernel:
     """k(x, x') over rows of a feature matrix.
 
-    Attributes
-    ----------
-    metric : str or callable
-        A name accepted by scikit-learn's `pairwise_kernels`, "precomputed", or a function of two
-        rows.
-    params : dict
-        Keyword arguments of the kernel.
-    n_jobs : int or None
-        Passed to `pairwise_kernels`.
+    ``metric`` is a name accepted by scikit-learn's `pairwise_kernels`, "precomputed", or a function
+    of two rows; ``params`` are keyword arguments of the kernel.
     """
 
     metric: str | Callable[..., float]
@@ -324,14 +317,9 @@ class NystroemMap:
     Z comes from a pivoted Cholesky factorisation: basis vectors that depend on the others up to
     rounding (duplicates, singular kernels) are dropped and get coefficient zero.
 
-    Attributes
-    ----------
-    Z : ndarray of shape (q, q), lower triangular
-    kept : ndarray of shape (q,), int
-        Positions in the basis, in pivot order. Kernel blocks have one column for each.
-    left_out : float
-        The largest entry of K_RR not explained by the kept vectors; zero, up to rounding, if K_RR
-        is positive semi-definite.
+    ``kept``, of shape (q,), are positions in the basis, in pivot order; kernel blocks have one
+    column for each. ``left_out`` is the largest entry of K_RR that they do not explain: zero, up to
+    rounding, if K_RR is positive semi-definite.
     """
 
     Z: Array
@@ -388,10 +376,8 @@ class Basis:
 
     Attributes
     ----------
-    kernel : Kernel
     indices : ndarray of shape (r,), int
         Rows of the training data that are basis vectors.
-    map : NystroemMap
     rows : features of the q basis vectors that the map keeps, less ``shift``; None for a
         precomputed kernel
     shift : ndarray of shape (n,), or the number 0.0
