@@ -181,9 +181,9 @@ def test_variances_of_many_rows_tell_how_many_are_done(terminal, monkeypatch):
     assert heard == [("posterior variances of rows", done, 40) for done in (0, 10, 20, 30)]
     variance = ranker._model._variance
 
-    def slow(rows):
+    def slow(*rows):
         terminal.seen.wait(10.0)
-        return variance(rows)
+        return variance(*rows)
 
     monkeypatch.setattr(ranker._model, "_variance", slow)
     ranker.predict(X, return_std=True)

@@ -55,6 +55,17 @@ def _items(space: str, rng: np.random.Generator, m: int = 24) -> object:
     return X
 
 
+def _folds(by, pairs, groups):
+    """Judgements that are left out together."""
+    if by == "item":
+        return [np.flatnonzero((pairs == i).any(axis=1)) for i in np.unique(pairs)]
+    if by == "group":
+        return [np.flatnonzero(groups == g) for g in np.unique(groups)]
+    if by == "judgement":
+        return [np.array([i]) for i in range(len(pairs))]
+    return [np.arange(0, len(pairs), 3), np.array([1])]
+
+
 def _refits(options, X, pairs, magnitude, weight, folds, alpha):
     """f(preferred) − f(other) of the judgements of every fold by the model without them."""
     found = []
@@ -81,15 +92,9 @@ def test_equal_to_refits(space, kind, by):
     magnitude[:: max(1, n // 6)] = 1.0
     weight = rng.choice([0.25, 1.0, 4.0], n)
     groups = rng.integers(0, 4, n)
-    if by == "judgement":
-        folds, more = [np.array([i]) for i in range(n)], {}
-    elif by == "item":
-        folds, more = [np.flatnonzero((pairs == i).any(axis=1)) for i in np.unique(pairs)], {}
-    elif by == "group":
-        folds = [np.flatnonzero(groups == g) for g in np.unique(groups)]
-        more = {"groups": np.array(["ann", "bob", "cy", "di"])[groups]}
-    else:
-        folds = [np.arange(0, n, 3), np.array([1])]
+    folds = _folds(by, pairs, groups)
+    more = {"group": {"groups": np.array(["ann", "bob", "cy", "di"])[groups]}}.get(by, {})
+    if by == "fold":
         more = {"folds": folds}
     options = SPACES[space]
     found = holdout_judgements(
@@ -219,12 +224,8 @@ def test_scores_of_a_grid_are_those_of_refits(options, cv):
     found = RankRLSCV(alphas, cv=cv, random_state=0, **options).fit(
         X, pairs=pairs, magnitude=magnitude, groups=groups
     )
-    if cv == "leave-item-out":
-        folds = [np.flatnonzero((pairs == i).any(axis=1)) for i in np.unique(pairs)]
-    elif cv == "leave-judgement-out":
-        folds = [np.array([i]) for i in range(90)]
-    elif cv == "leave-group-out":
-        folds = [np.flatnonzero(judge == g) for g in range(6)]
+    if cv != 4:
+        folds = _folds(cv.split("-")[1], pairs, judge)
     else:  # folds of judges: the drawing itself is not what is tested
         fold_of = np.empty(6, dtype=int)
         for number, fold in enumerate(random_folds(6, 4, np.random.RandomState(0))):
@@ -374,12 +375,8 @@ def test_held_out_with_covariates_equals_refits(space, by):
         alphas=alphas,
         return_std=True,
     )
-    if by == "item":
-        folds = [np.flatnonzero((pairs == i).any(axis=1)) for i in np.unique(pairs)[:4]]
-    elif by == "group":
-        folds = [np.flatnonzero(groups == g) for g in range(4)]
-    else:
-        folds = [np.array([i]) for i in range(0, len(pairs), 17)]
+    folds = _folds(by, pairs, groups)
+    folds = folds[::17] if by == "judgement" else folds[:4]
     for a, alpha in enumerate(alphas):
         for number, fold in enumerate(folds):
             # Without weight: the unit of covariates is that of all pairs.

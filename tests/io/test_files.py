@@ -5,7 +5,6 @@ import io
 import json
 import os
 import pickle
-import stat
 import struct
 import subprocess
 import sys
@@ -271,39 +270,6 @@ def test_written_then_flushed_then_renamed(path, monkeypatch):
         assert [name for name, *_ in calls] == ["fsync", "replace", "fsync"]  # and the folder
 
 
-@pytest.mark.skipif(os.name != "posix", reason="permissions and links of POSIX")
-def test_permissions_and_links(tmp_path):
-    ranker = fitted()
-    plain, model = tmp_path / "plain", tmp_path / "model.rankrls"
-    plain.write_text("")
-    save_model(ranker, model)
-    assert stat.S_IMODE(model.stat().st_mode) == stat.S_IMODE(plain.stat().st_mode)
-    model.chmod(0o640)
-    link = tmp_path / "link"
-    link.symlink_to(model)
-    save_model(ranker, link)
-    assert link.is_symlink()
-    assert stat.S_IMODE(model.stat().st_mode) == 0o640
-    assert load_model(link).coef_.shape == (4,)
-
-
-def test_places_that_are_none(tmp_path):
-    ranker = fitted()
-    with pytest.raises(FileNotFoundError, match=r"no such directory.*missing"):
-        save_model(ranker, tmp_path / "missing" / "model.rankrls")
-    with pytest.raises(IsADirectoryError):
-        save_model(ranker, tmp_path)
-    with pytest.raises(FileNotFoundError):
-        load_model(tmp_path / "model.rankrls")
-    assert not os.listdir(tmp_path)
-
-
-def test_current_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    save_model(fitted(), "model")
-    assert load_model("model").coef_.shape == (4,)
-
-
 # -- other files and damage ------------------------------------------------------------------------
 
 
@@ -381,21 +347,6 @@ def test_every_kind_of_byte(path):
         else:
             np.testing.assert_array_equal(loaded.predict(X[:, :2]), expected)
     assert noticed > len(positions) / 2
-
-
-@pytest.mark.parametrize("seed", range(24))
-def test_larger_damage(seed, path):
-    rng = np.random.default_rng(seed)
-    content = bytearray(path.read_bytes())
-    start, stop = sorted(rng.integers(0, len(content), 2))
-    if seed % 3 == 0:
-        del content[start:stop]
-    elif seed % 3 == 1:
-        content[start:stop] = rng.bytes(stop - start)
-    else:
-        content[start:start] = content[: stop - start]
-    path.write_bytes(content)
-    refuse(path)
 
 
 def test_check_sums(path):
