@@ -39,7 +39,7 @@ class Option:
     kind : str or None
         The only kind of file that the option is for.
     click : dict
-        Further arguments of `click.Option`.
+        Further arguments of ``click.Option``.
     """
 
     flags: tuple[str, ...]
