@@ -57,7 +57,7 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     variance, ``"maxabs"`` :math:`x_i / \max_Q |x|`, and ``"rank"``
     :math:`(\mathrm{rank}_Q(x_i) - (|Q| + 1) / 2) / |Q|`. A feature that is constant within a query
     becomes 0 there (with ``"maxabs"``, only a feature that is 0 stays 0). In a query with one row,
-    every feature is constant.
+    every feature is constant. Missing values (NaN) are ignored, and stay missing.
 
     ``qid`` is metadata: a pipeline passes it on if scikit-learn's metadata routing is enabled.
 
@@ -175,19 +175,25 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             )
         with clear_errors(X):
             return validate_data(
-                self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32]
+                self,
+                X,
+                reset=reset,
+                accept_sparse="csr",
+                dtype=[np.float64, np.float32],
+                ensure_all_finite=True if sp.issparse(X) else "allow-nan",
             )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.requires_fit = False
         tags.input_tags.sparse = self.method == "maxabs"
+        tags.input_tags.allow_nan = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
 
 def scale_by_query(X: NDArray[Any], queries: Queries, method: str) -> NDArray[Any]:
-    """Scale checked, dense rows of shape (n_rows, n_features) by query."""
+    """Scale checked, dense rows of shape (n_rows, n_features) by query; NaN stays NaN."""
     if method == "rank":
         return _ranks(X, queries)
     order = np.argsort(queries.codes, kind="stable")
@@ -198,8 +204,13 @@ def scale_by_query(X: NDArray[Any], queries: Queries, method: str) -> NDArray[An
         return np.repeat(of_queries, n_rows, axis=0)
 
     values = X[order]
-    low = np.minimum.reduceat(values, starts, axis=0)
-    largest = np.maximum(-low, np.maximum.reduceat(values, starts, axis=0))
+    missing = np.isnan(values)
+    n_known = np.maximum(np.add.reduceat(~missing, starts, axis=0, dtype=np.int64), 1)
+    low = np.nan_to_num(np.fmin.reduceat(values, starts, axis=0), copy=False)
+    largest = np.nan_to_num(np.fmax.reduceat(values, starts, axis=0), copy=False)
+    largest = np.maximum(-low, largest)
+    if missing.any():
+        values[missing] = of_rows(low)[missing]
     if method == "maxabs":
         values /= of_rows(_nonzero(largest))
     else:
@@ -210,12 +221,14 @@ def scale_by_query(X: NDArray[Any], queries: Queries, method: str) -> NDArray[An
         values -= of_rows(low)  # exactly 0 if the feature is constant in the query
         if method == "standard":
             sums = np.add.reduceat(values, starts, axis=0, dtype=np.float64)
-            values = values - of_rows(sums / n_rows[:, None])
+            values = values - of_rows(sums / n_known)
+            values[missing] = 0.0
             squares = np.add.reduceat(values**2, starts, axis=0)
-            spread = np.sqrt(squares / n_rows[:, None])
+            spread = np.sqrt(squares / n_known)
         else:
             spread = np.maximum.reduceat(values, starts, axis=0)
         values /= of_rows(_nonzero(spread))
+    values[missing] = np.nan
     scaled = np.empty_like(X)
     scaled[order] = values
     return scaled
@@ -232,7 +245,9 @@ def _ranks(X: NDArray[Any], queries: Queries) -> NDArray[Any]:
         of_size = starts[n_rows == size]
         for first in range(0, len(of_size), per_step):
             rows = order[of_size[first : first + per_step, None] + np.arange(size)]
-            ranks[rows] = (rankdata(X[rows], axis=1) - (size + 1) / 2) / size
+            n_known = np.maximum((~np.isnan(X[rows])).sum(axis=1, keepdims=True), 1)
+            found = rankdata(X[rows], axis=1, nan_policy="omit")
+            ranks[rows] = (found - (n_known + 1) / 2) / n_known
     return ranks
 
 
