@@ -63,6 +63,7 @@ def test_the_report_shows_the_examination(log, capsys, tmp_path):
         ("--clicks clicks --position position --target price", "gives labels and weights"),
         ("--clicks clicks --position place", "no column 'place': name it by --position"),
         ("--clicks clicks --position position --item name --stream", "read at once"),
+        ("--clicks clicks --position position", "error: log.csv: column 'name' is not numeric"),
     ],
 )  # fmt: skip
 def test_refused(log, capsys, words, message):

@@ -85,7 +85,11 @@ def click_rows(o: Any) -> Iterator[tuple[Any, Any]]:
             "qid": keys[0], "drop": (*o.drop, keys[1]), "no_header": False, "delimiter": None,
             "given": given, "shown_name": " and ".join(o.data),
         }  # fmt: skip
-        yield SimpleNamespace(**vars(o) | changed), examination
+        try:
+            yield SimpleNamespace(**vars(o) | changed), examination
+        except ValueError as error:  # of the user's file, not of the temporary one
+            error.args = (str(error).replace(path, " and ".join(o.data)),)
+            raise
 
 
 def _read(o: Any) -> Any:
