@@ -235,6 +235,10 @@ def test_names_pipelines_and_frames():
     scaled = make_pipeline(StandardScaler(), RankRLS()).fit(X, rankrls__pairs=pairs)
     f = scaled.predict(X)
     np.testing.assert_allclose(explain(scaled, X[3], X[4]).difference, f[3] - f[4])
+    named = make_pipeline(StandardScaler(), RankRLS()).fit(frame, rankrls__pairs=pairs)
+    parts = explain(named, frame.iloc[[3]], frame.iloc[[4]])
+    np.testing.assert_array_equal(parts.labels, frame.columns[parts.index])
+    np.testing.assert_allclose(parts.difference, f[3] - f[4])
     assert repr(explain(model, frame.iloc[0])).startswith("Explanation(")
     rows = explain(RankRLS(kernel="rbf").fit(X, pairs=pairs), X[0]).to_frame()
     assert list(rows.columns) == ["row", "contribution", "weight", "change"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -116,7 +116,14 @@ def explain(estimator: Any, x_a: Any, x_b: Any = None, *, among: Any = None) -> 
         steps = estimator[:-1]
         x_a, x_b = (None if x is None else steps.transform(_one_row(x)) for x in (x_a, x_b))
         among = None if among is None else steps.transform(among)
-        return explain(estimator[-1], x_a, x_b, among=among)
+        found = explain(estimator[-1], x_a, x_b, among=among)
+        if found.kind == "row" or not hasattr(steps, "feature_names_in_"):
+            return found
+        try:
+            names = steps.get_feature_names_out()
+        except (AttributeError, ValueError):  # a step that does not know the names of its features
+            return found
+        return replace(found, labels=names[found.index])
     if isinstance(estimator, AutoRanker):
         return _of_columns(estimator, x_a, x_b, among)
     if among is not None:
