@@ -114,12 +114,8 @@ def methods(
     def chosen(held: list[Array]) -> Array:
         """Numbers of the best alphas by topic, the largest of equals; held: (n_alphas, n[, o])."""
         scores = np.concatenate(held, axis=1)
-        auc = np.array(
-            [
-                [concordance_index(Y[rows, t], s[:, t], qid=fold_of_row) for t in topics]
-                for s in scores
-            ]
-        )
+        within = partial(concordance_index, qid=fold_of_row)
+        auc = np.array([[within(Y[rows, t], s[:, t]) for t in topics] for s in scores])
         return len(auc) - 1 - auc[::-1].argmax(axis=0)
 
     def ranking(ties: str) -> Array:
