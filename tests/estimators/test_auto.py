@@ -374,6 +374,11 @@ def test_sample_weights_of_queries():
     )
     assert set(weighted.members_["compared"]) == {"within queries", "none"}
     assert weighted.score(X, y, qid=qid) > plain.score(X, y, qid=qid)
+    values = ndcg(labels, weighted.nested_scores_, qid=qid, k=10, average=None)
+    known = ~np.isnan(values)
+    by_query = np.array([weights[qid == query].mean() for query in np.unique(qid)])
+    expected = np.average(values[known], weights=by_query[known])
+    assert_allclose(weighted.best_score_, expected)
 
 
 @pytest.mark.parametrize("with_qid", [True, False])

@@ -194,7 +194,7 @@ class AutoRanker(QueryRequests, BaseEstimator):
         Nested cross-validated mean of the metric: each query is scored by an average of models that
         were fitted without it and chosen by the other queries. With fewer than about 15 queries it
         is optimistic by 0.01 or 0.02, because the held-out scores of the other queries depend on
-        the labels of the query. Sample weights are ignored.
+        the labels of the query. With sample weights, a query has the mean weight of its rows.
     held_out_scores_ : ndarray of shape (n_rows,)
         Scores of the training rows by members fitted without their query; NaN for rows that were
         not compared.
@@ -370,7 +370,7 @@ class AutoRanker(QueryRequests, BaseEstimator):
         ).fit(some.numbers, qid=some.qid)
         self._with_qid = some.queries is not None
         folds, lists = some.folds(rng)
-        judge = Judge(self.scoring, some.y, lists)
+        judge = Judge(self.scoring, some.y, lists, some.weights)
         losses = effort.losses if some.qid is not None else (("magnitude", ALL_ROWS),)
         if some.weights is not None and some.qid is not None:
             losses = tuple(loss for loss in losses if loss[1] != ALL_ROWS)  # would need refits
@@ -418,13 +418,13 @@ class AutoRanker(QueryRequests, BaseEstimator):
         every = np.arange(judge.n_lists)
         chosen = choose(candidates, judge, every, effort.n_members)
         progress(f"{len(candidates)} candidates compared, {len(chosen)} chosen")
-        self.members_ = _table_of(candidates, chosen)
+        self.members_ = _table_of(candidates, chosen, judge)
         self.n_compared_ = len(compared)
         nested = nested_scores(candidates, judge, effort.n_members, rng)
         self.held_out_scores_, self.nested_scores_ = np.full((2, len(table.y)), np.nan)
         self.held_out_scores_[compared] = stacked(chosen, slice(None))
         self.nested_scores_[compared] = nested
-        self.best_score_ = float(np.nanmean(judge.metric(nested)))
+        self.best_score_ = float(judge.mean(judge.metric(nested)))
         progress("fitting members")
         self._members = self._fitted(chosen, table, some)
         progress("done")
@@ -926,7 +926,7 @@ class Candidate:
     """Held-out scores of a member with a loss, centred in each list, for each alpha.
 
     ``metric`` and ``criterion``, (n_alphas, n_lists), are the user's metric of each held-out list,
-    NaN where it is undefined, and what candidates are chosen by.
+    NaN where it is undefined, and what candidates are chosen by; ``best`` is its largest mean.
     """
 
     member: Any
@@ -935,11 +935,7 @@ class Candidate:
     metric: Array
     criterion: Array
     loss: tuple[str, str]
-
-    @property
-    def best(self) -> float:
-        """The criterion of the best alpha."""
-        return float(np.nanmean(self.criterion, axis=1).max())
+    best: float = np.nan
 
 
 @dataclass(frozen=True)
@@ -955,12 +951,22 @@ class Choice:
 class Judge:
     """Evaluate held-out lists: queries, or the folds of a single ranking."""
 
-    def __init__(self, scoring: Any, y: Array, lists: Array) -> None:
+    def __init__(self, scoring: Any, y: Array, lists: Array, weights: Array | None = None) -> None:
         self.scoring = Scoring(scoring)
         self.scoring.require_scores()
         self.y, self.lists = y, lists
         self.sizes = np.bincount(lists)
         self.n_lists = len(self.sizes)
+        self.weights = np.bincount(lists, weights) / self.sizes
+
+    def mean(self, values: Array, some: Any = slice(None)) -> Any:
+        """Mean over lists that have a value, or NaN; a list has the mean weight of its rows."""
+        values = values[..., some]
+        known = ~np.isnan(values)
+        weights = known * self.weights[some]
+        total = weights.sum(axis=-1)
+        sums = (weights * np.where(known, values, 0.0)).sum(axis=-1)
+        return np.where(total > 0, sums / np.where(total > 0, total, 1.0), np.nan)
 
     def metric(self, scores: Array) -> Array:
         """Compute the user's metric for each list, shape (n_lists,)."""
@@ -997,7 +1003,8 @@ class Judge:
         criterion = np.stack(
             [self.criterion(values, one) for values, one in zip(metric, scores, strict=True)]
         )
-        return Candidate(member, alphas, scores, metric, criterion, loss)
+        best = float(self.mean(criterion).max())
+        return Candidate(member, alphas, scores, metric, criterion, loss, best)
 
 
 def choose(
@@ -1011,7 +1018,7 @@ def choose(
     rows = np.isin(judge.lists, some)
     best: dict[Any, tuple[float, Candidate, int]] = {}
     for candidate in candidates:
-        values = np.nanmean(candidate.criterion[:, some], axis=1)
+        values = judge.mean(candidate.criterion, some)
         alpha = len(values) - 1 - int(np.argmax(values[::-1]))  # the largest of equally good ones
         single = isinstance(candidate.member, ColumnMember)
         view = "column" if single else candidate.member.key
@@ -1026,7 +1033,7 @@ def choose(
 
     def value(chosen: list[Choice]) -> float:
         scores = stacked(chosen, slice(None))
-        return float(np.nanmean(judge.criterion(judge.metric(scores), scores)[some]))
+        return float(judge.mean(judge.criterion(judge.metric(scores), scores), some))
 
     options = [[choice(*one[1:], 1 / len(ordered)) for one in ordered]]
     if trees is not None:
@@ -1069,7 +1076,9 @@ def nested_scores(
     return scores
 
 
-def _table_of(candidates: Sequence[Candidate], chosen: Sequence[Choice]) -> dict[str, Array]:
+def _table_of(
+    candidates: Sequence[Candidate], chosen: Sequence[Choice], judge: Judge
+) -> dict[str, Array]:
     """Table of all candidates, the chosen ones first."""
 
     def row(one: Candidate, alpha: int, weight: float) -> dict[str, Any]:
@@ -1080,14 +1089,14 @@ def _table_of(candidates: Sequence[Candidate], chosen: Sequence[Choice]) -> dict
             "cost": one.loss[0],
             "compared": one.loss[1],
             "alpha": float(one.alphas[alpha]),
-            "score": float(np.nanmean(one.metric[alpha])),
+            "score": float(judge.mean(one.metric[alpha])),
             "weight": weight,
         }
 
     rows = [row(one.candidate, one.alpha, one.weight) for one in chosen]
     taken = {id(one.candidate) for one in chosen}
     left = [
-        row(one, int(np.argmax(np.nanmean(one.criterion, axis=1))), 0.0)
+        row(one, int(np.argmax(judge.mean(one.criterion))), 0.0)
         for one in candidates
         if id(one) not in taken
     ]
