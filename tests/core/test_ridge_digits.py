@@ -226,3 +226,56 @@ def test_pairs_of_columns_of_any_scale():
             rest = np.setdiff1d(np.arange(20), pair)
             expected = RankRLS(alpha).fit(X[rest], y[rest]).predict(X[pair])
             np.testing.assert_allclose(np.diff(values), np.diff(expected), atol=1e-7 * np.ptp(y))
+
+
+def centred(f, qid):
+    return f - np.array([f[qid == query].mean() for query in range(10)])[qid]
+
+
+OFFSETS = {
+    "primal": {"solver": "primal"},
+    "dual": {"solver": "dual"},
+    "cg": {"solver": "cg"},
+    "rbf": {"kernel": "rbf", "gamma": 0.3},
+    "laplacian": {"kernel": "laplacian", "gamma": 0.3},
+    "nystroem": {"kernel": "rbf", "gamma": 0.3, "basis": np.arange(0, 60, 3)},
+}
+
+
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
+@pytest.mark.parametrize("offset", [1e3, 1e6, 1e8])
+@pytest.mark.parametrize("name", OFFSETS)
+def test_offsets_lose_no_digits(name, offset, container):
+    """Of all columns, or a constant column beside them; features are multiples of 2⁻¹⁰."""
+    rng = np.random.default_rng(0)
+    X = np.round(rng.normal(size=(60, 4)) * 1024) / 1024
+    y, qid = X[:, 0] + 0.3 * rng.normal(size=60), np.repeat(np.arange(10), 6)
+
+    def fitted(data):
+        ranker = RankRLS(**OFFSETS[name]).fit(container(data), y, qid=qid)
+        return centred(ranker.predict(container(data)), qid)
+
+    expected = fitted(X)
+    for data in (X + offset, np.column_stack([X, np.full(60, offset)])):
+        if name in ("rbf", "laplacian", "nystroem") or data.shape[1] == 4:
+            # X @ coef itself has rounding errors of the size of the offset.
+            tolerance = 1e-5 if name == "cg" else max(1e-12, 1e-15 * offset)
+            np.testing.assert_allclose(fitted(data), expected, atol=tolerance * np.ptp(expected))
+
+
+def indefinite(seed=0):
+    rng = np.random.default_rng(seed)
+    V, _ = np.linalg.qr(rng.normal(size=(40, 40)))
+    values = np.linspace(1.0, -0.6, 40)
+    return (V * values) @ V.T, rng.normal(size=40)
+
+
+def test_indefinite_kernels_are_refused_with_and_without_a_basis():
+    K, y = indefinite()
+    for options in ({}, {"basis": np.arange(30), "solver": "nystroem"}):
+        ranker = RankRLS(1e-3, kernel="precomputed", **options)
+        with pytest.raises(ValueError, match="not positive semi-definite"):
+            ranker.fit(K, y)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            RankRLS(1e4, kernel="precomputed", **options).fit(K, y)

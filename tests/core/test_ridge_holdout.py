@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.metrics.pairwise import rbf_kernel
 
 from cases import COSTS, TIES, WEIGHTINGS, Case
-from rankrls import RankRLS, RankRLSCV
+from rankrls import PreferenceGraph, RankRLS, RankRLSCV
+from rankrls.core.preferences.costs import Loss
 from rankrls.core.spaces.spaces import first_equal
 from rankrls.estimators.ranker import Preferences
 from rankrls.model_selection import (
@@ -402,3 +404,46 @@ def test_equal_rows_without_weight_or_preferences_are_tied(kernel):
     held = leave_query_out_predict(RankRLS(kernel=kernel, ties="drop"), X, y, qid=qid)
     assert (held[4::6] == held[0::6]).all()
     assert (held[5::6] == held[1::6]).all()
+
+
+@pytest.mark.parametrize("keep_basis", [False, True])
+@pytest.mark.parametrize("duplicates", [False, True])
+@pytest.mark.parametrize("cost", COSTS)
+def test_nystroem_basis_leaves_with_its_query(keep_basis, duplicates, cost):
+    rng = np.random.default_rng(38)
+    X, y, qid = rng.standard_normal((40, 3)), rng.integers(0, 4, 40), rng.integers(0, 6, 40)
+    basis = np.arange(0, 24, 2)
+    if duplicates:
+        X[basis[1]] = X[basis[0]]
+    ranker = RankRLS(kernel="rbf", gamma=0.3, basis=basis, cost=cost)
+    alphas = np.array([1e-3, 1.0, 1e4])
+    predictions = leave_query_out_predict(
+        ranker, X, y, qid=qid, alphas=alphas, keep_basis=keep_basis
+    )
+    K = rbf_kernel(X, gamma=0.3)
+    for query in range(6):
+        held = np.flatnonzero(qid == query)
+        rest = np.setdiff1d(np.arange(40), held)
+        staying = basis if keep_basis else np.intersect1d(basis, rest)
+        refitted = []
+        for alpha in alphas:
+            # The basis may hold rows outside the training set: solve P2 (8) with a wider K.
+            (objective,) = PreferenceGraph.from_scores(y[rest], qid=qid[rest]).objectives(
+                Loss(cost=cost)
+            )
+            K_MR, K_RR = K[np.ix_(rest, staying)], K[np.ix_(staying, staying)]
+            S = K_MR.T @ objective.laplacian.apply(K_MR) + alpha * K_RR
+            a = np.linalg.lstsq(S, K_MR.T @ objective.laplacian.r[:, 0], rcond=1e-13)[0]
+            refitted.append(K[:, staying] @ a)
+        assert_same_order(predictions[:, held], np.stack(refitted), held, 1e-6)
+
+
+def test_equal_rows_are_tied_with_several_outputs_of_one_ranking():
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(20, 3)), rng.integers(0, 4, (20, 3)).astype(float)
+    X[10:] = X[:10]
+    expected = leave_pair_out_score(RankRLS(), X, y)
+    for _ in range(4):
+        order = rng.permutation(20)
+        found = leave_pair_out_score(RankRLS(), X[order], y[order])
+        assert found == pytest.approx(expected, abs=1e-12)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.metrics.pairwise import rbf_kernel
 
 from rankrls import PreferenceGraph, RankRLS, RankRLSCV, RankSVM
 from rankrls.diagnostics import audit
@@ -469,3 +470,47 @@ def test_nothing_varies_between_compared_items(kernel):
         table = audit(RankRLS(kernel=kernel), rows, pairs=pairs)
         np.testing.assert_array_equal(table.deleted_residual, np.ones(len(pairs)))
         audit(RankRLS(kernel=kernel), rows, pairs=pairs, groups=groups, eval_set="leave-one-out")
+
+
+def _log_loss(model, X, pairs, tie, weight):
+    p = model.preference_proba(X[pairs[:, 0]], X[pairs[:, 1]])
+    loss = -np.where(tie, 0.5 * np.log(p) + 0.5 * np.log1p(-p), np.log(p))
+    return float(np.average(loss, weights=weight))
+
+
+def test_log_loss_of_calibrated_probabilities_holds_on_new_judgements():
+    rng = np.random.default_rng(1)
+    X, pairs, magnitude, judge = _judged(rng)
+    ranker = RankRLSCV(scoring="log_loss").fit(X, pairs=pairs, magnitude=magnitude, groups=judge)
+    assert ranker.best_score_ == pytest.approx(-ranker.calibration_.log_loss, abs=0.01)
+    weight = np.ones(len(pairs))
+    fitted = _log_loss(ranker, X, pairs, magnitude == 0, weight)
+    assert fitted < -ranker.best_score_ < np.log(2)
+    f = X @ np.array([2.0, 1.0, -1.0, 0.5, 0.0, 0.0])
+    pairs = rng.integers(0, 40, (4000, 2))
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    seen = f[pairs[:, 0]] - f[pairs[:, 1]] + rng.logistic(size=len(pairs))
+    pairs[seen < 0] = pairs[seen < 0][:, ::-1]
+    loss = _log_loss(ranker, X, pairs, np.zeros(len(pairs), bool), np.ones(len(pairs)))
+    assert loss < 0.45  # the true probabilities have about 0.40; a coin 0.69
+    p = ranker.preference_proba(X[:10], X[10:20])
+    np.testing.assert_allclose(p + ranker.preference_proba(X[10:20], X[:10]), 1.0)
+    assert not np.allclose(p, ranker.preference_proba(X[:10], X[10:20], noisy=False))
+
+
+def test_covariates_beside_a_kernel():
+    X, pairs, magnitude, _, C = _with_position(np.random.default_rng(8))
+    ranker = RankRLS(0.5, kernel="rbf", gamma=0.1).fit(
+        X, pairs=pairs, magnitude=magnitude, pair_features=C
+    )
+    rows, own = _expanded(X, pairs, C / np.sqrt(np.square(C).mean(axis=0)))
+    K = rbf_kernel(rows[:, :6], gamma=0.1) + rows[:, 6:] @ rows[:, 6:].T
+    expected = RankRLS(0.5, kernel="precomputed").fit(K, pairs=own, magnitude=magnitude)
+    f = expected.predict(K)
+    g = ranker.predict(X)
+    np.testing.assert_allclose(
+        f[own[:, 0]] - f[own[:, 1]],
+        g[pairs[:, 0]] - g[pairs[:, 1]] + C @ ranker.pair_coef_,
+        rtol=1e-7,
+        atol=1e-9,
+    )

@@ -184,3 +184,20 @@ def test_deviations_of_a_nystroem_model():
     expected = 0.5 * np.einsum("ij,jk,ik->i", delta, inverse, delta)
     expected += 1.0 - np.einsum("ij,ij->i", Phi[:7], Phi[:7])
     np.testing.assert_allclose(found, np.sqrt(expected), rtol=1e-6)
+
+
+def test_a_failing_last_step_leaves_the_old_alpha(monkeypatch):
+    ranker = RankRLSCV([1.0]).fit(X, y, qid=qid)
+    before = state(ranker)
+
+    def fail(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RankRLSCV, "_solve", fail)
+    ranker.alphas = [5.0]
+    with pytest.raises(KeyboardInterrupt):
+        ranker.fit(X[:, :3], y, qid=qid)
+    ranker.alphas = [1.0]
+    same(before, state(ranker))
+    assert ranker.alpha_ == 1.0
+    assert ranker.n_features_in_ == X.shape[1]

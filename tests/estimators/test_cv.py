@@ -1,6 +1,7 @@
 """RankRLSCV: equal to loops that refit RankRLS for every fold and alpha, and choose the best."""
 
 import itertools
+import pickle
 import warnings
 from contextlib import nullcontext
 from functools import partial
@@ -933,3 +934,40 @@ def test_weights_count_in_the_score(scoring):
     np.testing.assert_allclose(found, expected, rtol=1e-12)
     unweighted = RankRLSCV([1.0], cv=splits, scoring=scoring).fit(X, y, qid=qid)
     assert abs(unweighted.best_score_ - found) > 1e-3
+
+
+@pytest.mark.parametrize("kind", ["positive", "zeros"])
+@pytest.mark.parametrize("cost", cases.COSTS)
+def test_leave_query_out_with_weights(cost, kind):
+    X, y, qid = make(seed=2)
+    weight = cases.weights(kind, N, np.random.default_rng(5))
+    ranker = fit_cv(X, y, qid=qid, weight=weight, cost=cost, scoring=smooth)
+    expected = literal_scores({"cost": cost}, X, y, by_query(qid), smooth, qid, weight)
+    assert_chosen(ranker, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("weighting", cases.WEIGHTINGS)
+@pytest.mark.parametrize("cost", ["magnitude", "unit"])
+def test_folds_that_split_queries(cost, weighting):
+    X, y, qid = make(seed=9)
+    params = {"cost": cost, "query_weighting": weighting}
+    folds = [test for _, test in KFold(3).split(X)]
+    ranker = fit_cv(X, y, qid=qid, cv=KFold(3), scoring=smooth, splits=True, **params)
+    assert_chosen(ranker, literal_scores(params, X, y, folds, smooth, qid), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", list(CONFIGURATIONS)[:-1])
+def test_clone_and_pickle(name):
+    X, y, qid = make(seed=28)
+    original = CONFIGURATIONS[name]
+    ranker = clone(original).fit(X, y, qid=qid)
+    copy = clone(ranker)
+    assert not hasattr(copy, "alpha_")
+    assert repr(copy.get_params()) == repr(original.get_params())
+    copy.fit(X, y, qid=qid)
+    loaded = pickle.loads(pickle.dumps(ranker))
+    for other in (copy, loaded):
+        assert other.alpha_ == ranker.alpha_
+        assert other.best_score_ == ranker.best_score_
+        assert same_results(other, ranker)
+        assert_array_equal(other.predict(X), ranker.predict(X))

@@ -661,3 +661,37 @@ def test_many_operations_do_not_drift():
         X, y = (np.concatenate(part) for part in zip(*known.values(), strict=True))
         fresh = RankRLS().fit(X, y, qid=np.repeat(list(known), 8))
     np.testing.assert_allclose(ranker.coef_, fresh.coef_, rtol=1e-8)
+
+
+def test_calls_without_qid_are_rankings():
+    X, y, _, weight = data(7)
+    ranker = RankRLS(query_weighting="query", solver="primal")
+    incremental = clone(ranker).partial_fit(X[:10], y[:10], sample_weight=weight[:10])
+    with pytest.warns(UserWarning, match="has learned from rows with sample_weight, and these"):
+        incremental.partial_fit(X[10:25], y[10:25])
+    incremental.partial_fit(X[25:], y[25:], qid=["z"] * 15, sample_weight=np.ones(15))
+    qid = np.repeat([0, 1, 2], [10, 15, 15])
+    w = np.concatenate([weight[:10], np.ones(30)])
+    same(incremental, clone(ranker).fit(X, y, qid=qid, sample_weight=w), X)
+    incremental.forget(X[10:25], y[10:25])
+    kept = qid != 1
+    reference = clone(ranker).fit(X[kept], y[kept], qid=qid[kept], sample_weight=w[kept])
+    same(incremental, reference, X)
+    with pytest.raises(ValueError, match="no ranking of 15 rows was added without qid"):
+        incremental.forget(X[10:25], y[10:25])
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e4, 1e9, 1e12, 1e30])
+def test_large_labels_leave_no_rounding_errors(scale):
+    rng = np.random.default_rng(0)
+    X, y, qid = rng.normal(size=(200, 4)), rng.integers(0, 3, 200), np.repeat(np.arange(20), 10)
+    more, labels, one = rng.normal(size=(10, 4)), scale * np.arange(10.0), np.full(10, 99)
+    ranker = RankRLS().fit(X, y, qid=qid)
+    expected = ranker.coef_
+    ranker.partial_fit(more, labels, qid=one)
+    if scale < 1e6:
+        ranker.forget(more, labels, qid=one)
+        np.testing.assert_allclose(ranker.coef_, expected, rtol=1e-9)
+    else:
+        with pytest.raises(ValueError, match="what was forgotten has left rounding errors"):
+            ranker.forget(more, labels, qid=one)

@@ -433,3 +433,16 @@ def test_no_slope_left_after_rounding_is_no_division_by_zero(seed):
     for alpha, coef in zip(alphas[[0, 5, 10]], path.coef[[0, 5, 10]], strict=True):
         alone = RankSVM(alpha).fit(X, y)
         np.testing.assert_allclose(X @ coef, X @ alone.coef_, atol=0.02)
+
+
+@pytest.mark.parametrize("options", [{}, {"kernel": "rbf"}, {"kernel": "rbf", "basis": [2, 4, 8]}])
+def test_path_equals_separate_fits(options):
+    rng = np.random.default_rng(18)
+    X = rng.standard_normal((60, 5))
+    y = X[:, 0] + rng.standard_normal(60)
+    alphas = [0.1, 100.0, 1.0, 10.0]
+    path = regularization_path(RankSVM(tol=1e-6, **options), X, y, alphas=alphas)
+    predictions = path.predict(X)
+    for alpha, prediction in zip(alphas, predictions, strict=True):
+        alone = RankSVM(alpha, tol=1e-6, **options).fit(X, y)
+        np.testing.assert_allclose(prediction, alone.predict(X), atol=0.02)

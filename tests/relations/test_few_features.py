@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from rankrls import ConditionalRankRLS
+from rankrls import ConditionalRankRLS, regularization_path
 from rankrls.core.linalg.krylov import IterationOptions
 from rankrls.core.relations.incomplete import SpectralEquations
 from rankrls.core.relations.labels import FreeOffsets, Observations
@@ -131,3 +131,26 @@ def test_many_objects_need_no_kernel_matrix(monkeypatch):
         assert model.fit(left, labels, right).solver_ == solver
         model.set_params(fit_offsets=False, tol=1e-10).fit(left, labels, right)
         np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-7)
+
+
+def test_paths_make_them_too():
+    path = regularization_path(ConditionalRankRLS(), X, Y, Z=Z, alphas=[0.1, 10.0])
+    assert path.dual_coef.shape == (2, P, G)
+    for k, alpha in enumerate(path.alphas):
+        fitted = ConditionalRankRLS(alpha).fit(X, Y, Z)
+        np.testing.assert_allclose(path.dual_coef[k], fitted.dual_coef_, atol=1e-12)
+        np.testing.assert_allclose(path.predict(X, Z)[k], fitted.predict(X, Z), atol=1e-10)
+
+
+def test_gaps_and_infinities_are_still_seen():
+    labels = Y.copy()
+    labels[3, 4] = np.nan
+    model = ConditionalRankRLS(0.5, loss="regression").fit(X, labels, Z)
+    assert model.n_edges_ == P * G - 1
+    np.testing.assert_allclose(model.coef_, ridge("regression", 0.5, labels), atol=1e-10)
+    labels[5, 6] = np.inf
+    with pytest.raises(ValueError, match=r"Y\[5, 6\] is infinite"):
+        model.fit(X, labels, Z)
+    huge = np.full((P, G), 1e308)
+    huge[:, ::2] *= -1  # whose partial sums overflow
+    assert ConditionalRankRLS().fit(X, huge / 1e150, Z).n_edges_ == P * G

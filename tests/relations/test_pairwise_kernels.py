@@ -571,7 +571,7 @@ def test_what_other_kernels_have_not():
         model.predict(X, Z, return_std=True)
 
 
-@pytest.mark.parametrize("alpha", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("alpha", [1e-10, 1e-6, 1.0, 1e6])
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("name", ["cartesian", "additive", "polynomial"])
 def test_linear_kernels_by_their_features(name, loss, alpha):
@@ -594,7 +594,10 @@ def test_linear_kernels_by_their_features(name, loss, alpha):
     U, s, _ = np.linalg.svd(centre(features), full_matrices=False)
     kept = s > 1e-12 * s[0]
     F = (U * np.where(kept, s**2 / (s**2 + alpha), 0.0)) @ (U.T @ centre(Y))
-    model = ConditionalRankRLS(alpha, pairwise=name, loss=loss).fit(X, Y, Z)
+    with warnings.catch_warnings():
+        if (name, alpha) == ("cartesian", 1e-10):  # a false alarm: the kernel is singular
+            warnings.filterwarnings("ignore", "rounding errors")
+        model = ConditionalRankRLS(alpha, pairwise=name, loss=loss).fit(X, Y, Z)
     assert model.solver_ == ("primal" if name == "additive" else "closed")
     found = centred(model.predict(X, Z), loss == "ranking")
     assert np.abs(found.ravel() - F[:, 0]).max() <= 1e-9 * max(np.abs(F).max(), 1e-6)

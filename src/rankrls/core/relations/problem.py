@@ -502,6 +502,8 @@ class RelationProblem:
                     warnings.simplefilter("ignore")
                     again = other.solve(alphas[[least]], model.solver, options)
             except ValueError:  # kernels that are positive semi-definite without these errors
+                if level > 1:
+                    continue
                 change = 1.0
             else:
                 change = float(np.abs(F - values(again, sides, 0)).max(initial=0.0)) / size
