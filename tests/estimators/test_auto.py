@@ -1,7 +1,6 @@
 """AutoRanker: held-out scores against explicit refits, raw tables, choices that are nested."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -62,7 +61,7 @@ def ugly(n_queries=24, seed=0):
 
 def encoded(ranker, X, qid):
     codes = None if qid is None else auto.encode_qid(qid, len(X)).codes
-    return ranker._rows(auto.Table(ranker._table.transform(X), np.zeros(len(X)), codes))
+    return ranker._rows(ranker._table.transform(X), codes)
 
 
 @pytest.mark.parametrize("effort", ["quick", "normal"])
@@ -404,11 +403,13 @@ def made_up(values, scores, spaces):
     """Candidates with one alpha whose metric in each list is given."""
     values, scores = np.asarray(values, float), np.asarray(scores, float)
     return [
-        auto.Candidate(
-            SimpleNamespace(key=space), np.ones(1), score[None], value[None], value[None], ("", "")
-        )
+        auto.Candidate(space, None, np.ones(1), score[None], value[None], value[None], ("", ""))
         for space, value, score in zip(spaces, values, scores, strict=True)
     ]
+
+
+def judge_of(y, lists):
+    return auto.Judge("pairwise_accuracy", auto.Target(y, lists, lists), np.random.RandomState(0))
 
 
 def test_nested_choice_does_not_look_at_the_list_it_scores():
@@ -418,7 +419,7 @@ def test_nested_choice_does_not_look_at_the_list_it_scores():
     # The first candidate is the best on the whole, because of list 0 alone.
     values = [[1.0, 0.2, 0.2, 0.2], [0.0, 0.3, 0.3, 0.3]]
     candidates = made_up(values, scores, spaces=[0, 1])
-    judge = auto.Judge("pairwise_accuracy", rng.normal(size=20), lists)
+    judge = judge_of(rng.normal(size=20), lists)
     nested = auto.nested_scores(candidates, judge, 1, np.random.RandomState(0))
 
     def spread(one, rows):
@@ -435,7 +436,7 @@ def test_choice_has_one_candidate_of_each_space():
     values = [[0.9, 0.9], [0.8, 0.8], [0.7, 0.7]]
     candidates = made_up(values, rng.normal(size=(3, 6)), spaces=[0, 0, 1])
     for n_members, expected in ((1, [0]), (2, [0, 2])):
-        judge = auto.Judge("pairwise_accuracy", np.zeros(6), np.repeat([0, 1], 3))
+        judge = judge_of(np.zeros(6), np.repeat([0, 1], 3))
         chosen = auto.choose(candidates, judge, np.arange(2), n_members)
         assert [candidates.index(one.candidate) for one in chosen] == expected
 

@@ -147,12 +147,12 @@ RECORDS = (
     ),
     Record(
         "BlockScale",
-        "rankrls.estimators.auto",
+        "rankrls.estimators.auto_members",
         {"mean": array("f", "n"), "axes": array("f", "n k")},
     ),
     Record(
         "LinearMember",
-        "rankrls.estimators.auto",
+        "rankrls.estimators.auto_members",
         {
             "views": listing(TEXT),
             "kernel": Kind(lambda v, axes: v in ("linear", "rbf", "laplacian"), "a known kernel"),
@@ -167,7 +167,7 @@ RECORDS = (
     ),
     Record(
         "ColumnMember",
-        "rankrls.estimators.auto",
+        "rankrls.estimators.auto_members",
         {"name": TEXT, "column": COUNT, "block": TEXT, "factor": FINITE},
     ),
     Record(
