@@ -22,19 +22,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from rankrls._calls import Progress, all_or_nothing, takes_queries
-from rankrls._frames import check_same_rows
+from rankrls._frames import check_same_rows, feature_names
 from rankrls._resources import at_most, n_threads, require
 from rankrls._validation import (
-    check_length,
     check_option,
-    check_scores,
-    check_weights,
     encode_qid,
     label_array,
     refuse_lazy,
 )
-from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.query_weights import varying_queries
 from rankrls.estimators.auto_choice import (
     Candidate,
     Choice,
@@ -43,10 +38,12 @@ from rankrls.estimators.auto_choice import (
     choose,
     nested_scores,
     stacked,
+    tradeoffs,
 )
 from rankrls.estimators.auto_members import (
     ALL_ROWS,
     BY_QUERY,
+    GIVEN_PAIRS,
     MAX_COLUMNS,
     WITHIN,
     BlockScale,
@@ -58,6 +55,7 @@ from rankrls.estimators.auto_members import (
 )
 from rankrls.estimators.boosted_trees import MAX_QUERY, TreeMember, has_lightgbm
 from rankrls.estimators.ranker import (
+    Preferences,
     QueryRequests,
     graph_accuracy,
     require_preferences,
@@ -109,7 +107,7 @@ class Effort:
 LOSSES = (("magnitude", WITHIN), ("magnitude", ALL_ROWS), ("unit", WITHIN), ("magnitude", BY_QUERY))
 EFFORTS = {
     "quick": Effort(VIEWS[:3], LOSSES[:2], 150, 3, 10_000, 0),
-    "normal": Effort(VIEWS, LOSSES[:3], 200, 6, 30_000, 300),
+    "normal": Effort(VIEWS, LOSSES[:2], 200, 6, 30_000, 300),
     "thorough": Effort(VIEWS + MORE_VIEWS, LOSSES, 500, 8, 60_000, 1000),
 }
 
@@ -124,10 +122,6 @@ TREE_FOLDS = 5
 
 #: Number of rows processed at a time if candidates were compared on a sample.
 BATCH = 20_000
-
-#: Minimum number of compared queries; and at most one query is compared for this many rows of the
-#: limit.
-FEWEST_QUERIES, ROWS_PER_QUERY = 10, 10
 
 
 class AutoRanker(QueryRequests, BaseEstimator):
@@ -144,7 +138,8 @@ class AutoRanker(QueryRequests, BaseEstimator):
     scoring : str or callable, default="ndcg@10"
         Name of a metric of `rankrls.metrics`, or a function ``metric(y_true, y_score, qid=...)``
         that is called for one query at a time, higher = better. Members are chosen by this metric
-        plus half of the pairwise accuracy, which is less noisy.
+        plus half of the pairwise accuracy, which is less noisy. With given pairs, the pairwise
+        accuracy is used instead.
     effort : {"quick", "normal", "thorough"}, default="normal"
         Number of views, losses and basis vectors to try. "quick" is for a first result, "thorough"
         for the best ranking.
@@ -178,12 +173,16 @@ class AutoRanker(QueryRequests, BaseEstimator):
         Nested cross-validated mean of the metric: each query is scored by an average of models that
         were fitted without it and chosen by the other queries. With fewer than about 15 queries it
         is optimistic by 0.01 or 0.02, because the held-out scores of the other queries depend on
-        the labels of the query. With sample weights, a query has the mean weight of its rows.
-    held_out_scores_ : ndarray of shape (n_rows,)
+        the labels of the query. With sample weights, a query has the mean weight of its rows; with
+        several labels, it is their mean.
+    held_out_scores_ : ndarray of shape (n_rows,), (n_rows, n_labels) or (n_pairs,)
         Scores of the training rows by members fitted without their query; NaN for rows that were
-        not compared.
-    nested_scores_ : ndarray of shape (n_rows,)
+        not compared. With given pairs, f(preferred) − f(other) without the judgement.
+    nested_scores_ : ndarray of the shape of ``held_out_scores_``
         Scores of the training rows by the nested averages from which ``best_score_`` is computed.
+    tradeoffs_ : dict of ndarray
+        With several labels: weights of the labels, and the mean of the metric of each label if rows
+        are ranked by ``predict(X, qid=qid) @ weights`` (from ``nested_scores_``).
     n_compared_ : int
         Number of rows on which candidates were compared: all rows, or for large data a sample of
         whole queries (10,000, 30,000 or 60,000 rows, depending on ``effort``). The members are
@@ -248,9 +247,11 @@ class AutoRanker(QueryRequests, BaseEstimator):
     def fit(
         self,
         X: Any,
-        y: ArrayLike,
+        y: ArrayLike | None = None,
         *,
         qid: ArrayLike | None = None,
+        pairs: ArrayLike | None = None,
+        magnitude: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> AutoRanker:
         """Choose and fit the members.
@@ -260,11 +261,17 @@ class AutoRanker(QueryRequests, BaseEstimator):
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
             Raw columns; they may have any scale, missing values, text, categories, booleans and
             vectors (lists of the same length). A pyarrow table is converted to a pandas data frame.
-        y : array-like of shape (n_rows,)
-            Scores or grades, higher = preferred.
+        y : array-like of shape (n_rows,) or (n_rows, n_labels)
+            Scores or grades, higher = preferred. Several labels, such as clicks and purchases, get
+            the same spread within queries, and ``predict`` returns a score for each of them.
         qid : array-like of shape (n_rows,), optional
             Query label of each row. If None, all rows form one ranking; views within queries are
             then not used, and candidates are compared by tenfold cross-validation over rows.
+        pairs : array-like of shape (n_pairs, 2), optional
+            Row numbers (preferred, other) of judgements, instead of y and qid. Each judgement is
+            held out once. Views within queries are not used.
+        magnitude : array-like of shape (n_pairs,), optional
+            Strength of each preference, >= 0; 0 is a tie. If None, all are 1.
         sample_weight : array-like of shape (n_rows,), optional
             Row weights; in training, a pair has the product of the weights of its rows.
 
@@ -282,31 +289,47 @@ class AutoRanker(QueryRequests, BaseEstimator):
             has_lightgbm(required=True)
         rng = check_random_state(self.random_state)
         check_same_rows(X, y=y, qid=qid, sample_weight=sample_weight)
-        if y is None:
-            raise ValueError("AutoRanker requires y to be passed, but the target y is None")
-        y = check_scores(y)
-        y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
-        if y.ndim > 1:
-            raise ValueError(
-                f"y must have one score for each row; got shape {y.shape}, fit the outputs one by "
-                "one"
-            )
-        if sample_weight is not None:
-            sample_weight = check_weights("sample_weight", sample_weight, len(y))
-        if qid is None:
+        if qid is None and pairs is None:
             warn_of_pooled_queries("AutoRanker")
         with at_most(n_threads(self.n_jobs)):
             table = self._encode(X, qid)
-            check_length("y", y, table.shape[0])
-            codes = None if qid is None else encode_qid(qid, len(y)).codes
-            names = None if qid is None else label_array("qid", qid)
-            require_preferences(
-                PreferenceGraph.from_scores(y, qid=qid, sample_weight=sample_weight)
-            )
-            order, codes = self._canonical_order(table, y, codes)
-            target = Target(y, names, codes, sample_weight)
-            self._fit_members(table, target, order, effort, rng)
+            preferences = Preferences(y, qid, pairs, magnitude, sample_weight=sample_weight)
+            target = self._target(preferences, table.shape[0])
+            order, codes = self._canonical_order(table, target)
+            self._fit_members(table, replace(target, codes=codes), order, effort, rng)
         return self
+
+    def _target(self, preferences: Preferences, n_rows: int) -> Target:
+        """Check what is learned; several labels get the same spread within queries."""
+        y, pairs = preferences.y, preferences.pairs
+        if (y is None) == (pairs is None):
+            raise ValueError(
+                "AutoRanker requires y to be passed, but the target y is None"
+                if y is None
+                else "AutoRanker learns from labels y or from pairs, not from both"
+            )
+        graph = preferences.graph(n_rows)
+        require_preferences(graph)
+        self._scale, self._labels = None, []
+        if graph.scores is None:
+            return Target(pairs=graph.pairs, magnitude=graph.magnitude)
+        y, scale = graph.scores, None
+        if y.shape[1] == 1:
+            y = y[:, 0]
+        else:
+            if self.trees is True:
+                raise ValueError("trees=True needs one label; use trees=False for several")
+            codes: Any = graph.query_codes
+            means = np.stack([np.bincount(codes, one) for one in y.T], axis=1)
+            centred = y - (means / np.bincount(codes)[:, None])[codes]
+            scale = np.sqrt(np.mean(centred**2, axis=0))
+            names = feature_names(preferences.y)
+            self._labels = [f"y{j}" for j in range(len(scale))] if names is None else list(names)
+        self._scale, qid = scale, None
+        if preferences.qid is not None:
+            qid = label_array("qid", preferences.qid)
+        codes = graph.query_codes if graph.has_qid else None
+        return Target(y, qid, codes, graph.sample_weight, scale)
 
     def _encode(self, X: Any, qid: Any) -> Any:
         """Fit the encoder to a table, and encode it."""
@@ -326,9 +349,7 @@ class AutoRanker(QueryRequests, BaseEstimator):
         }
         return table
 
-    def _canonical_order(
-        self, table: Any, y: Array, codes: Array | None
-    ) -> tuple[Array, Array | None]:
+    def _canonical_order(self, table: Any, target: Target) -> tuple[Array, Array | None]:
         """Return orders of rows and queries that do not depend on their orders and names.
 
         Basis vectors, folds and trees are drawn at random from these orders, and from that of the
@@ -349,12 +370,14 @@ class AutoRanker(QueryRequests, BaseEstimator):
         direction[columns] = np.random.RandomState(0).standard_normal(len(columns))
         direction /= largest
         keys = np.concatenate([abs(table[i : i + BATCH]) @ direction for i in starts])
+        codes = target.codes
+        labels = () if target.y is None else np.atleast_2d(target.y.T)
         if codes is None:
-            return np.lexsort((y, keys)), None
+            return np.lexsort((*labels, keys)), None
         first = np.full(codes.max() + 1, np.inf)
         np.minimum.at(first, codes, keys)
         codes = np.argsort(np.argsort(first, kind="stable"))[codes]
-        return np.lexsort((y, keys, codes)), codes
+        return np.lexsort((*labels, keys, codes)), codes
 
     def _rows(self, table: Any, codes: Array | None) -> Rows:
         """Split encoded rows, which must form whole queries, into numbers and blocks."""
@@ -372,12 +395,11 @@ class AutoRanker(QueryRequests, BaseEstimator):
     ) -> None:
         """Compare all candidates, choose among them, and fit those that were chosen."""
         progress = Progress("AutoRanker", self.verbose)
-        compared = _sample(target, order, effort.n_rows, rng)
-        every, target = target, target.take(compared)
-        if target.codes is not None:
-            target = replace(target, codes=encode_qid(target.codes, len(compared)).codes)
-        rows = self._rows(table[compared], target.codes)
-        judge = Judge(self.scoring, target, rng)
+        every, n_units = target, len(target.pairs if target.y is None else target.y)
+        index, target, compared = every.sample(order, effort.n_rows, rng)
+        rows = self._rows(table[index], target.codes)
+        scoring = self.scoring if every.pairs is None else "pairwise_accuracy"
+        judge = Judge(scoring, target, rng)
         candidates = self._compare(rows, judge, effort, rng, progress)
         if not any(np.isfinite(one.metric).any() for one in candidates):
             raise ValueError(f"scoring={self.scoring!r} is not defined for any query of y")
@@ -386,21 +408,24 @@ class AutoRanker(QueryRequests, BaseEstimator):
         self.members_ = _table_of(candidates, chosen, judge)
         self.n_compared_ = len(compared)
         nested = nested_scores(candidates, judge, effort.n_members, rng)
-        self.held_out_scores_, self.nested_scores_ = np.full((2, table.shape[0]), np.nan)
-        self.held_out_scores_[compared] = stacked(chosen)
-        self.nested_scores_[compared] = nested
+        for name, scores in (("held_out_scores_", stacked(chosen)), ("nested_scores_", nested)):
+            values = judge.unlisted(scores)
+            setattr(self, name, np.full((n_units, *values.shape[1:]), np.nan))
+            getattr(self, name)[compared] = values
         self.best_score_ = float(judge.mean(judge.metric(nested)))
+        self.__dict__.pop("tradeoffs_", None)
+        if self._labels:
+            self.tradeoffs_ = tradeoffs(nested, judge, self._labels)
         progress("fitting members")
+        sampled = len(compared) < n_units
         parts: Iterable[tuple[Rows, Target]] = [(rows, target)]
-        if len(compared) < table.shape[0]:
-            parts = (
-                (
-                    self._rows(table[index], None if every.codes is None else every.codes[index]),
-                    every.take(index),
-                )
-                for index in _batches(every.codes, table.shape[0])
-            )
-        rankers = self._fit_rankers(chosen, parts, streamed=len(compared) < table.shape[0])
+        if sampled and every.pairs is not None:
+            index, given, _ = every.sample(order, np.inf, rng)
+            parts = [(self._rows(table[index], None), given)]
+        elif sampled:
+            taken = ((index, every.take(index)) for index in _batches(every.codes, n_units))
+            parts = ((self._rows(table[index], part.codes), part) for index, part in taken)
+        rankers = self._fit_rankers(chosen, parts, streamed=sampled and every.pairs is None)
         self._members = [
             replace(one.candidate.member, estimator=ranker, factor=one.factor)
             if ranker is not None
@@ -428,10 +453,14 @@ class AutoRanker(QueryRequests, BaseEstimator):
         self._features = features = RankingFeatures(
             blocks, n_trees=max(effort.n_trees, 1), random_state=rng.randint(2**31 - 1)
         ).fit(rows.numbers, qid=None if rows.queries is None else rows.queries.codes)
-        losses: Sequence[tuple[str, str]] = [("magnitude", ALL_ROWS)]
-        if with_qid:  # weighted pairs of all rows would need refits
-            weighted = judge.target.weights is not None
-            losses = [loss for loss in effort.losses if loss[1] != ALL_ROWS or not weighted]
+        compared = ALL_ROWS if judge.target.pairs is None else GIVEN_PAIRS
+        losses: Sequence[tuple[str, str]] = [("magnitude", compared)]
+        if with_qid:
+            losses = effort.losses
+            if judge.target.weights is not None:  # weighted pairs of all rows would need refits
+                losses = [loss for loss in losses if loss[1] != ALL_ROWS]
+            if judge.n_labels > 1:  # sums of scores are to be those of a model of summed labels
+                losses = [loss for loss in losses if loss[0] == "magnitude"]
         members = [LinearMember.draw(view, rows, features, effort.n_basis, rng) for view in views]
 
         def candidate(number: int, weights: dict[str, float], loss: tuple[str, str]) -> Candidate:
@@ -457,15 +486,15 @@ class AutoRanker(QueryRequests, BaseEstimator):
                 found.sort(key=lambda one: one.best)
             used = found[-1].member.weights
             candidates += found + [candidate(number, used, loss) for loss in losses[1:]]
-        if not is_sparse:
+        if not is_sparse and judge.n_labels == 1:
             view, names = rows.view([column_block], features), self._table.get_feature_names_out()
             for column in _best_columns(view, judge):
-                both = view[:, column] * np.array([[1.0], [-1.0]])
+                both = judge.of_rows(view[:, column] * np.array([[1.0], [-1.0]]))
                 alone = ColumnMember(str(names[self._columns[column]]), column, column_block)
                 candidates.append(
                     judge.candidate("column", alone, np.zeros(2), both, ("none", "none"))
                 )
-        if self._takes_trees(rows):
+        if judge.n_labels == 1 and self._takes_trees(rows):
             progress("holding out queries from boosted trees")
             trees, held = TreeMember.held_out(
                 rows, features, judge.target, TREE_FOLDS, rng, n_threads(self.n_jobs)
@@ -535,7 +564,7 @@ class AutoRanker(QueryRequests, BaseEstimator):
 
         Returns
         -------
-        ndarray of shape (n,)
+        ndarray of shape (n,), or (n, n_labels) if there are several labels
         """
         check_is_fitted(self)
         refuse_lazy(X, instead="predict one part of whole queries after the other")
@@ -550,8 +579,9 @@ class AutoRanker(QueryRequests, BaseEstimator):
         with at_most(n_threads(self.n_jobs)):
             table = _as_matrix(self._table._encoded(X), not self._features._centres)
             codes = None if qid is None else encode_qid(qid, table.shape[0]).codes
-            scores = np.zeros(table.shape[0])
-            for index in _batches(codes, table.shape[0]):
+            n_rows = table.shape[0]
+            scores = np.zeros((n_rows, len(self._labels)) if self._labels else n_rows)
+            for index in _batches(codes, n_rows):
                 part = self._rows(table[index], None if codes is None else codes[index])
                 scores[index] = sum(one.predict(part, self._features) for one in self._members)
         return scores
@@ -586,22 +616,30 @@ class AutoRanker(QueryRequests, BaseEstimator):
         return contributions
 
     @takes_queries
-    def score(self, X: Any, y: ArrayLike, qid: ArrayLike | None = None) -> float:
-        """Return the mean pairwise accuracy over the queries that have a pair.
+    def score(
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        qid: ArrayLike | None = None,
+        pairs: ArrayLike | None = None,
+    ) -> float:
+        """Return the mean pairwise accuracy over the queries that have a pair, or of given pairs.
 
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n, n_features)
-        y : array-like of shape (n,)
-        qid : array-like of shape (n,)
+        y : array-like of shape (n,) or (n, n_labels), optional
+        qid : array-like of shape (n,), optional
             Required if the ranker was fitted with qid.
+        pairs : array-like of shape (n_pairs, 2), optional
+            Row numbers (preferred, other), if there is no y.
 
         Returns
         -------
         float
         """
         predictions = self.predict(X, qid=qid)
-        graph = PreferenceGraph.from_scores(check_scores(y), qid=qid)
+        graph = Preferences(y, qid, pairs).graph(len(predictions))
         require_preferences(graph, "evaluate")
         return graph_accuracy(graph, predictions)
 
@@ -638,25 +676,6 @@ def _as_matrix(table: Any, as_sparse: bool) -> Any:
     return table
 
 
-def _sample(target: Target, order: Array, most: int, rng: np.random.RandomState) -> Array:
-    """Draw about ``most`` rows in random whole queries; all rows if there are no more.
-
-    Fewer rows are drawn if queries are short, because holding out each query takes time.
-    """
-    m, codes = len(order), target.codes
-    if codes is None:
-        return order[np.sort(rng.choice(m, most, replace=False))] if m > most else order
-    sizes = np.bincount(codes)
-    if m <= most and len(sizes) <= most // ROWS_PER_QUERY:
-        return order
-    varies = varying_queries(target.y[:, None], codes, len(sizes))[:, 0]
-    # Queries with a pair first; the others carry no information about the order.
-    drawn = np.concatenate([rng.permutation(np.flatnonzero(part)) for part in (varies, ~varies)])
-    fitting = int(np.searchsorted(np.cumsum(sizes[drawn]), most))
-    taken = drawn[: max(FEWEST_QUERIES, min(fitting, most // ROWS_PER_QUERY))]
-    return order[np.isin(codes[order], taken)]
-
-
 def _batches(codes: Array | None, m: int) -> list[Any]:
     """Batches of whole queries of about ``BATCH`` rows; without queries, of any rows."""
     if m <= BATCH:
@@ -669,9 +688,15 @@ def _batches(codes: Array | None, m: int) -> list[Any]:
 
 
 def _best_columns(view: Array, judge: Judge) -> list[int]:
-    """Return the columns that correlate most with y, within queries."""
-    y, lists = judge.target.y, judge.target.codes
-    centred = y - y.mean() if lists is None else y - (np.bincount(lists, y) / judge.sizes)[lists]
+    """Return the columns that correlate most with y, within queries, or with the pairs."""
+    target, lists = judge.target, judge.target.codes
+    if target.pairs is not None:
+        wins, losses = (np.bincount(rows, minlength=len(view)) for rows in target.pairs.T)
+        centred = wins - losses
+    elif lists is None:
+        centred = target.y - target.y.mean()
+    else:
+        centred = target.y - (np.bincount(lists, target.y) / judge.sizes)[lists]
     sizes = np.sqrt((view**2).sum(axis=0))
     correlations = np.abs(centred @ view) / np.where(sizes > 0, sizes, np.inf)
     best = np.argsort(-correlations, kind="stable")[:N_COLUMNS]

@@ -18,6 +18,7 @@ __all__ = [
     "ALL_ROWS",
     "ALPHAS",
     "BY_QUERY",
+    "GIVEN_PAIRS",
     "MAX_COLUMNS",
     "WITHIN",
     "BlockScale",
@@ -25,6 +26,7 @@ __all__ = [
     "LinearMember",
     "Rows",
     "View",
+    "mean_squared_norm",
     "unfitted",
 ]
 
@@ -32,6 +34,7 @@ Array = NDArray[Any]
 
 #: The rows that a loss compares.
 WITHIN, ALL_ROWS, BY_QUERY = "within queries", "all rows", "within queries, each the same"
+GIVEN_PAIRS = "given pairs"
 
 #: Grid of alphas, as multiples of the mean squared norm of the rows.
 ALPHAS = 2.0 ** np.arange(-4, 11, 2)
