@@ -1,10 +1,4 @@
-"""Cross-validated estimates of AUC for any estimator, with one refit for each held-out set.
-
-Averaging compares only rows that were predicted by the same model. Pooling compares rows predicted
-by different models, which adds differences between the models to those between the rows.
-`leave_pair_out_auc` averages over all pairs and is the recommended estimate; the others are
-provided for comparison.
-"""
+"""Cross-validated estimates of AUC for any estimator, with one refit for each held-out set."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Exact cross-validated predictions.
-
-They equal those of explicit refits up to a constant for each query and fold: values are comparable
-within a query and fold only.
-"""
+"""Exact cross-validated predictions, comparable within a query and fold only."""
 
 from __future__ import annotations
 
