@@ -220,8 +220,8 @@ class RankSVM(BaseRanker):
             alphas,
             query_weighting=self.query_weighting,
             squared=self.loss == "squared_hinge",
-            tol=float(self.tol),
-            max_iter=int(self.max_iter),
+            tol=check_positive("tol", self.tol),
+            max_iter=check_integer("max_iter", self.max_iter, least=1),
             solver=self.solver,
             basis=self.basis,
             random_state=check_random_state(self.random_state),
@@ -244,6 +244,4 @@ class RankSVM(BaseRanker):
         check_option("loss", self.loss, LOSSES)
         check_query_weighting(self.query_weighting)
         check_option("solver", self.solver, HINGE_SOLVERS)
-        check_positive("tol", self.tol)
-        check_integer("max_iter", self.max_iter, least=1)
         return self._check_kernel()

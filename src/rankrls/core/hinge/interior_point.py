@@ -57,7 +57,7 @@ def solve_pairs(
     larger = (2 * mu + cz + root) / (2 * c)
     smaller = mu / c * (1.0 + (2 * mu) / (cz + root))
     s, xi = np.where(z > 0, smaller, larger), np.where(z > 0, larger, smaller)
-    state = (w, s, xi, mu / s, mu / xi)
+    state: tuple[Array, ...] = (w, s, xi, mu / s, mu / xi)
     best, best_beta, lowest, highest = w, state[3], np.inf, -np.inf
     n_iter = progress = 0
     # At floating-point precision, neither bound improves further.

@@ -96,7 +96,8 @@ class HingeLoss:
         if len(kept) < len(found) or sum(part.n_pairs for part in kept) > limit:
             return None
         columns = zip(*((part.head, part.tail, part.weight) for part in kept), strict=True)
-        return PairHinge(*map(np.concatenate, columns), self.n_rows)
+        head, tail, weight = map(np.concatenate, columns)
+        return PairHinge(head, tail, weight, self.n_rows)
 
     def used(self) -> Array:
         """Whether each row has an edge, shape (m,), bool."""
@@ -300,7 +301,8 @@ def hinge_losses(graph: PreferenceGraph, query_weighting: QueryWeighting) -> lis
     given: list[PairHinge] = []
     if graph.has_pairs():
         used = graph.preferring
-        given = [PairHinge(*graph.pairs[used].T, graph.pair_weight[used], graph.n_rows)]
+        head, tail = graph.pairs[used].T
+        given = [PairHinge(head, tail, graph.pair_weight[used], graph.n_rows)]
     if graph.scores is None or graph.query_codes is None:
         return [HingeLoss(given)]
     losses = []
