@@ -194,7 +194,7 @@ def compare_rankers(
     codes = encode_qid(qid, len(score_a), of="rows of y_score_a").codes
 
     a, b = (_values(by_query, labels, score, codes) for score in (score_a, score_b))
-    return _compare(name, a, b, *how, bounds=None if callable(metric) else (-1.0, 1.0))
+    return _compare(name, a, b, None if callable(metric) else (-1.0, 1.0), *how)
 
 
 def compare_runs(
@@ -252,18 +252,18 @@ def compare_runs(
     rest: dict[str, Any] = {"ties": ties, "undefined": undefined}
     rest["missing_queries"] = missing_queries
     a, b = (run_values(run, qrels, [named], options, **rest)[named.text] for run in (run_a, run_b))
-    return _compare(named.text, a, b, *how)
+    return _compare(named.text, a, b, (-1.0, 1.0), *how)
 
 
 def _compare(
     name: str,
     a: Array,
     b: Array,
+    bounds: tuple[float, float] | None,
     method: str,
     n_permutations: int,
     confidence_level: float,
     random_state: Any,
-    bounds: tuple[float, float] | None = (-1.0, 1.0),
 ) -> RankerComparison:
     """Compare values (n_queries,), NaN where a metric is undefined; bounds of differences."""
     defined = ~(np.isnan(a) | np.isnan(b))
