@@ -27,7 +27,6 @@ from rankrls.estimators.choosing import (
     DEFAULT_ALPHAS,
     PAIR_METRICS,
     Scoring,
-    Split,
     check_alphas,
     is_fold_count,
     is_splits,
@@ -304,9 +303,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             kind = self._kind(graph, groups, eval_set)
             evaluate, trained, folds = None, graph, None
             if kind == "rows":
-                split = split_for_validation(self, X, graph, eval_set)
-                evaluate = self._by_rows(split, X.shape[0], callback, keep=eval_set is not None)
-                trained = split.graph if self.early_stopping else graph
+                evaluate, trained = self._by_rows(X, graph, eval_set, callback)
             elif kind == "judgements":
                 folds = self._judgement_folds(graph, groups)
                 judgements = JudgementScoring(self.scoring, graph, self._loss)
@@ -491,7 +488,9 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             if self.store_cv_predictions:
                 values = held.by_row(graph.n_rows)
                 found.predictions.update(zip(alphas.tolist(), values, strict=True))
-            return {**scoring.of_folds(graph, held), "n_refits": held.n_refits}
+            scores = scoring.of_folds(graph, held)
+            mean = {"mean_score": scores["mean_score"], "n_refits": held.n_refits}
+            return mean | scores
 
         if not folds:
             return self._in_parts(leave_pairs_out, 1, "leave-pair-out")
@@ -538,10 +537,12 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         if graph.n_outputs == 1:
             self.calibration_ = scoring.calibrate(held, number, alpha)
 
-    def _by_rows(self, split: Split, n_rows: int, callback: Any, *, keep: bool) -> Evaluate:
+    def _by_rows(
+        self, X: Any, graph: PreferenceGraph, eval_set: Any, callback: Any
+    ) -> tuple[Evaluate, PreferenceGraph]:
         """Score alphas, and with early stopping iterations, by held-out rows.
 
-        ``keep``: whether models by conjugate gradients are those of all training rows.
+        Also returns the preferences of the problem: all, or with early stopping the other ones.
         """
         scoring = Scoring(self.scoring, self._loss)
         scoring.require_scores()
@@ -549,6 +550,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             raise ValueError("kernel='precomputed' cannot be split into rows: use cv instead")
         if self.store_cv_predictions:
             raise ValueError("store_cv_predictions needs cross-validation, not held-out rows")
+        split = split_for_validation(self, X, graph, eval_set)
         score = partial(scoring.of_rows, split.held)
         held_out = HeldOutRows(split.X, score, split.rows)
 
@@ -563,16 +565,16 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             return {"mean_score": 1 - np.nanmin(history.errors, axis=0), "iteration": iteration}
 
         def converge(found: AlphaSearch, alphas: Array) -> dict[str, Array]:
-            rows = np.arange(n_rows) if split.rows is None else split.rows
+            rows = np.arange(graph.n_rows) if split.rows is None else split.rows
             trained = found.problem.on_rows(split.graph, rows)
             model, history = self._solve(trained, alphas, callback=callback)
-            if keep and trained.space.solver == "cg":
+            if eval_set is not None and trained.space.solver == "cg":
                 for number, alpha in enumerate(alphas.tolist()):
                     found.fitted[alpha] = model.select(number), History(history.n_iter)
             scores = np.array([score(f) for f in predict_path(model, split.X)])
             return {"mean_score": scores, "iteration": np.full(len(alphas), history.n_iter)}
 
-        return stop_early if self.early_stopping else converge
+        return (stop_early, split.graph) if self.early_stopping else (converge, graph)
 
     # -- folds
 
