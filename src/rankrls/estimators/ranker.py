@@ -169,8 +169,8 @@ def graph_accuracy(graph: PreferenceGraph, predictions: Array, added: Array | No
     for j, scores in enumerate(predictions.T):
         values: list[Any] = []
         if graph.scores is not None and scored[j]:
-            options = {"qid": graph.query_codes, "sample_weight": graph.sample_weight}
-            found = pairwise_accuracy(graph.scores[:, j], scores, average=None, **options)
+            by_row: Any = {"qid": graph.query_codes, "sample_weight": graph.sample_weight}
+            found: Any = pairwise_accuracy(graph.scores[:, j], scores, average=None, **by_row)
             values = list(found[np.isfinite(found)])
         if told.any():
             pairs, weight = graph.pairs[told], graph.pair_weight[told]

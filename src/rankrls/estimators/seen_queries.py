@@ -73,7 +73,7 @@ class Projection:
             largest = largest.ravel().astype(np.float64)
             # 1 where a division by it could overflow
             drawn.append(draw(0.5, 1.5, len(largest)) / np.where(largest > 1e-30, largest, 1.0))
-        return cls(*drawn)
+        return cls(drawn[0], drawn[1])
 
     def rescaled(self, factor: Array, offset: Array) -> Projection:
         """The same numbers from features (x − offset) · factor, of shape (n_features,) each."""
