@@ -571,8 +571,6 @@ def test_errors_leave_the_ranker_as_it_was(tmp_path):
     for arguments, rows, labels, message in cases:
         with pytest.raises(ValueError, match=message):
             ranker.fit(rows, labels, **arguments)
-    with pytest.raises(ValueError, match="trees=True needs one label"):
-        AutoRanker(trees=True).fit(X, np.column_stack([y, y]), qid=qid)
     with pytest.raises(ValueError, match="pass qid to predict"):
         ranker.predict(X)
     with pytest.raises(ValueError, match="effort must be"):

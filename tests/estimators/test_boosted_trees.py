@@ -108,3 +108,5 @@ def test_trees_are_members(tmp_path):
     save_model(ranker, tmp_path / "model.rankrls")
     loaded = load_model(tmp_path / "model.rankrls")
     assert_array_equal(loaded.predict(X, qid=qid), ranker.predict(X, qid=qid))
+    with pytest.raises(ValueError, match="trees=True needs one label"):
+        again.fit(X, np.column_stack([y, y]), qid=qid)

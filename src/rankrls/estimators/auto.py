@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -295,7 +296,8 @@ class AutoRanker(QueryRequests, BaseEstimator):
             table = self._encode(X, qid)
             preferences = Preferences(y, qid, pairs, magnitude, sample_weight=sample_weight)
             target = self._target(preferences, table.shape[0])
-            order, codes = self._canonical_order(table, target)
+            order, codes, columns = _canonical_order(table, target)
+            self._columns = columns[self._table.blocks_[columns] == "number"]
             self._fit_members(table, replace(target, codes=codes), order, effort, rng)
         return self
 
@@ -349,36 +351,6 @@ class AutoRanker(QueryRequests, BaseEstimator):
         }
         return table
 
-    def _canonical_order(self, table: Any, target: Target) -> tuple[Array, Array | None]:
-        """Return orders of rows and queries that do not depend on their orders and names.
-
-        Basis vectors, folds and trees are drawn at random from these orders, and from that of the
-        columns, which is stored. Of the queries, the number of the query of each row is returned.
-        """
-        starts = range(0, table.shape[0], BATCH)
-        largest, means = np.zeros((2, table.shape[1]))
-        for i in starts:
-            part = abs(table[i : i + BATCH])  # the signs of components of texts are arbitrary
-            highest = part.max(axis=0)
-            highest = highest.toarray().ravel() if sparse.issparse(highest) else highest
-            largest = np.maximum(largest, highest)
-            means += np.asarray(part.sum(axis=0)).ravel() / table.shape[0]
-        largest[largest == 0] = 1.0
-        columns = np.argsort((means / largest).round(9), kind="stable")
-        self._columns = columns[self._table.blocks_[columns] == "number"]
-        direction = np.empty(len(columns))
-        direction[columns] = np.random.RandomState(0).standard_normal(len(columns))
-        direction /= largest
-        keys = np.concatenate([abs(table[i : i + BATCH]) @ direction for i in starts])
-        codes = target.codes
-        labels = () if target.y is None else np.atleast_2d(target.y.T)
-        if codes is None:
-            return np.lexsort((*labels, keys)), None
-        first = np.full(codes.max() + 1, np.inf)
-        np.minimum.at(first, codes, keys)
-        codes = np.argsort(np.argsort(first, kind="stable"))[codes]
-        return np.lexsort((*labels, keys, codes)), codes
-
     def _rows(self, table: Any, codes: Array | None) -> Rows:
         """Split encoded rows, which must form whole queries, into numbers and blocks."""
         numbers = table if sparse.issparse(table) else table[:, self._columns]
@@ -398,8 +370,7 @@ class AutoRanker(QueryRequests, BaseEstimator):
         every, n_units = target, len(target.pairs if target.y is None else target.y)
         index, target, compared = every.sample(order, effort.n_rows, rng)
         rows = self._rows(table[index], target.codes)
-        scoring = self.scoring if every.pairs is None else "pairwise_accuracy"
-        judge = Judge(scoring, target, rng)
+        judge = Judge(self._scoring(target), target, rng)
         candidates = self._compare(rows, judge, effort, rng, progress)
         if not any(np.isfinite(one.metric).any() for one in candidates):
             raise ValueError(f"scoring={self.scoring!r} is not defined for any query of y")
@@ -532,6 +503,9 @@ class AutoRanker(QueryRequests, BaseEstimator):
                     ranker.fit(**fields)
         return rankers
 
+    def _scoring(self, target: Target) -> Any:
+        return self.scoring if target.pairs is None else "pairwise_accuracy"
+
     def _takes_trees(self, rows: Rows) -> bool:
         """Whether trees are wanted and the rows have queries that LightGBM takes."""
         if rows.queries is None or sparse.issparse(rows.numbers) or self.trees is False:
@@ -615,6 +589,41 @@ class AutoRanker(QueryRequests, BaseEstimator):
             contributions[order] += np.diff(scores) / 2
         return contributions
 
+    def _held_out_without(
+        self, X: Any, preferences: Preferences, groups: Sequence[Array]
+    ) -> tuple[Array, Array]:
+        """Return the metric of held-out lists, and that without each group of encoded columns.
+
+        Members are held out again, with the same alphas, and the columns replaced by their means.
+        """
+        ranker, rng = copy(self), check_random_state(self.random_state)
+        table = _as_matrix(self._table._encoded(X), False)
+        target = ranker._target(preferences, table.shape[0])
+        order, codes, _ = _canonical_order(table, target)
+        n_rows = EFFORTS[self.effort].n_rows
+        index, target, _ = replace(target, codes=codes).sample(order, n_rows, rng)
+        judge = Judge(self._scoring(target), target, rng)
+        table, features, seed = table[index], self._features, rng.randint(2**31 - 1)
+        found = []
+        for group in [np.zeros(table.shape[1], dtype=bool), *groups]:
+            rows = self._rows(np.where(group, table.mean(axis=0), table), target.codes)
+            total = np.zeros(len(judge.y))
+            for number, member in enumerate(self._members):
+                loss = (self.members_["cost"][number], self.members_["compared"][number])
+                if isinstance(member, LinearMember):
+                    assert member.estimator is not None
+                    alphas = np.array([member.estimator.alpha])
+                    scores = judge.linear("", member, rows, features, loss, alphas).scores[0]
+                elif isinstance(member, TreeMember):
+                    has_lightgbm(required=True)
+                    draws = np.random.RandomState(seed)
+                    scores = member.held_out(rows, features, target, TREE_FOLDS, draws, 0)[1]
+                else:
+                    scores = judge.of_rows(rows.view([member.block], features)[:, member.column])
+                total += member.factor * scores
+            found.append(judge.metric(total))
+        return found[0], np.array(found[1:])
+
     @takes_queries
     def score(
         self,
@@ -664,6 +673,36 @@ class AutoRanker(QueryRequests, BaseEstimator):
         inputs.sparse = inputs.allow_nan = inputs.string = inputs.categorical = True
         tags.non_deterministic = self.random_state is None
         return tags
+
+
+def _canonical_order(table: Any, target: Target) -> tuple[Array, Array | None, Array]:
+    """Return orders of rows, queries and columns that do not depend on their orders and names.
+
+    Basis vectors, folds and trees are drawn at random from these orders. Of the queries, the number
+    of the query of each row is returned.
+    """
+    starts = range(0, table.shape[0], BATCH)
+    largest, means = np.zeros((2, table.shape[1]))
+    for i in starts:
+        part = abs(table[i : i + BATCH])  # the signs of components of texts are arbitrary
+        highest = part.max(axis=0)
+        highest = highest.toarray().ravel() if sparse.issparse(highest) else highest
+        largest = np.maximum(largest, highest)
+        means += np.asarray(part.sum(axis=0)).ravel() / table.shape[0]
+    largest[largest == 0] = 1.0
+    columns = np.argsort((means / largest).round(9), kind="stable")
+    direction = np.empty(len(columns))
+    direction[columns] = np.random.RandomState(0).standard_normal(len(columns))
+    direction /= largest
+    keys = np.concatenate([abs(table[i : i + BATCH]) @ direction for i in starts])
+    codes = target.codes
+    labels = () if target.y is None else np.atleast_2d(target.y.T)
+    if codes is None:
+        return np.lexsort((*labels, keys)), None, columns
+    first = np.full(codes.max() + 1, np.inf)
+    np.minimum.at(first, codes, keys)
+    codes = np.argsort(np.argsort(first, kind="stable"))[codes]
+    return np.lexsort((*labels, keys, codes)), codes, columns
 
 
 def _as_matrix(table: Any, as_sparse: bool) -> Any:

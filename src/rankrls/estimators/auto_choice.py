@@ -240,13 +240,20 @@ class Judge:
         return metric + ACCURACY_SHARE * np.where(np.isnan(accuracy), 0.5, accuracy)
 
     def linear(
-        self, view: Any, member: LinearMember, rows: Rows, features: Any, loss: tuple[str, str]
+        self,
+        view: Any,
+        member: LinearMember,
+        rows: Rows,
+        features: Any,
+        loss: tuple[str, str],
+        alphas: Array | None = None,
     ) -> Candidate:
-        """Hold out each list from a linear member, exactly."""
+        """Hold out each list from a linear member, exactly, for a grid of alphas by default."""
         phi, ranker = member.phi(rows, features), unfitted(1.0, loss)
         graph = self.target.graph(loss[1], len(phi))
         problem = ranker._problem(ranker._check_options(), phi, graph)
-        alphas = ALPHAS * mean_squared_norm(phi) * (1 / 64 if loss[1] == BY_QUERY else 1.0)
+        if alphas is None:
+            alphas = ALPHAS * mean_squared_norm(phi) * (1 / 64 if loss[1] == BY_QUERY else 1.0)
         if self.target.pairs is not None:
             single = Folds.single(len(self.target.pairs))
             scores = self._of_differences(
