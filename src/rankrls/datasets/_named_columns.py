@@ -23,8 +23,6 @@ from rankrls.datasets._parquet import find_files, open_source
 from rankrls.datasets._source import text_blocks
 from rankrls.datasets.formats import TABLE_FORMATS, sniff_table
 
-__all__ = ["NamedTable", "Place", "finite_cells", "open_table", "text_of"]
-
 Place = Callable[[int], str]
 
 _MAX_JSON_LINE_BYTES = 1 << 24
