@@ -12,8 +12,6 @@ from rankrls._streams import PathOrFile, name_of, without_suffix
 from rankrls.datasets._cells import shown
 from rankrls.datasets._source import text_blocks
 
-__all__ = ["GroupFile", "load_group"]
-
 Array = NDArray[Any]
 
 

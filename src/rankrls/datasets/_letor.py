@@ -44,8 +44,6 @@ from rankrls.datasets._group import GroupFile
 from rankrls.datasets._rows import FileRows, RowReader, check_dtype
 from rankrls.datasets._source import blocks
 
-__all__ = ["LetorReader", "dump_letor"]
-
 Array = NDArray[Any]
 
 #: Column numbers are 32-bit, in the files that matter and in ``scipy.sparse``.

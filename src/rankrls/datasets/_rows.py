@@ -19,8 +19,6 @@ from rankrls._validation import check_integer
 from rankrls.datasets._cells import QueryIds, shown
 from rankrls.datasets._source import require_loadable
 
-__all__ = ["FileRows", "RowReader", "check_dtype", "iterate", "load"]
-
 Array = NDArray[Any]
 
 

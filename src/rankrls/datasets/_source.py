@@ -9,8 +9,6 @@ import numpy as np
 from rankrls import _resources
 from rankrls._streams import DamagedError, PathOrFile, name_of, opened
 
-__all__ = ["as_utf8", "blocks", "require_loadable", "text_blocks"]
-
 _BLOCK_BYTES = 1 << 20
 _MAX_LINE_BYTES = 1 << 26  # some 5 million features in one row
 _BYTES_PER_BYTE = 32  # memory that cutting a line into words may take

@@ -22,8 +22,6 @@ from rankrls.datasets._cells import Vocabulary, numbers_of, shown
 from rankrls.datasets._source import require_loadable, text_blocks
 from rankrls.rankings import Qrels, RankTable
 
-__all__ = ["dump_qrels", "dump_run", "load_qrels", "load_run"]
-
 Array = NDArray[Any]
 
 _RUN = ("query", "Q0", "id", "rank", "score", "tag")
