@@ -340,9 +340,8 @@ def iter_letor(
     rows, by_query
         As in :func:`iter_ranking`.
     n_features : int, default=None
-        Number of columns of every batch. By default it is found by a first, quick pass over the
-        file, which looks at the last feature of every line only; a file whose features are not
-        in increasing order, or that cannot be read twice, needs it given.
+        Number of columns of every batch. By default it is found by a first pass over the file; one
+        that cannot be read twice needs it given.
     dtype, sparse, zero_based, beyond, missing
         As in :func:`load_letor`; with ``sparse="auto"`` the first batch decides for all.
 

@@ -14,12 +14,11 @@ _MAX_LINE_BYTES = 1 << 26  # some 5 million features in one row
 _BYTES_PER_BYTE = 32  # memory that cutting a line into words may take
 
 
-def require_loadable(place: str | Callable[[], str], n_bytes: int, instead: str) -> None:
+def require_loadable(place: Callable[[], str], n_bytes: int, instead: str) -> None:
     """Raise if the rows that have been read leave no room for the arrays to be made of them."""
     if n_bytes > _resources.budget():
-        where = place if isinstance(place, str) else place()
         raise MemoryError(
-            f"{where}: the rows up to here take {n_bytes / 2**30:.1f} GiB, and all of them do "
+            f"{place()}: the rows up to here take {n_bytes / 2**30:.1f} GiB, and all of them do "
             f"not fit into the memory of this process ({_resources.available() / 2**30:.1f} GiB): "
             f"read them in smaller batches, with {instead}"
         )
