@@ -87,11 +87,7 @@ def _require(columns: list[str], names: Any, where: str) -> None:
 
 @dataclass(frozen=True)
 class _Counts:
-    """Impressions and clicks of every (query, item, position) in a log.
-
-    ``row`` numbers the distinct (query, item), sorted by query; ``position`` holds the positions as
-    given.
-    """
+    """Impressions and clicks of every (query, item, position) in a log."""
 
     query: Array
     item: Array

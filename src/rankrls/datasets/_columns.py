@@ -66,10 +66,7 @@ def readable(place: Callable[[], str], kind: str) -> Iterator[None]:
 
 
 class TableReader(RowReader):
-    """Rows of CSV or Parquet files, with the arguments of `load_ranking`.
-
-    The first source is open, and decides which columns are features; the others may open one.
-    """
+    """Rows of CSV or Parquet files, with the arguments of `load_ranking`."""
 
     def __init__(
         self,
@@ -474,10 +471,7 @@ def type_kind(type: Any) -> str:
 
 
 def _as_text(column: Any) -> list[str | None]:
-    """Cells as text, None where they are null.
-
-    Times have a fraction of a second if it is not zero, and durations their unit, as in "90 s".
-    """
+    """Cells as text, None where they are null."""
     column = _decoded(column)
     words = column.cast(pyarrow().large_string()).to_pylist()
     if type_kind(column.type) != "times":

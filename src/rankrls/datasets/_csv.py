@@ -146,10 +146,7 @@ class CsvSource:
         ) from error
 
     def _batch(self, block: _Block, columns: TableReader, strict: bool = False) -> Any:
-        """The columns as a RecordBatch: features, labels and weights are float64.
-
-        ``strict``: look at each cell.
-        """
+        """The columns as a RecordBatch: features, labels and weights are float64."""
         arrow, names = pyarrow(), columns.names
         text = {*(columns.text or ()), columns.qid}
         numbers = set() if strict else {*names} - text - self._odd

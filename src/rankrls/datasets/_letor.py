@@ -148,10 +148,7 @@ def _query_words(qid: Any, n_rows: int) -> list[str]:
 
 
 class LetorReader(RowReader):
-    """Rows of LETOR files, with the arguments of `load_ranking`.
-
-    Without ``qid``, query ids are ignored.
-    """
+    """Rows of LETOR files, with the arguments of `load_ranking`."""
 
     nothing = "the file is empty, or has only comments"
 

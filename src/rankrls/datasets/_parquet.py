@@ -73,11 +73,8 @@ class BinarySource:
         return {name for name in names if types.get(name) in ("strings", "times")}
 
     def numbers_in_a_row(self, column: str) -> int:
-        """How long a list of the column must be at least, before any is read.
-
-        The mean of a row group, rounded up; few bytes may stand for many equal numbers.
-        """
-        longest, metadata = 0, self.metadata
+        """How long a list of the column must be at least, before any is read."""
+        longest, metadata = 0, self.metadata  # few bytes may stand for many equal numbers
         for i in range(0 if metadata is None else metadata.num_columns):
             field = metadata.schema.column(i)
             if field.max_repetition_level and field.path.rsplit(".", 2)[0] == column:

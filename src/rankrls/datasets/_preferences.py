@@ -249,11 +249,7 @@ def load_preferences(
 
 
 def _find_roles(source: NamedTable, given: dict[str, Any]) -> dict[str, str]:
-    """The columns by role: preferred and other, or first, second and winner; tie and groups.
-
-    ``given`` has for each role a name, "auto" or None: for tie and groups None is "not read". Roles
-    that have no column are left out.
-    """
+    """The columns by role: preferred and other, or first, second and winner; tie and groups."""
     file, names = source.file, source.names
     told = {
         role: source.check_column(role, name)
@@ -320,12 +316,7 @@ def _outcomes(
     column: str,
     place: Place,
 ) -> Array:
-    """1 where the first item won, −1 where the second did, 0 for ties, shape (n,).
-
-    ``first``, ``second`` and ``winner`` are numbers of ``cells``. Where ``tied``, another column
-    tells that there is no winner. ``column`` is the name of the winner's column; ``place`` tells
-    how an error calls a row.
-    """
+    """1 where the first item won, −1 where the second did, 0 for ties, shape (n,)."""
     unknown = 2
     word = np.full(len(cells), unknown)
     for code in np.unique(winner):

@@ -566,7 +566,7 @@ def _table(
         opened = [partial(open_source, file) for file in paths]
     opened[0] = first = opened[0]()
     columns = columns or _find_roles(first.file, first.names, options)
-    how = {name: options.get(name) for name in _TABLE_OPTIONS}
+    how: dict[str, Any] = {name: options.get(name) for name in _TABLE_OPTIONS}
     return TableReader(opened, **columns, **how)
 
 
@@ -605,7 +605,7 @@ def _open(options: dict[str, Any]) -> tuple[RowReader, dict[str, Any]]:
 def _kind(paths: list[Any], format: str) -> str:
     """The format of the files, which must be the same."""
     check_option("format", format, ("auto", *FORMATS))
-    kinds = [sniff(path)[0] if format == "auto" else format for path in paths]
+    kinds = [sniff(path) if format == "auto" else format for path in paths]
     for path, kind in zip(paths, kinds, strict=True):
         if kind != kinds[0]:
             raise ValueError(

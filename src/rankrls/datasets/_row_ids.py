@@ -89,7 +89,7 @@ def load_ids(
     ['s1', 's2']
     """
     check_option("format", format, ("auto", *FORMATS))
-    kind, path = sniff(path) if format == "auto" else (format, path)
+    kind = sniff(path) if format == "auto" else format
     file = name_of(path)
     if kind == "letor":
         comments = load_letor(path, zero_based=True, beyond="drop").comments  # any feature id

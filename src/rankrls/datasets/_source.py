@@ -27,11 +27,7 @@ def require_loadable(place: Callable[[], str], n_bytes: int, instead: str) -> No
 def blocks(
     path: PathOrFile, longest: int | None = None, n_blocks: int = 1
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield ``(number of the first line, whole lines)`` until the file ends.
-
-    A file passed open is read from where it stands and stays open. A line of more than ``longest``
-    bytes (64 MiB, or what memory allows) is an error.
-    """
+    """Yield ``(number of the first line, whole lines)`` until the file ends."""
     name, line = name_of(path), 1
     room = max(_resources.budget() // _BYTES_PER_BYTE, _BLOCK_BYTES)
     longest = min(longest or _MAX_LINE_BYTES, room)

@@ -118,7 +118,8 @@ def load_qrels(path: PathOrFile) -> Qrels:
     array([2., 0.])
     """
     table = _TrecTable(path, _QRELS)
-    return Qrels(*table.words, table.columns["grade"])
+    query, id = table.words
+    return Qrels(query, id, table.columns["grade"])
 
 
 def dump_run(table: RankTable, path: PathOrFile, *, name: str = "rankrls") -> None:
