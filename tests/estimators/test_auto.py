@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from rankrls import AutoRanker, RankRLS, export
 from rankrls.datasets import make_ranking
-from rankrls.diagnostics import explain
+from rankrls.diagnostics import explain, feature_importances
 from rankrls.estimators import auto
 from rankrls.exceptions import IdColumnWarning
 from rankrls.io import load_model, save_model
@@ -239,6 +239,40 @@ def test_explain(effort):
         explain(ranker, others, b)
     with pytest.raises(ValueError, match="among is for an AutoRanker"):
         explain(ranker._members[0].estimator, a, b, among=others)
+
+
+def test_feature_importances():
+    frame, y, qid = shop()
+    ranker = AutoRanker(effort="quick", random_state=0).fit(frame, y, qid=qid)
+    found = feature_importances(ranker, frame, y, qid=qid)
+    worth = dict(zip(found["column"], found["importance"], strict=True))
+    assert sorted(worth) == sorted(frame)
+    assert (np.diff(found["importance"]) <= 0).all()
+    error = dict(zip(found["column"], found["std"], strict=True))
+    assert abs(worth["noise"]) < 0.02
+    for column in ("brand", "vector", "query vector", "title", "query"):
+        assert worth[column] > max(0.01, 2 * error[column])
+    blocks = feature_importances(ranker, pl.from_pandas(frame), y, qid=qid, by="block")
+    assert set(blocks["block"]) == {"number", "category", "text", "vector"}
+    category = blocks["importance"][blocks["block"] == "category"]
+    assert_allclose(category, worth["brand"])  # the only category
+    # A column of numbers: the held-out scores of the members on rows in which it is constant.
+    X, y, qid = ugly()
+    ranker = AutoRanker(effort="quick", random_state=0).fit(X, y, qid=qid)
+    found, held = feature_importances(ranker, X, y, qid=qid), np.zeros(len(y))
+    without = encoded(ranker, np.where(np.arange(10) == 8, X.mean(axis=0), X), qid)
+    for number, member in enumerate(ranker._members):
+        compared, phi = ranker.members_["compared"][number], member.phi(without, ranker._features)
+        lists = None if compared == auto.ALL_ROWS else qid
+        for query in np.unique(qid):
+            rows = qid != query
+            refit = clone(member.estimator)
+            refit.fit(phi[rows], y[rows], qid=None if lists is None else lists[rows])
+            held[~rows] += member.factor * refit.predict(phi[~rows])
+    lost = ndcg(y, ranker.held_out_scores_, qid=qid, k=10) - ndcg(y, held, qid=qid, k=10)
+    assert_allclose(found["importance"][found["column"] == "x8"], lost, atol=1e-9)
+    with pytest.raises(ValueError, match="takes an AutoRanker; got a RankRLS"):
+        feature_importances(RankRLS(), X, y, qid=qid)
 
 
 def test_contributions_to_linear_members_are_exact():
