@@ -1,8 +1,4 @@
-"""Fits of local rankers to rows on the workers: sums over parts of whole queries, or products.
-
-The statistics of parts are added in a tree, and the ranker is solved from their sum, as it is from
-batches (`rankrls.estimators.stream`).
-"""
+"""Fits of local rankers to rows on the workers: sums over parts of whole queries, or products."""
 
 from __future__ import annotations
 
@@ -412,10 +408,7 @@ def _fit_cg(
 
 
 class _DistributedEquations:
-    """G = XᵀLX, never formed, and C = Xᵀr for some outputs that share L; see `Equations`.
-
-    A product G V takes one round trip, for any number of columns.
-    """
+    """G = XᵀLX and C = Xᵀr for outputs that share L; a product takes one round trip."""
 
     #: Round trips dominate the cost, so held-out rows can be scored after each of them.
     n_entries = 2**62

@@ -1,9 +1,4 @@
-"""Rows on the workers, in parts that hold whole queries.
-
-Each partition reports its queries, from y and qid; X is not read. When X is read, the rows of a
-query that lies in several partitions are brought together on one worker, and all other rows stay
-where they are. The results of all parts are combined in a tree.
-"""
+"""Rows on the workers, in parts that hold whole queries; only rows of split queries move."""
 
 from __future__ import annotations
 

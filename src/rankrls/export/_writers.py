@@ -548,10 +548,7 @@ def _literal(number: float) -> str:
 def _check_feature_names(
     given: Any, parts: Parts, *, forbidden: str = "", why: str = ""
 ) -> list[str]:
-    """Return the name of each feature: ``given``, or those of the training data if None.
-
-    Names must not contain ``forbidden`` characters; ``why`` gives the reason.
-    """
+    """Return ``given``, or the names of the training data, without ``forbidden`` characters."""
     fitted, n_features = parts.feature_names, parts.n_features
     if given is None:
         if fitted is None:

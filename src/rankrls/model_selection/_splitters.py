@@ -1,7 +1,4 @@
-"""Splitters that hold out pairs, whole queries or whole connected components.
-
-They work with any estimator and with scikit-learn's cross-validation tools.
-"""
+"""Splitters that hold out pairs, whole queries or whole connected components."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ This module solves no systems.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,7 +28,7 @@ from scipy.stats import f as f_distribution
 from rankrls import _resources
 from rankrls.core.preferences.laplacian import SumLaplacian
 from rankrls.core.ridge.problem import RidgeProblem, certain, rotated
-from rankrls.core.ridge.residuals import Folds, HeldOut, Residuals, split_folds
+from rankrls.core.ridge.residuals import Folds, Residuals, split_folds
 from rankrls.core.spaces.spaces import DualSpace, NystroemSpace
 
 __all__ = [
@@ -39,8 +39,6 @@ __all__ = [
     "judgement_terms",
     "query_influence",
     "row_influence",
-    "without_two_folds",
-    "without_two_groups",
 ]
 
 Array = NDArray[Any]
@@ -168,37 +166,6 @@ def row_influence(problem: RidgeProblem, alpha: float, new: NewRows | None = Non
     energy = float(np.square(factor.t).sum())
     found = _influence(terms, alpha, every, e, size, kappa, n_terms, energy, problem, new)
     return replace(found, agreement=None, weight=np.where(kappa > 0, kappa, np.nan))
-
-
-# -- two groups left out together -------------------------------------------------------------
-
-
-def without_two_folds(
-    problem: RidgeProblem, folds: Sequence[Array], alpha: float
-) -> Iterator[tuple[Array, HeldOut]]:
-    """Predict the rows of each pair of folds by the model without both.
-
-    Yields the indices of folds, shape (n, 2), each pair once, and predictions of the n unions.
-    """
-    rows = Folds.of_list(folds)
-    for two, unions in _unions(rows, np.column_stack(np.triu_indices(len(rows), 1))):
-        yield two, problem.leave_out(unions, np.array([alpha]))
-
-
-def without_two_groups(
-    problem: RidgeProblem, folds: Folds, alpha: float
-) -> Iterator[tuple[Array, HeldOut]]:
-    """Differences of given pairs without each pair of groups, as `without_two_folds`."""
-    for some, unions in _unions(folds, np.column_stack(np.triu_indices(len(folds), 1))):
-        yield some, problem.leave_judgements_out(unions, np.array([alpha]))
-
-
-def _unions(folds: Folds, two: Array) -> Iterator[tuple[Array, Folds]]:
-    """Unions of two folds each, in parts with a limited number of members."""
-    block = np.cumsum(folds.sizes[two].sum(axis=1)) // WORK
-    for some in np.split(two, np.flatnonzero(np.diff(block)) + 1) if len(two) else ():
-        members = folds.take(some.ravel()).members
-        yield some, Folds(members, folds.sizes[some].sum(axis=1))
 
 
 # -- terms ------------------------------------------------------------------------------------
