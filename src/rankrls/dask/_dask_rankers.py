@@ -17,8 +17,8 @@ from rankrls.dask import _partitions
 from rankrls.dask._fit import check_columns, fit_cv, fit_ranker
 from rankrls.dask._tasks import layer, shared
 from rankrls.dask._whole_queries import load
-from rankrls.estimators.incremental import IncrementalRanker
 from rankrls.estimators.ranker import Preferences, graph_accuracy, require_preferences
+from rankrls.estimators.rankrls import RidgeRanker
 from rankrls.estimators.scalers import SCALERS, taken_apart
 
 __all__ = ["RankRLS", "RankRLSCV", "fit"]
@@ -108,7 +108,7 @@ def _refuse(given: dict[str, Any]) -> None:
             )
 
 
-class DaskRanker(IncrementalRanker):
+class DaskRanker(RidgeRanker):
     """Base class of estimators whose training rows stay on the workers."""
 
     def _why_not_incremental(self) -> str:

@@ -29,7 +29,7 @@ from rankrls.core.spaces.spaces import DEFAULT_BASIS, Basis, Kernel, choose_basi
 from rankrls.dask import _partitions
 from rankrls.dask._tasks import compute, layer, shared, tree
 from rankrls.dask._whole_queries import DistributedRows
-from rankrls.estimators.choosing import ListScores, Scoring, check_eval_set, random_folds
+from rankrls.estimators.choosing import Scoring, check_eval_set, random_folds
 from rankrls.estimators.incremental import Learned, store_learned
 from rankrls.estimators.ranker import graph_accuracy
 from rankrls.estimators.scalers import merged, rescaling, scaled
@@ -331,13 +331,10 @@ def fit_cv(ranker: Any, X: Any, y: Any, qid: Any, sample_weight: Any, *, scaler:
     sums, trace, fitted = _sum(ranker, rows, flat, None, scaler, fold_of)
     rows.require(np.sum([learned.preferences for learned in sums], axis=0) > 0)
 
-    def score_again(W: list[Array]) -> ListScores:
+    def score_again(W: list[Array]) -> list[Array]:
         """Score every query with the models fitted without its fold, in one pass over X."""
         stay, moved = rows.parts(partial(_part_scores, scoring), shared(W), shared(fold_of))
-        first, *others = compute(stay + moved, large=True)
-        for other in others:
-            first.merge(other)
-        return first
+        return compute(stay + moved, large=True)
 
     with np.errstate(over="ignore", invalid="ignore"):  # the solvers reject overflow
         learned = choose_by_folds(ranker, sums, grid, scoring, score_again)
@@ -349,10 +346,8 @@ def fit_cv(ranker: Any, X: Any, y: Any, qid: Any, sample_weight: Any, *, scaler:
 
 def _part_scores(
     scoring: Scoring, X: Any, graph: PreferenceGraph, query: Array, W: list[Array], fold_of: Array
-) -> ListScores:
-    scores = ListScores(scoring, len(W[0]), W[0].shape[2])
-    score_queries(scores, X, graph, fold_of[query], W)
-    return scores
+) -> Array:
+    return score_queries(scoring, X, graph, fold_of[query], W)
 
 
 # -- conjugate gradients ----------------------------------------------------------------------
@@ -396,15 +391,16 @@ def _fit_cg(
             W, history = stop_early(
                 equations, alphas, iteration, Products(X_val), score, rows.n_outputs
             )
-    for name in ("_seen", "_preferences", "_learned_with", "_pending"):
-        ranker.__dict__.pop(name, None)
     coef = join_outputs(outputs, W).astype(rows.dtype, copy=False)
-    ranker._model = FittedFunction(alphas[: len(coef)], coef=coef)
-    ranker._flat, ranker._with_qid, ranker.solver_ = flat, True, "cg"
-    ranker.n_pairs_, ranker.n_queries_ = int(n_pairs.sum()), rows.n_queries
-    ranker.n_iter_ = history.n_iter
-    ranker._store_validation(history)
-    ranker._store_coefficients()
+    ranker._store_fit(
+        FittedFunction(alphas[: len(coef)], coef=coef),
+        history,
+        solver="cg",
+        flat=flat,
+        with_qid=True,
+        n_pairs=int(n_pairs.sum()),
+        n_queries=rows.n_queries,
+    )
 
 
 class _DistributedEquations:

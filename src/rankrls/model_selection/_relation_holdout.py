@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from rankrls._calls import Progress, tells
 from rankrls._validation import check_option, show
-from rankrls.core.relations.holdout import CompleteHoldout
+from rankrls.core.relations.holdout import CompleteHoldout, refitted
 from rankrls.core.relations.labels import Observations
 from rankrls.core.relations.problem import RelationProblem
 from rankrls.estimators.choosing import check_alphas, check_rows
@@ -248,24 +248,11 @@ def _refit(
     ranker: ConditionalRankRLS, problem: RelationProblem, fold: _Fold, alphas: Array
 ) -> list[Array]:
     """Predict a fold by a model fitted without its labels."""
-    rows, cols, y = problem.observations.lists
-    shape = p, g = problem.observations.shape
-    out = fold.mask(shape)
-    left_out = (out | out.T if problem.paired else out)[rows, cols]  # mirror images too
-    every = np.arange(p).repeat(g), np.tile(np.arange(g), p)
-    options = ranker._iteration_options()
-    values = problem.predict_without(left_out, *every, alphas, ranker.solver, options)
-    tables = values.reshape(-1, p, g)
-    if problem.ranking and not left_out.all():
-        # The mean residual of a row is zero. If it has no labels left, its mean prediction is, over
-        # the columns that the fold does not leave out.
-        rows, cols, y = (part[~left_out] for part in (rows, cols, y))
-        counts = np.bincount(rows, minlength=p)
-        out = fold.mask(shape, columns_only=True)
-        for F in tables:
-            sums = np.bincount(rows, weights=y - F[rows, cols], minlength=p)
-            alone = -np.where(out, 0.0, F).sum(axis=1) / np.maximum((~out).sum(axis=1), 1)
-            F += np.where(counts > 0, sums / np.maximum(counts, 1), alone)[:, None]
+    shape = problem.observations.shape
+    out, options = fold.mask(shape), ranker._iteration_options()
+    out = out | out.T if problem.paired else out  # mirror images too
+    new = fold.mask(shape, columns_only=True)
+    tables = refitted(problem, out, new, alphas, ranker.solver, options)
     return [F[fold.at] for F in tables]
 
 
