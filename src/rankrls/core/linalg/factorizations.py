@@ -19,6 +19,7 @@ from rankrls._resources import few_threads
 
 __all__ = [
     "CholeskyFactorization",
+    "Complement",
     "EigenFactorization",
     "Factorization",
     "NotPositiveError",
@@ -188,7 +189,7 @@ class EigenFactorization:
         noise: float = 0.0,
         source: tuple[Array, Array] | None = None,
     ) -> None:
-        complement = None if null is None else _Complement(null)
+        complement = None if null is None else Complement(null)
         if complement is not None:
             S = complement.restrict(S)
         with few_threads(len(S)):
@@ -283,7 +284,7 @@ class EigenFactorization:
 Factorization = CholeskyFactorization | EigenFactorization
 
 
-class _Complement:
+class Complement:
     """Q of shape (p, p − c): orthonormal columns that span the complement of N.
 
     A Householder reflection for each column of N takes it to a coordinate vector. The reflections

@@ -313,7 +313,7 @@ class PreferenceGraph:
             number[chosen] = np.arange(len(chosen))
             if (number[chosen] != np.arange(len(chosen))).any():
                 raise ValueError("a row of a graph with given pairs cannot be selected twice")
-            given = self._given((number[self.pairs] >= 0).all(axis=1))
+            given = self._given(np.flatnonzero((number[self.pairs] >= 0).all(axis=1)))
             given["pairs"] = number[given["pairs"]]
         return PreferenceGraph(len(chosen), scores, queries, weight, flat=self.flat, **given)
 
