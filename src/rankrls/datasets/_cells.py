@@ -14,23 +14,6 @@ from numpy.typing import NDArray
 
 from rankrls._validation import as_text, check_option, written_integer
 
-__all__ = [
-    "NULLS",
-    "REMEDY",
-    "QueryIds",
-    "Vocabulary",
-    "as_objects",
-    "cell_number",
-    "check_missing",
-    "integers_of",
-    "is_missing",
-    "is_word",
-    "number_hint",
-    "number_of",
-    "numbers_of",
-    "shown",
-]
-
 Array = NDArray[Any]
 
 #: A decimal number; unlike ``float``, neither "nan", "inf" nor "1_000".
@@ -89,8 +72,7 @@ def is_word(text: str) -> bool:
 
 def number_hint(text: str) -> str:
     """What may be wrong with a cell that should be a number, for the end of an error."""
-    thousands = _THOUSANDS.fullmatch(text.strip())
-    return " (write numbers without thousands separators)" * (thousands is not None)
+    return " (write numbers without thousands separators)" * bool(_THOUSANDS.fullmatch(text))
 
 
 def check_missing(missing: Any) -> bool:
@@ -129,10 +111,7 @@ def integers_of(words: Any) -> dict[Any, int | None]:
 
 
 class QueryIds:
-    """Query ids as the user gets them.
-
-    If they are ``spelled`` in a text file: integers if all those of the first batch are, else text.
-    """
+    """Query ids as the user gets them: integers if all of the first batch are spelled so."""
 
     def __init__(self, file: str, spelled: bool) -> None:
         self._file, self._integers = file, None if spelled else False

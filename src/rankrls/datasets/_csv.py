@@ -28,11 +28,9 @@ from rankrls.datasets._cells import (
     number_of,
     shown,
 )
-from rankrls.datasets._columns import Columns, Source, droppable, pyarrow
+from rankrls.datasets._columns import TableReader, droppable, pyarrow
 from rankrls.datasets._rows import FileRows
 from rankrls.datasets._source import as_utf8, blocks, require_loadable
-
-__all__ = ["CsvSource"]
 
 _DELIMITERS = ",\t;|"
 _BLANK_LINE = re.compile(rb"^[ \t]+\r?$", re.MULTILINE)
@@ -43,7 +41,7 @@ _SAMPLE = 1000  # rows that are searched for columns of text, for an error messa
 _MAX_WAITING_BYTES = 1 << 24  # of a record that has not ended
 
 
-class CsvSource(Source):
+class CsvSource:
     """One CSV file: the names of its columns, and its records from the first to the last."""
 
     def __init__(self, path: PathOrFile, header: bool, delimiter: str | None) -> None:
@@ -57,7 +55,7 @@ class CsvSource(Source):
             raise ValueError(f"delimiter must be one character of ASCII; got {delimiter!r}")
         if not isinstance(header, bool):
             raise ValueError(f"header must be True or False; got {header!r}")
-        super().__init__(name_of(path), "CSV")
+        self.file, self.kind = name_of(path), "CSV"
         self._text = ((n, as_utf8(self.file, n, data)) for n, data in blocks(path, n_blocks=2))
         line, data = next((part for part in self._text if part[1].strip()), (0, b""))
         if not data:
@@ -90,7 +88,7 @@ class CsvSource(Source):
         self._odd: set[str] = set()  # columns of numbers that pyarrow cannot read, such as true
         self._blocks: list[_Block] | None = None  # those that have been read already
 
-    def rows(self, columns: Columns, most: float) -> Iterator[FileRows]:
+    def rows(self, columns: TableReader, most: float) -> Iterator[FileRows]:
         """All rows, a block at a time."""
 
         def read(block: _Block) -> FileRows:
@@ -147,11 +145,8 @@ class CsvSource(Source):
             f"{place}: this line cannot be read ({error}); is a quotation mark missing?"
         ) from error
 
-    def _batch(self, block: _Block, columns: Columns, strict: bool = False) -> Any:
-        """The columns as a RecordBatch: features, labels and weights are float64.
-
-        ``strict``: look at each cell.
-        """
+    def _batch(self, block: _Block, columns: TableReader, strict: bool = False) -> Any:
+        """The columns as a RecordBatch: features, labels and weights are float64."""
         arrow, names = pyarrow(), columns.names
         text = {*(columns.text or ()), columns.qid}
         numbers = set() if strict else {*names} - text - self._odd
@@ -186,7 +181,7 @@ class CsvSource(Source):
                         found.add(name)
         return found
 
-    def _refuse(self, block: _Block, row: int, name: str, columns: Columns) -> NoReturn:
+    def _refuse(self, block: _Block, row: int, name: str, columns: TableReader) -> NoReturn:
         """Raise for a cell that is not a number."""
         cells = block.cells
         text, hint = cells[row][self.place_of[name]].strip(), ""

@@ -38,32 +38,21 @@ _FOREIGN = {
 _LETOR = re.compile(r"\S+\s+(qid:|\d+:)|[+-]?[\d.]+(e[+-]?\d+)?$", re.IGNORECASE)
 
 
-def sniff(path: PathOrFile) -> tuple[str, Any]:
-    """The format of a file, and the file itself.
-
-    Parameters
-    ----------
-    path : str, path-like or binary file
-        An open file is looked at by ``peek``, or read and set back.
-
-    Returns
-    -------
-    format : {"letor", "csv", "parquet"}
-    file : same as path
-    """
+def sniff(path: PathOrFile) -> str:
+    """The format of a file: "letor", "csv" or "parquet"; an open one is set back or peeked at."""
     name = name_of(path)
     if isinstance(path, str | os.PathLike) and os.path.isdir(path):
-        return "parquet", path
+        return "parquet"
     lower = without_suffix(name).lower()
     head = _head(path)
     if head.startswith(_COLUMNAR) or lower.endswith(SUFFIXES):
-        return "parquet", path
+        return "parquet"
     for magic, what in _FOREIGN.items():
         if head.startswith(magic):
             raise ValueError(f"{name}: this is {what}")
     if lower.endswith((".csv", ".tsv")):
-        return "csv", path
-    return ("letor" if _looks_like_letor(_text(path, head)) else "csv"), path
+        return "csv"
+    return "letor" if _looks_like_letor(_text(path, head)) else "csv"
 
 
 def sniff_table(path: PathOrFile) -> str:
@@ -71,7 +60,7 @@ def sniff_table(path: PathOrFile) -> str:
     lower = without_suffix(name_of(path)).lower()
     if lower.endswith(_JSON_SUFFIXES):
         return "jsonl"
-    kind, _ = sniff(path)
+    kind = sniff(path)
     if kind == "parquet" or lower.endswith((".csv", ".tsv")):
         return kind
     return "jsonl" if _text(path, _head(path)).lstrip().startswith(("{", "[")) else "csv"

@@ -164,7 +164,8 @@ def continuation(grid: Array, scores: Array, size: float, losses: Array | None =
 
 def best_of(scores: Array, losses: Array | None = None) -> int:
     """Index of the best score; if several are equally good, of the least loss, or the last one."""
-    best = len(scores) - 1 - int(np.argmax(scores[::-1]))
+    rounding = 1e-12 * np.abs(scores.max())
+    best = int(np.flatnonzero(scores >= scores.max() - rounding)[-1])
     worse = _better(scores[best], scores)
     if losses is not None:
         equal = np.flatnonzero(~worse)

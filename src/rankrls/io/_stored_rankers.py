@@ -44,8 +44,6 @@ from rankrls.io._kinds import (
 )
 from rankrls.io._records import SEEN, Record
 
-__all__ = ["FIXED", "OUTPUT", "RECORDS", "SOURCE"]
-
 KERNEL_PARAMS = mapping(maybe(FINITE))
 
 #: What the command line knows of the training files: columns of label, qid and weight, and history.
@@ -188,10 +186,7 @@ PREFERENCES = (
 
 
 class PackedCholesky:
-    """The lower triangle of a `CholeskyFactorization`, stored by columns in half the space.
-
-    The array C holds entries of S above the diagonal. A dual model does not use them.
-    """
+    """The lower triangle of a `CholeskyFactorization`, stored by columns in half the space."""
 
     def __init__(self, state: CholeskyFactorization) -> None:
         self.columns = np.concatenate([state.C[j:, j] for j in range(len(state.C))])
