@@ -373,7 +373,7 @@ def check_same_rows(X: Any, of: str = "X", /, **arguments: Any) -> None:
     if of == "X":
         for name, values in {"X": X, **arguments}.items():
             refuse_lazy(values, name)
-    wanted = None if type(X) is np.ndarray else row_names(X)
+    wanted: Any = None if type(X) is np.ndarray else row_names(X)
     for name, values in {} if wanted is None else arguments.items():
         names = row_names(values)
         if names is None or names.equals(wanted) or _permutation(names, wanted) is None:
