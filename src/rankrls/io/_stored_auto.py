@@ -35,8 +35,6 @@ from rankrls.io._kinds import (
 from rankrls.io._records import SEEN, Record
 from rankrls.io._stored_rankers import FIXED, OUTPUT, SOURCE
 
-__all__ = ["RECORDS"]
-
 
 def _check_features(features: Any) -> None:
     features._check_options()
