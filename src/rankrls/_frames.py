@@ -720,7 +720,13 @@ def unequal_scales(X: Any, codes: Any = None) -> Scales | None:
     n_rows, n_features = X.shape
     if n_features < 2 or n_rows < 2:
         return None
-    rows, starts = _sampled_queries(X, codes)
+    per_row = X.nnz // n_rows if sparse.issparse(X) else n_features
+    most = max(_SCALE_CELLS // max(per_row, 1), _SCALE_ROWS)
+    codes = np.zeros(n_rows, dtype=np.int64) if codes is None else codes
+    rows = np.flatnonzero(codes % -(-n_rows // most) == 0)  # a sample of whole queries
+    rows = rows[:: max(1, len(rows) // most)]
+    rows = rows[np.argsort(codes[rows], kind="stable")]
+    starts = np.flatnonzero(np.diff(codes[rows], prepend=-1))
     columns = np.arange(n_features)
     fewest = (1 - _MAX_ZEROS) * len(rows)
     X = X[rows]
@@ -748,27 +754,6 @@ def most_unequal(scale: Array) -> Scales | None:
     if not scale[large] > MAX_RATIO * scale[small]:
         return None
     return Scales(int(small), int(large), float(scale[small]), float(scale[large]))
-
-
-def _sampled_queries(X: Any, codes: Any) -> tuple[Any, Array]:
-    """Rows of a sample of queries, or of all if they are few, by query, and where these start."""
-    n_rows, per_row = X.shape
-    if sparse.issparse(X):
-        per_row = X.nnz // n_rows
-    most = max(_SCALE_CELLS // max(per_row, 1), _SCALE_ROWS)
-    if codes is None:
-        few = n_rows <= most
-        rows = np.arange(n_rows) if few else np.linspace(0, n_rows - 1, most).astype(np.int64)
-        return rows, np.zeros(1, dtype=np.int64)
-    n_queries = int(np.max(codes)) + 1
-    wanted = max(1, min(n_queries, most * n_queries // n_rows))
-    chosen = np.zeros(n_queries, dtype=bool)
-    chosen[np.linspace(0, n_queries - 1, wanted).astype(np.int64)] = True
-    rows = np.flatnonzero(chosen[codes])
-    if len(rows) > 2 * most:
-        rows = rows[:: -(-len(rows) // most)]
-    rows = rows[np.argsort(codes[rows], kind="stable")]
-    return rows, np.flatnonzero(np.diff(codes[rows], prepend=-1))
 
 
 def _scale(X: Array, starts: Array) -> Array:

@@ -297,9 +297,9 @@ def test_bad_tables(table, options, message):
 
 
 def test_one_item_under_two_names():
-    with pytest.raises(ValueError, match="row 0: '7' and '7' are one item"):
+    with pytest.raises(ValueError, match="row 0: '7' is compared with itself"):
         load_preferences({"winner": [7], "loser": ["7"]}, items=["7", "8"])
-    with pytest.raises(ValueError, match="row 0: '7' and '7' are one item"):
+    with pytest.raises(ValueError, match="row 0: '7' is compared with itself"):
         load_preferences({"winner": [7], "loser": ["7"]})
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from rankrls._streams import name_of
 from rankrls._validation import check_option, refuse_lazy
-from rankrls.datasets._cells import Vocabulary, cell_number, numbers_of, shown
+from rankrls.datasets._cells import cell_number, numbers_of, shown, text_of
 from rankrls.datasets._columns import missing_column, pyarrow, readable
 from rankrls.datasets._csv import CsvSource
 from rankrls.datasets._parquet import find_files, open_source
@@ -66,10 +66,10 @@ class NamedTable:
     def read(
         self, columns: Mapping[str, tuple[str, Any]], need: str, empty: tuple[str, ...] = ()
     ) -> tuple[dict[str, Array], Place]:
-        """Columns by role, given by name and reader, and how errors call a row.
+        """Columns by role, and how errors call a row.
 
-        A `Vocabulary` numbers the cells; another reader is a function of cells, name and place.
-        Only the roles in ``empty`` may have empty cells; ``need`` ends the error of others.
+        A column is given by its name and a function of its cells, its name and their place. Only
+        the roles in ``empty`` may have empty cells; ``need`` ends the error of others.
         """
         starts, places = [0], list[Place]()
         parts: dict[str, list[Array]] = {role: [] for role in columns}
@@ -81,8 +81,6 @@ class NamedTable:
                     raise ValueError(
                         f"{place(cells.index(None))}: column {name!r} is empty; {need}"
                     )
-                if isinstance(read, Vocabulary):
-                    read = partial(_encode, read)
                 parts[role].append(read(cells, name, place))
         if not starts[-1]:
             raise ValueError(f"{self.file}: no data: the table has no rows")
@@ -92,15 +90,6 @@ class NamedTable:
             return places[part](row - starts[part])
 
         return {role: np.concatenate(found) for role, found in parts.items()}, place_of
-
-
-def _encode(vocabulary: Vocabulary, cells: list[Any], name: str, place: Place) -> Array:
-    try:
-        return vocabulary.encode(cells)
-    except TypeError as error:
-        row = next(i for i, cell in enumerate(cells) if isinstance(cell, list | dict))
-        kind = type(cells[row]).__name__
-        raise ValueError(f"{place(row)}: column {name!r} holds a {kind}, not a name") from error
 
 
 def open_table(
@@ -224,13 +213,6 @@ def _known(cells: list[Any]) -> list[Any]:
     # NaN differs from itself.
     return [None if cell != cell or (isinstance(cell, str) and not cell.strip()) else cell
             for cell in cells]  # fmt: skip
-
-
-def text_of(value: Any) -> str:
-    """How a cell is written; whole numbers without a decimal point."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return str(value)
 
 
 def finite_cells(

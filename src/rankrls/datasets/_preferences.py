@@ -14,9 +14,9 @@ from sklearn.utils import Bunch
 
 from rankrls._frames import names_anything, row_names
 from rankrls._validation import check_option
-from rankrls.datasets._cells import Vocabulary, as_objects, integers_of, shown
+from rankrls.datasets._cells import Vocabulary, as_objects, integers_of, shown, text_of
 from rankrls.datasets._columns import check_names, listed
-from rankrls.datasets._named_columns import NamedTable, Place, finite_cells, open_table, text_of
+from rankrls.datasets._named_columns import NamedTable, Place, finite_cells, open_table
 
 Array = NDArray[Any]
 
@@ -197,9 +197,9 @@ def load_preferences(
         source.check_column("pair_features", name)
     items_seen, groups_seen = Vocabulary(), Vocabulary()
     at_least_0 = partial(finite_cells, least=0.0)
-    readers = {"tie": _ties, "groups": groups_seen, "magnitude": at_least_0}
-    readers["pair_weight"] = at_least_0
-    wanted = {role: (name, readers.get(role, items_seen)) for role, name in roles.items()}
+    readers = {"tie": _ties, "groups": groups_seen.encode}
+    readers |= {"magnitude": at_least_0, "pair_weight": at_least_0}
+    wanted = {role: (name, readers.get(role, items_seen.encode)) for role, name in roles.items()}
     wanted |= {f"pair_features {name}": (name, finite_cells) for name in covariates}
     empty = ("tie", "winner") if "tie" in roles else ()
     judged, place = source.read(wanted, "every judgement needs a value there", empty)
@@ -207,8 +207,12 @@ def load_preferences(
     arena = "winner" in roles
     left = judged["first" if arena else "preferred"]
     right = judged["second" if arena else "other"]
-    names = list(items_seen)
-    _refuse(left == right, left, right, names, place)
+    names = items_seen.cells
+    for row in np.flatnonzero(left == right)[:1]:
+        raise ValueError(
+            f"{place(int(row))}: {_shown(names[left[row]])} is compared with itself: a judgement "
+            "needs two different items"
+        )
     tied = judged.get("tie", np.zeros(len(left), dtype=bool))
     outcome = np.where(tied, 0, 1)
     if arena:
@@ -223,15 +227,13 @@ def load_preferences(
     kept = (rows >= 0).all(axis=1)
     if not kept.all() and (unknown == "error" or not kept.any()):
         raise ValueError(_unknown(source, codes, rows, names, place))
-    _refuse(kept & (rows[:, 0] == rows[:, 1]), left, right, names, place)
     C = None
     if covariates:
         C = np.column_stack([judged[f"pair_features {name}"] for name in covariates])
         C = (C * sign[:, None])[kept]
     weight, of_group = judged.get("pair_weight"), None
     if "groups" in roles:
-        number, group_names = _distinct(list(groups_seen), source)
-        of_group = group_names[number[judged["groups"][kept]]]
+        of_group = _array(groups_seen.cells, spelled=source.is_text)[judged["groups"][kept]]
     return Bunch(
         pairs=rows[kept],
         magnitude=np.where(outcome == 0, 0.0, sizes)[kept],
@@ -322,11 +324,7 @@ def _outcomes(
     for code in np.unique(winner):
         word[code] = _OUTCOMES.get(text_of(cells[code]).strip().lower(), unknown)
     by_word = np.where(tied, 0, word[winner])
-    texts: dict[str, int] = {}  # 7, 7.0 and "7" are one name
-    same = np.array([texts.setdefault(text_of(cell), len(texts)) for cell in cells])
-    by_name = np.where(
-        same[winner] == same[first], 1, np.where(same[winner] == same[second], -1, unknown)
-    )
+    by_name = np.where(winner == first, 1, np.where(winner == second, -1, unknown))
     by_name = np.where(tied | ((by_name == unknown) & (by_word == 0)), 0, by_name)
     for row in np.flatnonzero((by_word == unknown) & (by_name == unknown))[:1]:
         value = cells[winner[row]]
@@ -378,15 +376,6 @@ def _ties(cells: list[Any], name: str, place: Place) -> Array:
     return np.array([word in _TRUE for word in words])
 
 
-def _refuse(wrong: Array, left: Array, right: Array, names: list[Any], place: Place) -> None:
-    """Raise for the first row that compares an item with itself."""
-    for row in np.flatnonzero(wrong)[:1]:
-        one, two = names[left[row]], names[right[row]]
-        what = f"{_shown(one)} and {_shown(two)} are one item"
-        what = what if left[row] != right[row] else f"{_shown(one)} is compared with itself"
-        raise ValueError(f"{place(int(row))}: {what}: a judgement needs two different items")
-
-
 # -- names to numbers ---------------------------------------------------------------------------
 
 
@@ -401,29 +390,22 @@ def number_names(
     used = np.unique(codes)
     row_of = np.full(len(names), -1, dtype=np.int64)
     if items is None:
-        number, settled = _distinct([names[code] for code in used], source)
+        found = _array([names[code] for code in used], spelled=source.is_text)
         try:
-            order = sorted(range(len(settled)), key=lambda i: settled[i])
+            order = sorted(range(len(found)), key=lambda i: found[i])
         except TypeError:  # numbers and text
-            order = sorted(range(len(settled)), key=lambda i: text_of(settled[i]))
-        row_of[used] = np.argsort(order)[number]
-        return row_of[codes], settled[order]
+            order = sorted(range(len(found)), key=lambda i: text_of(found[i]))
+        row_of[used] = np.argsort(order)
+        return row_of[codes], found[order]
     labels = _labels(items)
-    exact: dict[Any, int] = {label: row for row, label in enumerate(labels)}
-    if len(exact) < len(labels):
-        twice, count = Counter(labels).most_common(1)[0]
+    texts = list(map(text_of, labels))
+    rows = {text: row for row, text in enumerate(texts)}
+    if len(rows) < len(texts):
+        twice, count = Counter(texts).most_common(1)[0]
         raise ValueError(
-            f"items has {_shown(twice)} {count} times: every row of X needs a name of its own"
+            f"items has {shown(twice, 60)} {count} times: every row of X needs a name of its own"
         )
-    written: dict[str, int] = {}
-    for row, label in enumerate(labels):
-        text = text_of(label)
-        written[text] = -1 if text in written else row
-    for code in used:
-        cell = names[code]
-        row_of[code] = exact.get(cell, -1)
-        if row_of[code] < 0:
-            row_of[code] = written.get(text_of(cell), -1)
+    row_of[used] = [rows.get(text_of(names[code]), -1) for code in used]
     return row_of[codes], _array(labels)
 
 
@@ -470,17 +452,6 @@ def _unknown(source: NamedTable, codes: Array, rows: Array, names: list[Any], pl
         f"judgements {'are' if len(wrong) != 1 else 'is'} not in items: {', '.join(shown)}{more}; "
         "add their rows to X and items, or leave these judgements out by unknown='drop'"
     )
-
-
-def _distinct(cells: list[Any], source: NamedTable) -> tuple[Array, Array]:
-    """Number of every cell, and the names by number; cells that are written alike are one name."""
-    numbers: dict[str, int] = {}
-    named: list[Any] = []
-    for cell in cells:
-        if numbers.setdefault(text_of(cell), len(named)) == len(named):
-            named.append(cell)
-    number = np.array([numbers[text_of(cell)] for cell in cells], dtype=np.int64)
-    return number, _array(named, spelled=source.is_text)
 
 
 def _array(cells: list[Any], spelled: bool = False) -> Array:

@@ -105,13 +105,14 @@ def load_relations(
             f"{source.file}: row, column and value must be different columns; got {names}"
         )
     vocabularies = Vocabulary(), Vocabulary()
-    readers = zip(names, (*vocabularies, finite_cells), strict=True)
+    encoders = [vocabulary.encode for vocabulary in vocabularies]
+    readers = zip(names, (*encoders, finite_cells), strict=True)
     need = "every line needs a value there: leave unobserved pairs out"
     found, _ = source.read(dict(zip(ROLES, readers, strict=True)), need)
     codes = list(found.values())
     numbers, labels = [], []
     for k, wanted in enumerate((rows, columns)):
-        known = list(vocabularies[k])
+        known = vocabularies[k].cells
         number, label = number_names(codes[k], known, wanted, source)
         numbers.append(number)
         labels.append(label)

@@ -253,12 +253,12 @@ class _TrecTable:
 
     def __init__(self, path: PathOrFile, names: tuple[str, ...]) -> None:
         self.name, known = name_of(path), (Vocabulary(), Vocabulary())
-        readers = {"query": known[0], "id": known[1], "rank": _integers}
+        readers = {"query": known[0].encode, "id": known[1].encode, "rank": _integers}
         columns = {name: (name, readers.get(name, _numbers)) for name in ("query", *names[2:5])}
         table = NamedTable(self.name, list(names), partial(_chunks, path, names))
         self.columns, self.place = table.read(columns, "")
         query, id = self.columns["query"], self.columns["id"]
-        self.words = [as_text(list(v))[c] for v, c in zip(known, (query, id), strict=True)]
+        self.words = [as_text(v.cells)[c] for v, c in zip(known, (query, id), strict=True)]
         pairs = query * (int(id.max()) + 1) + id
         order = np.argsort(pairs, kind="stable")
         again = np.flatnonzero(np.diff(pairs[order]) == 0)
