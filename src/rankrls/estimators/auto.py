@@ -56,6 +56,7 @@ from rankrls.estimators.auto_members import (
 )
 from rankrls.estimators.auto_stream import sample_queries, whole_queries
 from rankrls.estimators.boosted_trees import MAX_QUERY, TreeMember, has_lightgbm
+from rankrls.estimators.incremental import learned_by
 from rankrls.estimators.ranker import (
     Preferences,
     QueryRequests,
@@ -562,6 +563,15 @@ class AutoRanker(QueryRequests, BaseEstimator):
         qid = None if codes is None else label_array("qid", preferences.qid)
         return self._rows(table, codes), Target(y, qid, codes, graph.sample_weight, self._scale)
 
+    def _require_sums(self) -> None:
+        """Raise unless there are members that can be updated."""
+        if not self.estimators_:
+            raise ValueError(
+                "the model is a single column, which cannot be updated: fit it again to all rows"
+            )
+        for ranker in self.estimators_:
+            learned_by(ranker)
+
     @all_or_nothing
     def partial_fit(
         self,
@@ -594,14 +604,11 @@ class AutoRanker(QueryRequests, BaseEstimator):
             arguments = {"pairs": pairs, "magnitude": magnitude, "sample_weight": sample_weight}
             return self.fit(X, y, qid=qid, **arguments)
         refuse_lazy(X, instead="use partial_fit for one part of whole queries after the other")
-        if not self.estimators_:
-            raise ValueError(
-                "the model is a single column, which cannot be updated: fit it again to all rows"
-            )
         check_same_rows(X, y=y, qid=qid, sample_weight=sample_weight)
         preferences = Preferences(y, qid, pairs, magnitude, sample_weight=sample_weight)
         with at_most(n_threads(self.n_jobs)):
             part = self._part(preferences, self._table._encoded(X))
+            self._require_sums()
             updates = zip(map(copy, self.estimators_), self._fields(*part), strict=True)
             self._store([ranker.partial_fit(**fields) for ranker, fields in updates])
         return self
