@@ -146,7 +146,7 @@ def _factor(name: str, fields: dict[str, Kind]) -> Record:
     )
 
 
-FACTOR = instance("ScatterFactor", "PooledFactor", "GroundedFactor")
+FACTOR = instance("ScatterFactor", "GroundedFactor")
 
 PREFERENCES = (
     Record(
@@ -162,14 +162,13 @@ PREFERENCES = (
         derived=("share", "averaging", "isometry"),
         check=lambda groups: require(len(groups.total) == groups.n_groups, "other groups"),
     ),
-    _factor("ScatterFactor", {"groups": instance("Groups"), "root": array("f", "p 1")}),
     _factor(
-        "PooledFactor",
+        "ScatterFactor",
         {
             "groups": instance("Groups"),
-            "between": FACTOR,
-            "within": instance("ScatterFactor"),
-            "embedding": rows("p q"),
+            "root": array("f", "p 1"),
+            "between": maybe(FACTOR),
+            "embedding": maybe(rows("p q")),
         },
     ),
     _factor(
