@@ -18,7 +18,7 @@ from rankrls.core.linalg.krylov import IterationOptions
 from rankrls.core.relations.complete import CompleteSpectrum, closed_form
 from rankrls.core.relations.holdout import holdout_error, holdout_errors
 from rankrls.core.relations.problem import RelationProblem
-from rankrls.core.relations.sides import KernelSum, Side
+from rankrls.core.relations.sides import Side
 from rankrls.estimators.choosing import Scoring, best_of, check_alphas, default_grid, search_alphas
 from rankrls.estimators.conditional_base import ConditionalRanker
 from rankrls.estimators.objects import Objects
@@ -247,8 +247,8 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
         names = list(sides) if self.condition_on == "rows" else list(sides)[::-1]
         held = {"entries": [], "rows": names[:1], "columns": names[1:]}.get(folds.held, names)
         for name in held if self._pairwise.multiplies else ():
-            kernel = sides[name].kernel
-            if isinstance(kernel, KernelSum) and kernel.blind:
+            kernel: Any = sides[name].kernel
+            if kernel.blind:
                 warn(
                     f"cross-validation holds out {name}, of which the kernels know nothing "
                     f"({', '.join(kernel.metric)}): held-out scores are offsets alone. Use "
