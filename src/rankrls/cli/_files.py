@@ -220,7 +220,7 @@ class DataFile:
     def _for(self, file: Any) -> dict[str, Any]:
         """Arguments for a file of this kind; LETOR text has no names of features."""
         format = self.reading["format"]
-        kind = sniff(file)[0] if format == "auto" else format
+        kind = sniff(file) if format == "auto" else format
         for name in self.o.given:
             only = OPTIONS[name].kind if name in OPTIONS else None
             if only not in (None, kind):

@@ -22,7 +22,7 @@ def split(o: Any) -> None:
     """Write the rows of some queries to one file, and all others to another."""
     check_output(o.train, o.data, o.test)
     check_output(o.test, o.data, o.train)
-    kind = sniff(o.data)[0]
+    kind = sniff(o.data)
     qid, parts = _letor(o.data, o.qid) if kind == "letor" else _table(o.data, kind, o.qid)
     names, codes = np.unique(np.asarray(qid, dtype=str), return_inverse=True)
     if len(names) < 2:

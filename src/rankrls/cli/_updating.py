@@ -109,7 +109,7 @@ def _change(scorer: Scorer, o: Any) -> dict[str, Any]:
             f"{o.model} was fitted to one ranking: add --one-ranking, with which the rows of every "
             "file are one more"
         )
-    if not any(os.path.isfile(one) and sniff(one)[0] == "letor" for one in files):
+    if not any(os.path.isfile(one) and sniff(one) == "letor" for one in files):
         o.sample_weight = o.sample_weight or scorer.source.get("weight")
     if ranker._seen.weighted and o.sample_weight is None:
         raise ValueError(

@@ -206,7 +206,10 @@ def held_out_scores(
     residual: bool = False,
     n_jobs: int | None = None,
 ) -> list[tuple[Array, Array]]:
-    """Test rows of each split, and their scores by the model fitted to its training rows."""
+    """Test rows of each split, and their scores by the model fitted to its training rows.
+
+    ``residual``: shift the scores of each model such that its mean training residual is zero.
+    """
     refuse_lazy(X)
     X, y = indexable(X, np.asarray(y))
     X = np.asarray(X) if isinstance(X, list) else X

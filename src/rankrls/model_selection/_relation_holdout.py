@@ -107,13 +107,12 @@ def relation_holdout_predict(
     Two-step regression needs all pairs. Its model without some "entries" is defined as the model
     in which the labels of these entries equal their own predictions.
 
-    With the ranking loss, predictions of a conditioning object are determined up to a constant.
-    The constant is chosen such that the mean residual of its remaining labels is zero. If it has
-    no labels left, its mean prediction over the objects that were not left out is zero.
-    Predictions of a list by *different* models ("columns", "entries", "both") can therefore be
-    compared, but such pooling is biased. The offset does not include the held-out label, so that
-    predictions are worse than random if there is nothing to learn. `ConditionalRankRLSCV` never
-    compares them.
+    With the ranking loss, the constant of a conditioning object is chosen such that the mean
+    residual of its remaining labels is zero, or its mean prediction over the objects that were not
+    left out, if it has no labels left. Predictions of a list by *different* models ("columns",
+    "entries", "both") can therefore be compared, but such pooling is biased: the offset does not
+    include the held-out label, so that predictions are worse than random if there is nothing to
+    learn. `ConditionalRankRLSCV` never compares them.
 
     Examples
     --------
@@ -154,9 +153,8 @@ def relation_holdout_predict(
         raise ValueError(
             "leave_out='entries' of pairwise='two-step' needs a complete Y, and no kernel 'profile'"
         )
-    holdout = None
-    if labels is not None and (problem.has_shortcuts or filled):
-        holdout = CompleteHoldout(problem, labels)
+    short = labels is not None and (problem.has_shortcuts or filled)
+    holdout = CompleteHoldout(problem, labels) if short else None
     if holdout is not None and given is None and not problem.sign:
         predictions = getattr(holdout, leave_out)(grid)[0]
     else:
