@@ -545,12 +545,10 @@ RANKERS = (
 
 
 def _check_objects(objects: Any) -> None:
-    several = isinstance(objects.kernel, KernelSum)
-    n_blocks = objects.kernel.n_blocks if several else int(objects.kernel.precomputed)
-    n, width = objects.X.shape
-    require(n_blocks in (0, width / max(n, 1)), "objects whose kernel matrix is not square")
-    profiled = several and objects.kernel.profiled
-    require(profiled == (objects.profile is not None), "objects with labels of another kernel")
+    kernel, (n, width) = objects.kernel, objects.X.shape
+    require(kernel.n_blocks in (0, width / max(n, 1)), "objects whose kernel matrix is not square")
+    labelled = kernel.profiled == (objects.profile is not None)
+    require(labelled, "objects with labels of another kernel")
     if objects.names is not None:
         text = all(isinstance(name, str) for name in objects.names)
         good = (text or objects.names.dtype.kind == "i") and len(np.unique(objects.names)) == n
