@@ -23,7 +23,7 @@ class TableRows(NamedTuple):
     """Rows of a table, or encoded rows, with labels, names of queries and weights."""
 
     X: Any
-    y: Array
+    y: Any
     qid: Any = None
     sample_weight: Array | None = None
 
