@@ -17,7 +17,9 @@ import sys
 import warnings
 
 import numpy as np
+import pandas as pd
 from peer_data import load
+from timing import DATA
 
 from rankrls import RankRLS, RankRLSCV
 from rankrls.clicks import click_labels, estimate_examination
@@ -89,8 +91,22 @@ def peers(X, log, train_qid, X_test):
     return found
 
 
+def open_bandit():
+    """Examination in a real log: Open Bandit's sample, shown at random and by Thompson sampling."""
+    for policy in ("random", "bts"):
+        paths = {kind: DATA / "open_bandit" / f"{policy}_{kind}.csv" for kind in ("men", "women")}
+        if not all(path.exists() for path in paths.values()):
+            print(f"open_bandit: no {policy} in {DATA / 'open_bandit'}")
+            continue
+        table = pd.concat([pd.read_csv(path).assign(kind=kind) for kind, path in paths.items()])
+        log = {"query": table["kind"], "item": table["item_id"], "clicks": table["click"]}
+        found = estimate_examination(pd.DataFrame(log | {"position": table["position"]}))
+        print(f"open_bandit, {policy}: {found.examination.round(2)} ± {found.std.round(2)}")
+
+
 def main(sessions):
     warnings.simplefilter("ignore")
+    open_bandit()
     for name in ("ohsumed", "mslr", "lightgbm"):
         try:
             folds = load(name)
