@@ -114,7 +114,7 @@ def search_alphas(
             grid = np.union1d(grid, more)
     scores, losses = found["mean_score"], found.get("mean_squared_error")
     # Below the smallest alpha of the default grid, rounding errors would dominate.
-    warn = alphas is not None or best_of(scores, losses) > 0
+    warn = alphas is not None or choose_alpha(grid, scores, losses, warn=False) > 0
     bound = None if alphas is None else size_of_problem
     best = choose_alpha(grid, scores, losses, warn=warn, size_of_problem=bound)
     return best, {"alpha": grid, **found}
