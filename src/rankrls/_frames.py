@@ -373,7 +373,7 @@ def check_same_rows(X: Any, of: str = "X", /, **arguments: Any) -> None:
     if of == "X":
         for name, values in {"X": X, **arguments}.items():
             refuse_lazy(values, name)
-    wanted = row_names(X)
+    wanted: Any = None if type(X) is np.ndarray else row_names(X)
     for name, values in {} if wanted is None else arguments.items():
         names = row_names(values)
         if names is None or names.equals(wanted) or _permutation(names, wanted) is None:
@@ -515,9 +515,10 @@ def clear_errors(
     X: Any, name: str = "X", filled: str = "as in make_pipeline(SimpleImputer(), RankRLS())"
 ) -> Iterator[None]:
     """Check X for dates, and shorten errors of scikit-learn's checks to one line."""
-    refuse_lazy(X, name)
-    refuse_equal_names(column_names(X), name)
-    refuse_dates(X, name)
+    if not (type(X) is np.ndarray and X.dtype.kind in "fiub"):
+        refuse_lazy(X, name)
+        refuse_equal_names(column_names(X), name)
+        refuse_dates(X, name)
     if type(X).__module__.startswith("polars") and not hasattr(X, "__dataframe__"):
         import sklearn
 

@@ -264,6 +264,17 @@ _command(
 )  # fmt: skip
 
 _command(
+    "explain", "_explaining:explain", "data+",
+    f"model query ranks top {SCORED.replace(' missing unlabelled', '')} json",
+    """
+    Tell why a row of DATA is ranked above another, by a model of fit --auto.
+
+    The difference of their scores is the sum of contributions of columns, the largest first.
+    """,
+    "Example:\n  rankrls explain train.parquet -m auto --query 3 --ranks 1,3",
+)  # fmt: skip
+
+_command(
     "leaderboard", "_rating:leaderboard", "judgements",
     "controls groups sample_weight trusted confidence elo random_state output json",
     """

@@ -90,6 +90,12 @@ def _whole(text: Any) -> int:
     return number
 
 
+def _ranks(text: Any) -> tuple[int, int]:
+    """Two places of a ranked list, ``1,3``."""
+    first, _, second = str(text).partition(",")
+    return _whole(first), _whole(second)
+
+
 def _share(text: Any) -> float:
     number = _positive(text, "a number between 0 and 1")
     if number >= 1:
@@ -335,6 +341,10 @@ OPTIONS: dict[str, Option] = {
     "normalizers": _row("Elasticsearch, OpenSearch, Solr: write the scaling as normalizers of "
         "features: scores are those of predict.", is_flag=True),
     "weights.top": _row("Only the first K; all by default.", type=_whole, metavar="K"),
+    "explain.top": _row("Only the first K; all by default.", type=_whole, metavar="K"),
+    "query": _row("Query of the two rows; the first of DATA by default.", metavar="NAME"),
+    "ranks": _row("Places of the two rows in the ranked list.", type=_ranks, default="1,2",
+                  metavar="A,B"),
     # ------------------------------------------------------------------ leaderboard, split, demo
     "controls": _row("Columns of the comparison whose effects are removed, such as the difference "
         "of length; position: being shown first.", metavar="A,B,…", multiple=True),

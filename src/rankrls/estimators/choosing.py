@@ -70,9 +70,6 @@ EQUAL = 1e-6
 #: Larger powers of two, and their inverses, are never tried.
 MAX_POWER = 125
 
-#: Maximum number of draws: a few rows held out of one ranking may all have the same score.
-MAX_DRAWS = 100
-
 
 # -- grids of alphas ----------------------------------------------------------------------------
 
@@ -80,10 +77,7 @@ MAX_DRAWS = 100
 def check_alphas(
     name: str, values: ArrayLike, *, allow_zero: bool = False, as_given: bool = False
 ) -> Array:
-    """Return a grid of finite numbers > 0, ascending and distinct unless ``as_given``.
-
-    With ``allow_zero`` it may contain 0 (early stopping regularises without alpha).
-    """
+    """Return a grid of finite numbers > 0 (or 0), ascending and distinct unless ``as_given``."""
     grid = check_finite_array(name, np.atleast_1d(np.asarray(values)), ndim=(1,))
     if not grid.size:
         bound = ">=" if allow_zero else ">"
@@ -124,7 +118,7 @@ def search_alphas(
         found = joined_results([found, scored] if more[0] > grid[-1] else [scored, found])
         grid = np.union1d(grid, more)
     # Below the smallest alpha of the default grid, rounding errors would dominate.
-    warn = best_of(*criteria()) > 0
+    warn = choose_alpha(grid, *criteria(), warn=False) > 0
     return choose_alpha(grid, *criteria(), warn=warn), {"alpha": grid, **found}
 
 
@@ -134,11 +128,9 @@ def joined_results(parts: Sequence[dict[str, Array]]) -> dict[str, Array]:
 
 
 def default_grid(size: float) -> Array:
-    """Powers of two from 2^-15 to 2^15, extended if all are too small or too large for the problem.
-
-    ``size`` is its largest eigenvalue, approximately. That may be dominated by a single feature of
-    large scale, so alphas that suit smaller features stay in the grid.
-    """
+    """Powers of two from 2^-15 to 2^15, and more for a problem of another largest eigenvalue."""
+    # That may be dominated by a single feature of large scale, so alphas that suit smaller
+    # features stay in the grid.
     low, high = np.log2(DEFAULT_ALPHAS[0]), np.log2(DEFAULT_ALPHAS[-1])
     if 0 < size < np.inf:
         low = min(low, np.rint(np.log2(size * COVERED[1])))
@@ -154,11 +146,9 @@ def covering_grid(size: float) -> Array:
 
 
 def continuation(grid: Array, scores: Array, size: float, losses: Array | None = None) -> Array:
-    """Powers of two beyond the end of a grid with the best score; empty if the best is inside.
-
-    If an end is only as good as its neighbour, the grid is extended only upwards and up to the
-    largest eigenvalue, because alphas that are too small to matter are equally good, too.
-    """
+    """Powers of two beyond the end of a grid with the best score; empty if the best is inside."""
+    # If an end is only as good as its neighbour, the grid is extended only upwards and up to the
+    # largest eigenvalue, because alphas that are too small to matter are equally good, too.
     if len(grid) < 2 or not np.isfinite(scores).all():
         return np.empty(0)
     best = best_of(scores, losses)
@@ -174,7 +164,8 @@ def continuation(grid: Array, scores: Array, size: float, losses: Array | None =
 
 def best_of(scores: Array, losses: Array | None = None) -> int:
     """Index of the best score; if several are equally good, of the least loss, or the last one."""
-    best = len(scores) - 1 - int(np.argmax(scores[::-1]))
+    rounding = 1e-12 * np.abs(scores.max())
+    best = int(np.flatnonzero(scores >= scores.max() - rounding)[-1])
     worse = _better(scores[best], scores)
     if losses is not None:
         equal = np.flatnonzero(~worse)
@@ -197,12 +188,7 @@ def choose_alpha(
     warn: bool = True,
     size_of_problem: Callable[[], float] | None = None,
 ) -> int:
-    """Return the index of the best alpha of an ascending grid; see `best_of`.
-
-    With ``warn``, a warning is issued if an end of the grid is the best and another alpha may be
-    better: if it is better than its neighbour, or if it is the largest, equally good, and below
-    the largest eigenvalue, beyond which stronger regularisation no longer changes the ranking.
-    """
+    """Return the index of the best alpha of an ascending grid; ``warn`` if it is at an open end."""
     if not np.isfinite(scores).all():
         raise ValueError(
             f"scoring returned {scores[~np.isfinite(scores)][0]} for alpha="
@@ -212,6 +198,7 @@ def choose_alpha(
     if not warn or last == 0 or best not in (0, last):
         return best
     open_end = bool(_better(scores[best], scores[1 if best == 0 else last - 1]))
+    # Beyond the largest eigenvalue, stronger regularisation no longer changes the ranking.
     if best == last and size_of_problem is not None and scores[best] < 1:
         open_end = open_end or grid[last] < size_of_problem()
     if open_end:
@@ -271,10 +258,7 @@ def read_splits(
     *,
     complement: bool = False,
 ) -> list[tuple[Array, Array]]:
-    """Return the checked (train, test) rows of a splitter or an iterable, each ascending.
-
-    ``complement``: train must be all rows except the test rows, which exact shortcuts require.
-    """
+    """Return the checked (train, test) rows of a splitter or an iterable, each ascending."""
     if hasattr(cv, "split"):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "The groups parameter is ignored")
@@ -334,10 +318,7 @@ class Split(NamedTuple):
 
 
 def split_for_validation(ranker: Any, X: Any, graph: PreferenceGraph, eval_set: Any) -> Split:
-    """Split into training and validation data: ``eval_set``, or a fraction of the rows.
-
-    Whole queries with a pair are held out at random, rows without qid, or given pairs.
-    """
+    """Hold out ``eval_set``, or a fraction of the queries with a pair, rows, or given pairs."""
     if eval_set is not None:
         rows, held = check_eval_set(
             eval_set, ranker._check_rows, has_qid=graph.has_qid, n_outputs=graph.n_outputs
@@ -351,22 +332,20 @@ def split_for_validation(ranker: Any, X: Any, graph: PreferenceGraph, eval_set: 
             "scores and pairs together cannot be split at random without losing pairs; pass "
             "eval_set=(X_val, y_val, qid_val)"
         )
-    codes, least = np.arange(graph.n_rows), 2
-    units, what = codes, "rows"
+    codes: Any = graph.query_codes if graph.has_qid else np.arange(graph.n_rows)
+    units, what, least = codes, "rows", 2
     if graph.scores is None:
         units, what, least = np.arange(graph.n_given_pairs), "pairs", 1
     elif graph.has_qid:
-        assert graph.query_codes is not None
-        codes, least = graph.query_codes, 1
-        units = np.flatnonzero(varying_queries(graph.scores, codes, graph.n_queries).any(axis=1))
-        what = "queries with a pair"
+        varying = varying_queries(graph.scores, codes, graph.n_queries).any(axis=1)
+        units, what, least = np.flatnonzero(varying), "queries with a pair", 1
     n = max(least, round(fraction * len(units)))
     if n + least > len(units):
         raise ValueError(
             f"validation_fraction={fraction:g} of {len(units)} {what} leaves too few; pass eval_set"
         )
     rng = check_random_state(ranker.random_state)
-    for _ in range(MAX_DRAWS):
+    for _ in range(100):  # a few rows held out of one ranking may all have the same score
         drawn = rng.permutation(units)[:n]
         if graph.scores is None:
             out = np.isin(units, drawn)
@@ -478,10 +457,7 @@ class Scoring:
         return found
 
     def spread(self, *parts: Array) -> dict[str, Array]:
-        """Mean, standard deviation and number of the scores of parts of all lists, for each alpha.
-
-        Several outputs are averaged.
-        """
+        """Mean, deviation and number of the scores of all lists; outputs are averaged."""
         scores, weight = np.concatenate(parts, axis=-1)
         total = weight.sum(axis=-1)
         if not total.all():
@@ -512,10 +488,7 @@ class Scoring:
         return {"mean_score": means.mean(axis=1)}
 
     def of_rows(self, graph: PreferenceGraph, predictions: Array) -> float:
-        """Mean score, over outputs, of predictions of shape (m, n_outputs) for all rows of a graph.
-
-        Given pairs have no lists: only the pairwise accuracy is defined for them.
-        """
+        """Mean score of predictions of shape (m, n_outputs) for all rows of a graph."""
         if graph.scores is None or graph.n_given_pairs:
             if self.name not in PAIR_METRICS:
                 raise ValueError(

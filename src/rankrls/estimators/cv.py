@@ -540,10 +540,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
     def _by_rows(
         self, X: Any, graph: PreferenceGraph, eval_set: Any, callback: Any
     ) -> tuple[Evaluate, PreferenceGraph]:
-        """Score alphas, and with early stopping iterations, by held-out rows.
-
-        Also returns the preferences of the problem: all, or with early stopping the other ones.
-        """
+        """Score alphas by held-out rows; also returns the preferences that the model learns."""
         scoring = Scoring(self.scoring, self._loss)
         scoring.require_scores()
         if isinstance(self.kernel, str) and self.kernel == "precomputed":

@@ -159,11 +159,7 @@ def require_preferences(graph: PreferenceGraph, purpose: str = "learn from") -> 
 
 
 def graph_accuracy(graph: PreferenceGraph, predictions: Array, added: Array | None = None) -> float:
-    """Pairwise accuracy: mean over queries with a pair; given pairs count as one more query.
-
-    ``added``, (n_given_pairs, n_outputs): what covariates of given pairs add to the differences of
-    predictions, which have shape (n,) or (n, n_outputs).
-    """
+    """Pairwise accuracy: mean over queries with a pair; given pairs count as one more query."""
     predictions = predictions.reshape(len(predictions), -1)
     scored, told, per_output = graph.scored_outputs(), graph.preferring, []
     for j, scores in enumerate(predictions.T):

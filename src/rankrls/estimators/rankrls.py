@@ -708,11 +708,7 @@ def exact_problem(
     *,
     keep_basis: bool = False,
 ) -> tuple[RankRLS, RidgeProblem, Array]:
-    """A clone that knows the features of X, the problem that it would solve, and the alphas.
-
-    ``alphas=None`` is the estimator's alpha; with ``keep_basis``, basis vectors that are left out
-    stay in the basis.
-    """
+    """A clone that knows the features of X, its problem, and the alphas (None: its own)."""
     if not isinstance(estimator, RankRLS):
         raise ValueError(
             f"estimator must be a RankRLS; got a {type(estimator).__name__}. Pass RankRLS with the "

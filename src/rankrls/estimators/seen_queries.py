@@ -160,10 +160,7 @@ class SeenQueries:
             raise ValueError(f"{show_query(again)} {advice}")
 
     def remove(self, graph: PreferenceGraph, X: Any, rounding: float) -> None:
-        """Remove the contents of ``graph``; raise an error unless they were added as they are.
-
-        ``rounding`` is the relative rounding error of the features X.
-        """
+        """Remove the contents of ``graph``; raise an error unless they were added as they are."""
         n_pairs = graph.n_given_pairs
         if not graph.has_qid:
             if (graph.n_rows, n_pairs) not in self.rankings:

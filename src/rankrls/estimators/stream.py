@@ -360,11 +360,7 @@ def _sum_stream(
 
 
 def fit_stream(ranker: Any, batches: Any, basis_rows: Any = None, steps: Any = None) -> Any:
-    """Fit a `RankRLS` to a stream of batches; ``steps`` transform them, as those of pipelines do.
-
-    They have ``learn(batch)`` for the first pass, ``transform(batch)`` for others, and
-    ``rescaling()``, factor and offset that convert the features of the first pass, or None.
-    """
+    """Fit a `RankRLS` to a stream of batches; ``steps`` transform them (`streaming._Prepare`)."""
     with unchanged_on_error(ranker):
         kernel = check_terms(ranker, first=True)
         sums = _sum_stream(ranker, kernel, batches, basis_rows, steps, 1)
@@ -462,11 +458,7 @@ def fit_stream_cv(ranker: Any, batches: Any, basis_rows: Any = None, steps: Any 
 def score_queries(
     scoring: Scoring, Phi: Any, graph: PreferenceGraph, query: Array, W: list[Array]
 ) -> Array:
-    """Scores of whole queries, rows Phi (m, n), by the models W without their folds.
-
-    ``query`` is the fold of each row, modulo the number of folds; W has shape (n_alphas, n,
-    n_outputs) for each of them. Returns `Scoring.of_lists`.
-    """
+    """`Scoring.of_lists` of whole queries, rows Phi (m, n), by the models W without their folds."""
     values = np.empty((len(W[0]), Phi.shape[0], W[0].shape[2]))
     fold_of = query % len(W)
     for fold in np.unique(fold_of):
@@ -484,11 +476,7 @@ def choose_by_folds(
     scoring: Scoring,
     score_again: Callable[[list[Array]], list[Array]],
 ) -> Learned:
-    """Choose alpha from sums over folds of whole queries; returns the sums over all of them.
-
-    ``alpha_``, ``best_score_`` and ``cv_results_`` of the ranker are set. ``score_again`` scores
-    all queries with the models without each fold, for metrics other than the loss.
-    """
+    """Choose alpha from sums over folds of whole queries; returns the sums over all of them."""
     total = np.sum([fold.preferences for fold in folds], axis=0)
     for number, fold in enumerate(folds):
         if not (total - fold.preferences > 0).all():
