@@ -118,7 +118,7 @@ def search_alphas(
         found = joined_results([found, scored] if more[0] > grid[-1] else [scored, found])
         grid = np.union1d(grid, more)
     # Below the smallest alpha of the default grid, rounding errors would dominate.
-    warn = best_of(*criteria()) > 0
+    warn = choose_alpha(grid, *criteria(), warn=False) > 0
     return choose_alpha(grid, *criteria(), warn=warn), {"alpha": grid, **found}
 
 
