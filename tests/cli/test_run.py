@@ -70,7 +70,7 @@ FILES = {
             "fit none.csv -m x --features what --label what",
             "column 'what' for target is also one of the features",
         ),
-        ("fit none.csv -m x --label whta", "no column 'whta' for target (did you mean 'what'?)"),
+        ("fit none.csv -m x --qid who --label whta", "no column 'whta' for target (did you mean"),
         ("fit none.csv -m x --label what", "the column of query ids in qid=, or pass qid=None"),
         ("fit numbers.csv -m x", "numbers.csv:1: the first line has numbers where the names of "
                                  "the columns should be; pass header=False"),
