@@ -452,7 +452,7 @@ def test_explain(run, data):
 
 def test_update(run):
     """New queries are added to the members; those that the model knows are refused."""
-    told = json.loads(run("update model test.csv -o updated --json").out)
+    told = run("update model test.csv -o updated --json").json
     assert told["rows_added"] == len(pd.read_csv("test.csv"))
     assert told["n_queries"] == told["queries_before"] + 20
     frame = pd.read_parquet("test.parquet")
@@ -461,5 +461,5 @@ def test_update(run):
     by_hand.partial_fit(features, frame["grade"], qid=frame["query"])
     scores = load_model("updated").predict(features, qid=frame["query"])
     np.testing.assert_allclose(scores, by_hand.predict(features, qid=frame["query"]), atol=1e-9)
-    assert "was given in an earlier call" in run("update updated test.csv", 2).err
-    assert "cannot forget" in run("update model --forget train.csv -o updated", 2).err
+    assert "was given in an earlier call" in run("update updated test.csv", code=2).err
+    assert "cannot forget" in run("update model --forget train.csv -o updated", code=2).err
