@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls.core.ridge.influence import without_two_folds, without_two_groups
+from rankrls.core.ridge.influence import without_two_folds
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.core.ridge.residuals import Folds
 from rankrls.metrics import pairwise_accuracy
@@ -89,7 +89,7 @@ def change_without_groups(problem: RidgeProblem, folds: Folds, alpha: float) -> 
     lost = before.sum() - np.bincount(owner[held.rows], before, minlength=n)
     total = weight.sum() - np.bincount(owner, weight, minlength=n)
     without = np.zeros(n)
-    for some, held in without_two_groups(problem, folds, alpha):
+    for some, held in without_two_folds(problem, folds, alpha, judgements=True):
         found = right(held.values[0, :, 0], held.rows)
         other = some[held.fold].sum(axis=1) - owner[held.rows]
         without += np.bincount(other, found, minlength=n)

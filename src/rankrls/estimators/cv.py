@@ -19,6 +19,7 @@ from rankrls.core.linalg.krylov import History
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.iterative import HeldOutRows
 from rankrls.core.ridge.models import predict_path
+from rankrls.core.ridge.pairs import can_leave_pairs_out, pair_accuracies
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.core.ridge.residuals import Folds, HeldOut, query_folds, split_folds
 from rankrls.core.spaces.spaces import Kernel
@@ -459,7 +460,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
                 if folds:
                     n = sum(len(rows) for rows in folds) * graph.n_outputs
                     return _in_parts(score, alphas, n)
-                results = list(problem.pair_accuracies(alphas, n_threads(self.n_jobs)))
+                results = list(pair_accuracies(problem, alphas, n_threads(self.n_jobs)))
                 return {
                     "mean_score": np.array([accuracy.mean() for accuracy, _ in results]),
                     "n_refits": np.array([count for _, count in results]),
@@ -643,7 +644,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
                 raise ValueError("cv='leave-query-out' needs qid")
             if cv == "auto" and not graph.has_qid:
                 few = 4 <= graph.n_rows <= MAX_PAIR_ROWS and not self.store_cv_predictions
-                if few and scoring.name in PAIR_METRICS and problem.can_leave_pairs_out():
+                if few and scoring.name in PAIR_METRICS and can_leave_pairs_out(problem):
                     cv = "leave-pair-out"
                 else:
                     cv = max(2, min(10, graph.n_rows // 5))

@@ -31,18 +31,6 @@ from rankrls.core.ridge.problem import RidgeProblem, certain, rotated
 from rankrls.core.ridge.residuals import Folds, HeldOut, Residuals, split_folds
 from rankrls.core.spaces.spaces import DualSpace, NystroemSpace
 
-__all__ = [
-    "Influence",
-    "NewRows",
-    "counted_problem",
-    "judgement_influence",
-    "judgement_terms",
-    "query_influence",
-    "row_influence",
-    "without_two_folds",
-    "without_two_groups",
-]
-
 Array = NDArray[Any]
 
 #: Maximum size of a work array.
@@ -51,35 +39,17 @@ WORK = 2**21
 
 @dataclass(frozen=True)
 class Influence:
-    """Diagnostics of all groups, arrays of shape (n_groups,); NaN for a group without terms.
+    """Diagnostics of all groups, arrays of shape (n_groups,); NaN for a group without terms."""
 
-    Attributes
-    ----------
-    size : ndarray of int
-        Number of independent terms |U|.
-    leverage, studentised, p_value, cook : ndarray
-        ``studentised`` is √F.
-    residual : ndarray
-        Residual by the model without the group: signed for a single term, otherwise the root mean
-        square.
-    agreement : ndarray or None
-        Cosine of the angle between the targets t_U and their predictions t_U − e_U by the model
-        without the group; NaN if one of them is zero. None for rows.
-    weight : ndarray or None
-        Weight κ of the squared residual of a row; None for other groups.
-    metric, metric_of_all : ndarray and float, or None
-        Metric on new rows, if given, of the models without the group and of the full model.
-    """
-
-    size: Array
+    size: Array  # number of independent terms |U|
     leverage: Array
-    residual: Array
-    studentised: Array
+    residual: Array  # without the group: signed for a single term, otherwise root mean square
+    studentised: Array  # √F
     p_value: Array
     cook: Array
-    agreement: Array | None
-    weight: Array | None = None
-    metric: Array | None = None
+    agreement: Array | None  # cosine between t_U and t_U − e_U; None for rows
+    weight: Array | None = None  # κ of the squared residual of a row
+    metric: Array | None = None  # on new rows, without the group
     metric_of_all: float | None = None
 
 
@@ -143,10 +113,9 @@ def query_influence(
 
 
 def row_influence(problem: RidgeProblem, alpha: float, new: NewRows | None = None) -> Influence:
-    """Diagnostics of rows, if all pairs within a query have equal weight.
+    """Diagnostics of rows, as terms κ (s − f − b)² with the free offset b of the query.
 
-    A row is one term κ (s − f − b)² with the free offset b of its query. The other rows keep their
-    weight κ, which equals a refit without the row for query_weighting="size".
+    The other rows keep their weight κ, as in a refit without the row for query_weighting="size".
     """
     if not problem.every_pair_counts():
         raise ValueError(
@@ -174,31 +143,19 @@ def row_influence(problem: RidgeProblem, alpha: float, new: NewRows | None = Non
 
 
 def without_two_folds(
-    problem: RidgeProblem, folds: Sequence[Array], alpha: float
+    problem: RidgeProblem, folds: Sequence[Array], alpha: float, *, judgements: bool = False
 ) -> Iterator[tuple[Array, HeldOut]]:
-    """Predict the rows of each pair of folds by the model without both.
+    """Predict the rows (or given pairs) of each pair of folds by the model without both.
 
     Yields the indices of folds, shape (n, 2), each pair once, and predictions of the n unions.
     """
-    rows = Folds.of_list(folds)
-    for two, unions in _unions(rows, np.column_stack(np.triu_indices(len(rows), 1))):
-        yield two, problem.leave_out(unions, np.array([alpha]))
-
-
-def without_two_groups(
-    problem: RidgeProblem, folds: Folds, alpha: float
-) -> Iterator[tuple[Array, HeldOut]]:
-    """Differences of given pairs without each pair of groups, as `without_two_folds`."""
-    for some, unions in _unions(folds, np.column_stack(np.triu_indices(len(folds), 1))):
-        yield some, problem.leave_judgements_out(unions, np.array([alpha]))
-
-
-def _unions(folds: Folds, two: Array) -> Iterator[tuple[Array, Folds]]:
-    """Unions of two folds each, in parts with a limited number of members."""
-    block = np.cumsum(folds.sizes[two].sum(axis=1)) // WORK
+    folds = Folds.of_list(folds)
+    leave_out = problem.leave_judgements_out if judgements else problem.leave_out
+    two = np.column_stack(np.triu_indices(len(folds), 1))
+    block = np.cumsum(folds.sizes[two].sum(axis=1)) // WORK  # of a limited number of members
     for some in np.split(two, np.flatnonzero(np.diff(block)) + 1) if len(two) else ():
-        members = folds.take(some.ravel()).members
-        yield some, Folds(members, folds.sizes[some].sum(axis=1))
+        unions = Folds(folds.take(some.ravel()).members, folds.sizes[some].sum(axis=1))
+        yield some, leave_out(unions, np.array([alpha]))
 
 
 # -- terms ------------------------------------------------------------------------------------
@@ -264,11 +221,10 @@ def _influence(
 ) -> Influence:
     """Diagnostics of groups of terms from their residuals e without the group, shape (total,).
 
-    ``folds`` are the terms of each group, of which ``size`` are independent; ``scale`` turns sums
-    of squares of e into mean squares. ``energy`` is tᵀt of all N terms.
+    Of the terms ``size`` are independent; squares of e are divided by ``scale``; N terms in all.
     """
-    b, n, products = terms.target(alpha)[:, 0], len(folds), terms.products(alpha)
-    _, w = terms.metric(np.zeros((1, len(b))), alpha)
+    b, n, products = terms.coordinates(terms.b.T, alpha)[0], len(folds), terms.products(alpha)
+    w = terms.weights(np.array([alpha]))[:, 0]
     diagonal = products if products.ndim == 1 else products.diagonal()
     leverage, squares, cost, moved, targets, predictions, both = np.zeros((7, n))
     metric = None if new is None else np.full(n, np.nan)
@@ -282,14 +238,14 @@ def _influence(
             points = np.divide(points, terms.sigma, out=np.zeros_like(points), where=live)
         else:
             points = rotated(terms.made, points, 0)
-        of_new = terms.metric(points, alpha)[0] * w
+        of_new = terms.coordinates(points, alpha) * w
         fitted = of_new @ b
     for numbers in _blocks(folds, len(b)):
         places = folds.places(numbers)
         U, of_block = folds.members[places], e[places]
         t, rho = terms.t[U, 0], terms.residuals(U, alpha)[0][:, 0]
         group = np.repeat(np.arange(len(numbers)), folds.sizes[numbers])
-        A, _ = terms.metric(terms.vectors(U), alpha)
+        A = terms.coordinates(terms.vectors(U), alpha)
         for out, values in (
             (leverage, np.square(A) @ w),
             (squares, np.square(of_block)),

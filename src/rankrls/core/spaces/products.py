@@ -20,8 +20,6 @@ from scipy.sparse.linalg import LinearOperator
 
 from rankrls import _resources
 
-__all__ = ["Offsets", "Products", "centre", "replace_columns", "subtract"]
-
 Array = NDArray[Any]
 
 #: Number of blocks for each thread, so that threads finish at about the same time.
@@ -42,8 +40,8 @@ ROWS = 4096
 class Offsets:
     """Columns (b,) whose mean is far from zero, and the means to subtract, rounded as X is.
 
-    ``constant`` are the columns that are constant up to rounding, and ``lost`` is the rounding
-    error of the entries relative to the standard deviation of the column, zero for constant ones.
+    ``constant``: constant up to rounding; ``lost``: rounding error of the entries relative to the
+    standard deviation of the column, zero for constant ones.
     """
 
     columns: Array
@@ -86,10 +84,7 @@ class Offsets:
 
 
 def centre(X: Any) -> tuple[Any, Any]:
-    """Return X − 1cᵀ in double precision, and c, shape (n,); 0.0 if nothing is subtracted.
-
-    All dense columns are centred, sparse ones only if they have an offset.
-    """
+    """X − 1cᵀ in double precision, and c, (n,), or 0.0; of sparse columns only those far from 0."""
     if not sparse.issparse(X):
         shift = X.mean(axis=0, dtype=np.float64)
         return X - shift, shift
@@ -127,15 +122,9 @@ def replace_columns(X: Any, columns: Array, D: Array) -> sparse.csr_array:
 class Products(LinearOperator):
     """X of shape (m, n) as an operator: ``matmat`` is X V, ``rmatmat`` is XᵀU, both in float64.
 
-    X is not copied, densified or converted: the blocks of a sparse X share its arrays and need one
-    more integer for each row (each column of CSC). float32 X is multiplied in float32; only sums
-    over blocks and results are float64. Dense X is multiplied by BLAS, sparse X by threads, since
-    SciPy's products release the GIL.
-
-    With ``offsets`` c, the operator represents X − 1cᵀ. These columns are replaced by a centred
-    copy, because subtracting (c·v)1 from X v would leave the rounding errors of X v.
-
-    Use it as ``with Products.of(X, threads) as product: …``; the threads end with the block.
+    X is not copied: dense X is multiplied by BLAS, sparse X by threads, and only results are
+    converted to float64. With ``offsets`` c, the operator is that of X − 1cᵀ: these columns are
+    replaced by a centred copy, since X v − (c·v)1 would leave the rounding errors of X v.
     """
 
     def __init__(
