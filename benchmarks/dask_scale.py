@@ -39,7 +39,7 @@ from rankrls.core.ridge.iterative import LinearSystem
 from rankrls.core.spaces.products import Products
 from rankrls.dask import RankRLS
 from rankrls.dask._tasks import FAN_IN
-from rankrls.dask._whole_queries import Loader
+from rankrls.dask._whole_queries import load
 from rankrls.estimators.incremental import Learned
 
 BANDWIDTH = 1.25e9
@@ -61,12 +61,12 @@ def per_row(m: int, n: int, dtype: type) -> tuple[float, float]:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((m, n), dtype=dtype)
     y, qid = rng.integers(0, 5, m), (np.arange(m) + 50) // 100
-    graph, loss, load = PreferenceGraph.from_scores(y, qid=qid), Loss(), Loader(0, X.dtype, n)
+    graph, loss = PreferenceGraph.from_scores(y, qid=qid), Loss()
     system = LinearSystem(Products(X), graph.objectives(loss)[0])
     V = rng.standard_normal((n, 1))
 
     def sums() -> None:
-        Learned.nothing(n, None, X.dtype, 1, True).add(graph, load([X]), loss)
+        Learned.nothing(n, None, X.dtype, 1, True).add(graph, load(0, X.dtype, n, None, X), loss)
 
     with threadpool_limits(limits=1):
         return seconds(sums, 3) / m, seconds(lambda: system.G(V), 5) / m

@@ -97,10 +97,15 @@ def test_a_bunch_weights_and_repeated_rows():
 
 @pytest.mark.filterwarnings("ignore:.*won or lost all")
 @pytest.mark.parametrize(
-    ("n", "m", "clusters", "unbalanced"),
-    [(8, 300, 0, False), (20, 1200, 0, True), (8, 1200, 50, False)],
+    ("n", "m", "clusters", "unbalanced", "ties"),
+    [
+        (8, 300, 0, False, 0.0),
+        (20, 1200, 0, True, 0.0),
+        (8, 1200, 50, False, 0.0),
+        (20, 800, 0, False, 0.5),
+    ],
 )
-def test_intervals_and_sets_of_ranks_cover(n, m, clusters, unbalanced):
+def test_intervals_and_sets_of_ranks_cover(n, m, clusters, unbalanced, ties):
     rng = np.random.default_rng(2)
     f = rng.normal(size=n) * 0.8
     f -= f.mean()
@@ -118,11 +123,14 @@ def test_intervals_and_sets_of_ranks_cover(n, m, clusters, unbalanced):
             group = rng.integers(clusters, size=len(h))
             own = rng.normal(size=(clusters, n)) * taste
             d = d + own[group, h] - own[group, j]
-        won = rng.random(len(h)) < 1 / (1 + np.exp(-d))
+        p = 1 / (1 + np.exp(-d))
+        won = rng.random(len(h)) < p
+        # A tie takes as much of a win as of a defeat, so that it moves no rating.
+        tie = rng.random(len(h)) * np.where(won, p, 1 - p) < ties * np.minimum(p, 1 - p)
         pairs = np.where(won[:, None], np.column_stack([h, j]), np.column_stack([j, h]))
         data = Bunch(
             pairs=pairs,
-            magnitude=np.ones(len(h)),
+            magnitude=np.where(tie, 0.0, 1.0),
             pair_weight=None,
             groups=group,
             pair_features=None,

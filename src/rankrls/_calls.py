@@ -1,14 +1,7 @@
-"""Warnings, locks, ``group`` and progress of calls of public functions and methods.
-
-Warnings report the line of the user's code. A call that fails or is interrupted does not change the
-estimator, and calls from several threads that change the same estimator wait for each other.
+"""Warnings at the user's line, locks, ``group``, and progress of calls of public functions.
 
 With ``verbose``, every step is printed as a line on stderr. Without it, a call that takes more than
 a second shows what it is doing on a terminal or in a notebook, and clears the line at the end.
-Nothing is shown in log files, pipes, threads and worker processes, or with ``RANKRLS_PROGRESS=0``
-in the environment.
-
-This module imports nothing from rankrls.
 """
 
 from __future__ import annotations
@@ -84,19 +77,8 @@ _BY_ROW = ("X", "y_true", "y", "y_score", "y_score_a", "scores", "data")
 
 
 def takes_queries(function: F) -> F:
-    """Let a function that takes ``qid`` also accept ``group``, sizes of consecutive queries.
-
-    The signature does not change, because metadata routing reads it and sizes cannot be split
-    with the rows.
-
-    Examples
-    --------
-    >>> @takes_queries
-    ... def queries(X, *, qid=None):
-    ...     return qid.tolist()
-    >>> queries([5.0, 6.0, 7.0], group=[1, 2])
-    [0, 1, 1]
-    """
+    """Let a function that takes ``qid`` also accept ``group``, sizes of consecutive queries."""
+    # The signature stays: metadata routing reads it, and sizes cannot be split with the rows.
     signature = inspect.signature(function)
 
     @functools.wraps(function)
@@ -151,10 +133,7 @@ if hasattr(os, "register_at_fork"):  # threads that hold locks do not exist in a
 
 @contextmanager
 def unchanged_on_error(estimator: Any) -> Iterator[None]:
-    """Restore all attributes of an estimator after an error; none may be changed in place.
-
-    The estimator is locked for other threads.
-    """
+    """Lock an estimator; restore its attributes, none of which change in place, after an error."""
     with _locks.setdefault(estimator, threading.RLock()), whole_call():
         before = dict(estimator.__dict__)
         try:
@@ -212,22 +191,21 @@ def whole_call() -> Iterator[None]:
 
 
 def _somebody_looks() -> bool:
+    """Whether this is no log file, pipe, thread or worker, and the environment does not forbid."""
     if (
         os.environ.get("RANKRLS_PROGRESS") == "0"
         or threading.current_thread() is not threading.main_thread()
         or multiprocessing.parent_process() is not None
     ):
         return False
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    notebook = type(shell).__name__ == "ZMQInteractiveShell"
-    return bool(sys.stderr is not None and sys.stderr.isatty()) or notebook
+    if sys.stderr is not None and sys.stderr.isatty():
+        return True
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and type(ipython.get_ipython()).__name__ == "ZMQInteractiveShell"
 
 
 class Progress:
-    """Show what is being done and how long it has taken.
-
-    With ``verbose=0``, messages are only shown for long calls, on a terminal or in a notebook.
-    """
+    """Show what is being done, with ``verbose`` or for long calls, and how long it has taken."""
 
     def __init__(self, name: str, verbose: int) -> None:
         self.name, self.verbose = name, verbose
@@ -270,10 +248,7 @@ class Progress:
 
 
 class _Line:
-    """A line about a long call on a terminal, drawn by a thread of its own and cleared at the end.
-
-    Called with a message, it keeps it; the thread starts with the first and draws the last.
-    """
+    """A line about a long call on a terminal, drawn by a thread and cleared at the end."""
 
     def __init__(self) -> None:
         self.name = ""

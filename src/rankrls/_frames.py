@@ -24,45 +24,6 @@ from rankrls._calls import warn
 from rankrls._validation import refuse_lazy, show
 from rankrls.exceptions import FeatureScaleWarning, IdColumnWarning
 
-__all__ = [
-    "QUERY_NAMES",
-    "RawTable",
-    "Scales",
-    "check_basis_names",
-    "check_feature_names",
-    "check_same_rows",
-    "chooses_columns",
-    "clear_errors",
-    "column_names",
-    "columns_in_order",
-    "columns_like_ids",
-    "data_frame",
-    "feature_names",
-    "id_text",
-    "is_id_name",
-    "kept_names",
-    "kernels_in_order",
-    "labels_in_order",
-    "labels_of",
-    "most_unequal",
-    "named_columns",
-    "names_anything",
-    "object_names",
-    "refuse_dates",
-    "refuse_equal_names",
-    "required_features",
-    "row_names",
-    "scale_text",
-    "scores_in_order",
-    "shown_names",
-    "square_in_order",
-    "table_frame",
-    "unequal_scales",
-    "warn_about_columns",
-    "with_columns",
-    "without_arrow",
-]
-
 Array = NDArray[Any]
 
 #: Names of columns that are recognised as query ids, in upper or lower case.
@@ -109,11 +70,7 @@ def with_columns(X: Any, names: Sequence[str]) -> Any:
 
 
 class RawTable:
-    """Named columns of numbers and text, read from a file; needs no data frame library.
-
-    ``numbers``, (n_rows, n_columns), is NaN where a value is missing and in columns of text, which
-    are in ``text`` by their number: arrays of str, and None where there is none.
-    """
+    """Named columns of numbers and text, read from a file; needs no data frame library."""
 
     def __init__(self, columns: list[str], numbers: Array, text: dict[int, Array]) -> None:
         self.columns, self.numbers, self.text = columns, numbers, text
@@ -412,16 +369,11 @@ def scores_in_order(Y_score: Any, Y_true: Any) -> Any:
 
 
 def check_same_rows(X: Any, of: str = "X", /, **arguments: Any) -> None:
-    """Raise if rows of an argument have the names of the rows of X in another order.
-
-    Rows are matched by position, as in scikit-learn. Unrelated names are ignored. If one of the
-    two is a default index, a warning is issued instead of an error. Arguments beside X must be in
-    memory, as X is. ``of`` is the name of X in error messages.
-    """
+    """Raise if rows of an argument have the names of the rows of X in another order."""
     if of == "X":
         for name, values in {"X": X, **arguments}.items():
             refuse_lazy(values, name)
-    wanted = row_names(X)
+    wanted: Any = None if type(X) is np.ndarray else row_names(X)
     for name, values in {} if wanted is None else arguments.items():
         names = row_names(values)
         if names is None or names.equals(wanted) or _permutation(names, wanted) is None:
@@ -451,10 +403,7 @@ def feature_names(X: Any) -> Array | None:
 
 
 def check_feature_names(names: Any, known: Any, of: str = "X") -> None:
-    """Raise unless the columns have the names ``known``, in the same order; None is no names.
-
-    What scikit-learn does for the X of an estimator, for other tables.
-    """
+    """Raise unless the columns have the names ``known``, in the same order; None is no names."""
     if names is None or known is None or np.array_equal(names, known):
         return
     missing = [name for name in known if name not in set(names)]
@@ -481,11 +430,7 @@ def refuse_equal_names(columns: Any, name: str = "X") -> None:
 
 
 def required_features(estimator: Any) -> list[str] | None:
-    """Names of the columns that a fitted model needs; None if it was fitted to none with names.
-
-    These are its ``feature_names_in_``, without columns that its first step drops: a
-    ``ColumnTransformer``, a ``TableEncoder``, or the encoder of an ``AutoRanker``.
-    """
+    """Names of the columns that a fitted model needs; None if it was fitted to none with names."""
     names = getattr(estimator, "feature_names_in_", None)
     if names is None:
         return None
@@ -523,10 +468,7 @@ _DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.ti
 
 
 def refuse_dates(X: Any, name: str = "X") -> None:
-    """Raise if X has dates, times or durations, which would be converted to counts of a unit.
-
-    X is a data frame of pandas, polars or Dask, a pyarrow table, an array, or lists.
-    """
+    """Raise if X has dates, times or durations, which would be converted to counts of a unit."""
     found = _dates(X)
     if not found:
         return
@@ -572,15 +514,11 @@ def _date_type(values: Any) -> str | None:
 def clear_errors(
     X: Any, name: str = "X", filled: str = "as in make_pipeline(SimpleImputer(), RankRLS())"
 ) -> Iterator[None]:
-    """Check X for dates, and shorten errors of scikit-learn's checks to one line.
-
-    Text and repeated names name their columns, 1-D data its shape; ``filled`` says how to fill in
-    missing values. The words "Reshape your data" are those that scikit-learn's own tests of
-    estimators look for. A Dask collection is refused: the checks would bring all of it into memory.
-    """
-    refuse_lazy(X, name)
-    refuse_equal_names(column_names(X), name)
-    refuse_dates(X, name)
+    """Check X for dates, and shorten errors of scikit-learn's checks to one line."""
+    if not (type(X) is np.ndarray and X.dtype.kind in "fiub"):
+        refuse_lazy(X, name)
+        refuse_equal_names(column_names(X), name)
+        refuse_dates(X, name)
     if type(X).__module__.startswith("polars") and not hasattr(X, "__dataframe__"):
         import sklearn
 
@@ -783,7 +721,13 @@ def unequal_scales(X: Any, codes: Any = None) -> Scales | None:
     n_rows, n_features = X.shape
     if n_features < 2 or n_rows < 2:
         return None
-    rows, starts = _sampled_queries(X, codes)
+    per_row = X.nnz // n_rows if sparse.issparse(X) else n_features
+    most = max(_SCALE_CELLS // max(per_row, 1), _SCALE_ROWS)
+    codes = np.zeros(n_rows, dtype=np.int64) if codes is None else codes
+    rows = np.flatnonzero(codes % -(-n_rows // most) == 0)  # a sample of whole queries
+    rows = rows[:: max(1, len(rows) // most)]
+    rows = rows[np.argsort(codes[rows], kind="stable")]
+    starts = np.flatnonzero(np.diff(codes[rows], prepend=-1))
     columns = np.arange(n_features)
     fewest = (1 - _MAX_ZEROS) * len(rows)
     X = X[rows]
@@ -803,10 +747,7 @@ def unequal_scales(X: Any, codes: Any = None) -> Scales | None:
 
 
 def most_unequal(scale: Array) -> Scales | None:
-    """Columns with the smallest and the largest of these scales, if they differ that much.
-
-    Zeros and what is not finite do not count.
-    """
+    """Columns with the smallest and the largest of these scales, if they differ that much."""
     varies = np.flatnonzero((scale > 0) & np.isfinite(scale))
     if len(varies) < 2:
         return None
@@ -814,27 +755,6 @@ def most_unequal(scale: Array) -> Scales | None:
     if not scale[large] > MAX_RATIO * scale[small]:
         return None
     return Scales(int(small), int(large), float(scale[small]), float(scale[large]))
-
-
-def _sampled_queries(X: Any, codes: Any) -> tuple[Any, Array]:
-    """Rows of a sample of queries, or of all if they are few, by query, and where these start."""
-    n_rows, per_row = X.shape
-    if sparse.issparse(X):
-        per_row = X.nnz // n_rows
-    most = max(_SCALE_CELLS // max(per_row, 1), _SCALE_ROWS)
-    if codes is None:
-        few = n_rows <= most
-        rows = np.arange(n_rows) if few else np.linspace(0, n_rows - 1, most).astype(np.int64)
-        return rows, np.zeros(1, dtype=np.int64)
-    n_queries = int(np.max(codes)) + 1
-    wanted = max(1, min(n_queries, most * n_queries // n_rows))
-    chosen = np.zeros(n_queries, dtype=bool)
-    chosen[np.linspace(0, n_queries - 1, wanted).astype(np.int64)] = True
-    rows = np.flatnonzero(chosen[codes])
-    if len(rows) > 2 * most:
-        rows = rows[:: -(-len(rows) // most)]
-    rows = rows[np.argsort(codes[rows], kind="stable")]
-    return rows, np.flatnonzero(np.diff(codes[rows], prepend=-1))
 
 
 def _scale(X: Array, starts: Array) -> Array:
@@ -852,10 +772,7 @@ def _scale(X: Array, starts: Array) -> Array:
 def scale_text(
     scales: Scales, names: Sequence[Any] | None = None, remedy: str | None = None
 ) -> str:
-    """Warning text about unequal scales, with one digit so that the folds of a search agree.
-
-    ``remedy`` says what to do; by default in Python.
-    """
+    """Warning text about unequal scales, with one digit so that the folds of a search agree."""
     if remedy is None:
         remedy = (
             "scale them first, as in make_pipeline(StandardScaler(), RankRLS()) or with "
@@ -875,10 +792,7 @@ def scale_text(
 def warn_about_columns(
     X: Any, *, names: Sequence[Any] | None = None, codes: Any = None, scales: bool = True
 ) -> None:
-    """Warn about columns that look like ids or, if ``scales``, have very different scales.
-
-    ``codes``: query of every row, in ``range(n_queries)``.
-    """
+    """Warn about columns that look like ids or, if ``scales``, have very different scales."""
     ids = columns_like_ids(X, names, codes)
     if ids:
         warn(id_text(ids, names), IdColumnWarning)

@@ -73,21 +73,12 @@ LIMIT_FILES = {"cgroup2": "memory.max", "cgroup": "memory.limit_in_bytes"}
 
 
 def budget() -> int:
-    """Maximum size of a dense work space in bytes: half of the memory available to the process.
-
-    If the address space is limited (``ulimit -v``), it is at most what is left of it, because
-    libraries, thread stacks and the caller's data also use it.
-    """
+    """Maximum bytes of a dense work space: half of the memory, or the rest of the address space."""
     return min([available() // 2, *_address_space_left()])
 
 
 def available(proc: Path = Path("/proc/self")) -> int:
-    """Bytes available to this process and others under the same limits.
-
-    The smallest of the machine's physical memory, the limits of the process's control group and
-    of the groups above it (containers, batch systems, services), and the limit of its address
-    space (``ulimit -v``). ``proc`` has the files ``cgroup`` and ``mountinfo`` of the process.
-    """
+    """Bytes available: physical memory, limits of control groups and of the address space."""
     return min([_physical(), *_group_limits(proc), *_address_space()])
 
 
@@ -198,11 +189,7 @@ def n_threads(n_jobs: Any) -> int:
 
 @contextmanager
 def at_most(threads: int) -> Iterator[None]:
-    """Limit the threads of BLAS in a ``with`` block; a lower existing limit stays.
-
-    The number is one for the process, so one thread of Python at a time limits and restores it.
-    Others go on meanwhile, without a limit of their own.
-    """
+    """Limit the threads of BLAS in a ``with`` block; a lower existing limit stays."""
     if not _limiting.acquire(blocking=False):
         yield
         return
@@ -214,19 +201,12 @@ def at_most(threads: int) -> Iterator[None]:
 
 
 def few_threads(n: int) -> AbstractContextManager[Any]:
-    """Limit BLAS to one thread for a matrix of n columns if it is small.
-
-    Several would be hardly faster, and many times slower while other threads or processes use the
-    same cores, because they wait for each other.
-    """
+    """Limit BLAS to one thread for a small matrix: several wait for each other on busy cores."""
     return at_most(1) if n <= SMALL else nullcontext()
 
 
 def in_threads(work: Callable[[T], R], items: Sequence[T], n: int) -> list[R]:
-    """Results of ``work`` on matrices of n columns, in threads of our own if they are small.
-
-    BLAS then has one thread (`few_threads` says why), and otherwise all of its threads.
-    """
+    """Results of ``work`` on matrices of n columns, in threads of our own if they are small."""
     if n > SMALL:
         return [work(item) for item in items]
     threads = min(n_threads(None), len(items)) if len(items) > 1 else 1
@@ -238,10 +218,7 @@ def in_threads(work: Callable[[T], R], items: Sequence[T], n: int) -> list[R]:
 
 
 def in_order(work: Callable[[T], R], items: Iterator[T], threads: int) -> Iterator[R]:
-    """Results for all items, worked on ahead by some threads; an error comes in its turn.
-
-    Several items for each thread keep them busy while the caller uses a result.
-    """
+    """Results for all items, worked on ahead by some threads; an error comes in its turn."""
     with ThreadPoolExecutor(threads) as pool:
         coming: deque[Future[R]] = deque()
         failed: Exception | None = None

@@ -1,7 +1,4 @@
-"""Validation of arguments: conversion to plain arrays, or a clear ``ValueError``.
-
-This module imports nothing from rankrls.
-"""
+"""Validation of arguments: conversion to plain arrays, or a clear ``ValueError``."""
 
 from __future__ import annotations
 
@@ -37,17 +34,9 @@ __all__ = [
 ]
 
 
-#: Strings up to this length are stored in an array of strings; longer ones if it takes at most so
-#: many times the characters of the distinct strings.
-_NARROW, _WASTE = 64, 8
-
-
 @dataclass(frozen=True)
 class Queries:
-    """Query ids converted to small integers: the number of every row, and the id of each number.
-
-    Labels are sorted, or in order of first appearance when they cannot be sorted.
-    """
+    """The number of every row's query, and the id of each number; sorted if they can be."""
 
     codes: NDArray[np.int64]
     labels: Any
@@ -189,28 +178,25 @@ def check_scores(
     return scores
 
 
-def check_weights(name: str, weights: ArrayLike, n: int, of: str = "rows of X") -> NDArray[Any]:
-    """Return non-negative weights as a float64 array of shape (n,)."""
-    array = _as_array(name, weights)
-    if array.ndim == 0:
-        array = np.full(n, array)
-    return _not_negative(name, array, n, of)
-
-
-def check_magnitudes(magnitude: ArrayLike, n_pairs: int) -> NDArray[Any]:
-    """Return the magnitudes of given pairs as a float64 array, all >= 0; 0 is a tie."""
-    advice = " (to reverse a preference, swap the pair; to drop it, leave it out; 0: judged equal)"
-    return _not_negative("magnitude", magnitude, n_pairs, "pairs", advice)
-
-
-def _not_negative(name: str, values: Any, n: int, of: str, advice: str = "") -> NDArray[Any]:
-    array = check_finite_array(name, values, ndim=(1,))
+def check_weights(
+    name: str, weights: ArrayLike, n: int, of: str = "rows of X", advice: str = ""
+) -> NDArray[Any]:
+    """Return non-negative weights as a float64 array of shape (n,); one number is for all."""
+    weights = _as_array(name, weights)
+    array = check_finite_array(name, weights if weights.ndim else np.full(n, weights), ndim=(1,))
     check_length(name, array, n, of)
     negative = np.flatnonzero(array < 0)
     if len(negative):
         where = int(negative[0])
         raise ValueError(f"{name} must be >= 0; entry {where} is {array[where]:g}{advice}")
     return array
+
+
+def check_magnitudes(magnitude: ArrayLike, n_pairs: int) -> NDArray[Any]:
+    """Return the magnitudes of given pairs as a float64 array, all >= 0; 0 is a tie."""
+    advice = " (to reverse a preference, swap the pair; to drop it, leave it out; 0: judged equal)"
+    magnitude = np.atleast_1d(_as_array("magnitude", magnitude))
+    return check_weights("magnitude", magnitude, n_pairs, "pairs", advice)
 
 
 def check_pairs(pairs: ArrayLike, n_rows: int, *, name: str = "pairs") -> NDArray[np.int64]:
@@ -249,11 +235,7 @@ def check_pairs(pairs: ArrayLike, n_rows: int, *, name: str = "pairs") -> NDArra
 
 
 def encode_qid(qid: Any, n_rows: int, *, name: str = "qid", of: str = "rows of X") -> Queries:
-    """Number the queries of ``qid``; ``None`` means that all rows form one ranking.
-
-    Any hashable labels are accepted, in any row order. NaN, infinity and None are refused: a
-    missing id would silently merge or split queries.
-    """
+    """Number the queries of ``qid``, any hashable labels; None means one ranking of all rows."""
     if qid is None:
         return Queries(np.zeros(n_rows, dtype=np.int64), [None])
     array = qid if isinstance(qid, np.ndarray) else label_array(name, qid)
@@ -270,14 +252,11 @@ def encode_qid(qid: Any, n_rows: int, *, name: str = "qid", of: str = "rows of X
 
 
 def as_text(words: list[str]) -> NDArray[Any]:
-    """Make an array of strings, or of objects if that needs much less memory.
-
-    NumPy gives every string of an array the width of the longest, so that one query id of 100,000
-    characters would take 400 kB for every row; and it does not keep NUL characters at the end.
-    """
+    """Make an array of strings, or of objects if that needs much less memory."""
+    # NumPy gives every string the width of the longest, and does not keep NUL at the end.
     different = set(words)
     width = max(map(len, different), default=0)
-    narrow = width <= _NARROW or width * len(words) <= _WASTE * sum(map(len, different))
+    narrow = width <= 64 or width * len(words) <= 8 * sum(map(len, different))
     if narrow and not any("\0" in word for word in different):
         return np.array(words, dtype=np.str_)
     array = np.empty(len(words), dtype=object)

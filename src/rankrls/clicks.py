@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
@@ -46,37 +47,25 @@ def _tables(log: Any, columns: list[str]) -> Iterator[Any]:
     """Parts of a log as pyarrow tables of these columns."""
     try:
         import pyarrow as pa
-        import pyarrow.csv as pa_csv
-        import pyarrow.parquet as pq
+        import pyarrow.dataset
     except ImportError as error:
         raise ImportError("click logs are read by pyarrow: pip install 'rankrls[arrow]'") from error
     if isinstance(log, str) or hasattr(log, "__fspath__"):
         path = str(log)
         try:
-            if path.endswith((".parquet", ".pq")):
-                with pq.ParquetFile(path) as file:
-                    _require(columns, file.schema_arrow.names, path)
-                    for batch in file.iter_batches(BATCH_ROWS, columns=columns):
-                        yield pa.table(batch)
-            else:
-                options = pa_csv.ConvertOptions(include_columns=columns)
-                with pa_csv.open_csv(path) as head:
-                    _require(columns, head.schema.names, path)
-                with pa_csv.open_csv(path, convert_options=options) as reader:
-                    for batch in reader:
-                        yield pa.table(batch)
+            format = "parquet" if path.endswith((".parquet", ".pq")) else "csv"
+            rows = pyarrow.dataset.dataset(path, format=format)
+            _require(columns, rows.schema.names, path)
+            for batch in rows.to_batches(columns=columns, batch_size=BATCH_ROWS):
+                yield pa.table(batch)
         except pa.ArrowInvalid as error:
             raise ValueError(f"{path}: {str(error).splitlines()[0]}") from error
     elif isinstance(log, dict):
         _require(columns, list(log), "the log")
         yield pa.table({name: pa.array(np.asarray(log[name])) for name in columns})
-    elif hasattr(log, "partitions") and hasattr(log, "npartitions"):  # a Dask data frame
-        for number in range(log.npartitions):
-            yield from _tables(log.partitions[number].compute(), columns)
-    elif hasattr(log, "columns") or hasattr(log, "column_names"):
-        import narwhals as nw
-
-        frame = nw.from_native(log, eager_only=True)
+    elif hasattr(log, "npartitions"):  # a Dask data frame
+        yield from _tables((log.partitions[k].compute() for k in range(log.npartitions)), columns)
+    elif isinstance(frame := nw.from_native(log, eager_only=True, pass_through=True), nw.DataFrame):
         _require(columns, frame.columns, "the log")
         yield frame.select(columns).to_arrow()
     elif hasattr(log, "__iter__"):
@@ -98,11 +87,7 @@ def _require(columns: list[str], names: Any, where: str) -> None:
 
 @dataclass(frozen=True)
 class _Counts:
-    """Impressions and clicks of every (query, item, position) in a log.
-
-    ``row`` numbers the distinct (query, item), sorted by query; ``position`` holds the positions as
-    given.
-    """
+    """Impressions and clicks of every (query, item, position) in a log."""
 
     query: Array
     item: Array
@@ -120,21 +105,15 @@ def _count(
     if len(set(keys)) < 3:
         raise ValueError("query, item and position must be three columns")
     wanted = [*keys, names["clicks"], *([impressions] if impressions is not None else [])]
-    total: Any = None
-    pending: list[Any] = []
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
-    def merged() -> Any:
-        import pyarrow as pa
-
-        tables = ([] if total is None else [total]) + pending
+    def merged(tables: list[Any]) -> Any:
         joined = pa.concat_tables(tables, promote_options="permissive")
         out = joined.group_by(keys).aggregate([("clicks", "sum"), ("impressions", "sum")])
         return out.rename_columns([*keys, "clicks", "impressions"])
 
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    n_pending = 0
+    parts: list[Any] = []  # the first one is the sum so far
     for table in _tables(log, wanted):
         for name in wanted:
             if table[name].null_count:
@@ -144,12 +123,10 @@ def _count(
         if impressions is not None:
             shown = pc.cast(table[impressions], pa.float64())
         part = table.select(keys).append_column("clicks", clicks)
-        pending.append(part.append_column("impressions", shown))
-        n_pending += len(part)
-        if n_pending > max(2 * BATCH_ROWS, 0 if total is None else len(total)):
-            total, pending, n_pending = merged(), [], 0
-    if pending:
-        total = merged()
+        parts.append(part.append_column("impressions", shown))
+        if sum(map(len, parts[1:])) > max(2 * BATCH_ROWS, len(parts[0])):
+            parts = [merged(parts)]
+    total = merged(parts) if parts else None
     if total is None or not len(total):
         raise ValueError("the log has no rows")
     total = total.sort_by([(keys[0], "ascending"), (keys[1], "ascending")])

@@ -112,12 +112,9 @@ class KroneckerOperator(LinearOperator):
         rows, cols = _all(b, d) if self.ends is None else self.ends
         M = sparse.coo_array((v, (rows, cols)), shape=(b, d)).tocsr()
         i, j = _all(len(self.K), len(self.G)) if self.to is None else self.to
-        out = np.empty(len(i))
         if self._costs[0] <= self._costs[1]:
-            sampled_products(self.K, np.ascontiguousarray((M @ self.G.T).T), i, j, out)
-        else:
-            sampled_products(np.ascontiguousarray((M.T @ self.K.T).T), self.G, i, j, out)
-        return out
+            return sampled_products(self.K, (M @ self.G.T).T, i, j)
+        return sampled_products(np.ascontiguousarray((M.T @ self.K.T).T), self.G, i, j)
 
     def _adjoint(self) -> KroneckerOperator:
         return KroneckerOperator(self.K.T, self.G.T, self.to, self.ends, form=self.form)

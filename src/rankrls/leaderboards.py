@@ -397,7 +397,11 @@ class Leaderboard:
         covariance = rows @ V[:n, :n] @ rows.T
         if not design.prior:
             # An item of few judgements may have small residuals by chance (none, if it won all).
+            # The model's variance, less as much as ties make of it on average.
+            p = expit(fitted.d)
+            ratio = judged.weight @ (judged.y - p) ** 2 / (judged.weight @ (p * (1 - p)))
             least = rows @ cho_solve(fitted.factor, np.eye(len(V)))[:n, :n] @ rows.T
+            least *= min(ratio, 1.0)
             missing = np.maximum(least.diagonal() - covariance.diagonal(), 0.0)
             covariance.flat[:: len(covariance) + 1] += missing
         self.covariance_ = covariance[np.ix_(order, order)]

@@ -312,100 +312,94 @@ def rank(
             f"a {type(estimator).__name__} ranks objects for objects: use its own method "
             "rank(X, Z, k=…)"
         )
-    rows = _NamedRows.of(estimator, without_arrow(data), qid, ids)
+    X, qid, ids = _named_rows(estimator, without_arrow(data), qid, ids)
     with warnings.catch_warnings():
         if isinstance(data, Mapping):  # its columns were chosen by their names
             warnings.filterwarnings("ignore", "X does not have valid feature names")
-        scores = np.asarray(_predicted(estimator, rows.X, rows.qid))
+        scores = np.asarray(_predicted(estimator, X, qid))
     if scores.ndim != 1:
         raise ValueError(
             f"predict returned scores of shape {scores.shape}, and a ranking needs one score for "
             "each "
             "row; rank a single column by RankTable.from_scores(scores[:, j], qid=qid, ids=ids)"
         )
-    return RankTable.from_scores(scores, qid=rows.qid, ids=rows.ids, k=k)
+    return RankTable.from_scores(scores, qid=qid, ids=ids, k=k)
 
 
-@dataclass(frozen=True)
-class _NamedRows:
+def _named_rows(estimator: Any, data: Any, qid: Any, ids: Any) -> tuple[Any, Any, Any]:
     """Features, queries and names of the rows of data."""
-
-    X: Any
-    qid: Any
-    ids: Any
-
-    @classmethod
-    def of(cls, estimator: Any, data: Any, qid: Any, ids: Any) -> _NamedRows:
-        if isinstance(data, Mapping):
-            return cls._of_bunch(estimator, data, qid, ids)
-        if not _is_frame(data):
-            for name, value in (("qid", qid), ("ids", ids)):
-                if isinstance(value, str):
-                    raise ValueError(
-                        f"{name}={value!r} names a column, but data has no column names; pass "
-                        f"one value for each row as {name}"
-                    )
-            return cls(data, qid, ids)
-        check_same_rows(data, "data", qid=qid, ids=ids)
-        known = required_features(estimator)
-        names = [str(name) for name in data.columns]
-        used = [value for value in (qid, ids) if isinstance(value, str)]
-        if known is None:
-            features = [name for name in data.columns if str(name) not in used]
-        else:
-            features = known
-            missing = [name for name in features if name not in names]
-            if missing:
+    if isinstance(data, Mapping):
+        return _rows_of_bunch(estimator, data, qid, ids)
+    if not _is_frame(data):
+        for name, value in (("qid", qid), ("ids", ids)):
+            if isinstance(value, str):
                 raise ValueError(
-                    f"data has no column {shown_names(missing)}, which the model was fitted to; "
-                    f"its columns are {shown_names(names)}"
+                    f"{name}={value!r} names a column, but data has no column names; pass "
+                    f"one value for each row as {name}"
                 )
-        refuse_equal_names([name for name in data.columns if name in set(features)], "data")
-        if qid is None:
-            _refuse_forgotten_queries([n for n in names if known is None or n not in set(known)])
-        X = data[features] if hasattr(data, "iloc") else data.select(features)
-        if known is not None and chooses_columns(estimator):
-            X = with_columns(X, list(estimator.feature_names_in_))
-        if _takes_texts(estimator):
-            if len(features) != 1:
-                raise ValueError(
-                    f"the model takes one text for each row, and data has the columns "
-                    f"{shown_names(features)}; pass the column of texts as data, and qid and ids "
-                    "as arrays"
-                )
-            X = X[features[0]]
-        return cls(X, _column(data, "qid", qid), _column(data, "ids", _own_ids(data, qid, ids)))
-
-    @classmethod
-    def _of_bunch(cls, estimator: Any, data: Mapping[str, Any], qid: Any, ids: Any) -> _NamedRows:
-        if data.get("data") is None:
+        return data, qid, ids
+    check_same_rows(data, "data", qid=qid, ids=ids)
+    known = required_features(estimator)
+    names = [str(name) for name in data.columns]
+    used = [value for value in (qid, ids) if isinstance(value, str)]
+    if known is None:
+        features = [name for name in data.columns if str(name) not in used]
+    else:
+        features = known
+        missing = [name for name in features if name not in names]
+        if missing:
             raise ValueError(
-                "data is a dict without 'data', the features: pass a Bunch of rankrls.datasets, "
-                "a data frame or an array"
+                f"data has no column {shown_names(missing)}, which the model was fitted to; "
+                f"its columns are {shown_names(names)}"
             )
-        X, given = data["data"], {"qid": data.get("qid") if qid is None else qid, "ids": ids}
-        for name, value in given.items():
-            if isinstance(value, str) and not (_is_frame(X) and value not in data):
-                if data.get(value) is None:
-                    there = shown_names([key for key in data if data[key] is not None])
-                    raise ValueError(f"{name}={value!r} is not in data, which has {there}")
-                given[name] = data[value]
-        known, names = getattr(estimator, "feature_names_in_", None), data.get("feature_names")
-        if known is not None and names is not None and chooses_columns(estimator):
-            X = X if isinstance(X, RawTable) or issparse(X) else RawTable(list(names), X, {})
-        if isinstance(X, RawTable):
-            X = X.to_frame()
-        if _is_frame(X):
-            return cls.of(estimator, X, **given)
-        if known is not None and names is not None and list(known) != list(names):
-            places = {str(name): place for place, name in enumerate(names)}
-            missing = [str(name) for name in known if str(name) not in places]
-            if missing:
-                raise ValueError(
-                    f"data has no feature {shown_names(missing)}, which the model was fitted to"
-                )
-            X = X[:, [places[str(name)] for name in known]]
-        return cls(X, **given)
+    refuse_equal_names([name for name in data.columns if name in set(features)], "data")
+    if qid is None:
+        _refuse_forgotten_queries([n for n in names if known is None or n not in set(known)])
+    X = data[features] if hasattr(data, "iloc") else data.select(features)
+    if known is not None and chooses_columns(estimator):
+        X = with_columns(X, list(estimator.feature_names_in_))
+    if _takes_texts(estimator):
+        if len(features) != 1:
+            raise ValueError(
+                f"the model takes one text for each row, and data has the columns "
+                f"{shown_names(features)}; pass the column of texts as data, and qid and ids "
+                "as arrays"
+            )
+        X = X[features[0]]
+    return X, _column(data, "qid", qid), _column(data, "ids", _own_ids(data, qid, ids))
+
+
+def _rows_of_bunch(
+    estimator: Any, data: Mapping[str, Any], qid: Any, ids: Any
+) -> tuple[Any, Any, Any]:
+    if data.get("data") is None:
+        raise ValueError(
+            "data is a dict without 'data', the features: pass a Bunch of rankrls.datasets, "
+            "a data frame or an array"
+        )
+    X, given = data["data"], {"qid": data.get("qid") if qid is None else qid, "ids": ids}
+    for name, value in given.items():
+        if isinstance(value, str) and not (_is_frame(X) and value not in data):
+            if data.get(value) is None:
+                there = shown_names([key for key in data if data[key] is not None])
+                raise ValueError(f"{name}={value!r} is not in data, which has {there}")
+            given[name] = data[value]
+    known, names = getattr(estimator, "feature_names_in_", None), data.get("feature_names")
+    if known is not None and names is not None and chooses_columns(estimator):
+        X = X if isinstance(X, RawTable) or issparse(X) else RawTable(list(names), X, {})
+    if isinstance(X, RawTable):
+        X = X.to_frame()
+    if _is_frame(X):
+        return _named_rows(estimator, X, given["qid"], given["ids"])
+    if known is not None and names is not None and list(known) != list(names):
+        places = {str(name): place for place, name in enumerate(names)}
+        missing = [str(name) for name in known if str(name) not in places]
+        if missing:
+            raise ValueError(
+                f"data has no feature {shown_names(missing)}, which the model was fitted to"
+            )
+        X = X[:, [places[str(name)] for name in known]]
+    return X, given["qid"], given["ids"]
 
 
 def _is_frame(data: Any) -> bool:

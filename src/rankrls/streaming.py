@@ -139,10 +139,7 @@ def require_updatable(estimator: Any) -> None:
 
 
 class _Prepare:
-    """The steps before a ranker.
-
-    Sums are computed in the scale of the first batch. The scaler is also fitted to all batches.
-    """
+    """The steps before a ranker; sums are computed in the scale of the first batch."""
 
     def __init__(self, steps: list[Any]) -> None:
         self.steps = steps

@@ -14,6 +14,7 @@ from sklearn.pipeline import Pipeline
 from rankrls import AutoRanker, RankRLS
 from rankrls.cli import main
 from rankrls.datasets import dump_letor, load_ranking
+from rankrls.diagnostics import explain
 from rankrls.io import load_model, save_model
 from rankrls.preprocessing import TableEncoder
 from rankrls.report import write_report
@@ -422,3 +423,37 @@ def test_report(run):
     assert "of the mean, nested" in tested
     numeric = run("report train.dat --auto --effort quick -o page.html").out
     assert "leave query out" in numeric
+
+
+@pytest.mark.parametrize("data", ["test.csv", "test.parquet"])
+def test_explain(run, data):
+    """The contributions are those of Python, and add up to the difference of the scores."""
+    model = load_model("model")
+    frame = pd.read_parquet("test.parquet")
+    one = frame[frame["query"] == "q 1003"]
+    features = one[list(model.feature_names_in_)]
+    scores = model.predict(features, qid=one["query"])
+    order = np.argsort(-scores, kind="stable")
+    found = json.loads(run(f"explain {data} -m model --query 'q 1003' --ranks 1,3 --json").out)
+    assert found["rows"] == (one.index[order[[0, 2]]] + 1).tolist()
+    np.testing.assert_allclose(found["difference"], scores[order[0]] - scores[order[2]])
+    parts = {line["column"]: line for line in found["contributions"]}
+    np.testing.assert_allclose(
+        sum(line["contribution"] for line in parts.values()), found["difference"]
+    )
+    rows = [features.iloc[order[:1]], features.iloc[order[2:3]]]
+    others = features.iloc[np.delete(order, [0, 2])]
+    expected = explain(model, *rows, among=others)
+    for label, value in zip(expected.labels, expected.contribution, strict=True):
+        np.testing.assert_allclose(parts[label]["contribution"], value, atol=1e-12)
+    assert [parts["price"][k] for k in ("first", "second")] == [row["price"].item() for row in rows]
+    shown = run(f"explain {data} -m model --top 2").out
+    assert re.search(r"column +contribution +rank 1 +rank 2", shown)
+    assert len(shown.rstrip().splitlines()) == 7
+    for words, message in (
+        ("-m model --query none", "there is no query 'none'"),
+        ("-m model --ranks 1,1000", "two places from 1 to"),
+        ("-m plain", "explain is for models of fit --auto"),
+    ):
+        assert message in run(f"explain {data} {words}", 2).err
+    assert "difference" in run("explain train.dat -m nameless").out

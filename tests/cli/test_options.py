@@ -499,6 +499,7 @@ def example_folder(data, tmp_path_factory):
     (folder / "names.txt").write_text("a\nb\nc\nd\n")
     with contextlib.chdir(folder):
         assert main(["fit", "train.parquet", "-m", "fitted"]) == 0
+        assert main(["fit", "train.parquet", "--auto", "--effort", "quick", "-m", "auto"]) == 0
     return folder
 
 

@@ -106,7 +106,7 @@ def test_systems_of_newton(n_pairs, kind):
         space = FeatureSpace(Products(sparse.csr_array(X) if kind == "sparse" else X))
     else:
         space = KernelSpace(rbf_kernel(X) if kind == "regular" else singular_kernel()[0])
-        assert space._invertible == (kind == "regular")
+        assert space.invertible == (kind == "regular")
     b = rng.standard_normal(space.dimension)
     D = np.zeros((n_pairs, 40))
     np.add.at(D, (np.arange(n_pairs), pairs.head), 1)

@@ -12,6 +12,7 @@ import threading
 import time
 
 import dask.array as da
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
@@ -23,7 +24,7 @@ import dask
 import rankrls
 import rankrls.dask
 from cases import COSTS, TIES, WEIGHTINGS
-from rankrls.dask import RankRLS, _fit, _tasks, _whole_queries
+from rankrls.dask import RankRLS, _fit, _whole_queries
 from rankrls.exceptions import FeatureScaleWarning
 from rankrls.io import load_model, save_model
 from rankrls.model_selection import cross_val_score, leave_query_out_predict
@@ -32,13 +33,6 @@ from rankrls.preprocessing import QueryScaler
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 M, N = 240, 5
-
-
-@pytest.fixture(autouse=True)
-def threads():
-    """Dask's threads, two of them, unless a test asks for the cluster."""
-    with dask.config.set(scheduler="threads", num_workers=2):
-        yield
 
 
 def problem(seed=0, m=M, queries=9, outputs=None):
@@ -56,9 +50,12 @@ def same(actual, expected, tolerance=1e-10):
     assert np.abs(actual - expected).max() <= tolerance * np.abs(expected).max()
 
 
-def precise(ranker):
-    ranker.tol = 1e-14
-    return ranker
+def precise(**options):
+    return RankRLS(tol=1e-14, **options)
+
+
+def chunked(X, rows=50, columns=-1):
+    return da.from_array(X, chunks=(rows, columns))
 
 
 def check_same_fit(ranker, local, X, tolerance=1e-10):
@@ -84,18 +81,18 @@ def row_counts(ranker):
 def test_equals_the_local_fit(cost, ties, weighting):
     X, y, qid, weight = problem()
     options = {"cost": cost, "ties": ties, "query_weighting": weighting, "alpha": 0.3}
-    chunked = da.from_array(X, chunks=(37, 3))
+    rows = chunked(X, 37, 3)
     fits = [{"qid": qid}, {"qid": np.sort(qid), "sample_weight": weight}]
     if (cost, ties) == ("magnitude", "keep"):
         weight = np.where(np.arange(M) // 37 == 2, 0.0, weight)  # a partition without weight
         fits += [{"qid": None}, {"sample_weight": weight}]
     for fit in fits:
         local = rankrls.RankRLS(solver="primal", **options).fit(X, y, **fit)
-        ranker = RankRLS(**options).fit(chunked, y, **fit)
+        ranker = RankRLS(**options).fit(rows, y, **fit)
         assert ranker.solver_ == "primal"
         check_same_fit(ranker, local, X)
         if fit.get("qid") is not None:
-            iterated = precise(RankRLS(solver="cg", **options)).fit(chunked, y, **fit)
+            iterated = precise(solver="cg", **options).fit(rows, y, **fit)
             check_same_fit(iterated, local, X)
             assert 1 < iterated.n_iter_ <= 2 * N
         # Statistics that only the posterior needs.
@@ -107,27 +104,27 @@ def test_equals_the_local_fit(cost, ties, weighting):
 def test_one_ranking_needs_a_cost_that_adds_up(loss):
     X, y, _, _ = problem()
     with pytest.raises(ValueError, match=r"all partitions are one ranking.*cost='magnitude' and"):
-        RankRLS(**loss).fit(da.from_array(X, chunks=(50, -1)), y)
+        RankRLS(**loss).fit(chunked(X), y)
 
 
 @pytest.mark.parametrize("cost", COSTS)
 def test_nystroem_equals_the_local_fit(cost):
     X, y, qid, weight = problem(1)
     fit = {"qid": qid, "sample_weight": weight}
-    chunked = da.from_array(X, chunks=(50, -1))
+    rows = chunked(X)
     for basis in (15, np.array([200, 3, 77, 12, 199])):
         options = {"kernel": "rbf", "gamma": 0.3, "basis": basis, "cost": cost, "random_state": 3}
         local = rankrls.RankRLS(**options).fit(X, y, **fit)
-        ranker = RankRLS(**options).fit(chunked, y, **fit)
+        ranker = RankRLS(**options).fit(rows, y, **fit)
         assert ranker.solver_ == "nystroem"
         assert (ranker.basis_indices_ == local.basis_indices_).all()
         check_same_fit(ranker, local, X, 1e-8)
     # A singular kernel: the features themselves are needed.
     options = {"kernel": "poly", "degree": 1, "basis": 30, "cost": cost, "random_state": 0}
     local = rankrls.RankRLS(**options).fit(X, y, **fit)
-    ranker = RankRLS(**options).fit(chunked, y, **fit)
+    ranker = RankRLS(**options).fit(rows, y, **fit)
     same(ranker.predict(X), local.predict(X), 1e-8)
-    linear = RankRLS(solver="nystroem", basis=20, random_state=0).fit(chunked, y, **fit)
+    linear = RankRLS(solver="nystroem", basis=20, random_state=0).fit(rows, y, **fit)
     same(linear.coef_, rankrls.RankRLS().fit(X, y, **fit).coef_, 1e-8)
 
 
@@ -135,17 +132,16 @@ def test_nystroem_equals_the_local_fit(cost):
 def test_several_outputs(cost):
     X, y, qid, _ = problem(2, outputs=3)
     y[:, 2] = y[:, 0]
-    chunked = da.from_array(X, chunks=(60, -1))
-    targets = da.from_array(y, chunks=(60, 2))
+    rows, targets = chunked(X, 60), chunked(y, 60, 2)
     local = rankrls.RankRLS(cost=cost).fit(X, y, qid=qid)
     for solver in ("primal", "cg"):
-        ranker = precise(RankRLS(cost=cost, solver=solver)).fit(chunked, targets, qid=qid)
+        ranker = precise(cost=cost, solver=solver).fit(rows, targets, qid=qid)
         assert ranker.coef_.shape == (3, N)
         check_same_fit(ranker, local, X)
-    predictions = ranker.predict(chunked)
+    predictions = ranker.predict(rows)
     assert predictions.chunks == ((60,) * 4, (3,))
     same(predictions.compute(), local.predict(X))
-    same(ranker.score(chunked, targets, qid), local.score(X, y, qid), 1e-14)
+    same(ranker.score(rows, targets, qid), local.score(X, y, qid), 1e-14)
 
 
 def test_sparse_blocks():
@@ -153,12 +149,12 @@ def test_sparse_blocks():
     X[np.abs(X) < 0.8] = 0.0
     local = rankrls.RankRLS(cost="unit").fit(X, y, qid=qid)
     for layout in (sparse.csr_matrix, sparse.csr_array, sparse.csc_matrix):
-        blocks = da.from_array(X, chunks=(70, -1)).map_blocks(layout)
+        blocks = chunked(X, 70).map_blocks(layout)
         for solver in ("primal", "cg"):
-            ranker = precise(RankRLS(cost="unit", solver=solver)).fit(blocks, y, qid=qid)
+            ranker = precise(cost="unit", solver=solver).fit(blocks, y, qid=qid)
             same(ranker.coef_, local.coef_)
             same(ranker.predict(blocks).compute(), local.predict(X))
-        wide = da.from_array(X, chunks=(70, 2)).map_blocks(layout)
+        wide = chunked(X, 70, 2).map_blocks(layout)
         same(RankRLS(cost="unit").fit(wide, y, qid=qid).coef_, local.coef_)
     kernel = {"kernel": "rbf", "basis": 10, "random_state": 0}
     local = rankrls.RankRLS(**kernel).fit(X, y, qid=qid)
@@ -168,7 +164,7 @@ def test_sparse_blocks():
 def test_single_precision_and_integers():
     X, y, qid, _ = problem(4)
     reference = rankrls.RankRLS().fit(X, y, qid=qid).coef_
-    single = da.from_array(X.astype(np.float32), chunks=(100, -1))
+    single = chunked(X.astype(np.float32), 100)
     for solver in ("primal", "cg"):
         ranker = RankRLS(solver=solver).fit(single, y, qid=qid)
         assert ranker.coef_.dtype == np.float32
@@ -176,28 +172,27 @@ def test_single_precision_and_integers():
         predictions = ranker.predict(single)
         assert predictions.dtype == predictions.compute().dtype == np.float32
     whole = np.rint(10 * X).astype(int)
-    ranker = RankRLS().fit(da.from_array(whole, chunks=(100, -1)), y, qid=qid)
+    ranker = RankRLS().fit(chunked(whole, 100), y, qid=qid)
     same(ranker.coef_, rankrls.RankRLS().fit(whole, y, qid=qid).coef_)
 
 
 def test_offset_features_lose_no_digits():
     X, y, qid, _ = problem(5)
     expected = rankrls.RankRLS().fit(X, y, qid=qid).coef_
-    shifted = da.from_array(X + 1e6, chunks=(50, -1))
-    same(RankRLS().fit(shifted, y, qid=qid).coef_, expected, 1e-8)
-    same(precise(RankRLS(solver="cg")).fit(shifted, y, qid=qid).coef_, expected, 1e-8)
+    for solver in ("primal", "cg"):
+        same(precise(solver=solver).fit(chunked(X + 1e6), y, qid=qid).coef_, expected, 1e-8)
 
 
 def test_partitions_that_are_empty_or_have_one_row():
     X, y, qid, _ = problem(6, m=40)
-    chunked = da.from_array(X, chunks=((0, 1, 20, 0, 18, 1, 0), -1))
+    rows = da.from_array(X, chunks=((0, 1, 20, 0, 18, 1, 0), -1))
     for cost, q in [*((cost, qid) for cost in COSTS), ("magnitude", None)]:
         local = rankrls.RankRLS(cost=cost).fit(X, y, qid=q)
         for solver in ("primal", "cg") if q is not None else ("primal",):
-            ranker = precise(RankRLS(cost=cost, solver=solver)).fit(chunked, y, qid=q)
+            ranker = precise(cost=cost, solver=solver).fit(rows, y, qid=q)
             check_same_fit(ranker, local, X)
-        same(ranker.predict(chunked).compute(), local.predict(X))
-        assert ranker.score(chunked, y, q) == pytest.approx(local.score(X, y, q))
+        same(ranker.predict(rows).compute(), local.predict(X))
+        assert ranker.score(rows, y, q) == pytest.approx(local.score(X, y, q))
 
 
 # ---------------------------------------------------------------------- data frames, alignment
@@ -211,14 +206,13 @@ def frame(seed=7):
 
 
 def test_data_frames():
-    dd = pytest.importorskip("dask.dataframe")
     table, names = frame()
     lazy = dd.from_pandas(table, npartitions=5)
     local = rankrls.RankRLS(ties="drop").fit(
         table[names], table.target, qid=table["query"], sample_weight=table.weight
     )
     for solver in ("primal", "cg"):
-        ranker = precise(RankRLS(ties="drop", solver=solver)).fit(
+        ranker = precise(ties="drop", solver=solver).fit(
             lazy[names], lazy.target, qid=lazy["query"], sample_weight=lazy.weight
         )
         check_same_fit(ranker, local, table[names])
@@ -250,33 +244,29 @@ def test_data_frames():
 
 
 def test_partitions_that_do_not_fit_together():
-    dd = pytest.importorskip("dask.dataframe")
     table, names = frame()
     lazy = dd.from_pandas(table, npartitions=5)
     y = da.from_array(table.target.to_numpy(), chunks=80)
-    with pytest.raises(ValueError, match="y has 160 entries for 240 rows of X"):
-        RankRLS().fit(lazy[names].to_dask_array(), y[:160])
+    uneven = da.from_array(table.target.to_numpy(), chunks=((40, 56, 48, 48, 48),))
     other = dd.from_pandas(table, npartitions=4)
-    with pytest.raises(ValueError, match="qid and X have different divisions"):
-        RankRLS().fit(lazy[names], lazy.target, qid=other["query"])
-    y = da.from_array(table.target.to_numpy(), chunks=((40, 56, 48, 48, 48),))
-    with pytest.raises(ValueError, match=r"partition . has 48 rows of X and (40|56) of y"):
-        RankRLS().fit(lazy[names].to_dask_array(), y)
-    with pytest.raises(ValueError, match=r"partition . has 48 rows of y and (40|56) of qid"):
-        RankRLS().fit(lazy[names], lazy.target, qid=y)
-    with pytest.raises(ValueError, match="y has 239 entries for 240 rows of X"):
-        RankRLS().fit(lazy[names], table.target[1:])
-    X = da.from_array(table[names].to_numpy(), chunks=(48, -1))
-    with pytest.raises(ValueError, match="y has 239 entries for 240 rows of X"):
-        RankRLS().fit(X, y[1:])
-    with pytest.raises(ValueError, match="partition 0 has 48 rows of X and 40 of y"):
-        RankRLS().fit(X, dd.from_dask_array(y))
+    frame_rows, X = lazy[names], chunked(table[names].to_numpy(), 48)
+    unknown = frame_rows.to_dask_array()
+    for rows, target, qid, message in (
+        (unknown, y[:160], None, "y has 160 entries for 240 rows of X"),
+        (frame_rows, lazy.target, other["query"], "qid and X have different divisions"),
+        (unknown, uneven, None, r"partition . has 48 rows of X and (40|56) of y"),
+        (frame_rows, lazy.target, uneven, r"partition . has 48 rows of y and (40|56) of qid"),
+        (frame_rows, table.target[1:], None, "y has 239 entries for 240 rows of X"),
+        (X, y[1:], None, "y has 239 entries for 240 rows of X"),
+        (X, dd.from_dask_array(uneven), None, "partition 0 has 48 rows of X and 40 of y"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            RankRLS().fit(rows, target, qid=qid)
 
 
 @pytest.mark.parametrize("filesystem", ["fsspec", "arrow"])
 def test_columns_of_one_file(filesystem, tmp_path):
     """Dask joins partitions of files of which few columns are read: y is not X then."""
-    dd = pytest.importorskip("dask.dataframe")
     pytest.importorskip("pyarrow")
     table, names = frame()
     table["query"] = pd.factorize(table["query"])[0]
@@ -325,84 +315,66 @@ def test_columns_of_one_file(filesystem, tmp_path):
 def test_options_that_are_refused(options, message):
     X, y, qid, _ = problem()
     with pytest.raises(ValueError, match=message):
-        RankRLS(**options).fit(da.from_array(X, chunks=(50, -1)), y, qid=qid)
+        RankRLS(**options).fit(chunked(X), y, qid=qid)
 
 
 def test_data_that_are_refused():
     X, y, qid, weight = problem()
-    lazy = da.from_array(X, chunks=(50, -1))
-    ranker = RankRLS()
-    with pytest.raises(ValueError, match=r"Dask array or data frame; got a ndarray.*rankrls.Rank"):
-        ranker.fit(X, y)
-    with pytest.raises(ValueError, match="y is None"):
-        ranker.fit(lazy)
-    with pytest.raises(ValueError, match="pairs may join rows of different partitions"):
-        ranker.fit(lazy, y, pairs=[(0, 1)])
-    with pytest.raises(ValueError, match="X must be 2-D"):
-        ranker.fit(lazy[:, 0], y)
-    with pytest.raises(ValueError, match="unknown number of columns"):
-        ranker.fit(lazy[:, da.from_array(np.array([True] * N))], y)
-    bad = X.copy()
-    bad[170, 2] = np.nan
-    for solver in ("primal", "cg"):
-        place = r"partition 3 of X contains NaN \(first at row 20, column 2; 1 in all\)"
-        with pytest.raises(ValueError, match=place):
-            RankRLS(solver=solver).fit(da.from_array(bad, chunks=(50, -1)), y, qid=qid)
-    dd = pytest.importorskip("dask.dataframe")
-    named = pd.DataFrame(bad).add_prefix("größe ")
-    with pytest.raises(ValueError, match="first at row 20, column 'größe 2'"):
-        ranker.fit(dd.from_pandas(named, chunksize=150), y)
-    wrong = y.copy()
-    wrong[60] = np.inf
-    with pytest.raises(ValueError, match=r"partition 1: y contains NaN .*first at row 10"):
-        ranker.fit(lazy, da.from_array(wrong, chunks=50))
-    with pytest.raises(ValueError, match="partition 4: sample_weight must be >= 0"):
-        ranker.fit(lazy, y, sample_weight=da.from_array(weight - weight[-1] - 0.01, chunks=50))
-    missing = np.where(np.arange(M) == 120, np.nan, qid)
-    with pytest.raises(ValueError, match="partition 2: qid is nan at row 20"):
-        ranker.fit(lazy, y, qid=da.from_array(missing, chunks=50))
-    for constant, options in ((np.ones(M), {}), (qid, {"cost": "unit"})):
-        with pytest.raises(ValueError, match=r"in 240 rows and .*, all labels of a query"):
-            RankRLS(**options).fit(lazy, constant, qid=qid)
-    with pytest.raises(ValueError, match="sample_weight is zero for every row"):
-        ranker.fit(lazy, y, sample_weight=np.zeros(M))
-    with pytest.raises(ValueError, match=r"equal in output \(column\) 1"):
-        ranker.fit(lazy, np.column_stack([y, qid]), qid=qid)
-    with pytest.raises(ValueError, match="so small that their products underflow"):
-        ranker.fit(lazy, y, sample_weight=np.full(M, 1e-300))
-    with pytest.raises(ValueError, match="overflow"):
-        ranker.fit(lazy * 1e200, y)
-    with pytest.raises(ValueError, match="overflow"):
-        RankRLS(solver="cg").fit(lazy * 1e200, y * 1e200, qid=qid)
-    with pytest.raises(ValueError, match="solver='cg' needs qid"):
-        RankRLS(solver="cg").fit(lazy, y)
+    lazy, bad, wrong = chunked(X), X.copy(), y.copy()
+    bad[170, 2], wrong[60] = np.nan, np.inf
+    named = dd.from_pandas(pd.DataFrame(bad).add_prefix("größe "), chunksize=150)
+    negative = da.from_array(weight - weight[-1] - 0.01, chunks=50)
+    missing = da.from_array(np.where(np.arange(M) == 120, np.nan, qid), chunks=50)
+    columns = lazy[:, da.from_array(np.array([True] * N))]
+    place = r"partition 3 of X contains NaN \(first at row 20, column 2; 1 in all\)"
+    none = r"in 240 rows and .*, all labels of a query"
+    for rows, target, options, message in (
+        (X, y, {}, r"Dask array or data frame; got a ndarray.*rankrls.Rank"),
+        (lazy, None, {}, "y is None"),
+        (lazy, y, {"pairs": [(0, 1)]}, "pairs may join rows of different partitions"),
+        (lazy[:, 0], y, {}, "X must be 2-D"),
+        (columns, y, {}, "unknown number of columns"),
+        (chunked(bad), y, {"qid": qid}, place),
+        (chunked(bad), y, {"qid": qid, "solver": "cg"}, place),
+        (named, y, {}, "first at row 20, column 'größe 2'"),
+        (lazy, da.from_array(wrong, chunks=50), {}, r"partition 1: y contains NaN .*at row 10"),
+        (lazy, y, {"sample_weight": negative}, "partition 4: sample_weight must be >= 0"),
+        (lazy, y, {"qid": missing}, "partition 2: qid is nan at row 20"),
+        (lazy, np.ones(M), {"qid": qid}, none),
+        (lazy, qid, {"qid": qid, "cost": "unit"}, none),
+        (lazy, y, {"sample_weight": np.zeros(M)}, "sample_weight is zero for every row"),
+        (lazy, np.column_stack([y, qid]), {"qid": qid}, r"equal in output \(column\) 1"),
+        (lazy, y, {"sample_weight": np.full(M, 1e-300)}, "so small that their products underflow"),
+        (lazy * 1e200, y, {}, "overflow"),
+        (lazy * 1e200, y * 1e200, {"qid": qid, "solver": "cg"}, "overflow"),
+        (lazy, y, {"solver": "cg"}, "solver='cg' needs qid"),
+    ):
+        ranker = RankRLS(**{key: options.pop(key) for key in ("solver", "cost") if key in options})
+        with pytest.raises(ValueError, match=message):
+            ranker.fit(rows, target, **options)
 
 
 def test_a_fitted_model_refuses():
     X, y, qid, _ = problem()
-    lazy = da.from_array(X, chunks=(50, -1))
-    ranker = RankRLS(solver="cg").fit(lazy, y, qid=qid)
-    with pytest.raises(ValueError, match="fitted with qid"):
-        ranker.score(lazy, y)
-    with pytest.raises(ValueError, match="output"):
-        ranker.score(lazy, np.column_stack([y, y]), qid)
-    with pytest.raises(ValueError, match="no query has a pair to evaluate"):
-        ranker.score(lazy, qid, qid)
-    with pytest.raises(ValueError, match="features"):
-        ranker.predict(lazy[:, :3])
-    with pytest.raises(ValueError, match="does not factorise a matrix, which uncertainties need"):
-        ranker.predict(X, return_std=True)
-    with pytest.raises(ValueError, match="not a Dask collection"):
-        ranker.preference_proba(lazy, lazy)
-    bad = X.copy()
+    lazy, bad = chunked(X), X.copy()
     bad[100] = np.nan
-    with pytest.raises(ValueError, match="partition 2 of X"):
-        ranker.predict(da.from_array(bad, chunks=(50, -1))).compute()
+    ranker = RankRLS(solver="cg").fit(lazy, y, qid=qid)
+    for call, message in (
+        (lambda: ranker.score(lazy, y), "fitted with qid"),
+        (lambda: ranker.score(lazy, np.column_stack([y, y]), qid), "output"),
+        (lambda: ranker.score(lazy, qid, qid), "no query has a pair to evaluate"),
+        (lambda: ranker.predict(lazy[:, :3]), "features"),
+        (lambda: ranker.predict(X, return_std=True), "does not factorise a matrix, which uncer"),
+        (lambda: ranker.preference_proba(lazy, lazy), "not a Dask collection"),
+        (lambda: ranker.predict(chunked(bad)).compute(), "partition 2 of X"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
 
 
 def test_warnings():
     X, y, qid, _ = problem()
-    lazy = da.from_array(X, chunks=(50, -1))
+    lazy = chunked(X)
     with pytest.warns(UserWarning, match="solver='nystroem', an approximation"):
         RankRLS(kernel="rbf", random_state=0).fit(lazy[:30], y[:30])
     ranker = RankRLS(solver="cg", alpha=1e-6, max_iter=2)
@@ -413,7 +385,7 @@ def test_warnings():
 
 def test_rows_that_are_spread_too_much(monkeypatch):
     X, y, qid, _ = problem()
-    lazy = da.from_array(X, chunks=(50, -1))
+    lazy = chunked(X)
     monkeypatch.setattr(_whole_queries, "MANY_PIECES", 3)
     with pytest.warns(UserWarning, match="shuffle or sort the rows by qid first"):
         RankRLS().fit(lazy, y, qid=qid)
@@ -434,7 +406,7 @@ def test_only_rows_of_queries_that_cross_partitions_move(monkeypatch):
         return together(work, pieces, *extras)
 
     monkeypatch.setattr(_whole_queries, "_together", spy)
-    RankRLS().fit(da.from_array(X, chunks=(60, -1)), y, qid=qid)
+    RankRLS().fit(chunked(X, 60), y, qid=qid)
     crossing = [q for q in np.unique(qid) if len(np.unique(np.flatnonzero(qid == q) // 60)) > 1]
     assert 0 < len(crossing) < 9
     np.testing.assert_array_equal(np.sort(np.concatenate(moved)), qid[np.isin(qid, crossing)])
@@ -442,7 +414,7 @@ def test_only_rows_of_queries_that_cross_partitions_move(monkeypatch):
     moved.clear()
     rng = np.random.default_rng(0)
     X, y, qid = rng.normal(size=(4000, 2)), rng.normal(size=4000), rng.integers(0, 1000, 4000)
-    ranker = RankRLS().fit(da.from_array(X, chunks=(400, -1)), y, qid=qid)
+    ranker = RankRLS().fit(chunked(X, 400), y, qid=qid)
     same(ranker.coef_, rankrls.RankRLS().fit(X, y, qid=qid).coef_)
     assert len(moved) == 10
     assert max(map(len, moved)) < 2 * np.mean(list(map(len, moved)))
@@ -467,9 +439,9 @@ class Reader:
 
 def test_x_is_read_once():
     X, y, qid, _ = problem()
-    for solver, options in (("primal", {}), ("cg", {})):
+    for solver in ("primal", "cg"):
         reader = Reader(X, 60)
-        RankRLS(solver=solver, **options).fit(reader.X, y, qid=qid)
+        RankRLS(solver=solver).fit(reader.X, y, qid=qid)
         assert (reader.counts == 1).all()
     reader, qid = Reader(X, 60), np.arange(M) // 60  # rows that move are kept in any case
     ranker = RankRLS(solver="cg").fit(reader.X, y, qid=qid, persist=False)
@@ -494,15 +466,15 @@ def test_rows_do_not_come_to_the_client(cost, monkeypatch):
     m, n = 4000, 40
     X, y, qid = rng.standard_normal((m, n)), rng.integers(0, 5, m), rng.integers(0, 300, m)
     received = []
-    compute = _tasks.Tasks.compute
+    compute = dask.compute
 
-    def spy(self, *arguments, **options):
-        results = compute(self, *arguments, **options)
+    def spy(*arguments):
+        results = compute(*arguments)
         received.append(len(pickle.dumps(results)))
         return results
 
-    monkeypatch.setattr(_tasks.Tasks, "compute", spy)
-    lazy = da.from_array(X, chunks=(500, -1))
+    monkeypatch.setattr(dask, "compute", spy)
+    lazy = chunked(X, 500)
     local = rankrls.RankRLS(cost=cost).fit(X, y, qid=qid)
     same(RankRLS(cost=cost).fit(lazy, y, qid=qid).coef_, local.coef_)
     census, statistics = received
@@ -523,7 +495,7 @@ def test_estimator():
     assert rankrls.dask.RankRLS is RankRLS
     assert "dask" in repr(type(ranker))
     X, y, qid, _ = problem()
-    lazy = da.from_array(X, chunks=(50, -1))
+    lazy = chunked(X)
     ranker.fit(lazy, y, qid=qid)
     again = pickle.loads(pickle.dumps(ranker))
     same(again.predict(lazy).compute(), ranker.predict(X))
@@ -535,7 +507,7 @@ def test_estimator():
 
 def test_to_local_needs_no_dask():
     X, y, qid, _ = problem()
-    lazy = da.from_array(X, chunks=(50, -1))
+    lazy = chunked(X)
     for options in ({}, {"solver": "cg"}, {"kernel": "rbf", "basis": 9, "random_state": 0}):
         ranker = RankRLS(**options).fit(lazy, y, qid=qid)
         local = ranker.to_local()
@@ -560,7 +532,7 @@ def test_early_stopping():
     held = qid < 3
     eval_set = (X[held], y[held], qid[held])
     X, y, qid = X[~held], y[~held], qid[~held]
-    lazy = da.from_array(X, chunks=(50, -1))
+    lazy = chunked(X)
     ranker = RankRLS(0.0, early_stopping=True)
     with pytest.raises(ValueError, match=r"eval_set.* and early_stopping=True go together"):
         ranker.fit(lazy, y, qid=qid)
@@ -605,7 +577,7 @@ def test_on_a_cluster(cluster, tmp_path, monkeypatch):
 
 def check_arrays():
     X, y, qid, weight = problem(9, m=600)
-    lazy = da.from_array(X, chunks=(100, -1))
+    lazy = chunked(X, 100)
     fit = {"qid": qid, "sample_weight": weight}
     for options in ({"cost": "unit"}, {"kernel": "rbf", "basis": 12, "random_state": 0}):
         local = rankrls.RankRLS(**options).fit(X, y, **fit)
@@ -625,7 +597,7 @@ def check_arrays():
     twice = (held * 2).persist()[:, :4] / 2
     local = rankrls.RankRLS().fit(X[:, :4], y, **fit)
     for solver in ("primal", "cg"):
-        ranker = precise(RankRLS(solver=solver)).fit(twice, da.from_array(y, 100).persist(), **fit)
+        ranker = precise(solver=solver).fit(twice, da.from_array(y, 100).persist(), **fit)
         same(ranker.coef_, local.coef_, 1e-8)
     bad = da.where(da.arange(600, chunks=100)[:, None] == 450, np.nan, lazy)
     with pytest.raises(ValueError, match="partition 4 of X contains NaN"):
@@ -661,7 +633,7 @@ def check_that_a_worker_may_be_killed_at_work(tmp_path):
 
     assassin = threading.Thread(target=kill, daemon=True)
     assassin.start()
-    lazy = da.from_array(X, chunks=(100, -1)).map_blocks(read, dtype=float, meta=np.empty((0, 0)))
+    lazy = chunked(X, 100).map_blocks(read, dtype=float, meta=np.empty((0, 0)))
     ranker = RankRLS(cost="unit").fit(lazy, y, qid=qid)
     assassin.join(timeout=60)
     assert len(killed) == 1
@@ -682,8 +654,8 @@ def check_that_a_worker_may_be_killed_between_iterations(cluster, monkeypatch):
         return product(self, V)
 
     monkeypatch.setattr(_fit._DistributedEquations, "G", treacherous)
-    lazy = da.from_array(X, chunks=(100, -1))
-    ranker = precise(RankRLS(solver="cg")).fit(lazy, y, qid=qid)
+    lazy = chunked(X, 100)
+    ranker = precise(solver="cg").fit(lazy, y, qid=qid)
     assert ranker.n_iter_ >= 3
     assert victim not in cluster.run(os.getpid).values()
     same(ranker.coef_, rankrls.RankRLS().fit(X, y, qid=qid).coef_, 1e-8)
@@ -718,7 +690,7 @@ def test_a_local_model_goes_on_learning(options, lazy_qid, tmp_path):
 
 def test_local_estimators_refuse_rows_elsewhere():
     X, y, qid, _ = problem()
-    lazy = da.from_array(X, chunks=(50, -1))
+    lazy = chunked(X)
     fitted = rankrls.RankRLS().fit(X, y, qid=qid)
     calls = {
         "fit": lambda: rankrls.RankRLS().fit(lazy, y, qid=qid),
@@ -750,7 +722,6 @@ def test_local_estimators_refuse_rows_elsewhere():
             message = rf"{name} is a Dask Array.*use rankrls\.dask\.RankRLS or.*{name}\.compute"
             with pytest.raises(ValueError, match=message):
                 getattr(ranker, method)(X, **there)
-    dd = pytest.importorskip("dask.dataframe")
     table, names = frame()
     with pytest.raises(ValueError, match="X is a Dask DataFrame"):
         rankrls.RankRLS().fit(dd.from_pandas(table, npartitions=2)[names], table.target)
@@ -759,7 +730,7 @@ def test_local_estimators_refuse_rows_elsewhere():
 @pytest.mark.parametrize("solver", ["primal", "nystroem", "cg"])
 def test_a_failing_refit_changes_nothing(solver):
     X, y, qid, _ = problem()
-    lazy = da.from_array(X, chunks=(50, -1))
+    lazy = chunked(X)
     model = RankRLS(solver=solver, basis=5 if solver == "nystroem" else None).fit(lazy, y, qid=qid)
     before, predictions = dict(vars(model)), model.predict(X)
     for bad_X, bad_y in ((lazy[:, :2], np.zeros(len(y))), (lazy[:, :2] * np.inf, y)):
@@ -793,7 +764,6 @@ def test_scales_are_those_of_the_local_warning(with_qid, weighted, weighting):
 
 
 def test_columns_that_are_refused_are_named():
-    dd = pytest.importorskip("dask.dataframe")
     table, names = frame()
     text = dd.from_pandas(table.assign(brand="x", colour="red"), npartitions=3)
     with pytest.raises(ValueError, match=r"partition \d of X .*not numbers: 'brand', 'colour'"):
@@ -817,7 +787,7 @@ def test_query_ids_as_numbers_and_text():
     blocks = (da.from_delayed(dask.delayed(part), (4,), dtype=object) for part in parts)
     ids = np.concatenate([part.astype(object) for part in parts])
     local = rankrls.RankRLS().fit(X, y, qid=ids)
-    model = RankRLS().fit(da.from_array(X, chunks=(4, -1)), y, qid=da.concatenate(list(blocks)))
+    model = RankRLS().fit(chunked(X, 4), y, qid=da.concatenate(list(blocks)))
     check_same_fit(model, local, X)
     assert model.n_queries_ == 3
     assert row_counts(model.to_local()) == row_counts(local)

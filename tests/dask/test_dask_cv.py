@@ -11,7 +11,6 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
-import dask
 import rankrls
 import rankrls.dask
 from rankrls.dask import RankRLSCV
@@ -22,12 +21,6 @@ from rankrls.streaming import forget, partial_fit
 pytestmark = pytest.mark.filterwarnings("ignore:the best alpha")
 
 GRID = 2.0 ** np.arange(-9, 10, 3)
-
-
-@pytest.fixture(autouse=True)
-def threads():
-    with dask.config.set(scheduler="threads", num_workers=2):
-        yield
 
 
 def problem(seed=0, outputs=None, n_queries=40):

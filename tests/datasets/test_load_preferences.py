@@ -283,7 +283,7 @@ GOOD = {"model_a": ["x", "y"], "model_b": ["y", "z"], "winner": ["a", "b"]}
          "judgements: name them .*; the columns are 'model_a', 'model_b'"),
         ({**GOOD, "preferred": ["x", "y"], "other": ["y", "z"]}, {}, "can be read as "
          "preferred='preferred', other='other' or as first='model_a'"),
-        ({"winner": [], "loser": []}, {}, "table: there are no judgements"),
+        ({"winner": [], "loser": []}, {}, "table: no data"),
         ({"winner": ["x"], "loser": []}, {}, "columns have different lengths"),
         (pd.DataFrame([["x", "y", 1]], columns=["winner", "loser", "loser"]), {}, "two columns"),
         (pl.DataFrame(GOOD).lazy(), {}, r"pass table.collect\(\)"),
@@ -297,9 +297,9 @@ def test_bad_tables(table, options, message):
 
 
 def test_one_item_under_two_names():
-    with pytest.raises(ValueError, match="row 0: '7' and '7' are one item"):
+    with pytest.raises(ValueError, match="row 0: '7' is compared with itself"):
         load_preferences({"winner": [7], "loser": ["7"]}, items=["7", "8"])
-    with pytest.raises(ValueError, match="row 0: '7' and '7' are one item"):
+    with pytest.raises(ValueError, match="row 0: '7' is compared with itself"):
         load_preferences({"winner": [7], "loser": ["7"]})
 
 
@@ -315,7 +315,7 @@ CUT_SHORT = gzip.compress(JSON, mtime=0)[:-9]
     ("name", "content", "message"),
     [
         ("t.csv", b"", "t.csv: no data: the file is empty"),
-        ("t.csv", b"winner,loser\n", "t.csv: there are no judgements"),
+        ("t.csv", b"winner,loser\n", "t.csv: no data"),
         ("t.csv", b"winner,loser\n\nx,y\nx,\n", "t.csv:4: column 'loser' is empty"),
         ("t.csv", b"winner,loser\nx,y\nx,y,z\n", "t.csv:3: this line has 3 cells"),
         ("t.csv", b"winner,loser\nx,y\nx,\xff\n", "t.csv:3: this is not UTF-8"),

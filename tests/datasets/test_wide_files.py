@@ -112,7 +112,7 @@ def test_long_lists_are_refused_before_they_are_read(load, tmp_path, monkeypatch
     options = {"target": "label", "qid": "qid"}
     assert load(path, **options).data.shape == (2, 1_000_000)
     monkeypatch.setattr(_resources, "budget", lambda: 2**26)
-    monkeypatch.setattr(_parquet._ParquetSource, "_parts", None)  # nothing is decoded
+    monkeypatch.setattr(_parquet.BinarySource, "batches", None)  # nothing is decoded
     message = r"lists.parquet: column 'f' has 1,000,000 numbers in a row, .*drop='f'"
     with pytest.raises(ValueError, match=message):
         load(path, **options)
@@ -147,7 +147,7 @@ def test_many_rows_of_lists(tmp_path, monkeypatch):
     path = tmp_path / "lists.parquet"
     _lists(path, 2000, 500)
     monkeypatch.setattr(_resources, "budget", lambda: 2_000_000)
-    message = "lists.parquet: the lists in .* rows of row group 0 take .*iter_ranking"
+    message = "lists.parquet: row group 0, row 523: the rows up to here take .*iter_ranking"
     with pytest.raises(MemoryError, match=message):
         load_ranking(path, target="label", qid="qid")
     options = {"target": "label", "qid": "qid", "by_query": False}

@@ -1,7 +1,6 @@
 """AutoRanker: held-out scores against explicit refits, raw tables, choices that are nested."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -18,7 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from rankrls import AutoRanker, RankRLS, export
 from rankrls.datasets import make_ranking
-from rankrls.diagnostics import explain
+from rankrls.diagnostics import explain, feature_importances
 from rankrls.estimators import auto
 from rankrls.exceptions import IdColumnWarning
 from rankrls.io import load_model, save_model
@@ -62,7 +61,7 @@ def ugly(n_queries=24, seed=0):
 
 def encoded(ranker, X, qid):
     codes = None if qid is None else auto.encode_qid(qid, len(X)).codes
-    return ranker._rows(auto.Table(ranker._table.transform(X), np.zeros(len(X)), codes))
+    return ranker._rows(ranker._table.transform(X), codes)
 
 
 @pytest.mark.parametrize("effort", ["quick", "normal"])
@@ -242,6 +241,40 @@ def test_explain(effort):
         explain(ranker._members[0].estimator, a, b, among=others)
 
 
+def test_feature_importances():
+    frame, y, qid = shop()
+    ranker = AutoRanker(effort="quick", random_state=0).fit(frame, y, qid=qid)
+    found = feature_importances(ranker, frame, y, qid=qid)
+    worth = dict(zip(found["column"], found["importance"], strict=True))
+    assert sorted(worth) == sorted(frame)
+    assert (np.diff(found["importance"]) <= 0).all()
+    error = dict(zip(found["column"], found["std"], strict=True))
+    assert abs(worth["noise"]) < 0.02
+    for column in ("brand", "vector", "query vector", "title", "query"):
+        assert worth[column] > max(0.01, 2 * error[column])
+    blocks = feature_importances(ranker, pl.from_pandas(frame), y, qid=qid, by="block")
+    assert set(blocks["block"]) == {"number", "category", "text", "vector"}
+    category = blocks["importance"][blocks["block"] == "category"]
+    assert_allclose(category, worth["brand"])  # the only category
+    # A column of numbers: the held-out scores of the members on rows in which it is constant.
+    X, y, qid = ugly()
+    ranker = AutoRanker(effort="quick", random_state=0).fit(X, y, qid=qid)
+    found, held = feature_importances(ranker, X, y, qid=qid), np.zeros(len(y))
+    without = encoded(ranker, np.where(np.arange(10) == 8, X.mean(axis=0), X), qid)
+    for number, member in enumerate(ranker._members):
+        compared, phi = ranker.members_["compared"][number], member.phi(without, ranker._features)
+        lists = None if compared == auto.ALL_ROWS else qid
+        for query in np.unique(qid):
+            rows = qid != query
+            refit = clone(member.estimator)
+            refit.fit(phi[rows], y[rows], qid=None if lists is None else lists[rows])
+            held[~rows] += member.factor * refit.predict(phi[~rows])
+    lost = ndcg(y, ranker.held_out_scores_, qid=qid, k=10) - ndcg(y, held, qid=qid, k=10)
+    assert_allclose(found["importance"][found["column"] == "x8"], lost, atol=1e-9)
+    with pytest.raises(ValueError, match="takes an AutoRanker; got a RankRLS"):
+        feature_importances(RankRLS(), X, y, qid=qid)
+
+
 def test_contributions_to_linear_members_are_exact():
     X, y, qid = ugly()
     ranker = AutoRanker(effort="quick", random_state=0).fit(X, y, qid=qid)
@@ -404,11 +437,13 @@ def made_up(values, scores, spaces):
     """Candidates with one alpha whose metric in each list is given."""
     values, scores = np.asarray(values, float), np.asarray(scores, float)
     return [
-        auto.Candidate(
-            SimpleNamespace(key=space), np.ones(1), score[None], value[None], value[None], ("", "")
-        )
+        auto.Candidate(space, None, np.ones(1), score[None], value[None], value[None], ("", ""))
         for space, value, score in zip(spaces, values, scores, strict=True)
     ]
+
+
+def judge_of(y, lists):
+    return auto.Judge("pairwise_accuracy", auto.Target(y, lists, lists), np.random.RandomState(0))
 
 
 def test_nested_choice_does_not_look_at_the_list_it_scores():
@@ -418,7 +453,7 @@ def test_nested_choice_does_not_look_at_the_list_it_scores():
     # The first candidate is the best on the whole, because of list 0 alone.
     values = [[1.0, 0.2, 0.2, 0.2], [0.0, 0.3, 0.3, 0.3]]
     candidates = made_up(values, scores, spaces=[0, 1])
-    judge = auto.Judge("pairwise_accuracy", rng.normal(size=20), lists)
+    judge = judge_of(rng.normal(size=20), lists)
     nested = auto.nested_scores(candidates, judge, 1, np.random.RandomState(0))
 
     def spread(one, rows):
@@ -435,9 +470,109 @@ def test_choice_has_one_candidate_of_each_space():
     values = [[0.9, 0.9], [0.8, 0.8], [0.7, 0.7]]
     candidates = made_up(values, rng.normal(size=(3, 6)), spaces=[0, 0, 1])
     for n_members, expected in ((1, [0]), (2, [0, 2])):
-        judge = auto.Judge("pairwise_accuracy", np.zeros(6), np.repeat([0, 1], 3))
+        judge = judge_of(np.zeros(6), np.repeat([0, 1], 3))
         chosen = auto.choose(candidates, judge, np.arange(2), n_members)
         assert [candidates.index(one.candidate) for one in chosen] == expected
+
+
+@pytest.fixture(scope="module")
+def several():
+    """Two labels of which the second depends on a column that the first does not use."""
+    frame, y, qid = shop(40)
+    margin = np.digitize(frame["noise"] + 0.3 * np.sin(np.arange(len(y))), [-1, 0, 1])
+    labels = pd.DataFrame({"grade": y, "margin": 10.0 * margin})
+    return (
+        frame,
+        labels,
+        qid,
+        AutoRanker(effort="quick", random_state=0).fit(frame, labels, qid=qid),
+    )
+
+
+def test_several_labels(several, tmp_path):
+    frame, labels, qid, ranker = several
+    table = pd.DataFrame(ranker.tradeoffs_)
+    assert list(table) == [
+        *("weight of grade", "weight of margin", "ndcg@10 of grade", "ndcg@10 of margin"),
+    ]
+    weights, scores = table.iloc[:, :2].to_numpy(), table.iloc[:, 2:].to_numpy()
+    assert_allclose(weights.sum(axis=1), 1)
+    assert_allclose(weights[[0, -1]], [[1, 0], [0, 1]])
+    assert scores[0, 0] > scores[-1, 0] + 0.1
+    assert scores[-1, 1] > scores[0, 1] + 0.1
+    assert (scores[5] > scores[[-1, 0], [0, 1]] + 0.05).all()  # a compromise
+    for weight, found in zip(weights, scores, strict=True):
+        ranked = ranker.nested_scores_ @ weight
+        expected = [ndcg(label, ranked, qid=qid, k=10) for _, label in labels.items()]
+        assert_allclose(found, expected)
+    assert_allclose(ranker.best_score_, (scores[0, 0] + scores[-1, 1]) / 2)
+    predicted = ranker.predict(frame, qid=qid)
+    assert predicted.shape == ranker.held_out_scores_.shape == (len(frame), 2)
+    assert ranker.score(frame, labels, qid=qid) > 0.8
+    save_model(ranker, tmp_path / "model.rankrls")
+    loaded = load_model(tmp_path / "model.rankrls")
+    assert_array_equal(loaded.predict(frame, qid=qid), predicted)
+    assert_array_equal(loaded.tradeoffs_["weight of margin"], weights[:, 1])
+
+
+def test_weighted_sums_of_scores_are_models_of_weighted_labels(several):
+    frame, labels, qid, ranker = several
+    rows, weights = encoded(ranker, frame, qid), np.array([0.3, 0.7])
+    centred = labels - labels.groupby(qid).transform("mean")
+    y = (labels / np.sqrt((centred**2).mean())) @ weights
+    for number, member in enumerate(ranker._members):
+        compared = ranker.members_["compared"][number]
+        one = clone(member.estimator).fit(
+            member.phi(rows, ranker._features), y, qid=None if compared == auto.ALL_ROWS else qid
+        )
+        assert_allclose(weights @ member.estimator.coef_, one.coef_, atol=1e-9)
+
+
+@pytest.mark.parametrize("n_labels", [3, 6])
+def test_many_labels(n_labels):
+    X, y, qid = make_ranking(n_queries=12, random_state=0, return_X_y_qid=True)
+    labels = np.column_stack([np.roll(y, j) for j in range(n_labels)])
+    ranker = AutoRanker("map", effort="quick", random_state=0).fit(X, labels, qid=qid)
+    weights = np.column_stack([ranker.tradeoffs_[f"weight of y{j}"] for j in range(n_labels)])
+    assert len(weights) == (22 if n_labels == 3 else 7)
+    assert_allclose(weights.sum(axis=1), 1)
+
+
+@pytest.mark.parametrize("n_rows", [10_000, 80])
+def test_given_pairs(n_rows, monkeypatch, tmp_path):
+    """Held-out differences are those of refits without the judgement."""
+    small = replace(auto.EFFORTS["quick"], n_rows=n_rows, n_basis=20)
+    monkeypatch.setitem(auto.EFFORTS, "quick", small)
+    frame, y, _ = raw_table(150)
+    frame = frame.drop(columns=["title", "doc_id"])
+    rng = np.random.default_rng(0)
+    pairs = rng.integers(140, size=(120, 2))
+    pairs = pairs[y[pairs[:, 0]] != y[pairs[:, 1]]]
+    pairs = np.where((y[pairs[:, 0]] > y[pairs[:, 1]])[:, None], pairs, pairs[:, ::-1])
+    magnitude = np.where(np.arange(len(pairs)) % 7, 1.0, 0.0)
+    ranker = AutoRanker(effort="quick", random_state=0)
+    ranker.fit(frame, pairs=pairs, magnitude=magnitude)
+    compared = np.flatnonzero(np.isfinite(ranker.held_out_scores_))
+    assert len(compared) == min(len(pairs), n_rows)
+    assert set(ranker.members_["compared"]) == {"given pairs", "none"}
+    assert ranker.best_score_ > 0.8
+    told = ranker.nested_scores_[compared][magnitude[compared] > 0]
+    assert_allclose(ranker.best_score_, (told > 0).mean())
+    assert ranker.score(frame, pairs=pairs) > 0.85
+    phis = [one.phi(encoded(ranker, frame, None), ranker._features) for one in ranker._members]
+    for j in compared[:5]:
+        rest, found = np.setdiff1d(compared, [j]), 0.0
+        for member, phi in zip(ranker._members, phis, strict=True):
+            refit = clone(member.estimator)
+            refit.fit(phi, pairs=pairs[rest], magnitude=magnitude[rest])
+            found += member.factor * (phi[pairs[j, 0]] - phi[pairs[j, 1]]) @ refit.coef_
+        assert_allclose(ranker.held_out_scores_[j], found, atol=1e-7)
+    for member, phi in zip(ranker._members, phis, strict=True):  # all pairs are learned from
+        refit = clone(member.estimator).fit(phi, pairs=pairs, magnitude=magnitude)
+        assert_allclose(member.estimator.coef_, refit.coef_, atol=1e-7)
+    save_model(ranker, tmp_path / "model.rankrls")
+    loaded = load_model(tmp_path / "model.rankrls")
+    assert_array_equal(loaded.predict(frame), ranker.predict(frame))
 
 
 @pytest.mark.parametrize(
@@ -460,7 +595,9 @@ def test_errors_leave_the_ranker_as_it_was(tmp_path):
     before = ranker.predict(X, qid=qid)
     cases = [
         ({"qid": qid[:-1]}, X, y, "qid"),
-        ({}, X, np.column_stack([y, y]), "one score for each row"),
+        ({}, X, None, "requires y to be passed"),
+        ({"pairs": [[0, 1]]}, X, y, "labels y or from pairs, not from both"),
+        ({"pairs": [[0, 1]], "qid": qid}, X, None, "qid says how the scores y are compared"),
         ({"qid": qid}, X, np.zeros(len(y)), "no query has a pair"),
         ({"qid": qid}, np.where(X > 1e8, np.inf, X), y, "contains infinity"),
         ({"qid": qid}, np.ones_like(X), y, "no column of X is a usable feature"),
@@ -468,8 +605,6 @@ def test_errors_leave_the_ranker_as_it_was(tmp_path):
     for arguments, rows, labels, message in cases:
         with pytest.raises(ValueError, match=message):
             ranker.fit(rows, labels, **arguments)
-    with pytest.raises(TypeError, match="'pairs'"):
-        ranker.fit(X, y, pairs=[[0, 1]])
     with pytest.raises(ValueError, match="pass qid to predict"):
         ranker.predict(X)
     with pytest.raises(ValueError, match="effort must be"):

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from rankrls import AutoRanker
 from rankrls.datasets import make_ranking
+from rankrls.diagnostics import feature_importances
 from rankrls.estimators import auto
 from rankrls.estimators.boosted_trees import Forest, TreeMember, train
 from rankrls.io import load_model, save_model
@@ -108,3 +109,7 @@ def test_trees_are_members(tmp_path):
     save_model(ranker, tmp_path / "model.rankrls")
     loaded = load_model(tmp_path / "model.rankrls")
     assert_array_equal(loaded.predict(X, qid=qid), ranker.predict(X, qid=qid))
+    worth = feature_importances(ranker, X, y, qid=qid, by="block")["importance"]
+    assert worth[0] > 0.3
+    with pytest.raises(ValueError, match="trees=True needs one label"):
+        again.fit(X, np.column_stack([y, y]), qid=qid)

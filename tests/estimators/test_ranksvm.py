@@ -164,16 +164,16 @@ def test_nystroem_is_linear_on_its_features():
     rng = np.random.default_rng(6)
     X = rng.standard_normal((60, 3))
     y, basis = X[:, 0] ** 2 + 0.1 * rng.standard_normal(60), np.arange(0, 60, 5)
-    ranker = RankSVM(0.3, kernel="rbf", basis=basis, tol=1e-8).fit(X, y)
+    ranker = RankSVM(0.3, kernel="rbf", basis=basis, tol=1e-9).fit(X, y)
     Z = np.linalg.cholesky(rbf_kernel(X[basis]))
     Phi = np.linalg.solve(Z, rbf_kernel(X[basis], X)).T
-    linear = RankSVM(0.3, tol=1e-8).fit(Phi, y)
+    linear = RankSVM(0.3, tol=1e-9).fit(Phi, y)
     np.testing.assert_allclose(ranker.objective_, linear.objective_, rtol=1e-7)
     np.testing.assert_allclose(ranker.predict(X), linear.predict(Phi), atol=1e-3)
     np.testing.assert_array_equal(ranker.basis_indices_, basis)
     a = ranker.dual_coef_
     np.testing.assert_allclose(ranker.predict(X), rbf_kernel(X, X[basis]) @ a, atol=1e-9)
-    K = RankSVM(0.3, kernel="precomputed", basis=basis, tol=1e-8).fit(rbf_kernel(X), y)
+    K = RankSVM(0.3, kernel="precomputed", basis=basis, tol=1e-9).fit(rbf_kernel(X), y)
     np.testing.assert_allclose(K.predict(rbf_kernel(X)), ranker.predict(X), atol=1e-3)
 
 

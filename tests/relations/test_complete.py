@@ -168,7 +168,7 @@ def test_closed_form_of_paired_ranking(sign, kind):
     Y = rng.standard_normal((p, p))
     Y = Y + sign * Y.T
     rows, cols = (a.ravel() for a in np.indices((p, p)))
-    form = PairedRanking(spectrum(K), Y, sign)
+    form = PairedRanking(spectrum(K), Y, RelationLoss(True, sign))
     for alpha in ALPHAS:
         B = form.coefficients(np.array([alpha]))[0]
         A = oracles.relation_coefficients(

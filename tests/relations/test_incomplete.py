@@ -339,4 +339,8 @@ def test_probabilities_of_a_sparse_relation_are_refused():
         with pytest.raises(ValueError, match=r"as of probabilities: subtract 0\.5 from Y"):
             ConditionalRankRLS(relation="reciprocal").fit(X, labels)
     noisy = sparse.coo_array(([1.0, -0.8, 0.5], ([0, 1, 2], [1, 0, 3])), shape=(6, 6))
-    ConditionalRankRLS(relation="reciprocal", loss="regression").fit(X, noisy)
+    ranker = ConditionalRankRLS(relation="reciprocal", loss="regression").fit(X, noisy)
+    one_way = np.triu(np.where(P == 0.5, 0.0, P), 1)  # no pair has its mirror image
+    for labels in (sparse.coo_array(one_way), np.where(one_way == 0, np.nan, one_way)):
+        with pytest.warns(UserWarning, match=r"as of probabilities.* subtract 0\.5 from Y"):
+            ranker.fit(X, labels)

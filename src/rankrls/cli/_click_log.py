@@ -17,6 +17,10 @@ __all__ = ["QUERIES", "click_rows"]
 QUERIES = ("qid", "query_id", "queryid", "query")
 ITEMS = ("item", "item_id", "doc", "doc_id", "docid", "product", "product_id", "id")
 
+#: Columns of a log: their role, option, and usual names.
+ROLES = (("query", "qid", QUERIES), ("item", "item", ITEMS), ("position", "position", ()),
+         ("clicks", "clicks", ()), ("impressions", "impressions", ()))  # fmt: skip
+
 #: Columns of the rows that are made.
 LABEL, WEIGHT = "click_label", "click_weight"
 
@@ -40,20 +44,18 @@ def click_rows(o: Any) -> Iterator[tuple[Any, Any]]:
     except pa.ArrowInvalid as error:
         raise ValueError(f"{o.data[0]}: {str(error).splitlines()[0]}") from error
     columns: dict[str, Any] = {
-        "query": _column(log, o.qid, QUERIES, "qid"),
-        "item": _column(log, o.item, ITEMS, "item"),
-        "position": _column(log, o.position, (), "position"),
-        "clicks": _column(log, o.clicks, (), "clicks"),
+        name: _column(log, getattr(o, option), known, option)
+        for name, option, known in ROLES
+        if name != "impressions" or o.impressions is not None
     }
-    if o.impressions is not None:
-        columns["impressions"] = _column(log, o.impressions, (), "impressions")
     counts = log.select(list(columns.values()))
     examination = estimate_examination(counts, **columns)
     labels = click_labels(counts, **columns, examination=examination)
     keys = [columns["query"], columns["item"]]
     others = [name for name in log.column_names if name not in columns.values()]
-    sums = [(name, "mean" if _is_number(log.schema.field(name).type) else "first")
-            for name in others]  # fmt: skip
+    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
+    numeric = {name: any(kind(log.schema.field(name).type) for kind in kinds) for name in others}
+    sums = [(name, "mean" if numeric[name] else "first") for name in others]
     # The first value of a group is defined for one thread only.
     rows = log.group_by(keys, use_threads=False).aggregate(sums)
     rows = rows.select([*keys, *(f"{name}_{how}" for name, how in sums)])
@@ -119,9 +121,3 @@ def _column(log: Any, given: str | None, known: tuple[str, ...], option: str) ->
         raise ValueError(f"{what}: name it by --{option}; the columns are "
                          + ", ".join(map(repr, names)))  # fmt: skip
     return column
-
-
-def _is_number(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)

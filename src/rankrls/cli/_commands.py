@@ -222,7 +222,7 @@ Examples:
 )  # fmt: skip
 
 _command(
-    "export", "_model_tools:export", "",
+    "export", "_exporting:export", "",
     "model to output name names store drop_zeros normalizers",
     "Write a model for a search engine, a database, ONNX or SVMrank.",
     """
@@ -252,7 +252,7 @@ Examples:
 )  # fmt: skip
 
 _command(
-    "weights", "_model_tools:weights", "", "model top names json",
+    "weights", "_exporting:weights", "", "model top names json",
     """
     Print the weights of a linear model, the most important feature first.
 
@@ -264,7 +264,18 @@ _command(
 )  # fmt: skip
 
 _command(
-    "leaderboard", "_model_tools:leaderboard", "judgements",
+    "explain", "_explaining:explain", "data+",
+    f"model query ranks top {SCORED.replace(' missing unlabelled', '')} json",
+    """
+    Tell why a row of DATA is ranked above another, by a model of fit --auto.
+
+    The difference of their scores is the sum of contributions of columns, the largest first.
+    """,
+    "Example:\n  rankrls explain train.parquet -m auto --query 3 --ranks 1,3",
+)  # fmt: skip
+
+_command(
+    "leaderboard", "_rating:leaderboard", "judgements",
     "controls groups sample_weight trusted confidence elo random_state output json",
     """
     Rate items by pairwise JUDGEMENTS, with intervals and sets of ranks.
@@ -280,12 +291,12 @@ Examples:
 )  # fmt: skip
 
 _command(
-    "split", "_model_tools:split", "data train test", "share qid random_state",
+    "split", "_splitting:split", "data train test", "share qid random_state",
     "Split the file DATA by query into two files of the same format, TRAIN and TEST.",
     "Example:\n  rankrls split all.csv train.csv test.csv --test 0.2",
 )  # fmt: skip
 
-_command("info", "_model_tools:info", "model", "json", "Describe the contents of the file MODEL.")
+_command("info", "_exporting:info", "model", "json", "Describe the contents of the file MODEL.")
 
 _command("demo", "_demo:demo", "", "output",
          "Fit, evaluate and report on generated search data.")  # fmt: skip

@@ -14,7 +14,7 @@ from rankrls._frames import columns_like_ids, id_text, scale_text, unequal_scale
 from rankrls.core.preferences.costs import Loss
 from rankrls.estimators.choosing import LOSS_METRIC, Scoring
 
-__all__ = ["Chance", "better_column", "not_better", "warn_about_columns",
+__all__ = ["better_column", "not_better", "random_scores", "warn_about_columns",
            "warn_about_empty_columns"]  # fmt: skip
 
 #: Standard errors above chance that a score has to be: it is the best of those of many alphas.
@@ -24,51 +24,29 @@ N_ERRORS = 3.0
 MAX_COLUMNS = 20
 
 
-class Chance:
-    """The score of a random order of the rows of a stream, by a metric of lists or "pairwise_r2".
+def random_scores(scoring: str, y: Any, qid: Any) -> Any:
+    """Scores of a random order by query, or one of all; [0] for "pairwise_r2".
 
     Metrics average over ties: equal scores of all rows have the value of a random order.
     """
-
-    def __init__(self, scoring: str) -> None:
-        self._scoring, self._sum, self._count = Scoring(scoring, loss=Loss()), 0.0, 0
-
-    def add(self, y: Any, qid: Any) -> None:
-        """Add whole queries, arrays of shape (n_rows,)."""
-        scoring = self._scoring
-        if scoring.name == LOSS_METRIC:
-            return
-        options = {**scoring.options, "average": None}
-        try:
-            values = np.atleast_1d(scoring.metric(y, np.zeros(len(y)), qid=qid, **options))
-        except ValueError:  # no query has a pair
-            return
-        self._sum += float(np.nansum(values))
-        self._count += int(np.isfinite(values).sum())
-
-    def score(self) -> float:
-        """The mean over queries; of "pairwise_r2" 0, where nothing is explained."""
-        return self._sum / self._count if self._count else 0.0
+    metric = Scoring(scoring, loss=Loss())
+    if metric.name == LOSS_METRIC:
+        return np.zeros(1)
+    options = {**metric.options, "average": None} if metric.by_list else metric.options
+    try:
+        values = np.atleast_1d(metric.metric(y, np.zeros(len(y)), qid=qid, **options))
+    except ValueError:  # no query has a pair
+        return np.empty(0)
+    return values[np.isfinite(values)]
 
 
-def not_better(ranker: Any, y: Any, qid: Any, chance: float | None = None) -> str | None:
-    """Return a warning if the held-out score of a fitted ranker is not clearly better than chance.
+def not_better(ranker: Any, y: Any, qid: Any, at_random: Any) -> str | None:
+    """Return a warning if the held-out score of a ranker is not clearly above `random_scores`.
 
-    Parameters
-    ----------
-    ranker : RankRLSCV or AutoRanker
-        Fitted, with ``scoring`` by name.
-    y, qid : ndarray of shape (n_rows,), or None
-        What it was fitted to. qid is None for one ranking; both are None for a stream.
-    chance : float, optional
-        The score of a random order. By default it is computed from y and qid.
+    y and qid are what it was fitted to: qid is None for one ranking, both for a stream.
     """
-    scoring = Scoring(ranker.scoring, loss=Loss())
-    if chance is None:
-        chance = 0.0
-        if scoring.name != LOSS_METRIC:
-            chance = float(scoring.metric(y, np.zeros(len(y)), qid=qid, **scoring.options))
-    score, error = ranker.best_score_, _standard_error(ranker, scoring, y, qid)
+    chance = float(np.mean(at_random)) if len(at_random) else 0.0
+    score, error = ranker.best_score_, _standard_error(ranker, y, qid)
     if not score - chance <= N_ERRORS * error:
         return None
     known = f" ± {error:.4f}" if error else ""
@@ -78,8 +56,9 @@ def not_better(ranker: Any, y: Any, qid: Any, chance: float | None = None) -> st
     )
 
 
-def _standard_error(ranker: Any, scoring: Scoring, y: Any, qid: Any) -> float:
+def _standard_error(ranker: Any, y: Any, qid: Any) -> float:
     """Of the mean over held-out lists; of one list by the ranks of a random order."""
+    scoring = Scoring(ranker.scoring, loss=Loss())
     scores = getattr(ranker, "nested_scores_", None)
     if scores is not None and qid is not None:
         known = ~np.isnan(scores)
@@ -92,11 +71,8 @@ def _standard_error(ranker: Any, scoring: Scoring, y: Any, qid: Any) -> float:
         best = int(np.argmax(results["mean_score"]))
         if results["n_scores"][best] > 1:
             return float(results["std_score"][best] / math.sqrt(results["n_scores"][best]))
-    if (
-        y is None
-        or qid is not None
-        or scoring.name not in ("pairwise_accuracy", "concordance_index")
-    ):
+    pairs = scoring.name in ("pairwise_accuracy", "concordance_index")
+    if y is None or qid is not None or not pairs:
         return 0.0
     # Kendall: var(S) = (n(n − 1)(2n + 5) − Σ t(t − 1)(2t + 5)) / 18 for the pairs in order
     # less those that are not, with t rows of each label.

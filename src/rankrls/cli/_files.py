@@ -9,7 +9,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import IO, Any, BinaryIO
 
 import numpy as np
@@ -67,23 +67,11 @@ class Stream:
 class DataFile:
     """Rows of a file, or of several that are read as one, as the options say.
 
-    Parameters
-    ----------
-    path : str or sequence of str
-        "-" for stdin. What is no file and looks like a pattern (S*.txt) stands for all files that
-        match it.
-    o : options of the command
-    named : list of str, optional
-        Features of a model, to be read by their names where columns have names; other columns are
-        ignored.
-    unused : sequence of str
-        Those of them that the model does not use. Their columns are not read, and need not be
-        there: tables have missing values in their place.
-    stored : mapping, optional
-        Columns of label and qid that a model was fitted to: those of this file, too, unless the
-        options name others.
-    **reading
-        Further arguments of `load_ranking`; ``text`` has names of ``named``.
+    "-" is stdin; what is no file and looks like a pattern (S*.txt) stands for all files that match.
+    ``named`` are the features of a model, which are read by name where columns have names, without
+    its ``unused`` ones: tables have missing values in their place. ``stored`` has the columns of
+    label and qid that it was fitted to: those of this file, too, unless the options name others.
+    ``reading`` has further arguments of `load_ranking`; ``text`` has names of ``named``.
     """
 
     def __init__(
@@ -98,11 +86,11 @@ class DataFile:
         self.paths, self.o = _expanded(path), o
         path = self.path = self.paths[0]
         self.several = len(self.paths) > 1
-        self.name = shown(path) + f" and {len(self.paths) - 1} more" * self.several
-        self.name = getattr(o, "shown_name", self.name)  # of a log that the rows are made from
+        name = shown(path) + f" and {len(self.paths) - 1} more" * self.several
+        self.name = getattr(o, "shown_name", name)  # of a log that the rows are made from
         missing = getattr(o, "missing", None)
         given = {
-            "format": getattr(o, "input_format", None) or o.format,
+            "format": getattr(o, "input_format", o.format) or "auto",
             "target": o.target or "auto",
             "qid": None if o.one_ranking else o.qid or "auto",
             "features": names_from(o.features),
@@ -120,24 +108,21 @@ class DataFile:
         twice = [name for name, count in Counter(self._letor_names or ()).items() if count > 1]
         if twice:
             raise ValueError(f"--feature-names: {twice[0]!r} comes twice")
-        self.named, self.unused = named, frozenset(unused)
-        self.stored, self._told = dict(stored or {}), False
+        self.named, self.unused, self.stored = named, frozenset(unused), dict(stored or {})
+        self._told = False
         self._read: list[str] = []  # those of the named features whose columns are read
-        self.id_column: str | None = None  # of a table: no feature, unless it is named as one
         for one in self.paths if self.several else ():
             if one == "-" or not os.path.isfile(one):
-                raise FileNotFoundError(
-                    2, "no such file (models are named by -m, scores by -o)", shown(one)
-                )
+                text = "no such file (models are named by -m, scores by -o)"
+                raise FileNotFoundError(2, text, shown(one))
         folder = path != "-" and os.path.isdir(path)
         self.seekable = path != "-" and (os.path.isfile(path) or not os.path.exists(path))
         self.is_pipe = not self.seekable and not folder
         files = [one for one in self.paths if os.path.isfile(one)]
         if folder:
             files = [os.path.join(at, one) for at, _, names in os.walk(path) for one in names]
-        packed = (4 if without_suffix(one) != one else 1 for one in files)
-        n_bytes = sum(k * os.path.getsize(one) for k, one in zip(packed, files, strict=True))
-        self.large = not self.is_pipe and n_bytes >= LARGE
+        sizes = (os.path.getsize(one) * (4 if without_suffix(one) != one else 1) for one in files)
+        self.large = not self.is_pipe and sum(sizes) >= LARGE
 
     def load(self) -> Any:
         """All rows at once."""
@@ -187,8 +172,7 @@ class DataFile:
             raise ValueError(
                 f"--doc-id is read in a second pass, and {self.name} is a pipe: name a file"
             )
-        header, delimiter = self.reading["header"], self.reading["delimiter"]
-        how = {"format": kind, "header": header, "delimiter": delimiter}
+        how = {"format": kind, **{name: self.reading[name] for name in ("header", "delimiter")}}
         return np.concatenate([load_ids(one, column, **how) for one in self.paths])
 
     @contextmanager
@@ -226,22 +210,17 @@ class DataFile:
     @contextmanager
     def _opened(self) -> Iterator[tuple[Any, dict[str, Any]]]:
         """The file, and how to read it."""
-        if self.several:
-            yield self.paths, self._for(self.path)
-        elif self.path == "-":
-            file: Any = Stream(sys.stdin.buffer, "stdin")
+        if not self.is_pipe:
+            yield self.paths if self.several else self.path, self._for(self.path)
+            return
+        with nullcontext(sys.stdin.buffer) if self.path == "-" else open(self.path, "rb") as pipe:
+            file = Stream(pipe, shown(self.path))
             yield file, self._for(file)
-        elif self.is_pipe:  # a named pipe
-            with open(self.path, "rb") as pipe:
-                file = Stream(pipe, self.path)
-                yield file, self._for(file)
-        else:
-            yield self.path, self._for(self.path)
 
     def _for(self, file: Any) -> dict[str, Any]:
         """Arguments for a file of this kind; LETOR text has no names of features."""
         format = self.reading["format"]
-        kind = sniff(file)[0] if format == "auto" else format
+        kind = sniff(file) if format == "auto" else format
         for name in self.o.given:
             only = OPTIONS[name].kind if name in OPTIONS else None
             if only not in (None, kind):
@@ -271,8 +250,8 @@ class DataFile:
             if isinstance(reading.get("text"), list):
                 own = dict(zip(self._read, features, strict=False))
                 reading["text"] = [own[name] for name in reading["text"] if name in own]
-        elif self.id_column is not None and reading["features"] is None:
-            reading["drop"] = [*(reading["drop"] or []), self.id_column]
+        elif getattr(self.o, "doc_id", None) is not None and reading["features"] is None:
+            reading["drop"] = [*(reading["drop"] or []), self.o.doc_id]  # ids are no feature
         return reading
 
     def _features_of_the_model(self, kind: str) -> tuple[list[str], list[str]]:
@@ -284,9 +263,11 @@ class DataFile:
         own, given = self.named or [], self.reading["features"]
         needed = [name for name in own if name not in self.unused]
         if kind == "parquet":  # a column of lists holds its features column_0, column_1, …
-            lists = {name.rpartition("_")[0] for name in needed if _in_list(name)}
+            parts = [name.rpartition("_") for name in needed]
+            lists = {column for column, _, place in parts if place.isdigit()}
             needed = [name for name in own if name not in self.unused
-                      or (_in_list(name) and name.rpartition("_")[0] in lists)]  # fmt: skip
+                      or (name.rpartition("_")[2].isdigit()
+                          and name.rpartition("_")[0] in lists)]  # fmt: skip
         if given is None or set(needed) <= set(given) <= set(own):
             return needed, needed
         if not set(given) & set(own):
@@ -299,10 +280,6 @@ class DataFile:
             f"--features: the model was fitted to {names}; leave --features out, or give the names "
             "of these columns in this file, in this order"
         )
-
-
-def _in_list(feature: str) -> bool:
-    return feature.rpartition("_")[2].isdigit()
 
 
 def _expanded(path: str | Sequence[str]) -> list[str]:

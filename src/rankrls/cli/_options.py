@@ -8,8 +8,7 @@ parameter in Python.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,33 +25,26 @@ PREPARES = "scales features and fills in missing ones itself"
 
 @dataclass(frozen=True)
 class Option:
-    """A row of the table.
+    """A row of the table: ``needs`` are (wrong, text), a function of all options and an error.
 
-    Attributes
-    ----------
-    flags : tuple of str
-    help : str
-    needs : function of all options, or None
-        Returns what follows the flag in an error if the option has no use, else None.
-    auto : str or None
-        What ``--auto`` does instead.
-    kind : str or None
-        The only kind of file that the option is for.
-    click : dict
-        Further arguments of ``click.Option``.
+    ``auto`` says what ``--auto`` does instead, ``kind`` is the only kind of file it is for, and
+    ``click`` has further arguments of ``click.Option``.
     """
 
-    flags: tuple[str, ...]
-    help: str | None
-    needs: Callable[[Any], str | None] | None = None
-    auto: str | None = None
-    kind: str | None = None
-    click: dict[str, Any] = field(default_factory=dict)
+    help: str
+    needs: tuple[Any, ...]
+    auto: str | None
+    kind: str | None
+    flags: str | None
+    also: str
+    click: dict[str, Any]
 
 
-def _row(flags: str, help: str | None, needs: Any = None, auto: str | None = None,
-         kind: str | None = None, **settings: Any) -> Option:  # fmt: skip
-    return Option(tuple(flags.split()), help, needs, auto, kind, settings)
+def _row(help: str, *needs: Any, auto: str | None = None, kind: str | None = None,
+         flags: str | None = None, also: str = "", **click: Any) -> Option:  # fmt: skip
+    """An option; its flag is its name, unless ``flags`` are given."""
+    shown = {"show_default": click.get("default") is not None}
+    return Option(help, needs, auto, kind, flags, also, shown | click)
 
 
 # ---------------------------------------------------------------------- how values are read
@@ -98,6 +90,12 @@ def _whole(text: Any) -> int:
     return number
 
 
+def _ranks(text: Any) -> tuple[int, int]:
+    """Two places of a ranked list, ``1,3``."""
+    first, _, second = str(text).partition(",")
+    return _whole(first), _whole(second)
+
+
 def _share(text: Any) -> float:
     number = _positive(text, "a number between 0 and 1")
     if number >= 1:
@@ -112,20 +110,6 @@ def _one_of(words: str) -> click.Choice:
 # ---------------------------------------------------------------------- when they have a use
 
 
-def _unless(wrong: Callable[[Any], bool], text: str) -> Callable[[Any], str | None]:
-    """Refuse an option with a text if ``wrong``; ``{o.kernel}`` stands for other options."""
-    return lambda o: text.format(o=o) if wrong(o) else None
-
-
-def _first(*needs: Callable[[Any], str | None]) -> Callable[[Any], str | None]:
-    return lambda o: next(filter(None, (need(o) for need in needs)), None)
-
-
-def _for_kernels(*names: str) -> Callable[[Any], str | None]:
-    text = f"is for --kernel {' or '.join(names)}; the kernel is {{o.kernel}}"
-    return _unless(lambda o: o.kernel.removesuffix("nomial") not in names, text)
-
-
 def _hinge(o: Any) -> bool:
     return getattr(o, "loss", None) == "hinge"
 
@@ -135,330 +119,254 @@ def _fixed(o: Any) -> bool:
     return getattr(o, "alpha", None) not in (None, "auto") or _hinge(o)
 
 
-_SQUARED = _unless(_hinge, "is for --loss squared: the hinge loss has no such choice")
-_ITERATES = _unless(
-    lambda o: not _hinge(o) and o.solver != "cg",
-    "is for solvers that iterate: add --solver cg, or leave it out",
-)
-_SEARCH = _unless(_fixed, "is for --alpha auto, which cross-validates")
-_RUN = _unless(lambda o: o.qrels is None, "is for runs with --qrels")
-_LISTS = _unless(lambda o: o.format == "scores", "is for ranked lists: --format trec, csv or json")
-_DRAWS = _unless(lambda o: o.method != "permutation", "is for --method permutation")
+def _for_kernels(*names: str) -> tuple[Any, str]:
+    text = f"is for --kernel {' or '.join(names)}; the kernel is {{o.kernel}}"
+    return lambda o: o.kernel.removesuffix("nomial") not in names, text
 
 
-def _of_model(o: Any) -> str | None:
-    """Features of rows whose scores are given."""
-    unused = getattr(o, "scores", None) is not None
-    return "is for a model: --scores needs no feature" if unused else None
+_SQUARED = _hinge, "is for --loss squared: the hinge loss has no such choice"
+_ITERATES = (lambda o: not _hinge(o) and o.solver != "cg",
+             "is for solvers that iterate: add --solver cg, or leave it out")  # fmt: skip
+_SEARCH = _fixed, "is for --alpha auto, which cross-validates"
+_RUN = lambda o: o.qrels is None, "is for runs with --qrels"
+_LISTS = lambda o: o.format == "scores", "is for ranked lists: --format trec, csv or json"
+_DRAWS = lambda o: o.method != "permutation", "is for --method permutation"
+_LOG = lambda o: o.clicks is None, "is for click logs: add --clicks"
+_OF_MODEL = (lambda o: getattr(o, "scores", None) is not None,
+             "is for a model: --scores needs no feature")  # fmt: skip
 
 
 # ---------------------------------------------------------------------- the table
 
 GRID = "by default 2^-15 … 2^15, extended if the best alpha is at an end."
 NAMES: dict[str, Any] = {"metavar": "A,B,…|@FILE", "multiple": True}
-SHOWN: dict[str, Any] = {"show_default": True}
 
 #: Rows by parameter; ``command.parameter`` where commands differ.
 OPTIONS: dict[str, Option] = {
     # ------------------------------------------------------------------ rows of files
-    "format": _row(
-        "--format --input-format", "Format of the file; detected from its content by default.",
-        type=_one_of("auto letor csv parquet"), default="auto"),
-    "input_format": _row(
-        "--input-format", "Format of the file; detected from its content by default.",
-        type=_one_of("auto letor csv parquet"), default="auto"),
-    "target": _row(
-        "--target --label", "Column of the labels (CSV, Parquet); by default the one called label, "
-        "relevance, rel, grade, target or y.", metavar="COLUMN"),
-    "qid": _row(
-        "--qid --qid-column", "Column of the query ids (CSV, Parquet); by default the one called "
-        "qid, query_id, queryid or query.", metavar="COLUMN"),
-    "one_ranking": _row(
-        "--one-ranking", "All rows are one ranking; query ids, if any, are ignored.",
-        _first(_unless(lambda o: bool(o.group), "and --group exclude each other"),
-               _unless(lambda o: bool(o.qid), "and --qid exclude each other")), is_flag=True),
-    "features": _row(
-        "--features", "Columns of the features (CSV, Parquet), or a file with one on each line; by "
+    "format": _row("Format of the file; detected from its content by default.",
+        also="--input-format", type=_one_of("auto letor csv parquet")),
+    "input_format": _row("Format of the file; detected from its content by default.",
+        type=_one_of("auto letor csv parquet")),
+    "target": _row("Column of the labels (CSV, Parquet); by default the one called label, "
+        "relevance, rel, grade, target or y.", also="--label", metavar="COLUMN"),
+    "qid": _row("Column of the query ids (CSV, Parquet); by default the one called qid, query_id, "
+        "queryid or query.", also="--qid-column", metavar="COLUMN"),
+    "one_ranking": _row("All rows are one ranking; query ids, if any, are ignored.",
+        (lambda o: bool(o.group), "and --group exclude each other"), (lambda o: bool(o.qid),
+        "and --qid exclude each other"), is_flag=True),
+    "features": _row("Columns of the features (CSV, Parquet), or a file with one on each line; by "
         "default all others. Names with commas in double quotes. May be given several times.",
-        _of_model, **NAMES),
-    "feature_names": _row(
-        "--feature-names", "Names for the features of LETOR text, in the order of their ids, or a "
+        _OF_MODEL, **NAMES),
+    "feature_names": _row("Names for the features of LETOR text, in the order of their ids, or a "
         "file with one on each line. They become part of the model.", kind="letor", **NAMES),
-    "drop": _row(
-        "--drop", "Column that is not a feature, such as text or an id (CSV, Parquet): A,B or "
-        "given several times.", metavar="COLUMN", multiple=True),
-    "sample_weight": _row(
-        "--sample-weight --weight", "Column of row weights (CSV, Parquet), used in training only.",
-        metavar="COLUMN"),
-    "no_header": _row(
-        "--no-header", "The CSV file has no header; columns are named 1, 2, …", kind="csv",
+    "drop": _row("Column that is not a feature, such as text or an id (CSV, Parquet): A,B or given "
+        "several times.", metavar="COLUMN", multiple=True),
+    "sample_weight": _row("Column of row weights (CSV, Parquet), used in training only.",
+        also="--weight", metavar="COLUMN"),
+    "no_header": _row("The CSV file has no header; columns are named 1, 2, …", kind="csv",
         is_flag=True),
-    "delimiter": _row(
-        "--delimiter", "Delimiter of a CSV file; detected by default.", kind="csv",
-        metavar="CHAR"),
-    "zero_based": _row(
-        "--zero-based", "Feature ids of LETOR text begin at 0, not 1.", kind="letor",
-        is_flag=True),
-    "group": _row(
-        "--group", "Sizes of consecutive queries, one on each line, for LETOR text without query "
+    "delimiter": _row("Delimiter of a CSV file; detected by default.", kind="csv", metavar="CHAR"),
+    "zero_based": _row("Feature ids of LETOR text begin at 0, not 1.", kind="letor", is_flag=True),
+    "group": _row("Sizes of consecutive queries, one on each line, for LETOR text without query "
         "ids; by default the file DATA.query or DATA.group, if there is one.", kind="letor",
         type=FILE, metavar="FILE"),
-    "missing": _row(
-        "--missing", "How to impute missing features (empty cells, NA, NaN, NULL): by the mean of "
+    "missing": _row("How to impute missing features (empty cells, NA, NaN, NULL): by the mean of "
         "the feature, by 0, or not at all (error, the default). The imputation is part of the "
-        "model and is applied by predict and evaluate.", _of_model, PREPARES,
+        "model and is applied by predict and evaluate.", _OF_MODEL, auto=PREPARES,
         type=_one_of("error mean zero")),
-    "unlabelled": _row(
-        "--unlabelled", "Rows without a label: stop, or leave them out.",
-        type=_one_of("error drop"), default="error", **SHOWN),
+    "unlabelled": _row("Rows without a label: stop, or leave them out.", type=_one_of("error drop"),
+        default="error"),
     # ------------------------------------------------------------------ the model
-    "kernel": _row(
-        "--kernel", "linear, rbf, poly, sigmoid, cosine, laplacian, …", None, CHOOSES,
-        default="linear", metavar="NAME", **SHOWN),
-    "gamma": _row(
-        "--gamma", "Width of the kernels rbf, poly, sigmoid, laplacian and chi2; by default "
-        "1/n_features.", _for_kernels("rbf", "poly", "sigmoid", "laplacian", "chi2"), CHOOSES,
+    "kernel": _row("linear, rbf, poly, sigmoid, cosine, laplacian, …", auto=CHOOSES,
+        default="linear", metavar="NAME"),
+    "gamma": _row("Width of the kernels rbf, poly, sigmoid, laplacian and chi2; by default "
+        "1/n_features.", _for_kernels("rbf", "poly", "sigmoid", "laplacian", "chi2"), auto=CHOOSES,
         type=float),
-    "degree": _row(
-        "--degree", "Degree of the polynomial kernel.", _for_kernels("poly"), CHOOSES, type=float,
-        default=3, **SHOWN),
-    "coef0": _row(
-        "--coef0", "Constant of the kernels poly and sigmoid.", _for_kernels("poly", "sigmoid"),
-        CHOOSES, type=float, default=1, **SHOWN),
-    "cost": _row(
-        "--cost", "Target of a pair: the difference of its labels, or 1.", _SQUARED, CHOOSES,
-        type=_one_of("magnitude unit relative"), default="magnitude", **SHOWN),
-    "ties": _row(
-        "--ties", "Whether rows with equal labels should get equal scores.",
-        _first(_SQUARED, _unless(lambda o: o.ties == "keep" and o.cost != "magnitude",
-                                 "keep is for --cost magnitude: --cost {o.cost} drops ties")),
-        CHOOSES, type=_one_of("keep drop"), default="keep", **SHOWN),
-    "query_weighting": _row(
-        "--query-weighting", "Weight of each pair of a query with n rows: 1, 1/n, or 1/pairs.",
-        None, CHOOSES, type=_one_of("pair size query"), default="pair", **SHOWN),
-    "scale": _row(
-        "--scale", "Scale the features, over all rows or within each query; standard by default "
+    "degree": _row("Degree of the polynomial kernel.", _for_kernels("poly"), auto=CHOOSES,
+        type=float, default=3),
+    "coef0": _row("Constant of the kernels poly and sigmoid.", _for_kernels("poly", "sigmoid"),
+        auto=CHOOSES, type=float, default=1),
+    "cost": _row("Target of a pair: the difference of its labels, or 1.", _SQUARED, auto=CHOOSES,
+        type=_one_of("magnitude unit relative"), default="magnitude"),
+    "ties": _row("Whether rows with equal labels should get equal scores.", _SQUARED,
+        (lambda o: o.ties == "keep" and o.cost != "magnitude", "keep is for --cost magnitude: "
+        "--cost {o.cost} drops ties"), auto=CHOOSES, type=_one_of("keep drop"), default="keep"),
+    "query_weighting": _row("Weight of each pair of a query with n rows: 1, 1/n, or 1/pairs.",
+        auto=CHOOSES, type=_one_of("pair size query"), default="pair"),
+    "scale": _row("Scale the features, over all rows or within each query; standard by default "
         "(sparse features are not centred). The scaling becomes part of the model. It is learned "
         "from the features of all rows, including held-out rows, and never from labels.",
-        _unless(lambda o: o.kernel == "precomputed" and o.scale != "none",
-                "is for features, not for kernel values (--kernel precomputed)"), PREPARES,
+        (lambda o: o.kernel == "precomputed" and o.scale != "none", "is for features, not for "
+        "kernel values (--kernel precomputed)"), auto=PREPARES,
         type=_one_of("none standard minmax maxabs query-minmax query-standard query-maxabs")),
-    "solver": _row(
-        "--solver", "Algorithm of the fit.", None, CHOOSES,
-        type=_one_of("auto primal dual nystroem cg"), default="auto", **SHOWN),
-    "basis": _row(
-        "--basis", "Nyström approximation with N random rows as basis.",
-        _unless(lambda o: o.solver not in ("auto", "nystroem"),
-                "is for --solver nystroem; got --solver {o.solver}"), CHOOSES, type=_whole,
-        metavar="N"),
-    "max_iter": _row(
-        "--max-iter", "Maximum number of iterations of --solver cg and --loss hinge.", _ITERATES,
-        CHOOSES, type=_whole, metavar="N"),
-    "tol": _row(
-        "--tol", "Tolerance of --solver cg and --loss hinge.", _ITERATES, CHOOSES, type=float),
-    "random_state": _row(
-        "--random-state", "Seed of random folds and bases.", type=int, default=0, **SHOWN),
-    "auto": _row(
-        "--auto", "An average of rankers on several views of the raw table, chosen by exact "
+    "solver": _row("Algorithm of the fit.", auto=CHOOSES,
+        type=_one_of("auto primal dual nystroem cg"), default="auto"),
+    "basis": _row("Nyström approximation with N random rows as basis.",
+        (lambda o: o.solver not in ("auto", "nystroem"), "is for --solver nystroem; got --solver "
+        "{o.solver}"), auto=CHOOSES, type=_whole, metavar="N"),
+    "max_iter": _row("Maximum number of iterations of --solver cg and --loss hinge.", _ITERATES,
+        auto=CHOOSES, type=_whole, metavar="N"),
+    "tol": _row("Tolerance of --solver cg and --loss hinge.", _ITERATES, auto=CHOOSES, type=float),
+    "random_state": _row("Seed of random folds and bases.", type=int, default=0),
+    "auto": _row("An average of rankers on several views of the raw table, chosen by exact "
         "cross-validation: AutoRanker, the ranker to start with. It takes text, categories and "
         "missing values as they are.", is_flag=True),
-    "effort": _row(
-        "--effort", "With --auto: how many views and losses are tried.",
-        _unless(lambda o: not o.auto, "is for --auto: add it, or leave --effort out"),
-        type=_one_of("quick normal thorough"), default="normal", **SHOWN),
+    "effort": _row("With --auto: how many views and losses are tried.", (lambda o: not o.auto,
+        "is for --auto: add it, or leave --effort out"), type=_one_of("quick normal thorough"),
+        default="normal"),
     # ------------------------------------------------------------------ fit, cv, report
-    "fit.model": _row("--model -m", "Model to write.", required=True, type=FILE, metavar="FILE"),
-    "alpha": _row(
-        "--alpha", "Regularisation strength. auto, the default: chosen by exact cross-validation "
+    "fit.model": _row("Model to write.", also="-m", required=True, type=FILE, metavar="FILE"),
+    "alpha": _row("Regularisation strength. auto, the default: chosen by exact cross-validation "
         "(see rankrls cv). The default is 1 for rows read in batches and for --loss hinge.",
-        _unless(lambda o: o.alpha == "auto" and _hinge(o),
-                "auto is for --loss squared, which can be cross-validated exactly"), CHOOSES,
-        type=_alpha, metavar="NUMBER|auto"),
-    "alphas": _row("--alphas", f"Grid of alphas; {GRID}", _unless(
-        _fixed, "is what --alpha auto chooses from: add --alpha auto"), CHOOSES, type=_alphas,
-        metavar="A,B,…|LOW:HIGH[:N]"),
-    "cv": _row(
-        "--cv", "leave-query-out, leave-pair-out, or a number of folds of whole queries (of rows "
-        "without query ids).", _SEARCH, "holds out whole queries, one by one", default="auto",
-        metavar="HOW|K", **SHOWN),
-    "scoring": _row(
-        "--scoring", "Metric by which alpha is chosen: pairwise_accuracy, ndcg, ndcg@10, "
+        (lambda o: o.alpha == "auto" and _hinge(o), "auto is for --loss squared, which can be "
+        "cross-validated exactly"), auto=CHOOSES, type=_alpha, metavar="NUMBER|auto"),
+    "alphas": _row(f"Grid of alphas; {GRID}", (_fixed, "is what --alpha auto chooses from: add "
+        "--alpha auto"), auto=CHOOSES, type=_alphas, metavar="A,B,…|LOW:HIGH[:N]"),
+    "cv": _row("leave-query-out, leave-pair-out, or a number of folds of whole queries (of rows "
+        "without query ids).", _SEARCH, auto="holds out whole queries, one by one", default="auto",
+        metavar="HOW|K"),
+    "scoring": _row("Metric by which alpha is chosen: pairwise_accuracy, ndcg, ndcg@10, "
         "average_precision, …; with --auto ndcg@10 is the default.", _SEARCH,
-        default="pairwise_accuracy", metavar="METRIC", **SHOWN),
-    "loss": _row("--loss", "squared: RankRLS; hinge: RankSVM.", None, CHOOSES,
-                 type=_one_of("squared hinge"), default="squared", **SHOWN),
-    "c": _row(
-        "-c", "SVMrank's C instead of alpha, with --loss hinge: alpha = queries/(2 C).",
-        _first(_unless(lambda o: not _hinge(o) or o.c == "auto",
-                       "is SVMrank's C, for --loss hinge; for RankRLS give --alpha"),
-               _unless(lambda o: o.alpha is not None, "and --alpha exclude each other")), CHOOSES,
-        type=_alpha, metavar="C"),
-    "stream": _row(
-        "--stream/--in-memory", "Read the file in batches, in constant memory, or at once. By "
-        "default, large files are streamed where possible: no --alpha auto, linear kernel, rows "
-        "sorted by query. --stream --alpha auto chooses alpha by folds of whole queries.", None,
-        "reads all rows at once", default=None),
-    "no_uncertainty": _row(
-        "--no-uncertainty", "Write a smaller file, without the data that standard deviations and "
+        default="pairwise_accuracy", metavar="METRIC"),
+    "loss": _row("squared: RankRLS; hinge: RankSVM.", auto=CHOOSES, type=_one_of("squared hinge"),
+        default="squared"),
+    "c": _row("SVMrank's C instead of alpha, with --loss hinge: alpha = queries/(2 C).",
+        (lambda o: not _hinge(o) or o.c == "auto", "is SVMrank's C, for --loss hinge; for RankRLS "
+        "give --alpha"), (lambda o: o.alpha is not None, "and --alpha exclude each other"),
+        auto=CHOOSES, flags="-c", type=_alpha, metavar="C"),
+    "stream": _row("Read the file in batches, in constant memory, or at once. By default, large "
+        "files are streamed where possible: no --alpha auto, linear kernel, rows sorted by query. "
+        "--stream --alpha auto chooses alpha by folds of whole queries.",
+        auto="reads all rows at once", flags="--stream/--in-memory", default=None),
+    "no_uncertainty": _row("Write a smaller file, without the data that standard deviations and "
         "updates need.", _SQUARED, is_flag=True),
-    "clicks": _row(
-        "--clicks", "Column of clicks of a log: one row for each item shown, or for each query, "
-        "item and position with counts. Labels and weights are computed from clicks and "
-        "positions, with the position bias removed.",
-        _first(_unless(lambda o: o.position is None, "needs --position, the place of each row"),
-               _unless(lambda o: bool(o.target or o.sample_weight),
-                       "gives labels and weights: leave out --target and --sample-weight"),
-               _unless(lambda o: bool(getattr(o, "stream", None)), "is for logs read at once")),
-        metavar="COLUMN"),
-    "position": _row(
-        "--position", "Column of the positions of --clicks, 1 at the top.",
-        _unless(lambda o: o.clicks is None, "is for click logs: add --clicks"), metavar="COLUMN"),
-    "item": _row(
-        "--item", "Column of the items of --clicks; by default the one called item, item_id, doc, "
-        "doc_id, docid, product, product_id or id.",
-        _unless(lambda o: o.clicks is None, "is for click logs: add --clicks"), metavar="COLUMN"),
-    "impressions": _row(
-        "--impressions", "Column of how often a row of --clicks was shown; by default once.",
-        _unless(lambda o: o.clicks is None, "is for click logs: add --clicks"), metavar="COLUMN"),
-    "plot": _row("--plot", "Draw the scores: .png, .svg or .pdf.", None,
-                 "has no path of alphas to draw", type=FILE, metavar="FILE"),
-    "every": _row(
-        "--all", "Print all alphas, not only the ends of a long grid and those around the best; "
-        "with --auto all candidates.", is_flag=True),
-    "test": _row(
-        "--test", "Rows to evaluate on, also several times; by default the training rows are held "
+    "clicks": _row("Column of clicks of a log: one row for each item shown, or for each query, "
+        "item and position with counts. Labels and weights are computed from clicks and positions, "
+        "with the position bias removed.", (lambda o: o.position is None, "needs --position, the "
+        "place of each row"), (lambda o: bool(o.target or o.sample_weight), "gives labels and "
+        "weights: leave out --target and --sample-weight"),
+        (lambda o: bool(getattr(o, "stream", None)), "is for logs read at once"), metavar="COLUMN"),
+    "position": _row("Column of the positions of --clicks, 1 at the top.",
+        _LOG, metavar="COLUMN"),
+    "item": _row("Column of the items of --clicks; by default the one called item, item_id, doc, "
+        "doc_id, docid, product, product_id or id.", (lambda o: o.clicks is None,
+        "is for click logs: add --clicks"), metavar="COLUMN"),
+    "impressions": _row("Column of how often a row of --clicks was shown; by default once.",
+        _LOG, metavar="COLUMN"),
+    "plot": _row("Draw the scores: .png, .svg or .pdf.", auto="has no path of alphas to draw",
+        type=FILE, metavar="FILE"),
+    "every": _row("Print all alphas, not only the ends of a long grid and those around the best; "
+        "with --auto all candidates.", flags="--all", is_flag=True),
+    "test": _row("Rows to evaluate on, also several times; by default the training rows are held "
         "out, query by query.", type=FILE, metavar="FILE", multiple=True),
-    "report.output": _row("--output -o", "Page to write.", type=FILE, default="report.html",
-                          metavar="FILE", **SHOWN),
-    "title": _row("--title", "Title of the page."),
+    "report.output": _row("Page to write.", also="-o", type=FILE, default="report.html",
+        metavar="FILE"),
+    "title": _row("Title of the page."),
     # ------------------------------------------------------------------ predict, evaluate, compare
-    "model": _row("--model -m", "Model made by rankrls fit.", required=True, type=FILE,
-                  metavar="FILE"),
-    "predict.output": _row(
-        "--output -o", "Scores, one on each line, higher is better; stdout by default.",
-        type=FILE, default="-", metavar="FILE"),
-    "predict.format": _row(
-        "--format", "Format of the output: scores in the order of the rows (default), or the "
-        "ranked list of every query as a TREC run, as CSV, or as one JSON object in each line, "
+    "model": _row("Model made by rankrls fit.", also="-m", required=True, type=FILE,
+        metavar="FILE"),
+    "predict.output": _row("Scores, one on each line, higher is better; stdout by default.",
+        also="-o", type=FILE, metavar="FILE"),
+    "predict.format": _row("Format of the output: scores in the order of the rows (default), or "
+        "the ranked list of every query as a TREC run, as CSV, or as one JSON object in each line, "
         "with query, rank, id and score.", type=_one_of("scores trec csv json")),
-    "top": _row(
-        "--top", "Write the first K rows of each ranked list; as CSV by default.", _LISTS,
+    "top": _row("Write the first K rows of each ranked list; as CSV by default.", _LISTS,
         type=_whole, metavar="K"),
-    "doc_id": _row(
-        "--doc-id", "Column of the ids in ranked lists; of LETOR text the word in comments before "
+    "doc_id": _row("Column of the ids in ranked lists; of LETOR text the word in comments before "
         "them, as in '# docid = d7'. By default rows are numbered from 0.", _LISTS,
         metavar="COLUMN"),
-    "duplicates": _row(
-        "--duplicates", "An id that comes twice in a query: keep the better place only, keep both, "
+    "duplicates": _row("An id that comes twice in a query: keep the better place only, keep both, "
         "or stop. By default both are kept and a warning tells; a TREC run has each id once.",
-        _unless(lambda o: o.doc_id is None, "is about ids: name their column by --doc-id"),
+        (lambda o: o.doc_id is None, "is about ids: name their column by --doc-id"),
         type=_one_of("first keep error")),
-    "run_name": _row(
-        "--run-name", "Last word of the lines of a TREC run; rankrls by default.",
-        _first(_LISTS, _unless(lambda o: o.format != "trec", "is for --format trec")),
-        metavar="NAME"),
-    "evaluate.model": _row("--model -m", "Model made by rankrls fit.", type=FILE, metavar="FILE"),
-    "scores": _row(
-        "--scores", "Scores to evaluate instead of a model's: one number on each line.",
-        type=FILE, metavar="FILE"),
-    "run": _row("--run", "TREC run to evaluate against --qrels, instead of DATA.", type=FILE,
-                metavar="FILE"),
-    "metrics": _row(
-        "--metrics", "ndcg, map, mrr, precision, recall, err, each with a cut-off if wanted "
+    "run_name": _row("Last word of the lines of a TREC run; rankrls by default.", _LISTS,
+        (lambda o: o.format != "trec", "is for --format trec"), metavar="NAME"),
+    "evaluate.model": _row("Model made by rankrls fit.", also="-m", type=FILE, metavar="FILE"),
+    "scores": _row("Scores to evaluate instead of a model's: one number on each line.", type=FILE,
+        metavar="FILE"),
+    "run": _row("TREC run to evaluate against --qrels, instead of DATA.", type=FILE,
+        metavar="FILE"),
+    "metrics": _row("ndcg, map, mrr, precision, recall, err, each with a cut-off if wanted "
         "(ndcg@10), pairwise_accuracy.", metavar="NAME,…", multiple=True),
-    "at": _row(
-        "--at", "Cut-off of NDCG and precision without --metrics.",
-        _unless(lambda o: bool(o.metrics), "is for NDCG and precision where no --metrics are "
-                "named: write @K"), type=_whole, default=10, metavar="K", **SHOWN),
-    "relevance_threshold": _row(
-        "--relevance-threshold --relevant", "Smallest label that counts as relevant for MAP, MRR, "
-        "precision and recall.", type=float, default=1.0, metavar="LABEL", **SHOWN),
-    "gain": _row(
-        "--gain", "Gain of a label in NDCG: 2^label - 1, or the label, as in trec_eval.",
-        type=_one_of("exponential linear"), default="exponential", **SHOWN),
-    "max_grade": _row("--max-grade", "Highest grade of the scale, for ERR.", type=float,
-                      default=4.0, metavar="LABEL", **SHOWN),
-    "undefined": _row(
-        "--undefined", "NDCG, MAP, … of a query without a relevant row; by default it is left out "
-        "of the mean. trec_eval: 0.", type=_one_of("0 1 skip"), default="skip", **SHOWN),
-    "qrels": _row("--qrels", "Judgements of TREC: query iteration id grade.", type=FILE,
-                  metavar="FILE"),
-    "evaluate.ties": _row(
-        "--ties", "Equal scores of a run: the mean over all orders, by rank, or the last id first, "
-        "as in trec_eval.", _RUN, type=_one_of("expected rank id"), default="expected", **SHOWN),
-    "missing_queries": _row("--missing-queries", "Judged queries that are not in a run.", _RUN,
-                            type=_one_of("zero skip"), default="zero", **SHOWN),
-    "per_query": _row("--per-query", "One line for each query.", is_flag=True),
-    "data": _row(
-        "--data", "Rows with labels: A and B are models, or files of scores. Several files, one "
+    "at": _row("Cut-off of NDCG and precision without --metrics.", (lambda o: bool(o.metrics),
+        "is for NDCG and precision where no --metrics are named: write @K"), type=_whole,
+        default=10, metavar="K"),
+    "relevance_threshold": _row("Smallest label that counts as relevant for MAP, MRR, precision "
+        "and recall.", also="--relevant", type=float, default=1.0, metavar="LABEL"),
+    "gain": _row("Gain of a label in NDCG: 2^label - 1, or the label, as in trec_eval.",
+        type=_one_of("exponential linear"), default="exponential"),
+    "max_grade": _row("Highest grade of the scale, for ERR.", type=float, default=4.0,
+        metavar="LABEL"),
+    "undefined": _row("NDCG, MAP, … of a query without a relevant row; by default it is left out "
+        "of the mean. trec_eval: 0.", type=_one_of("0 1 skip"), default="skip"),
+    "qrels": _row("Judgements of TREC: query iteration id grade.", type=FILE, metavar="FILE"),
+    "evaluate.ties": _row("Equal scores of a run: the mean over all orders, by rank, or the last "
+        "id first, as in trec_eval.", _RUN, type=_one_of("expected rank id"), default="expected"),
+    "missing_queries": _row("Judged queries that are not in a run.", _RUN,
+        type=_one_of("zero skip"), default="zero"),
+    "per_query": _row("One line for each query.", is_flag=True),
+    "data": _row("Rows with labels: A and B are models, or files of scores. Several files, one "
         "option for each, are read as one.", type=FILE, metavar="FILE", multiple=True),
-    "metric": _row("--metric", "As in rankrls evaluate --metrics.", default="ndcg@10",
-                   metavar="NAME", **SHOWN),
-    "method": _row("--method", "Statistical test.", type=_one_of("permutation wilcoxon t"),
-                   default="permutation", **SHOWN),
-    "n_permutations": _row("--n-permutations", "Number of random sign flips.", _DRAWS,
-                           type=_whole, default=9999, metavar="N", **SHOWN),
-    "confidence_level": _row("--confidence-level", "Confidence level of the interval.",
-                             type=_share, default=0.95, metavar="P", **SHOWN),
-    "compare.random_state": _row("--random-state", "Seed of the sign flips.", _DRAWS, type=int,
-                                 default=0, **SHOWN),
+    "metric": _row("As in rankrls evaluate --metrics.", default="ndcg@10", metavar="NAME"),
+    "method": _row("Statistical test.", type=_one_of("permutation wilcoxon t"),
+        default="permutation"),
+    "n_permutations": _row("Number of random sign flips.", _DRAWS, type=_whole, default=9999,
+        metavar="N"),
+    "confidence_level": _row("Confidence level of the interval.", type=_share, default=0.95,
+        metavar="P"),
+    "compare.random_state": _row("Seed of the sign flips.", _DRAWS, type=int, default=0),
     # ------------------------------------------------------------------ update
-    "forget": _row(
-        "--forget", "Queries to remove from the model, with the values that were added. May be "
+    "forget": _row("Queries to remove from the model, with the values that were added. May be "
         "given several times.", type=FILE, multiple=True, metavar="FILE"),
-    "update.output": _row("--output -o", "File to write; by default MODEL is replaced.",
-                          type=FILE, metavar="FILE"),
-    "check": _row(
-        "--check", "What to do if the new queries do not look like those of training: features in "
+    "update.output": _row("File to write; by default MODEL is replaced.", also="-o", type=FILE,
+        metavar="FILE"),
+    "check": _row("What to do if the new queries do not look like those of training: features in "
         "another range, or an accuracy below the expected one.", type=_one_of("warn error off"),
-        default="warn", **SHOWN),
-    "dry_run": _row("--dry-run", "Change and write nothing; tell what would be done.",
-                    is_flag=True),
-    "backup": _row(
-        "--backup", "Keep the previous version as MODEL.bak.",
-        _unless(lambda o: o.output is not None, "keeps the file that is replaced: leave out -o"),
-        is_flag=True),
+        default="warn"),
+    "dry_run": _row("Change and write nothing; tell what would be done.", is_flag=True),
+    "backup": _row("Keep the previous version as MODEL.bak.", (lambda o: o.output is not None,
+        "keeps the file that is replaced: leave out -o"), is_flag=True),
     # ------------------------------------------------------------------ export, weights
-    "to": _row("--to", "Target of the export.", required=True,
-               type=_one_of("elasticsearch opensearch solr vespa sql onnx svmrank")),
-    "export.output": _row("--output -o", "File to write; stdout by default, except for ONNX (use "
-                          "-o -).", type=FILE, metavar="FILE"),
-    "name": _row("--name", "Elasticsearch, OpenSearch, Solr, Vespa: name of the model there; "
-                 "rankrls by default."),
-    "names": _row("--feature-names", "Names of the features, or a file with one on each line; by "
-                  "default those of the training data.", **NAMES),
-    "store": _row("--store", "Solr: the feature store.", metavar="NAME"),
-    "drop_zeros": _row("--drop-zeros", "Leave out features of weight zero.", is_flag=True),
-    "normalizers": _row(
-        "--normalizers", "Elasticsearch, OpenSearch, Solr: write the scaling as normalizers of "
+    "to": _row("Target of the export.", required=True,
+        type=_one_of("elasticsearch opensearch solr vespa sql onnx svmrank")),
+    "export.output": _row("File to write; stdout by default, except for ONNX (use -o -).",
+        also="-o", type=FILE, metavar="FILE"),
+    "name": _row("Elasticsearch, OpenSearch, Solr, Vespa: name of the model there; rankrls by "
+        "default."),
+    "names": _row("Names of the features, or a file with one on each line; by default those of the "
+        "training data.", flags="--feature-names", **NAMES),
+    "store": _row("Solr: the feature store.", metavar="NAME"),
+    "drop_zeros": _row("Leave out features of weight zero.", is_flag=True),
+    "normalizers": _row("Elasticsearch, OpenSearch, Solr: write the scaling as normalizers of "
         "features: scores are those of predict.", is_flag=True),
-    "weights.top": _row("--top", "Only the first K; all by default.", type=_whole, metavar="K"),
+    "weights.top": _row("Only the first K; all by default.", type=_whole, metavar="K"),
+    "explain.top": _row("Only the first K; all by default.", type=_whole, metavar="K"),
+    "query": _row("Query of the two rows; the first of DATA by default.", metavar="NAME"),
+    "ranks": _row("Places of the two rows in the ranked list.", type=_ranks, default="1,2",
+                  metavar="A,B"),
     # ------------------------------------------------------------------ leaderboard, split, demo
-    "controls": _row(
-        "--controls", "Columns of the comparison whose effects are removed, such as the difference "
+    "controls": _row("Columns of the comparison whose effects are removed, such as the difference "
         "of length; position: being shown first.", metavar="A,B,…", multiple=True),
-    "groups": _row(
-        "--groups", "Judge, prompt or session of a judgement; none: judgements are independent.",
-        default="auto", metavar="COLUMN", **SHOWN),
-    "leaderboard.sample_weight": _row(
-        "--pair-weight --weight", "Column of weights, such as numbers of votes.",
-        metavar="COLUMN"),
-    "trusted": _row("--trusted", "Groups that are trusted; the weight of others is chosen by them.",
-                    metavar="A,B,…", multiple=True),
-    "confidence": _row("--confidence", "Confidence level of the intervals.", type=_share,
-                       default=0.95, metavar="P", **SHOWN),
-    "elo": _row("--elo", "Ratings on the scale of chess, 400 points for a factor of ten of the "
-                "odds, instead of log odds.", is_flag=True),
-    "leaderboard.random_state": _row("--random-state", "Seed of the draws behind sets of ranks.",
-                                     type=int, default=0, **SHOWN),
-    "leaderboard.output": _row("--output -o", "Page to write, .html.", type=FILE, metavar="FILE"),
-    "share": _row("--test", "Share of the queries that go to TEST.", type=_share, default=0.2,
-                  metavar="SHARE", **SHOWN),
-    "split.random_state": _row("--random-state", "Seed of the choice of queries.", type=int,
-                               default=0, **SHOWN),
-    "demo.output": _row("--output -o", "Where the files are written.", type=FILE,
-                        default="rankrls-demo", metavar="DIRECTORY", **SHOWN),
-    "json": _row("--json", "Print one JSON object.", is_flag=True),
+    "groups": _row("Judge, prompt or session of a judgement; none: judgements are independent.",
+        default="auto", metavar="COLUMN"),
+    "leaderboard.sample_weight": _row("Column of weights, such as numbers of votes.",
+        flags="--pair-weight", also="--weight", metavar="COLUMN"),
+    "trusted": _row("Groups that are trusted; the weight of others is chosen by them.",
+        metavar="A,B,…", multiple=True),
+    "confidence": _row("Confidence level of the intervals.", type=_share, default=0.95,
+        metavar="P"),
+    "elo": _row("Ratings on the scale of chess, 400 points for a factor of ten of the odds, "
+        "instead of log odds.", is_flag=True),
+    "leaderboard.random_state": _row("Seed of the draws behind sets of ranks.", type=int,
+        default=0),
+    "leaderboard.output": _row("Page to write, .html.", also="-o", type=FILE, metavar="FILE"),
+    "share": _row("Share of the queries that go to TEST.", flags="--test", type=_share, default=0.2,
+        metavar="SHARE"),
+    "split.random_state": _row("Seed of the choice of queries.", type=int, default=0),
+    "demo.output": _row("Where the files are written.", also="-o", type=FILE,
+        default="rankrls-demo", metavar="DIRECTORY"),
+    "json": _row("Print one JSON object.", is_flag=True),
 }  # fmt: skip
 
 
@@ -472,13 +380,14 @@ def row_of(command: str, name: str) -> Option:
 
 def flag(command: str, name: str) -> str:
     """An option as people write it."""
-    return row_of(command, name).flags[0].replace("/", " or ")
+    return (row_of(command, name).flags or f"--{name.replace('_', '-')}").replace("/", " or ")
 
 
 def made(command: str, name: str) -> click.Option:
     """An option for click."""
     row = row_of(command, name)
-    return click.Option([*row.flags, name], help=row.help, **row.click)
+    flags = f"{row.flags or '--' + name.replace('_', '-')} {row.also}".split()
+    return click.Option([*flags, name], help=row.help, **row.click)
 
 
 def check(command: str, o: SimpleNamespace) -> None:
@@ -486,13 +395,11 @@ def check(command: str, o: SimpleNamespace) -> None:
     for name in o.given:
         row = row_of(command, name)
         if row.auto and getattr(o, "auto", False):
-            what = f"--auto {row.auto}: leave out {flag(command, name)}, or --auto"
-            raise ValueError(what)
+            raise ValueError(f"--auto {row.auto}: leave out {flag(command, name)}, or --auto")
     for name in o.given:
-        need = row_of(command, name).needs
-        text = need(o) if need is not None else None
-        if text is not None:
-            raise ValueError(f"{flag(command, name)} {text}")
+        for wrong, text in row_of(command, name).needs:
+            if wrong(o):
+                raise ValueError(f"{flag(command, name)} {text.format(o=o)}")
 
 
 class Command(click.Command):

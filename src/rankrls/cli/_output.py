@@ -6,6 +6,7 @@ import errno
 import json
 import math
 import re
+import shutil
 import sys
 import threading
 import time
@@ -13,24 +14,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-__all__ = [
-    "Work",
-    "escaped",
-    "escaped_json",
-    "facts",
-    "listed",
-    "note",
-    "number",
-    "one_line",
-    "queries",
-    "require_stdout",
-    "say",
-    "size",
-    "stdout_errors",
-    "table",
-    "to_json",
-    "warn",
-]
+__all__ = ["Work", "escaped", "escaped_json", "facts", "listed", "note", "number", "one_line",
+           "queries", "require_stdout", "say", "size", "stdout_errors", "table", "to_json",
+           "warn"]  # fmt: skip
 
 #: Work that ends sooner shows no progress: on a terminal, and in a log.
 PATIENCE, LOG_PATIENCE = 1.0, 20.0
@@ -165,96 +151,58 @@ def _plain(value: Any) -> Any:
 
 
 class Work:
-    """Progress on stderr, while the block runs: after a second, with the time it has taken.
+    """Progress on stderr while the block runs: a line on a terminal, a few lines in a log.
 
-    On a terminal that is a bar; elsewhere a line after 20 seconds, and each time that the time
-    has doubled.
-
-    Parameters
-    ----------
-    doing : str
-        What is being done.
+    The line on a terminal comes after a second; the first one in a log after 20 seconds, and the
+    next each time that the time has doubled.
     """
 
     def __init__(self, doing: str) -> None:
-        self._doing, self._detail, self._share = escaped(doing), "", (0.0, 0.0)
-        self._lock = threading.Lock()
-        self._hearing: Any = None
-        self._bar: Any = None
-        self._task: Any = None
-        self._started = time.perf_counter()
+        self._started, self._ended = time.perf_counter(), threading.Event()
+        self._thread = threading.Thread(target=self._show, daemon=True)
+        self.now(doing)
+
+    def now(self, doing: str) -> None:
+        """Tell that something else is being done."""
+        self._doing, self._detail = escaped(doing), ("", 0.0, 0.0)
+
+    def _hear(self, message: str, done: float = 0.0, total: float = 0.0) -> None:
+        """What a ranker says that it is doing."""
+        self._detail = (escaped(message), done, total)
 
     def __enter__(self) -> Work:
-        if sys.stderr.isatty():
-            self._wait(PATIENCE, self._show)
-        else:
-            self._wait(LOG_PATIENCE, self._log)
         from rankrls._calls import progress_goes_to  # which imports NumPy
 
+        self._thread.start()
         self._hearing = progress_goes_to(self._hear)
         self._hearing.__enter__()
         return self
 
-    def _wait(self, seconds: float, call: Any) -> None:
-        self._timer = threading.Timer(seconds, call)
-        self._timer.daemon = True
-        self._timer.start()
-
     def __exit__(self, *_: object) -> None:
         self._hearing.__exit__(None, None, None)
-        with self._lock:
-            self._timer.cancel()
-            if self._bar is not None:
-                self._bar.stop()
-            self._bar, self._doing = None, ""
+        self._ended.set()
+        self._thread.join()
 
-    def _tell(self, detail: str, done: float, total: float) -> None:
-        with self._lock:
-            self._detail, self._share = detail, (done, total)
-            if self._bar is not None:
-                about = {"description": self._words(), "total": total or None, "completed": done}
-                self._bar.update(self._task, **about)
-
-    def _hear(self, message: str, done: float = 0.0, total: float = 0.0) -> None:
-        """What a ranker says that it is doing."""
-        self._tell(message, done, total)
-
-    def now(self, doing: str) -> None:
-        """Tell that something else is being done."""
-        self._doing = escaped(doing)
-        self._tell("", 0.0, 0.0)
-
-    def _words(self) -> str:
-        return f"{self._doing}: {escaped(self._detail)}" if self._detail else self._doing
-
-    def _log(self) -> None:
-        """A line, and the next one when as much time again has passed."""
-        with self._lock:
-            if self._doing:
-                seconds = time.perf_counter() - self._started
-                done, total = self._share
-                share = f", {done / total:.0%}" if total else ""
-                note(f"{self._words()}{share} ({seconds:.0f} s so far)")
-                self._wait(seconds, self._log)
+    def _text(self) -> tuple[str, float]:
+        message, done, total = self._detail
+        text = f"{self._doing}: {message}" if message else self._doing
+        seconds = time.perf_counter() - self._started
+        return text + (f", {done / total:.0%}" if total else ""), seconds
 
     def _show(self) -> None:
-        try:
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-            from rich.table import Column
-        except ImportError:  # progress is not worth an error
+        if not sys.stderr.isatty():
+            pause = LOG_PATIENCE
+            while not self._ended.wait(pause):
+                text, pause = self._text()
+                note(f"{text} ({pause:.0f} s so far)")
             return
-        console = Console(stderr=True)  # stdout is for results: rich must not touch it
-        bar = 40 if console.width > 120 else 10
-        # A long text is cut, so that bar and clock fit beside it.
-        width = Column(
-            no_wrap=True, overflow="ellipsis", max_width=max(10, console.width - bar - 10)
-        )
-        text = TextColumn("{task.description}", markup=False, table_column=width)
-        columns = (text, BarColumn(bar), TimeElapsedColumn())
-        with self._lock:
-            if not self._doing:
-                return
-            self._bar = Progress(*columns, console=console, transient=True, redirect_stdout=False)
-            self._task = self._bar.add_task(self._words(), total=None)
-            self._bar.start()
+        width, pause = 0, PATIENCE
+        with suppress(OSError, ValueError):
+            while not self._ended.wait(pause):
+                text, seconds = self._text()
+                clock, columns = f" {seconds:.0f} s", shutil.get_terminal_size().columns - 1
+                if len(text) + len(clock) > columns:
+                    text = text[: columns - len(clock) - 1] + "…"
+                print(f"\r{text + clock:<{width}}", end="", file=sys.stderr, flush=True)
+                width, pause = len(text + clock), 0.25
+            print(f"\r{'':<{width}}\r" * (width > 0), end="", file=sys.stderr, flush=True)

@@ -9,9 +9,9 @@ from scipy import sparse
 from rankrls._frames import RawTable
 from rankrls._resources import REPORT_VECTORS, require_features
 from rankrls.cli._click_log import click_rows
-from rankrls.cli._estimators import Preparation, last_step, make_auto, make_cv, scale_of
 from rankrls.cli._files import DataFile, check_output
 from rankrls.cli._output import Work, facts, number, size, to_json
+from rankrls.cli._pipelines import before, last_step, make_ranker, scale_of, warn_about, with_steps
 from rankrls.cli._training import RAW, nested, suit_labels
 from rankrls.report import write_report
 
@@ -25,7 +25,7 @@ def report(o: Any) -> None:
     if "-" in o.data and "-" in o.test:
         raise ValueError("stdin cannot be both the training data and the test data")
     check_output(o.output, *o.data, *o.test)
-    estimator: Any = make_auto(o) if o.auto else make_cv(o)
+    estimator = make_ranker(o)
     if o.clicks is not None and o.test:
         raise ValueError("--test is for rows with labels: leave it out with --clicks")
     with click_rows(o) as (o, examination):
@@ -36,20 +36,21 @@ def _write(o: Any, estimator: Any, examination: Any) -> None:
     reader = DataFile(o.data, o, **(RAW if o.auto else {}))
     with Work(f"Reading {reader.name}") as work:
         rows, raw = reader.load(), {}
-        if o.auto:
-            suit_labels(estimator, o, rows.target)
-            text = isinstance(rows.data, RawTable)
-            raw = RAW | {"text": [rows.data.columns[j] for j in rows.data.text] if text else None}
-            rows.data = _plain(rows.data)
         require_features(rows.data.shape[1], copies=REPORT_VECTORS)  # before they get names
         names, first = rows.feature_names, 0 if o.zero_based else 1
         if names is None:
             names = [f"feature {first + column}" for column in range(rows.data.shape[1])]
         options: dict[str, Any] = {"feature_names": names}
-        if not o.auto:
-            prepare = Preparation(o, sparse.issparse(rows.data))
-            prepare.warn_about(rows, rows.data)
-            options |= {"imputer": prepare.imputer, "scaler": prepare.scaler}
+        if o.auto:
+            suit_labels(estimator, o, rows.target)
+            text = isinstance(rows.data, RawTable)
+            raw = RAW | {"text": [rows.data.columns[j] for j in rows.data.text] if text else None}
+            rows.data = _plain(rows.data)
+        else:
+            model = with_steps(estimator, o, rows)
+            warn_about(model, rows, o)
+            options |= {"imputer": before(model).get("impute"),
+                        "scaler": before(model).get("scale")}  # fmt: skip
         code = reader.code() if examination is None else []
         if o.test:
             how = {"n_features": rows.data.shape[1], "beyond": "drop",

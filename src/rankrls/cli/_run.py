@@ -125,12 +125,8 @@ def _explain(error: Exception) -> tuple[str, int]:
         path = error.ctx.command_path if error.ctx is not None else "rankrls"
         text = one_line(error.format_message()).rstrip(".")
         if "unexpected extra argument" in text:
-            compared = path.endswith("compare")
-            text += (
-                ": rows are named by --data"
-                if compared
-                else ": models are named by -m, scores by -o"
-            )
+            rows = ": rows are named by --data"
+            text += rows if path.endswith("compare") else ": models are named by -m, scores by -o"
         if isinstance(error, click.NoSuchOption) and error.option_name in HINTS:
             text = f"No such option '{error.option_name}': {HINTS[error.option_name]}"
         return f"{text} (see {path} --help)", BAD_INPUT

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from rankrls import metrics as measures
 from rankrls._resources import in_order
 from rankrls._streams import DamagedError, opened
 from rankrls.cli._commands import DATA
-from rankrls.cli._estimators import Scorer, rows_for
 from rankrls.cli._files import DataFile, Stream, check_output, output_file, shown, write_all
 from rankrls.cli._options import flag
 from rankrls.cli._output import (
@@ -33,8 +33,8 @@ from rankrls.cli._output import (
     to_json,
     warn,
 )
+from rankrls.cli._pipelines import Scorer, rows_for
 from rankrls.datasets import dump_run, ids_from_comments, load_qrels, load_run
-from rankrls.metrics import compare_rankers, compare_runs, evaluate_run, mean_interval
 from rankrls.metrics.counting import count_pairs
 from rankrls.metrics.metric_names import (
     COMPARED_METRICS,
@@ -58,13 +58,13 @@ RELEVANCE = ("relevance_threshold", "gain", "max_grade")
 def predict(o: Any) -> None:
     """Write the scores of the rows of a file, or ranked lists."""
     lists = o.format != "scores" and any((o.format, o.top, o.doc_id, o.run_name))
-    scorer = Scorer(o.model)
-    check_output(o.output, *o.data, o.model)
+    scorer, output = Scorer(o.model), o.output or "-"
+    check_output(output, *o.data, o.model)
     with_qid = not o.one_ranking if lists else scorer.needs_qid
     rows = rows_for(scorer, o.data, o, ("qid",) if with_qid else ())
     with Work(f"Scoring {rows.name}") as work:
         if not lists:
-            with output_file(o.output) as file:
+            with output_file(output) as file:
                 batches = (scores for _, scores in _scored(scorer, rows))
                 for lines in in_order(_lines, batches, threads=1):
                     write_all(file, lines)
@@ -86,23 +86,17 @@ def predict(o: Any) -> None:
         writer.writerow(columns)
         writer.writerows(values)
         text = buffer.getvalue()
-    if o.output == "-" and sys.stdout.isatty():  # ids of files may hold commands of terminals
+    if output == "-" and sys.stdout.isatty():  # ids of files may hold commands of terminals
         text = "\n".join(map(escaped, text.split("\n")))
-    with output_file(o.output) as file:
+    with output_file(output) as file:
         write_all(file, text.encode("utf-8"))
 
 
 def _ranked(o: Any, scorer: Scorer, rows: DataFile, work: Work) -> RankTable:
     """The rows of every query by falling score, with their names."""
-    rows.id_column = o.doc_id
-    scores: list[Any] = []
-    found: list[Any] = []
-    comments: list[str] = []
-    for batch, score in _scored(scorer, rows):
-        scores.append(score)
-        found.append(batch.qid)
-        comments += batch.comments or [] if o.doc_id is not None else []
-        kind = batch.format
+    kept = ((score, batch.qid, batch.comments if o.doc_id is not None else None, batch.format)
+            for batch, score in _scored(scorer, rows))  # fmt: skip
+    scores, found, comments, (kind, *_) = zip(*kept, strict=True)
     y = np.concatenate(scores)
     if y.ndim > 1:
         raise ValueError("the model has several outputs: rank them in Python")
@@ -111,7 +105,8 @@ def _ranked(o: Any, scorer: Scorer, rows: DataFile, work: Work) -> RankTable:
     if o.doc_id is not None:
         work.now(f"Reading {o.doc_id} of {rows.name}")
         if kind == "letor" and not rows.several:
-            ids = np.asarray(ids_from_comments(comments, o.doc_id, name=rows.name))
+            words = [word for part in comments for word in part or ()]
+            ids = np.asarray(ids_from_comments(words, o.doc_id, name=rows.name))
         else:
             ids = np.asarray(rows.ids(o.doc_id, kind))
         kept = _without_duplicates(o, y, qid, ids)
@@ -130,9 +125,9 @@ def _without_duplicates(o: Any, y: Any, qid: Any, ids: Any) -> Any:
     if not len(again) or o.duplicates == "keep" or (o.duplicates is None and o.format == "trec"):
         return everything
     row = int(again.min())
-    where = "" if qid is None else f" of query {qid[row]!r}"
+    where = "" if qid is None else f" of query {str(qid[row])!r}"
     text = (f"{len(again):,} rows repeat the id of another row of their query, such as "
-            f"{ids[row]!r}{where}")  # fmt: skip
+            f"{str(ids[row])!r}{where}")  # fmt: skip
     if o.duplicates == "error":
         raise ValueError(text)
     if o.duplicates is None:
@@ -194,42 +189,34 @@ def _refuse_unused(o: Any, metrics: Sequence[NamedMetric]) -> None:
             raise ValueError(f"{flag(o.command, name)} is for a file of rows: --qrels has none")
 
 
-def _pathlike(path: str | None) -> Any:
+def _pathlike(path: str) -> Any:
     return Stream(sys.stdin.buffer, "stdin") if path == "-" else path
 
 
 def _labels_and_scores(
-    o: Any, data: Sequence[str], sources: Sequence[tuple[str | None, str | None]]
-) -> tuple[Any, Any, list[Any]]:
-    """Labels and query ids, or None, of all rows; and scores by each of some models or files.
-
-    A source is a model and None, or None and a file of scores. Only what is returned is kept in
-    memory; rows are read once for each source.
-    """
-    found: list[Any] = []
-    y: Any = None
-    qid: Any = None
+    o: Any, model: str | None, path: str | None, data: Sequence[str]
+) -> tuple[Any, Any, Any]:
+    """Labels, query ids or None, and scores of all rows, by a model or from a file of scores."""
     need = ("target",) if o.one_ranking else ("target", "qid")
-    for model, path in sources:
-        given = None if path is None else _read_scores(path)
-        scorer = None if model is None else Scorer(model)
-        rows = (DataFile(data, o, need=need, named=[]) if scorer is None
-                else rows_for(scorer, data, o, need))  # fmt: skip
-        with Work(f"Scoring {rows.name}"):
-            batches: Any = ((batch, None) for batch in rows.parts(by_query=False))
-            if scorer is not None:
-                batches = _scored(scorer, rows)
-            labels, ids, scores = zip(*((b.target, b.qid, s) for b, s in batches), strict=True)
-        y, qid = np.concatenate(labels), None if ids[0] is None else np.concatenate(ids)
-        score = np.concatenate(scores) if given is None else given
-        if score.ndim > 1:
-            raise ValueError("the model has several outputs: evaluate it in Python")
-        if len(score) != len(y):
-            raise ValueError(
-                f"{shown(str(path))} has {len(score)} scores, and {rows.name} {len(y)} rows"
-            )
-        found.append(score)
-    return y, qid, found
+    score = None if path is None else _read_scores(path)
+    if model is None:
+        rows = DataFile(data, o, need=need, named=[])
+        batches: Any = ((batch, None) for batch in rows.parts(by_query=False))
+    else:
+        scorer = Scorer(model)
+        rows = rows_for(scorer, data, o, need)
+        batches = _scored(scorer, rows)
+    with Work(f"Scoring {rows.name}"):
+        labels, ids, scores = zip(*((b.target, b.qid, s) for b, s in batches), strict=True)
+    y, qid = np.concatenate(labels), None if ids[0] is None else np.concatenate(ids)
+    score = np.concatenate(scores) if score is None else score
+    if score.ndim > 1:
+        raise ValueError("the model has several outputs: evaluate it in Python")
+    if len(score) != len(y):
+        raise ValueError(
+            f"{shown(str(path))} has {len(score)} scores, and {rows.name} {len(y)} rows"
+        )
+    return y, qid, score
 
 
 def _read_scores(path: str) -> Any:
@@ -244,13 +231,12 @@ def _read_scores(path: str) -> Any:
         if not line.strip():
             continue
         try:
-            value = float(line)
+            numbers.append(float(line))
         except ValueError:
-            value = np.nan
-        if not np.isfinite(value):
+            numbers.append(np.nan)
+        if not np.isfinite(numbers[-1]):
             text = line.decode("utf-8", "replace")[:40]
             raise ValueError(f"{shown(path)}:{place}: {text!r} is not one finite number")
-        numbers.append(value)
     if not numbers:
         raise ValueError(f"{shown(path)}: no data: there are no scores")
     return np.array(numbers)
@@ -269,211 +255,165 @@ def evaluate(o: Any) -> None:
     names = ",".join(o.metrics) or f"ndcg@{o.at},map,mrr,precision@{o.at}"
     metrics = parse_metrics(names, "--metrics", allowed=(*pairs, *LIST_METRICS))
     _refuse_unused(o, metrics)
-    if of_run:
-        _evaluate_run(o, metrics)
-        return
+    found, columns, summary, lines = (_of_run if of_run else _of_rows)(o, metrics)
+    rows = list(zip(*(column.tolist() for column in columns.values()), strict=True))
+    if o.per_query and not o.json:
+        short = {"pairwise_error": "error", "swapped_pairs": "swapped"}
+        head = columns if of_run else [short.get(name, name) for name in columns]
+        cells = zip(found.tolist(), rows, strict=True)
+        table(["query", *head], [[str(name), *map(number, row)] for name, row in cells])
+    elif o.json:
+        if o.per_query:
+            values = [{"qid": name, **dict(zip(columns, row, strict=True))}
+                      for name, row in zip(found.tolist(), rows, strict=True)]  # fmt: skip
+            summary |= {"queries": values}
+        to_json(summary)
+    else:
+        facts(lines)
+
+
+def _of_rows(o: Any, metrics: list[NamedMetric]) -> Any:
+    """Queries, values of each by name, a summary, and lines about rows and their scores."""
     if not o.data:
         raise ValueError("name a file of rows, or give a run and judgements by --run and --qrels")
     if (o.model is None) == (o.scores is None):
         raise ValueError("give a model by -m, or --scores")
     if o.scores == "-" and "-" in o.data:
         raise ValueError("stdin cannot be both the data and the scores")
-    y, qid, (score,) = _labels_and_scores(o, o.data, [(o.model, o.scores)])
-    measures = _Measures(o, metrics, y, score, qid)
-    if o.per_query:
-        measures.tell_queries(o.json)
-    elif o.json:
-        to_json(measures.summary())
-    else:
-        measures.tell()
+    y, qid, score = _labels_and_scores(o, o.model, o.scores, o.data)
+    labels = np.zeros(len(y), dtype=np.int64) if qid is None else qid
+    names, first, codes = np.unique(labels, return_index=True, return_inverse=True)
+    order = np.argsort(first)  # queries in the order in which they come
+    names, codes = names[order], np.argsort(order)[codes]
+    counts = count_pairs(y, score, codes, len(names))
+    pairs, counted = counts.comparable, counts.comparable > 0
+    # A pair is swapped if its order is wrong, or if there is none, as in svm_rank.
+    swapped = counts.discordant + counts.tied
+    wrong = counts.discordant + counts.tied / 2
+    errors = np.full(len(names), np.nan)
+    np.divide(wrong, pairs, out=errors, where=counted)
+    if not counted.any() and not (o.metrics or "undefined" in o.given):
+        raise ValueError(
+            "there is no preference to evaluate: no query has two rows with different labels; "
+            "for metrics that need none, name them by --metrics"
+        )
+    lists = _values(o, metrics, y, score, codes)
+    if not counted.any() and all(np.isnan(values).all() for values in lists.values()):
+        raise ValueError(
+            "no query has a relevant row, or two rows with different labels: --undefined 0 "
+            "counts such queries 0"
+        )
+    n_pairs, n_counted, n_swapped = int(pairs.sum()), int(counted.sum()), int(swapped.sum())
+    perfect, n_tied = int((swapped[counted] == 0).sum()), int(counts.tied.sum())
+    zero_one = 1 - perfect / n_counted if n_counted else np.nan
+    relevant = {"gain": y > 0, "relevance_threshold": y >= o.relevance_threshold}
+    without = {kind: len(names) - len(np.unique(codes[rows])) for kind, rows in relevant.items()}
+    by_name, error = {"pairwise_error": errors, **lists}, _mean(errors)
+    intervals = {name: measures.mean_interval(values, bounds=parse_metric(name).bounds)
+                 for name, values in by_name.items()}  # fmt: skip
+    summary = {
+        "pairwise_error": error,
+        "pairwise_accuracy": 1 - error,
+        "pairwise_error_all_pairs": wrong.sum() / n_pairs if n_pairs else np.nan,
+        **{name: _mean(values) for name, values in lists.items()},
+        "swapped_pairs": n_swapped,
+        "tied_pairs": n_tied,
+        "n_pairs": n_pairs,
+        "perfect_queries": perfect,
+        "zero_one_error": zero_one,
+        "n_queries": len(names),
+        "n_queries_with_pairs": n_counted,
+        "n_queries_without_relevant": without["relevance_threshold"],
+        "n_rows": len(y),
+    }
+    for name, (low, high) in intervals.items():
+        summary |= {f"{name}_low": low, f"{name}_high": high}
+    lines = [("rows", f"{number(len(y))} in {queries(len(names))}, {number(n_counted)} with a "
+                      "pair")]  # fmt: skip
+    if n_counted:
+        between = _between(intervals["pairwise_error"])
+        text = f"{number(error)}{between}  (mean over queries, 95 % interval)"
+        lines.append(("pairwise error", text))
+    told = ""
+    for metric in metrics:
+        by_label = metric.option == "relevance_threshold"
+        missing, aside = without["relevance_threshold" if by_label else "gain"], ""
+        if missing and metric.is_list:
+            done = "left out" if o.undefined == "skip" else f"counted {o.undefined}"
+            aside = f"  ({queries(missing)} without a relevant row {done})"
+        text = number(summary[metric.text]) + _between(intervals[metric.text])
+        lines.append((_shown(metric), text + aside * (aside != told)))
+        told = aside or told
+    if n_counted:
+        tied = f", {number(n_tied)} of them tied" if n_tied else ""
+        lines += [
+            ("swapped pairs", f"{number(n_swapped)} of {number(n_pairs)} "
+                              f"({n_swapped / n_pairs:.2%}){tied}"),
+            ("zero/one error", f"{zero_one:.2%} ({perfect:,} perfect, {n_counted - perfect:,} "
+                               "not)"),
+        ]  # fmt: skip
+    sizes = np.bincount(codes).astype(np.int64)
+    columns = {"pairwise_error": errors, "rows": sizes, "pairs": pairs, "swapped_pairs": swapped}
+    return names, columns | lists, summary, lines
 
 
-class _Measures:
-    """Measures of every query, and over all of them."""
-
-    def __init__(self, o: Any, metrics: list[NamedMetric], y: Any, score: Any, qid: Any) -> None:
-        self.metrics, self.undefined, self.n_rows = metrics, o.undefined, len(y)
-        labels = np.zeros(len(y), dtype=np.int64) if qid is None else qid
-        names, first, codes = np.unique(labels, return_index=True, return_inverse=True)
-        order = np.argsort(first)  # queries in the order in which they come
-        self.names = names[order]
-        codes = np.argsort(order)[codes]
-        self.sizes = np.bincount(codes).astype(np.int64)
-        counts = count_pairs(y, score, codes, len(names))
-        self.pairs, self.tied = counts.comparable, counts.tied
-        # A pair is swapped if its order is wrong, or if there is none, as in svm_rank.
-        self.swapped = counts.discordant + counts.tied
-        counted = self.pairs > 0
-        self.errors = np.full(len(names), np.nan)
-        wrong = counts.discordant + counts.tied / 2
-        np.divide(wrong, self.pairs, out=self.errors, where=counted)
-        if not counted.any() and not (o.metrics or "undefined" in o.given):
-            raise ValueError(
-                "there is no preference to evaluate: no query has two rows with different labels; "
-                "for metrics that need none, name them by --metrics"
-            )
-        self.lists: dict[str, Any] = {}
-        arguments = _arguments(o)
-        for metric in metrics:
-            options = {}
-            if metric.is_list:
-                options = {key: arguments[key] for key in (str(metric.option), "undefined")}
-            try:
-                values = metric(y, score, qid=codes, average=None, **options)
-            except ValueError as error:
-                if o.metrics or metric.name != "ndcg" or ((y >= 0) & (y <= 1000)).all():
-                    raise
-                warn(f"NDCG is left out: {error}")
-                values = np.full(len(self.names), np.nan)
-            self.lists[metric.text] = values
-        if not counted.any() and all(np.isnan(values).all() for values in self.lists.values()):
-            raise ValueError(
-                "no query has a relevant row, or two rows with different labels: --undefined 0 "
-                "counts such queries 0"
-            )
-        relevant = {"gain": y > 0, "relevance_threshold": y >= o.relevance_threshold}
-        #: Queries without a relevant row.
-        self.without = {
-            kind: len(self.names) - len(np.unique(codes[rows])) for kind, rows in relevant.items()
-        }
-
-    def summary(self) -> dict[str, Any]:
-        """One number for each measure."""
-        counted = self.pairs > 0
-        n_pairs, n_counted = int(self.pairs.sum()), int(counted.sum())
-        perfect = int((self.swapped[counted] == 0).sum())
-        error, intervals = _mean(self.errors), {}
-        for name, values in {"pairwise_error": self.errors, **self.lists}.items():
-            low_high = mean_interval(values, bounds=parse_metric(name).bounds)
-            intervals[f"{name}_low"], intervals[f"{name}_high"] = low_high
-        wrong = (self.errors * self.pairs)[counted].sum()
-        return {
-            "pairwise_error": error,
-            "pairwise_accuracy": 1 - error,
-            "pairwise_error_all_pairs": wrong / n_pairs if n_pairs else np.nan,
-            **{name: _mean(values) for name, values in self.lists.items()},
-            "swapped_pairs": int(self.swapped.sum()),
-            "tied_pairs": int(self.tied.sum()),
-            "n_pairs": n_pairs,
-            "perfect_queries": perfect,
-            "zero_one_error": 1 - perfect / n_counted if n_counted else np.nan,
-            "n_queries": len(self.names),
-            "n_queries_with_pairs": n_counted,
-            "n_queries_without_relevant": self.without["relevance_threshold"],
-            "n_rows": self.n_rows,
-            **intervals,
-        }
-
-    def tell(self) -> None:
-        """Print the summary."""
-        found = self.summary()
-        between = {
-            name: _between(found[f"{name}_low"], found[f"{name}_high"])
-            for name in ("pairwise_error", *self.lists)
-        }
-        with_pairs = found["n_queries_with_pairs"]
-        lists, before = [], ""
-        for metric in self.metrics:
-            by_label = metric.option == "relevance_threshold"
-            missing = self.without["relevance_threshold" if by_label else "gain"]
-            aside = ""
-            if missing and metric.is_list:
-                done = "left out" if self.undefined == "skip" else f"counted {self.undefined}"
-                aside = f"  ({queries(missing)} without a relevant row {done})"
-            text = number(found[metric.text]) + between[metric.text] + aside * (aside != before)
-            lists.append((_shown(metric), text))
-            before = aside or before
-        rows = f"{number(self.n_rows)} in {queries(len(self.names))}"
-        rows += f", {number(with_pairs)} with a pair"
-        if not with_pairs:
-            facts([("rows", rows), *lists])
-            return
-        tied = f", {number(found['tied_pairs'])} of them tied" if found["tied_pairs"] else ""
-        share = found["swapped_pairs"] / found["n_pairs"]
-        facts(
-            [
-                ("rows", rows),
-                ("pairwise error", f"{number(found['pairwise_error'])}{between['pairwise_error']}"
-                                   "  (mean over queries, 95 % interval)"),
-                *lists,
-                ("swapped pairs", f"{number(found['swapped_pairs'])} of "
-                                  f"{number(found['n_pairs'])} ({share:.2%}){tied}"),
-                ("zero/one error", f"{found['zero_one_error']:.2%} ({found['perfect_queries']:,} "
-                                   f"perfect, {with_pairs - found['perfect_queries']:,} not)"),
-            ]
-        )  # fmt: skip
-
-    def tell_queries(self, as_json: bool) -> None:
-        """Print one line for each query."""
-        columns = {
-            "pairwise_error": self.errors,
-            "rows": self.sizes,
-            "pairs": self.pairs,
-            "swapped_pairs": self.swapped,
-            **self.lists,
-        }
-        head = ["query", "error", "rows", "pairs", "swapped", *self.lists]
-        _tell_queries(self.names, columns, head, self.summary() if as_json else None)
+def _values(o: Any, metrics: list[NamedMetric], y: Any, score: Any, codes: Any) -> dict[str, Any]:
+    """Values of the metrics by query; NDCG that nobody asked for is left out of odd labels."""
+    asked = [metric.text for metric in metrics]
+    how: dict[str, Any] = {"qid": codes, "average": None, **_arguments(o)}
+    try:
+        found = measures.evaluate(y, score, metrics=asked, **how)
+    except ValueError as error:
+        if o.metrics or ((y >= 0) & (y <= 1000)).all():
+            raise
+        warn(f"NDCG is left out: {error}")
+        rest = [metric.text for metric in metrics if metric.name != "ndcg"]
+        found = measures.evaluate(y, score, metrics=rest, **how)
+    missing = np.full(int(codes.max()) + 1, np.nan)
+    return {name: found.get(name, missing) for name in asked}
 
 
-def _evaluate_run(o: Any, metrics: list[NamedMetric]) -> None:
-    """Print measures of a run, by judged query."""
+def _of_run(o: Any, metrics: list[NamedMetric]) -> Any:
+    """The same of a run and judgements."""
     if o.run is None or o.qrels is None:
         raise ValueError("--run and --qrels go together: a run, and the judgements for it")
     for what, value in (("a file of rows", o.data), ("-m", o.model), ("--scores", o.scores)):
         if value:
             raise ValueError(f"--run has scores and --qrels has labels: leave out {what}")
     run, qrels = load_run(_pathlike(o.run)), load_qrels(_pathlike(o.qrels))
-    values = evaluate_run(
+    values = measures.evaluate_run(
         run, qrels, metrics=[metric.text for metric in metrics], ties=o.ties,
         missing_queries=o.missing_queries, average=None, **_arguments(o),
     )  # fmt: skip
     names = values.pop("query")
     known, answered = set(names.tolist()), set(run.query.tolist())
-    about = {
+    n_found, n_others, n_relevant = (
+        len(known & answered), len(answered - known), int((qrels.grade > 0).sum())
+    )  # fmt: skip
+    summary = {name: _mean(column) for name, column in values.items()} | {
         "n_queries": len(names),
-        "n_queries_in_run": len(known & answered),
-        "n_queries_without_judgements": len(answered - known),
+        "n_queries_in_run": n_found,
+        "n_queries_without_judgements": n_others,
         "n_retrieved": len(run),
         "n_judged": len(qrels),
-        "n_relevant": int((qrels.grade > 0).sum()),
+        "n_relevant": n_relevant,
     }
-    summary = {name: _mean(column) for name, column in values.items()} | about
-    if o.per_query:
-        _tell_queries(names, values, ["query", *values], summary if o.json else None)
-        return
-    if o.json:
-        to_json(summary)
-        return
     missing = ~np.isin(names, run.query) & (o.missing_queries == "skip")
-    other = about["n_queries_without_judgements"]
     lines = [
-        ("judged", f"{queries(about['n_queries'])}, {number(about['n_judged'])} judgements, "
-                   f"{number(about['n_relevant'])} above 0"),
-        ("run", f"{number(about['n_retrieved'])} lines, {queries(about['n_queries_in_run'])} of "
-                "those judged" + f", {number(other)} others are left out" * (other > 0)),
+        ("judged", f"{queries(len(names))}, {number(len(qrels))} judgements, "
+                   f"{number(n_relevant)} above 0"),
+        ("run", f"{number(len(run))} lines, {queries(n_found)} of those judged"
+                + f", {number(n_others)} others are left out" * (n_others > 0)),
     ]  # fmt: skip
     for metric in metrics:
         column = values[metric.text]
-        counts = {"missing from the run": missing.sum(),
-                  "without a relevant row": (np.isnan(column) & ~missing).sum()}  # fmt: skip
-        told = [f"{queries(int(n))} {why}" for why, n in counts.items() if n]
-        text = number(_mean(column)) + _between(*mean_interval(column, bounds=metric.bounds))
-        lines.append((_shown(metric), text + f"  ({' and '.join(told)} left out)" * bool(told)))
-    facts(lines)
-
-
-def _tell_queries(
-    names: Any, columns: dict[str, Any], head: list[str], summary: dict[str, Any] | None
-) -> None:
-    """Print one line for each query, or a summary with them as JSON."""
-    rows = list(zip(*(column.tolist() for column in columns.values()), strict=True))
-    pairs = zip(names.tolist(), rows, strict=True)
-    if summary is None:
-        table(head, [[str(query), *map(number, row)] for query, row in pairs])
-        return
-    found = [{"qid": query, **dict(zip(columns, row, strict=True))} for query, row in pairs]
-    to_json(summary | {"queries": found})
+        reasons = {"missing from the run": missing.sum(),
+                   "without a relevant row": (np.isnan(column) & ~missing).sum()}  # fmt: skip
+        told = [f"{queries(int(n))} {why}" for why, n in reasons.items() if n]
+        between = _between(measures.mean_interval(column, bounds=metric.bounds))
+        aside = f"  ({' and '.join(told)} left out)" * bool(told)
+        lines.append((_shown(metric), number(_mean(column)) + between + aside))
+    return names, values, summary, lines
 
 
 def _shown(metric: NamedMetric) -> str:
@@ -482,9 +422,9 @@ def _shown(metric: NamedMetric) -> str:
     return (name.upper() if len(name) <= 4 else name) + at + cut
 
 
-def _between(low: float, high: float) -> str:
+def _between(interval: tuple[float, float]) -> str:
     """An interval of 95 %, if there is one."""
-    return "" if np.isnan(low) else f", {low:.4f} to {high:.4f}"
+    return "" if np.isnan(interval[0]) else f", {interval[0]:.4f} to {interval[1]:.4f}"
 
 
 def _mean(values: Any) -> float:
@@ -511,16 +451,20 @@ def compare(o: Any) -> None:
     test = {name: getattr(o, name) for name in names} | _arguments(o)
     if o.qrels is not None:
         runs = (load_run(o.a), load_run(o.b), load_qrels(o.qrels))
-        result = compare_runs(*runs, ties=o.ties, missing_queries=o.missing_queries, **test)
+        result = measures.compare_runs(
+            *runs, ties=o.ties, missing_queries=o.missing_queries, **test
+        )
     else:
-        sources: list[Any] = []
+        scores: list[Any] = []
         for path in (o.a, o.b):
             with open(path, "rb") as file:  # a model is an archive, scores are text
-                sources.append((path, None) if file.read(4) == b"PK\x03\x04" else (None, path))
-        y, qid, scores = _labels_and_scores(o, o.data, sources)
+                model = file.read(4) == b"PK\x03\x04"
+            source = (path, None, o.data) if model else (None, path, o.data)
+            y, qid, score = _labels_and_scores(o, *source)
+            scores.append(score)
         if qid is None:
             raise ValueError("two rankers are compared by their values on queries: there are none")
-        result = compare_rankers(y, *scores, qid=qid, **test)
+        result = measures.compare_rankers(y, *scores, qid=qid, **test)
     if o.json:
         to_json({"a": o.a, "b": o.b, **asdict(result)})
     else:

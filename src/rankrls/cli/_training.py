@@ -15,19 +15,7 @@ from scipy import sparse
 from rankrls import AutoRanker, RankRLSCV, streaming
 from rankrls._frames import RawTable
 from rankrls.cli._click_log import click_rows
-from rankrls.cli._doubts import Chance, better_column, not_better
-from rankrls.cli._estimators import (
-    AUTO_SCORING,
-    Preparation,
-    last_step,
-    make_auto,
-    make_cv,
-    make_ranker,
-    name_features,
-    note_source,
-    scale_of,
-    tell_search,
-)
+from rankrls.cli._doubts import better_column, not_better, random_scores
 from rankrls.cli._files import DataFile, check_output, output_file
 from rankrls.cli._output import (
     Work,
@@ -43,11 +31,21 @@ from rankrls.cli._output import (
     to_json,
     warn,
 )
+from rankrls.cli._pipelines import (
+    add_history,
+    fit_rows,
+    last_step,
+    make_ranker,
+    name_features,
+    scale_of,
+    warn_about,
+    with_steps,
+)
 from rankrls.core.preferences.costs import Loss
 from rankrls.estimators.choosing import LOSS_METRIC, Scoring
 from rankrls.io import save_model
 
-__all__ = ["RAW", "cross_validate", "fit", "nested", "suit_labels", "tell_members"]
+__all__ = ["RAW", "cross_validate", "fit", "nested", "suit_labels"]
 
 #: Streaming adds up a matrix of this many columns and rows at most, unless it was asked for.
 MAX_STREAMED_FEATURES = 3000
@@ -58,6 +56,9 @@ DEFAULT_ALPHA = 1.0
 #: Sparse rows with more rows and columns than this are solved by iterations, which have no
 #: shortcut for what is left out: where alpha was not asked for, a part of the queries chooses it.
 MAX_SPARSE = 5000
+
+#: Rows from which the eigendecomposition of a kernel matrix takes more than a few seconds.
+MANY_ROWS = 4000
 
 #: Alphas that are printed without ``--all``; of more, the ends and those around the best.
 SHOWN = 10
@@ -78,38 +79,28 @@ def fit(o: Any) -> None:
         raise ValueError("a model is written to a file, not to stdout: name it by -m")
     check_output(o.model, *o.data)
     started = time.perf_counter()
-    searched = o.alphas is not None or bool({"cv", "scoring"} & set(o.given))
     if o.alpha is None and o.loss == "hinge":
         o.alpha = DEFAULT_ALPHA
-    elif o.alpha is None and searched:
+    elif o.alpha is None and (o.alphas is not None or {"cv", "scoring"} & set(o.given)):
         o.alpha = "auto"
     # Invalid options are reported before anything is read.
-    if o.auto:
-        make_auto(o)
-    elif o.alpha in (None, "auto"):
-        make_cv(o)
-    else:
-        make_ranker(o, float(o.alpha))
+    make_ranker(o, None if o.alpha in (None, "auto") else float(o.alpha))
     with click_rows(o) as (o, _):
-        _fit(o, started)
-
-
-def _fit(o: Any, started: float) -> None:
-    reader = DataFile(o.data, o, **(RAW if o.auto else {}))
-    if o.stream and (why := _why_not_streamed(o, reader, forced=True)) is not None:
-        raise ValueError(f"--stream is not possible: {why}")
-    with Work(f"Reading {reader.name}") as work:
-        wanted = reader.large and not o.auto if o.stream is None else o.stream
-        found = None
-        if wanted and _why_not_streamed(o, reader, forced=bool(o.stream)) is None:
-            found = _fit_stream(o, reader)
-        model, about, doubt = found or _fit_in_memory(o, reader, work)
-        work.now(f"Writing {o.model}")
-        event = f"fitted to {reader.name} ({about['n_rows']:,} rows)"
-        qid = about["qid_column"] if about["format"] != "letor" else None
-        columns = {"label": about["label_column"], "weight": o.sample_weight}
-        note_source(model, event, qid=qid, **(columns if o.clicks is None else {}))
-        save_model(model, o.model, uncertainty=not o.no_uncertainty)
+        reader = DataFile(o.data, o, **(RAW if o.auto else {}))
+        if o.stream and (why := _why_not_streamed(o, reader)) is not None:
+            raise ValueError(f"--stream is not possible: {why}")
+        with Work(f"Reading {reader.name}") as work:
+            wanted = reader.large and not o.auto if o.stream is None else o.stream
+            found = None
+            if wanted and _why_not_streamed(o, reader) is None:
+                found = _fit_stream(o, reader)
+            model, about, doubt = found or _fit_in_memory(o, reader, work)
+            work.now(f"Writing {o.model}")
+            qid = about["qid_column"] if about["format"] != "letor" else None
+            columns = {"label": about["label_column"], "weight": o.sample_weight}
+            event = f"fitted to {reader.name} ({about['n_rows']:,} rows)"
+            add_history(model, event, qid=qid, **(columns if o.clicks is None else {}))
+            save_model(model, o.model, uncertainty=not o.no_uncertainty)
     seconds = time.perf_counter() - started
     about |= {"seconds": round(seconds, 3), "file": o.model}
     if o.json:
@@ -121,19 +112,27 @@ def _fit(o: Any, started: float) -> None:
         warn(doubt)
 
 
-def _about(rows: Any, n_rows: int) -> dict[str, Any]:
-    return {
+def _about(o: Any, rows: Any, ranker: Any, n_rows: int, **more: Any) -> dict[str, Any]:
+    """What is told about a fit, as JSON."""
+    about = {
         "n_rows": n_rows,
         "n_features": rows.data.shape[1],
         "format": rows.format,
         "label_column": rows.target_name,
         "qid_column": rows.qid_name or rows.get("group_file"),
     }
-
-
-def _about_fit(o: Any, ranker: Any, streamed: bool) -> dict[str, Any]:
-    return {
-        "streamed": streamed,
+    if isinstance(ranker, AutoRanker):
+        return about | {
+            "model": "AutoRanker",
+            "effort": ranker.effort,
+            "scoring": ranker.scoring,
+            "best_score": ranker.best_score_,
+            "n_queries": 1 if rows.qid is None else len(set(rows.qid.tolist())),
+            "n_compared": ranker.n_compared_,
+            "n_members": int((ranker.members_["weight"] > 0).sum()),
+            "members": ranker.members_,
+        }
+    return about | more | {
         "scale": scale_of(o),
         "model": type(ranker).__name__,
         "alpha": float(getattr(ranker, "alpha_", getattr(ranker, "alpha", 1.0))),
@@ -141,7 +140,7 @@ def _about_fit(o: Any, ranker: Any, streamed: bool) -> dict[str, Any]:
         "n_queries": int(ranker.n_queries_),
         "n_pairs": int(ranker.n_pairs_),
         "cv_score": getattr(ranker, "best_score_", None),
-    }
+    }  # fmt: skip
 
 
 def _tell(o: Any, ranker: Any, about: dict[str, Any], written: str) -> None:
@@ -150,14 +149,11 @@ def _tell(o: Any, ranker: Any, about: dict[str, Any], written: str) -> None:
     rows = f"{number(about['n_rows'])} in {queries(about['n_queries'])}"
     lines = [("rows", rows + (f" (columns: {', '.join(named)})" if named else ""))]
     if isinstance(ranker, AutoRanker):
-        lines += [
-            ("features", number(about["n_features"])),
-            ("model", f"AutoRanker, effort {ranker.effort}: the mean of {about['n_members']} of "
-                      f"{len(ranker.members_['weight'])} candidates, with these held-out scores:"),
-        ]  # fmt: skip
-        facts(lines)
+        count = f"{about['n_members']} of {len(ranker.members_['weight'])} candidates"
+        text = f"AutoRanker, effort {ranker.effort}: the mean of {count}, with these held-out "
+        facts([*lines, ("features", number(about["n_features"])), ("model", f"{text}scores:")])
         say()
-        tell_members(ranker.members_, ranker.scoring)
+        _tell_members(ranker.members_, ranker.scoring, about["n_members"])
         say()
         facts([("held out", nested(ranker)), ("written", written)])
         return
@@ -179,38 +175,29 @@ def _tell(o: Any, ranker: Any, about: dict[str, Any], written: str) -> None:
 # ---------------------------------------------------------------------- batch by batch
 
 
-def _why_not_streamed(o: Any, reader: DataFile, *, forced: bool) -> str | None:
-    """Why these options need all rows at once; None if they do not.
-
-    ``forced``: whether folds, instead of single queries, may be held out to choose alpha.
-    """
-    qid = reader.reading["qid"]
-    if o.alpha == "auto":
-        metric = Scoring(o.scoring, loss=Loss())
-        if not forced:
-            return "--alpha auto leaves out single queries"
-        if o.cv != "auto" and not o.cv.isdigit():
-            return f"--cv {o.cv} needs all rows; a number of folds of whole queries does not"
-        if qid is None:
-            return "--alpha auto holds out whole queries, and --one-ranking has none"
-        if not metric.by_list and metric.name != LOSS_METRIC:
-            return f"--scoring {o.scoring} needs the scores of all queries at once"
-        if reader.is_pipe and metric.name != LOSS_METRIC:
-            return (
-                f"--scoring {o.scoring} needs a second pass, and {reader.name} is a pipe: name a "
-                f"file, or use --scoring {LOSS_METRIC}"
-            )
-    if o.loss == "hinge":
-        return "--loss hinge looks at all rows again and again"
-    if o.kernel != "linear" or o.basis is not None:
-        return "it is for the linear kernel, without --basis"
-    if qid is None and (o.cost, o.ties) != ("magnitude", "keep"):
-        return "--one-ranking needs all rows, but for --cost magnitude with --ties keep"
-    if o.missing == "mean":
-        return "--missing mean looks at all rows first; --missing zero does not"
-    if o.solver not in ("auto", "primal"):
-        return f"--solver {o.solver} needs all rows"
-    return None
+def _why_not_streamed(o: Any, reader: DataFile) -> str | None:
+    """Why these options need all rows at once; None if they do not."""
+    qid, auto = reader.reading["qid"], o.alpha == "auto"
+    metric = Scoring(o.scoring, loss=Loss())
+    reasons = (
+        (auto and not o.stream, "--alpha auto leaves out single queries"),
+        (auto and o.cv != "auto" and not o.cv.isdigit(),
+         f"--cv {o.cv} needs all rows; a number of folds of whole queries does not"),
+        (auto and qid is None, "--alpha auto holds out whole queries, and --one-ranking has none"),
+        (auto and not metric.by_list and metric.name != LOSS_METRIC,
+         f"--scoring {o.scoring} needs the scores of all queries at once"),
+        (auto and reader.is_pipe and metric.name != LOSS_METRIC,
+         f"--scoring {o.scoring} needs a second pass, and {reader.name} is a pipe: name a file, or "
+         f"use --scoring {LOSS_METRIC}"),
+        (o.loss == "hinge", "--loss hinge looks at all rows again and again"),
+        (o.kernel != "linear" or o.basis is not None,
+         "it is for the linear kernel, without --basis"),
+        (qid is None and (o.cost, o.ties) != ("magnitude", "keep"),
+         "--one-ranking needs all rows, but for --cost magnitude with --ties keep"),
+        (o.missing == "mean", "--missing mean looks at all rows first; --missing zero does not"),
+        (o.solver not in ("auto", "primal"), f"--solver {o.solver} needs all rows"),
+    )  # fmt: skip
+    return next((text for wrong, text in reasons if wrong), None)
 
 
 def _fit_stream(o: Any, reader: DataFile) -> Any:
@@ -221,30 +208,30 @@ def _fit_stream(o: Any, reader: DataFile) -> Any:
         batches.close()  # type: ignore[attr-defined]
         return None
     alpha = DEFAULT_ALPHA if o.alpha is None else o.alpha
-    ranker = make_cv(o) if alpha == "auto" else make_ranker(o, float(alpha))
+    ranker = make_ranker(o, None if alpha == "auto" else float(alpha))
     if not o.stream:
         how = f" with alpha {alpha:g}, not cross-validated" if o.alpha is None else ""
         note(f"{reader.name} is large: fitted batch by batch{how} (--in-memory for all at once)")
-    preparation = Preparation(o, sparse.issparse(first.data))
-    preparation.begin(first)
-    model = preparation.with_ranker(ranker, first.qid is not None)
-    chance, n_rows = Chance(o.scoring) if alpha == "auto" else None, 0
+    model = with_steps(ranker, o, first)
+    warn_about(model, first, o)
+    n_rows, at_random = 0, []
 
     def counted() -> Iterator[dict[str, Any]]:
         nonlocal n_rows
         for batch in chain([first], batches):
             n_rows += batch.data.shape[0]
-            if chance is not None:
-                chance.add(batch.target, batch.qid)
-            names = ("data", "target", "qid", "sample_weight")
-            yield {name: batch[name] for name in names}
+            if alpha == "auto":
+                at_random.append(random_scores(o.scoring, batch.target, batch.qid))
+            yield {name: batch[name] for name in ("data", "target", "qid", "sample_weight")}
 
     passes = iter([counted()])  # metrics of held-out queries are computed in further ones
     with reader.named_errors():
         streaming.fit_stream(model, lambda: next(passes, None) or reader.batches(by_query=True))
-    doubt = None if chance is None else not_better(ranker, None, None, chance.score())
+    doubt = None
+    if alpha == "auto":
+        doubt = not_better(ranker, None, None, np.concatenate(at_random))
     name_features(model, first.feature_names)
-    return model, _about(first, n_rows) | _about_fit(o, ranker, True), doubt
+    return model, _about(o, first, ranker, n_rows, streamed=True), doubt
 
 
 # ---------------------------------------------------------------------- at once
@@ -253,34 +240,47 @@ def _fit_stream(o: Any, reader: DataFile) -> Any:
 def _fit_in_memory(o: Any, reader: DataFile, work: Work) -> tuple[Any, dict[str, Any], str | None]:
     """Read all rows, then fit: the model, facts about it, and what is doubtful."""
     rows = reader.load()
-    about = _about(rows, rows.data.shape[0])
+    more: dict[str, Any] = {"streamed": False}
+    alpha, cv = None if o.auto or o.alpha in (None, "auto") else float(o.alpha), None
+    if alpha is not None and o.c is not None:  # SVMrank: ½‖w‖² + (C/queries) Σ ξ
+        alpha = (1 if rows.qid is None else len(set(rows.qid.tolist()))) / (2 * float(o.c))
+    large = sparse.issparse(rows.data) and min(rows.data.shape) > MAX_SPARSE
+    if o.alpha is None and large and o.kernel == "linear" and o.solver in ("auto", "cg"):
+        cv = "validation"
+        more |= {"cv": cv}
+    model = _fitted(o, make_ranker(o, alpha, cv), reader, rows, work)
+    ranker, doubt = last_step(model), None
+    if isinstance(ranker, RankRLSCV | AutoRanker):
+        at_random = random_scores(ranker.scoring, rows.target, rows.qid)
+        doubt = not_better(ranker, rows.target, rows.qid, at_random)
+    if isinstance(ranker, RankRLSCV) and doubt is None:
+        doubt = better_column(ranker, rows.data, rows.target, rows.qid, rows.feature_names)
+    return model, _about(o, rows, ranker, rows.data.shape[0], **more), doubt
+
+
+def _fitted(o: Any, ranker: Any, reader: DataFile, rows: Any, work: Work) -> Any:
+    """The ranker, with the steps before it, fitted to rows; tells what may take long."""
+    m, model = rows.data.shape[0], ranker
     if o.auto:
-        ranker: Any = _fitted_auto(o, reader, rows, work)
-        return ranker, about | _about_auto(ranker, rows), not_better(ranker, rows.target, rows.qid)
-    preparation = Preparation(o, sparse.issparse(rows.data))
-    X = preparation.fit_transform(rows)
-    if o.alpha in (None, "auto"):
-        large = sparse.issparse(X) and min(X.shape) > MAX_SPARSE and o.kernel == "linear"
-        by_part = large and o.alpha is None and o.solver in ("auto", "cg")
-        ranker = make_cv(o, "validation" if by_part else None)
-        about |= {"cv": "validation"} if by_part else {}
-        tell_search(work, ranker, rows.data)
+        suit_labels(ranker, o, rows.target)
+        work.now(f"Choosing among rankers on {m:,} rows, effort {ranker.effort}")
     else:
-        alpha = float(o.alpha)
-        if o.c is not None:  # SVMrank: ½‖w‖² + (C/queries) Σ ξ
-            alpha = (1 if rows.qid is None else len(set(rows.qid.tolist()))) / (2 * float(o.c))
-        ranker = make_ranker(o, alpha)
+        model = with_steps(ranker, o, rows)
+        warn_about(model, rows, o)
         work.now("Fitting")
-    with reader.named_errors():
-        ranker.fit(X, rows.target, qid=rows.qid, sample_weight=rows.sample_weight)
-    doubt = None
     if isinstance(ranker, RankRLSCV):
-        doubt = not_better(ranker, rows.target, rows.qid) or better_column(
-            ranker, rows.data, rows.target, rows.qid, rows.feature_names
-        )
-    model = preparation.with_ranker(ranker, rows.qid is not None)
-    name_features(model, rows.feature_names)
-    return model, about | _about_fit(o, ranker, False), doubt
+        kernel = o.kernel != "linear" and o.basis is None and o.solver in ("auto", "dual")
+        if kernel and m > MANY_ROWS:
+            note(f"--kernel {o.kernel} decomposes a matrix of {m:,} × {m:,}; --basis 1000 is "
+                 "faster")  # fmt: skip
+        work.now(f"Cross-validating on {m:,} rows")
+    with reader.named_errors():
+        fit_rows(model, rows)
+    if not o.auto:
+        name_features(model, rows.feature_names)
+    elif not o.json:
+        _tell_columns(ranker, rows.data, o)
+    return model
 
 
 # ---------------------------------------------------------------------- --auto
@@ -289,47 +289,11 @@ def _fit_in_memory(o: Any, reader: DataFile, work: Work) -> tuple[Any, dict[str,
 def suit_labels(ranker: AutoRanker, o: Any, y: Any) -> None:
     """Choose by pairwise accuracy if NDCG, which nobody asked for, has no gain for the labels."""
     if "scoring" not in o.given and (y.min() < 0 or y.max() > MAX_GAIN):
+        note(
+            f"labels from {y.min():g} to {y.max():g} have no {ranker.scoring}: members are chosen "
+            "by pairwise_accuracy"
+        )
         ranker.set_params(scoring="pairwise_accuracy")
-        note(
-            f"labels from {y.min():g} to {y.max():g} have no {AUTO_SCORING}: members are chosen by "
-            "pairwise_accuracy"
-        )
-
-
-def _fitted_auto(o: Any, reader: DataFile, rows: Any, work: Work) -> AutoRanker:
-    """The ranker of ``--auto``; tells which columns are text and which are left out."""
-    ranker, X = make_auto(o), rows.data
-    suit_labels(ranker, o, rows.target)
-    work.now(f"Choosing among rankers on {X.shape[0]:,} rows, effort {ranker.effort}")
-    with reader.named_errors():
-        ranker.fit(X, rows.target, qid=rows.qid, sample_weight=rows.sample_weight)
-    if isinstance(X, RawTable) and X.text and not o.json:
-        note(f"taken as text: {listed([X.columns[j] for j in sorted(X.text)])}")
-        for j, words in sorted(X.text.items()):
-            _warn_of_text(X.columns[j], words)
-    dropped = [] if o.json else ranker._table.dropped_
-    if len(dropped):
-        names = getattr(ranker, "feature_names_in_", None)
-        first = 0 if o.zero_based else 1
-        labels = [f"feature {first + j}" if names is None else names[j] for j in dropped]
-        note(
-            f"{len(dropped):,} of {X.shape[1]:,} columns left out (constant, or ids): "
-            f"{listed(labels)}"
-        )
-    return ranker
-
-
-def _about_auto(ranker: AutoRanker, rows: Any) -> dict[str, Any]:
-    return {
-        "model": "AutoRanker",
-        "effort": ranker.effort,
-        "scoring": ranker.scoring,
-        "best_score": ranker.best_score_,
-        "n_queries": 1 if rows.qid is None else len(set(rows.qid.tolist())),
-        "n_compared": ranker.n_compared_,
-        "n_members": int((ranker.members_["weight"] > 0).sum()),
-        "members": ranker.members_,
-    }
 
 
 def nested(ranker: AutoRanker) -> str:
@@ -343,23 +307,34 @@ def nested(ranker: AutoRanker) -> str:
     )
 
 
-def _warn_of_text(name: str, words: Any) -> None:
-    """Warn if nearly all cells of a column of text are numbers, or most are dates or times."""
-    levels, counts = np.unique(words[words != None].astype(str), return_counts=True)  # noqa: E711
-    dates = np.array([bool(DATE.match(level)) for level in levels], dtype=bool)
-    if counts[dates].sum() > counts.sum() / 2:  # the others may be words for missing dates
-        warn(
-            f"column {name!r} holds dates or times, which are taken as text: give a number that is "
-            f"meant, such as the age in days, or leave it out by --drop {name}"
-        )
-    numeric = np.array([_is_number(level) for level in levels], dtype=bool)
-    n_others = int(counts[~numeric].sum())
-    if n_others and n_others <= 0.1 * counts.sum():
-        warn(
-            f"column {name!r} is taken as text, because {n_others:,} of its {counts.sum():,} cells "
-            f"are no numbers, such as {str(levels[~numeric][0])[:40]!r}: leave them empty if they "
-            "are missing"
-        )
+def _tell_columns(ranker: AutoRanker, X: Any, o: Any) -> None:
+    """Tell which columns are text and which are left out; warn of dates and of marked numbers."""
+    text = X.text if isinstance(X, RawTable) else {}
+    if text:
+        note(f"taken as text: {listed([X.columns[j] for j in sorted(text)])}")
+    for j, words in sorted(text.items()):
+        name = X.columns[j]
+        levels, counts = np.unique(words[words != None].astype(str), return_counts=True)  # noqa: E711
+        dates = np.array([bool(DATE.match(level)) for level in levels], dtype=bool)
+        if counts[dates].sum() > counts.sum() / 2:  # the others may be words for missing dates
+            warn(
+                f"column {name!r} holds dates or times, which are taken as text: give a number "
+                f"that is meant, such as the age in days, or leave it out by --drop {name}"
+            )
+        others = np.array([not _is_number(level) for level in levels], dtype=bool)
+        n_others = int(counts[others].sum())
+        if 0 < n_others <= 0.1 * counts.sum():
+            warn(
+                f"column {name!r} is taken as text, because {n_others:,} of its {counts.sum():,} "
+                f"cells are no numbers, such as {str(levels[others][0])[:40]!r}: leave them empty "
+                "if they are missing"
+            )
+    dropped = ranker._table.dropped_
+    if len(dropped):
+        names, first = getattr(ranker, "feature_names_in_", None), 0 if o.zero_based else 1
+        labels = [f"feature {first + j}" if names is None else names[j] for j in dropped]
+        note(f"{len(dropped):,} of {X.shape[1]:,} columns left out (constant, or ids): "
+             f"{listed(labels)}")  # fmt: skip
 
 
 def _is_number(text: str) -> bool:
@@ -369,16 +344,13 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def tell_members(members: dict[str, Any], scoring: str, *, every: bool = False) -> None:
-    """Print the members that were chosen, or all candidates, the best first."""
-    count = len(members["weight"]) if every else int((np.asarray(members["weight"]) > 0).sum())
+def _tell_members(members: dict[str, Any], scoring: str, count: int) -> None:
+    """Print the first candidates, the best first; those that were chosen come before others."""
     numbers = {"alpha": "{:.4g}", "score": "{:.4f}", "weight": "{:.3g}"}
     head = [scoring if name == "score" else name for name in members]
-    rows = [
-        [numbers.get(name, "{}").format(values[i]) for name, values in members.items()]
-        for i in range(count)
-    ]
-    table(head, rows, left=len(head) - len(numbers))
+    cells = [[numbers.get(name, "{}").format(value) for value in values[:count]]
+             for name, values in members.items()]  # fmt: skip
+    table(head, list(zip(*cells, strict=True)), left=len(head) - len(numbers))
 
 
 # ---------------------------------------------------------------------- cv
@@ -394,37 +366,31 @@ def cross_validate(o: Any) -> None:
         if kind not in ("png", "svg", "pdf"):
             raise ValueError(f"--plot {o.plot}: the name must end in .png, .svg or .pdf")
     started = time.perf_counter()
-    ranker: Any = make_auto(o) if o.auto else make_cv(o)
+    ranker: Any = make_ranker(o)
     reader = DataFile(o.data, o, **(RAW if o.auto else {}))
     with Work(f"Reading {reader.name}") as work:
         rows = reader.load()
-        if o.auto:
-            ranker = _fitted_auto(o, reader, rows, work)
-        else:
-            tell_search(work, ranker, rows.data)
-            X = Preparation(o, sparse.issparse(rows.data)).fit_transform(rows)
-            with reader.named_errors():
-                ranker.fit(X, rows.target, qid=rows.qid, sample_weight=rows.sample_weight)
+        _fitted(o, ranker, reader, rows, work)
         if o.plot is not None:
             work.now(f"Drawing {o.plot}")
             _draw(ranker, o.plot, kind)
     seconds = time.perf_counter() - started
     n_rows = rows.data.shape[0]
+    about = _about(o, rows, ranker, n_rows)
     if o.auto:
-        about = _about(rows, n_rows) | _about_auto(ranker, rows) | {"seconds": round(seconds, 3)}
         if o.json:
-            to_json(about)
+            to_json(about | {"seconds": round(seconds, 3)})
             return
-        tell_members(ranker.members_, ranker.scoring, every=o.every)
         count, chosen = len(ranker.members_["weight"]), about["n_members"]
+        _tell_members(ranker.members_, ranker.scoring, count if o.every else chosen)
         if not o.every and count > chosen:
             say(f"({chosen} of {count} candidates are averaged; --all prints every one)")
-        n_queries, result = about["n_queries"], nested(ranker)
+        result = nested(ranker)
     else:
-        n_queries = int(ranker.n_queries_)
         result = _tell_alphas(o, ranker, rows, seconds)
         if o.json:
             return
+    n_queries = about["n_queries"]
     say(f"\n{result}; {number(n_rows)} rows in {queries(n_queries)}, {seconds:.1f} s")
     if o.plot is not None:
         say(f"drawn in {o.plot}")
@@ -474,19 +440,14 @@ def _tell_alphas(o: Any, ranker: RankRLSCV, rows: Any, seconds: float) -> str:
 
 def _around(best: int, count: int) -> list[int | None]:
     """Lines to print: all of a few; of many the ends and those next to the best, None for gaps."""
-    if count <= SHOWN + 2:
-        return list(range(count))
     near = SHOWN - 3
     first = min(max(best - near // 2, 0), count - near)
     kept = {0, *range(first, first + near), count - 1}
     # A gap of one line is no shorter than the line.
     kept |= {i for i in range(1, count - 1) if {i - 1, i + 1} <= kept}
-    lines: list[int | None] = []
-    for line in sorted(kept):
-        if lines and lines[-1] != line - 1:
-            lines.append(None)
-        lines.append(line)
-    return lines
+    if count <= SHOWN + 2:
+        kept = set(range(count))
+    return [line for i in sorted(kept) for line in ([i] if i == 0 or i - 1 in kept else [None, i])]
 
 
 def _draw(ranker: Any, path: str, kind: str) -> None:

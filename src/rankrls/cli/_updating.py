@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,9 +14,9 @@ from sklearn.preprocessing import StandardScaler
 
 from rankrls import streaming
 from rankrls._validation import written_integer
-from rankrls.cli._estimators import Scorer, note_source, rows_for
-from rankrls.cli._files import check_output
+from rankrls.cli._files import DataFile, check_output
 from rankrls.cli._output import Work, facts, listed, number, size, to_json, warn
+from rankrls.cli._pipelines import Scorer, add_history, rows_for
 from rankrls.datasets.formats import sniff
 from rankrls.estimators.seen_queries import query_keys, show_query
 from rankrls.io import save_model
@@ -110,9 +109,8 @@ def _change(scorer: Scorer, o: Any) -> dict[str, Any]:
             f"{o.model} was fitted to one ranking: add --one-ranking, with which the rows of every "
             "file are one more"
         )
-    if not any(os.path.isfile(one) and sniff(one)[0] == "letor" for one in files):
-        weight = o.sample_weight or scorer.source.get("weight")
-        o = SimpleNamespace(**vars(o) | {"sample_weight": weight})
+    if not any(os.path.isfile(one) and sniff(one) == "letor" for one in files):
+        o.sample_weight = o.sample_weight or scorer.source.get("weight")
     if ranker._seen.weighted and o.sample_weight is None:
         raise ValueError(
             f"{o.model} was fitted with weights of rows: name their column by --sample-weight "
@@ -123,33 +121,77 @@ def _change(scorer: Scorer, o: Any) -> dict[str, Any]:
         "accuracy_of_new": None,
         "accuracy_expected": None,
     }
+    need = ("target",) if o.one_ranking else ("target", "qid")
+
+    def readers(paths: Any) -> list[DataFile]:
+        # One ranking is one file; queries may lie across files, which are then read as one.
+        parts = [[path] for path in paths] if o.one_ranking else [paths] * bool(paths)
+        return [rows_for(scorer, some, o, need, beyond="error") for some in parts]
+
     with Work(f"Reading {files[0]}"):
-        adding, forgetting = _Change(scorer, o.data, o), _Change(scorer, o.forget, o)
-        forgetting.known = set(ranker._seen.queries)
+        adding, forgetting = readers(o.data), readers(o.forget)
+        rows = None  # large files are not held in memory
+        if not any(file.large for file in adding):
+            rows = [file.load() for file in adding]
+        seen = ranker._seen.queries.keys()
         # What is replaced must go first. Otherwise it goes last: a model of no rows has no scales.
-        replaces = any(file.large for file in adding.files) or adding.knows_any()
-        if o.check != "off":
-            about |= _checked(scorer, adding, o.check)
-        if replaces:
-            about["rows_forgotten"] = forgetting.make()
-        about["rows_added"] = adding.make()
-        if not replaces:
-            about["rows_forgotten"] = forgetting.make()
+        replaces = rows is None or any(
+            not seen.isdisjoint(query_keys(part.qid))
+            for part in rows
+            if part.qid is not None and "group_file" not in part
+        )
+        if o.check != "off" and rows:
+            about |= _checked(scorer, rows, adding[0].name, o.check)
+        steps: Any = [("rows_forgotten", forgetting, None), ("rows_added", adding, rows)]
+        for key, some, loaded in steps if replaces else steps[::-1]:
+            about[key] = _changed(scorer, some, loaded, forget=key == "rows_forgotten")
         if not hasattr(ranker, "_model"):
             raise ValueError(f"{', '.join(o.forget)}: nothing would be left to rank by")
     told = (("rows_added", o.data, "added"), ("rows_forgotten", o.forget, "forgotten"))
     words = [f"{about[key]:,} rows of {', '.join(some)} {what}" for key, some, what in told if some]
-    note_source(scorer.model, "; ".join(words))
+    add_history(scorer.model, "; ".join(words))
     return about | {"n_queries": int(ranker.n_queries_), "n_pairs": int(ranker.n_pairs_)}
 
 
-def _checked(scorer: Scorer, adding: _Change, check: str) -> dict[str, Any]:
+def _changed(scorer: Scorer, files: list[DataFile], loaded: Any, *, forget: bool) -> int:
+    """Add the queries of files to the model, or take them away; return the number of rows."""
+    n_rows, ranker = 0, scorer.ranker
+    change = streaming.forget if forget else streaming.partial_fit
+    known = set(ranker._seen.queries)
+    for k, file in enumerate(files):
+        numbers = map(written_integer, ranker._seen.queries)
+        first = max((number for number in numbers if number is not None), default=-1) + 1
+        for rows in file.parts(by_query=True) if loaded is None else [loaded[k]]:
+            n_rows += rows.data.shape[0]
+            try:
+                if "group_file" in rows and forget:
+                    raise ValueError(
+                        f"{rows.group_file} has sizes of queries and no ids, so the queries to "
+                        "forget cannot be found in the model: write ids (qid:7) into the rows that "
+                        "the model is fitted to and into those that it forgets"
+                    )
+                if "group_file" in rows:  # which numbers queries from 0
+                    rows.qid = rows.qid + first
+                keys = query_keys(rows.qid) if forget and rows.qid is not None else ()
+                unknown = next((key for key in keys if key not in known), None)
+                if unknown is not None:
+                    raise ValueError(
+                        f"{show_query(unknown)} was never added, so it cannot be forgotten"
+                    )
+                weights = {"sample_weight": rows.sample_weight}
+                change(scorer.model, rows.data, rows.target, qid=rows.qid, **weights)
+            except ValueError as error:
+                raise ValueError(f"{file.name}: {error}") from error
+    return n_rows
+
+
+def _checked(scorer: Scorer, parts: list[Any], name: str, check: str) -> dict[str, Any]:
     """Score the new queries by the model as it is; warn, or raise, if they do not look alike."""
     doubts, values = [], []
-    for [rows] in adding.loaded or ():  # large files are not held in memory
+    for rows in parts:
         doubts += _moved_features(scorer, rows)
         try:
-            scores = scorer.scores(rows.data, rows.qid, name=adding.files[0].name)
+            scores = scorer.scores(rows.data, rows.qid, name=name)
             values.append(np.atleast_1d(pairwise_accuracy(rows.target, scores, qid=rows.qid,
                                                           average=None)))  # fmt: skip
         except ValueError:  # no query has a pair
@@ -168,10 +210,9 @@ def _checked(scorer: Scorer, adding: _Change, check: str) -> dict[str, Any]:
                     "and columns those of training?"
                 )
     for doubt in doubts:
-        text = f"{adding.files[0].name}: {doubt}"
         if check == "error":
-            raise ValueError(f"{text} (--check warn or off adds them)")
-        warn(text)
+            raise ValueError(f"{name}: {doubt} (--check warn or off adds them)")
+        warn(f"{name}: {doubt}")
     return found
 
 
@@ -192,61 +233,3 @@ def _moved_features(scorer: Scorer, rows: Any) -> list[str]:
         f"than {MAX_SHIFT:g} standard deviations: did the unit change?"
     )
     return [text] if found else []
-
-
-class _Change:
-    """Files whose queries are added or, if ``known`` has the only ones possible, taken away."""
-
-    def __init__(self, scorer: Scorer, paths: Any, o: Any) -> None:
-        self._scorer = scorer
-        self.loaded: Any = None
-        self.known: set[str] | None = None
-        need = ("target",) if o.one_ranking else ("target", "qid")
-        # One ranking is one file; queries may lie across files, which are then read as one.
-        parts = [[path] for path in paths] if o.one_ranking else [paths] * bool(paths)
-        self.files = [rows_for(scorer, some, o, need, beyond="error") for some in parts]
-
-    def knows_any(self) -> bool:
-        """Read the rows, and tell whether they have a query of the model."""
-        self.loaded = [[file.load()] for file in self.files]
-        queries = self._scorer.ranker._seen.queries.keys()
-        return any(
-            not queries.isdisjoint(query_keys(rows.qid))
-            for [rows] in self.loaded
-            if rows.qid is not None and "group_file" not in rows
-        )
-
-    def make(self) -> int:
-        """Change the model, and give the number of rows."""
-        n_rows, model = 0, self._scorer.model
-        change = streaming.partial_fit if self.known is None else streaming.forget
-        parts: Iterable[Any] = self.loaded or [file.parts(by_query=True) for file in self.files]
-        for file, batches in zip(self.files, parts, strict=True):
-            numbers = map(written_integer, self._scorer.ranker._seen.queries)
-            first = max((number for number in numbers if number is not None), default=-1) + 1
-            for rows in batches:
-                n_rows += rows.data.shape[0]
-                try:
-                    self._number_queries(rows, first)
-                    weights = {"sample_weight": rows.sample_weight}
-                    change(model, rows.data, rows.target, qid=rows.qid, **weights)
-                except ValueError as error:
-                    raise ValueError(f"{file.name}: {error}") from error
-        return n_rows
-
-    def _number_queries(self, rows: Any, first: int) -> None:
-        """Give new numbers to queries that a file of sizes numbers from 0; refuse unknown ones."""
-        if "group_file" in rows:
-            if self.known is not None:
-                raise ValueError(
-                    f"{rows.group_file} has sizes of queries and no ids, so the queries to forget "
-                    "cannot be found in the model: write ids (qid:7) into the rows that the model "
-                    "is fitted to and into those that it forgets"
-                )
-            rows.qid = rows.qid + first
-        elif rows.qid is not None and self.known is not None:
-            unknown = next((key for key in query_keys(rows.qid) if key not in self.known), None)
-            if unknown is not None:
-                raise ValueError(
-                    f"{show_query(unknown)} was never added, so it cannot be forgotten"
-                )

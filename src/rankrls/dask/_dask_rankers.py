@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NoReturn
 
 import dask.array as da
@@ -10,14 +11,14 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-import dask
 from rankrls import estimators
 from rankrls._calls import unchanged_on_error
 from rankrls.dask import _partitions
 from rankrls.dask._fit import check_columns, fit_cv, fit_ranker
-from rankrls.dask._whole_queries import Loader
-from rankrls.estimators.incremental import IncrementalRanker
+from rankrls.dask._tasks import layer, shared
+from rankrls.dask._whole_queries import load
 from rankrls.estimators.ranker import Preferences, graph_accuracy, require_preferences
+from rankrls.estimators.rankrls import RidgeRanker
 from rankrls.estimators.scalers import SCALERS, taken_apart
 
 __all__ = ["RankRLS", "RankRLSCV", "fit"]
@@ -107,7 +108,7 @@ def _refuse(given: dict[str, Any]) -> None:
             )
 
 
-class DaskRanker(IncrementalRanker):
+class DaskRanker(RidgeRanker):
     """Base class of estimators whose training rows stay on the workers."""
 
     def _why_not_incremental(self) -> str:
@@ -155,24 +156,16 @@ class DaskRanker(IncrementalRanker):
         return (scores, self._predict_lazily(X, deviation=True)) if return_std else scores
 
     def _predict_lazily(self, X: Any, *, deviation: bool = False) -> da.Array:
-        n, model = int(self.n_features_in_), self._model
+        model, there = self._model, shared(self._model)
         rows, dtype = _partitions.features(X)
-        if _partitions.is_frame(X):
-            X = _partitions.as_array(rows, n, dtype, lambda i: Loader(i, dtype, n))
-        if X.numblocks[1] > 1:
-            X = X.rechunk({1: -1})
+        predict = partial(_predict_block, int(self.n_features_in_), dtype, deviation)
+        calls = [(partial(predict, i), block, there) for i, block in enumerate(rows.blocks)]
+        first = layer("predict", calls, tail=(0,))[0]
         coefficients = model.coef if model.coef is not None else model.dual_coef
         result = np.dtype(np.float64) if deviation else np.result_type(dtype, coefficients.dtype)
-        values = X.map_blocks(
-            _predict_block,
-            model=dask.delayed(model, traverse=False),
-            shape=(dtype, n),
-            deviation=deviation,
-            dtype=result,
-            chunks=(X.chunks[0], (model.n_outputs,)),
-            meta=np.empty((0, 0), dtype=result),
-        )
-        return values[:, 0] if self._flat else values
+        chunks = (rows.lengths or (np.nan,) * len(rows), (model.n_outputs,))
+        scores = da.Array(first.dask, first.key[0], chunks, dtype=result)
+        return scores[:, 0] if self._flat else scores
 
     def score(
         self, X: Any, y: Any = None, qid: Any = None, sample_weight: Any = None, **judgements: Any
@@ -231,12 +224,10 @@ class DaskRanker(IncrementalRanker):
         )
 
 
-def _predict_block(
-    block: Any, model: Any, shape: tuple[Any, int], deviation: bool, block_id: Any = (0,)
-) -> Array:
-    X = Loader(block_id[0], *shape)([block])
+def _predict_block(n: int, dtype: Any, deviation: bool, number: int, X: Any, model: Any) -> Array:
+    X = load(number, dtype, n, None, X)
     if X.shape[0] == 0:
-        return np.empty((0, model.n_outputs), dtype=shape[0])
+        return np.empty((0, model.n_outputs), dtype=dtype)
     return np.sqrt(model.variance(X)) if deviation else model.predict(X)
 
 

@@ -1,20 +1,19 @@
-"""Fits of local rankers to rows on the workers: sums over parts of whole queries, or products.
-
-The statistics of parts are added in a tree, and the ranker is solved from their sum, as it is from
-batches (`rankrls.estimators.stream`).
-"""
+"""Fits of local rankers to rows on the workers: sums over parts of whole queries, or products."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from functools import partial, reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
+import dask
 from rankrls import _resources
 from rankrls._calls import Progress, warn
 from rankrls._frames import clear_errors, id_text, most_unequal, scale_text
@@ -28,12 +27,12 @@ from rankrls.core.ridge.models import FittedFunction, join_outputs
 from rankrls.core.spaces.products import Offsets, Products
 from rankrls.core.spaces.spaces import DEFAULT_BASIS, Basis, Kernel, choose_basis
 from rankrls.dask import _partitions
-from rankrls.dask._scaling import Scaling
-from rankrls.dask._tasks import Tasks
+from rankrls.dask._tasks import compute, layer, shared, tree
 from rankrls.dask._whole_queries import DistributedRows
-from rankrls.estimators.choosing import ListScores, Scoring, check_eval_set, random_folds
+from rankrls.estimators.choosing import Scoring, check_eval_set, random_folds
 from rankrls.estimators.incremental import Learned, store_learned
 from rankrls.estimators.ranker import graph_accuracy
+from rankrls.estimators.scalers import merged, rescaling, scaled
 from rankrls.estimators.stream import (
     check_folds,
     choose_by_folds,
@@ -98,6 +97,44 @@ def _check_options(ranker: Any) -> Kernel:
     return kernel
 
 
+def _choose_solver(ranker: Any, kernel: Kernel, rows: DistributedRows, scaler: Any) -> str:
+    solver, n = ranker.solver, rows.n_features
+    if solver == "auto" and (ranker.basis is not None or not kernel.linear):
+        solver = "cg" if ranker.early_stopping else "nystroem"
+        if ranker.basis is None and solver == "nystroem":
+            warn(
+                f"solver='nystroem', an approximation with {DEFAULT_BASIS} random basis vectors, "
+                "is used; set basis= to say how many",
+            )
+    elif solver == "auto":
+        solver = "cg" if ranker.early_stopping or n > MAX_PRIMAL_FEATURES else "primal"
+    problem = None
+    if ranker.early_stopping and solver != "cg":
+        problem = f"early_stopping belongs to solver='cg'; got solver={solver!r}"
+    elif solver in ("primal", "cg") and not kernel.linear:
+        problem = (
+            f"solver={solver!r} works on explicit features and needs kernel='linear'; with "
+            f"kernel={kernel.name} use solver='nystroem'"
+        )
+    elif ranker.basis is not None and solver != "nystroem":
+        problem = f"basis belongs to solver='nystroem'; got solver={solver!r}"
+    elif scaler is not None and solver != "primal":
+        problem = (
+            f"{type(scaler).__name__} before solver={solver!r}: scales change the sums that "
+            "solver='primal' has; use it, or scale the features before"
+        )
+    elif solver == "cg" and not rows.with_qid:
+        problem = (
+            "solver='cg' needs qid: without it use solver='primal', or 'nystroem' with a basis"
+        )
+    if problem is not None:
+        raise ValueError(problem)
+    if solver == "primal":
+        advice = "use solver='cg', fewer features, or solver='nystroem' with basis=1000, say"
+        _resources.require("solver='primal'", n, n, copies=2, advice=advice)
+    return solver
+
+
 def fit_ranker(
     ranker: Any,
     X: Any,
@@ -119,68 +156,26 @@ def fit_ranker(
         )
     progress = Progress("dask.RankRLS", ranker.verbose)
     rows, flat = _take(ranker, X, y, qid, sample_weight, progress)
-    solver = _choose_solver(ranker, kernel)
+    solver = _choose_solver(ranker, kernel, rows, scaler)
     progress(f"solver {solver}")
-    if scaler is not None and solver != "primal":
-        raise ValueError(
-            f"{type(scaler).__name__} before solver={solver!r}: scales change the sums that "
-            "solver='primal' has; use it, or scale the features before"
-        )
-    if solver == "cg" and not rows.with_qid:
-        raise ValueError(
-            "solver='cg' needs qid: without it use solver='primal', or 'nystroem' with a basis"
-        )
     if solver == "cg":
         iteration = ranker._iteration(progress, callback)
         _fit_cg(ranker, rows, flat, alphas, iteration, eval_set, persist)
         return None
     basis = None
     if solver == "nystroem":
-        random_state = check_random_state(ranker.random_state)
-        indices = choose_basis(ranker.basis, rows.n_rows, random_state)
-        advice = "use fewer basis vectors"
-        size = len(indices)
+        indices = choose_basis(ranker.basis, rows.n_rows, check_random_state(ranker.random_state))
+        size, advice = len(indices), "use fewer basis vectors"
         _resources.require("solver='nystroem'", size, size, copies=4, advice=advice)
         basis = Basis.from_rows(kernel, rows.take(indices), indices)
         progress(f"{size:,} basis vectors gathered")
-    scaling = None if scaler is None else Scaling(scaler, rows)
-    (learned,), trace = _sum(ranker, rows, flat, basis, scaling)
+    (learned,), trace, fitted = _sum(ranker, rows, flat, basis, scaler)
     rows.require(learned.preferences > 0)
     store_learned(ranker, learned, kernel)
-    if solver == "primal" and scaling is None:
+    if solver == "primal" and scaler is None:
         _warn_about_scales(ranker, trace)
     progress("solved")
-    return None if scaling is None else scaling.scaler
-
-
-def _choose_solver(ranker: Any, kernel: Kernel) -> str:
-    solver, n = ranker.solver, int(ranker.n_features_in_)
-    if solver == "auto":
-        if ranker.early_stopping:
-            solver = "cg"
-        elif ranker.basis is not None:
-            solver = "nystroem"
-        elif kernel.linear:
-            solver = "primal" if n <= MAX_PRIMAL_FEATURES else "cg"
-        else:
-            solver = "nystroem"
-            warn(
-                f"solver='nystroem', an approximation with {DEFAULT_BASIS} random basis vectors, "
-                "is used; set basis= to say how many",
-            )
-    if ranker.early_stopping and solver != "cg":
-        raise ValueError(f"early_stopping belongs to solver='cg'; got solver={solver!r}")
-    if solver in ("primal", "cg") and not kernel.linear:
-        raise ValueError(
-            f"solver={solver!r} works on explicit features and needs kernel='linear'; with "
-            f"kernel={kernel.name} use solver='nystroem'"
-        )
-    if ranker.basis is not None and solver != "nystroem":
-        raise ValueError(f"basis belongs to solver='nystroem'; got solver={solver!r}")
-    if solver == "primal":
-        advice = "use solver='cg', fewer features, or solver='nystroem' with basis=1000, say"
-        _resources.require("solver='primal'", n, n, copies=2, advice=advice)
-    return solver
+    return fitted
 
 
 # -- sums -------------------------------------------------------------------------------------
@@ -191,38 +186,54 @@ def _sum(
     rows: DistributedRows,
     flat: bool,
     basis: Basis | None = None,
-    scaling: Scaling | None = None,
+    scaler: Any = None,
     fold_of: Array | None = None,
-) -> tuple[list[Learned], float]:
-    """Return the sums over all rows, or over each fold of queries, and the trace of L.
+) -> tuple[list[Learned], float, Any]:
+    """Return the sums over all rows, or over each fold of queries, the trace of L, and the scaler.
 
-    All are computed in one pass over X.
+    All are computed in one pass over X. Sums are computed in the scale of the first partition, so
+    that offsets and units cost no digits, and are converted to that of all rows afterwards.
     """
-    tasks = rows.tasks()
-    shape = (rows.n_features, rows.n_outputs, rows.dtype, flat)
-    extras = [tasks.give("basis", basis), tasks.give("folds", fold_of)]
+    raw, scalers = rows.X, []
+    if scaler is not None:
+        (first,) = layer("scaler", [(partial(_fitted, scaler), raw[0])])
+        fitted = layer("scaler", [(partial(_fitted, scaler), X) for X in raw])
+        scalers = [first, tree("scaler", merged, fitted)]
+        rows.X = layer("scaled", [(scaled, first, X) for X in raw])
+    shape: dict[str, Any] = {"dtype": rows.dtype, "n_outputs": rows.n_outputs, "flat": flat}
+    nothing = partial(Learned.nothing, rows.n_features, **shape)
+    extras = [shared(basis), shared(fold_of)]
     if rows.with_qid:
-        parts = rows.parts(tasks, partial(_part_sums, shape, ranker._loss), *extras)
-        total = tasks.tree("sum", _add_sums, parts)
+        stay, moved = rows.parts(partial(_part_sums, nothing, ranker._loss), *extras)
+        total = tree("sum", _add_sums, stay + moved)
     else:
-        merged = tasks.tree("sum", _add_rankings, rows.parts(tasks, _part_ranking, *extras))
-        total = tasks.add("sum", partial(_ranking_sums, shape, ranker._loss), merged, *extras)
-    (sums, trace), *fitted = tasks.compute(
-        [total, *([] if scaling is None else scaling.keys(tasks))], large=basis is not None
-    )
-    if scaling is not None:
-        scaling.fit(fitted, sums)
+        total = tree("sum", _add_rankings, rows.parts(_part_ranking, *extras)[0])
+    summed, *computed = compute([total, *scalers], large=basis is not None)
+    if rows.with_qid:
+        sums, trace = summed
+    else:
+        sums, trace = [nothing(basis=basis)], 0.0
+        sums[0].preferences = sums[0].preferences + summed.n_preferences
+        if summed.total is not None:
+            kappa = summed.kappa(ranker._loss.query_weighting)
+            trace = float(2 * kappa / summed.total.mass * summed.edge_weight)
+            sums[0].total = [summed.statistics(ranker._loss.query_weighting)]
+    if scaler is not None:
+        old, scaler = computed
+        for part in sums:
+            part.rescale(*rescaling(old, scaler))
+        new = shared(scaler)
+        rows.X = layer("scaled", [(scaled, new, X) for X in raw])
     sums[0].seen = rows.seen()
-    return sums, trace
+    return sums, trace, scaler
 
 
-def _nothing(shape: tuple[Any, ...], basis: Basis | None) -> Learned:
-    n, n_outputs, dtype, flat = shape
-    return Learned.nothing(n, basis, dtype, n_outputs, flat)
+def _fitted(scaler: Any, X: Any) -> Any:
+    return clone(scaler).fit(X)
 
 
 def _part_sums(
-    shape: tuple[Any, ...],
+    nothing: Callable[..., Learned],
     loss: Loss,
     X: Any,
     graph: PreferenceGraph,
@@ -232,15 +243,15 @@ def _part_sums(
 ) -> tuple[list[Learned], float]:
     """Return the sums over one part, for each fold, and the trace of L of the first outputs."""
     trace = float(graph.objectives(loss)[0].laplacian.degree().sum())
-    n_folds = 1 if fold_of is None else int(fold_of.max()) + 1
-    sums = [_nothing(shape, basis) for _ in range(n_folds)]
     if fold_of is None:
-        sums[0].add(graph, X, loss)
-        return sums, trace
+        learned = nothing(basis=basis)
+        learned.add(graph, X, loss)
+        return [learned], trace
+    sums = [nothing(basis=basis) for _ in range(int(fold_of.max()) + 1)]
     fold = fold_of[query]
     for number in np.unique(fold):
-        mine = np.flatnonzero(fold == number)
-        sums[number].add(graph[mine], X[mine], loss)
+        rows = np.flatnonzero(fold == number)
+        sums[number].add(graph[rows], X[rows], loss)
     return sums, trace
 
 
@@ -266,22 +277,6 @@ def _part_ranking(
 
 def _add_rankings(parts: list[RankingStatistics]) -> RankingStatistics:
     return reduce(RankingStatistics.merge, deepcopy(parts))
-
-
-def _ranking_sums(
-    shape: tuple[Any, ...],
-    loss: Loss,
-    ranking: RankingStatistics,
-    basis: Basis | None,
-    fold_of: Any,
-) -> tuple[list[Learned], float]:
-    learned, trace = _nothing(shape, basis), 0.0
-    learned.preferences = learned.preferences + ranking.n_preferences
-    if ranking.total is not None:
-        learned.total = [ranking.statistics(loss.query_weighting)]
-        kappa = ranking.kappa(loss.query_weighting)
-        trace = float(2 * kappa / ranking.total.mass * ranking.edge_weight)
-    return [learned], trace
 
 
 def _warn_about_scales(ranker: Any, trace: float) -> None:
@@ -333,56 +328,33 @@ def fit_cv(ranker: Any, X: Any, y: Any, qid: Any, sample_weight: Any, *, scaler:
     for number, fold in enumerate(random_folds(n_queries, n_folds, rng, what="queries")):
         fold_of[fold] = number
     progress(f"statistics of {n_folds} folds of queries")
-    scaling = None if scaler is None else Scaling(scaler, rows)
-    sums, trace = _sum(ranker, rows, flat, None, scaling, fold_of)
+    sums, trace, fitted = _sum(ranker, rows, flat, None, scaler, fold_of)
     rows.require(np.sum([learned.preferences for learned in sums], axis=0) > 0)
 
-    def score_again(W: list[Array]) -> ListScores:
+    def score_again(W: list[Array]) -> list[Array]:
         """Score every query with the models fitted without its fold, in one pass over X."""
-        tasks = rows.tasks()
-        extras = (tasks.give("weights", W), tasks.give("folds", fold_of))
-        parts = rows.parts(tasks, partial(_part_scores, scoring), *extras)
-        first, *others = tasks.compute(parts, large=True)
-        for other in others:
-            first.merge(other)
-        return first
+        stay, moved = rows.parts(partial(_part_scores, scoring), shared(W), shared(fold_of))
+        return compute(stay + moved, large=True)
 
     with np.errstate(over="ignore", invalid="ignore"):  # the solvers reject overflow
         learned = choose_by_folds(ranker, sums, grid, scoring, score_again)
         store_learned(ranker, learned, kernel)
-    if scaling is None:
+    if scaler is None:
         _warn_about_scales(ranker, trace)
-        return None
-    return scaling.scaler
+    return fitted
 
 
 def _part_scores(
     scoring: Scoring, X: Any, graph: PreferenceGraph, query: Array, W: list[Array], fold_of: Array
-) -> ListScores:
-    scores = ListScores(scoring, len(W[0]), W[0].shape[2])
-    score_queries(scores, X, graph, fold_of[query], W)
-    return scores
+) -> Array:
+    return score_queries(scoring, X, graph, fold_of[query], W)
 
 
 # -- conjugate gradients ----------------------------------------------------------------------
 
 
-class _System(NamedTuple):
-    """Rows of one part, kept for many products: one system for each group of outputs."""
-
-    systems: list[LinearSystem]
-    n_pairs: list[int]
-    preferences: Array
-
-
-class _Summary(NamedTuple):
-    """By output: C, approximate diagonal of G, numbers of edges and preferences, group."""
-
-    cross: Array
-    squares: Array
-    n_pairs: Array
-    preferences: Array
-    groups: Array
+#: The systems of one part, one for each group of outputs that share L, and its preferences.
+System = tuple[list[LinearSystem], list[int], Array]
 
 
 def _fit_cg(
@@ -394,65 +366,60 @@ def _fit_cg(
     eval_set: Any,
     persist: bool,
 ) -> None:
-    tasks = rows.tasks()
-    keys = rows.parts(tasks, partial(_part_system, ranker._loss))
-    # Rows that were brought together are always kept in memory.
-    moved = [key for key in keys if "together" in key[0]]
-    kept = tasks.persist(keys if persist else moved)
-    graph = kept if persist else tasks.graph | kept
-    tasks = Tasks(graph)
-    parts = [tasks.add("summary", partial(_summary, rows.n_outputs), key) for key in keys]
-    summary: _Summary = tasks.compute([tasks.tree("sum", _add_summaries, parts)])[0]
-    rows.require(summary.preferences > 0)
-    if not summary.squares.any():
+    stay, moved = rows.parts(partial(_part_system, ranker._loss))
+    moved = list(dask.persist(*moved))  # in any case
+    systems = [*(dask.persist(*stay) if persist else stay), *moved]
+    parts = layer("summary", [(partial(_summary, rows.n_outputs), part) for part in systems])
+    cross, squares, n_pairs, preferences, split = compute([tree("sum", _add, parts)])[0]
+    rows.require(preferences > 0)
+    if not squares.any():
         raise ValueError(UNDERFLOW)
-    outputs = [np.flatnonzero(summary.groups == g) for g in np.unique(summary.groups)]
-    systems = [_DistributedEquations(graph, keys, part, summary, rows) for part in outputs]
+    everything = np.arange(rows.n_outputs)
+    outputs = list(everything[:, None]) if split else [everything]
+    equations = [
+        _DistributedEquations(systems, some, cross[:, some], squares[:, some[0]], rows)
+        for some in outputs
+    ]
     with np.errstate(over="ignore", invalid="ignore"):
         if eval_set is None:
-            W, history = converge(systems, alphas, iteration)
+            W, history = converge(equations, alphas, iteration)
         else:
             X_val, held = check_eval_set(
                 eval_set, ranker._check_rows, has_qid=True, n_outputs=rows.n_outputs
             )
             score = partial(graph_accuracy, held)
             W, history = stop_early(
-                systems, alphas, iteration, Products(X_val), score, rows.n_outputs
+                equations, alphas, iteration, Products(X_val), score, rows.n_outputs
             )
-    for name in ("_seen", "_preferences", "_learned_with", "_pending"):
-        ranker.__dict__.pop(name, None)
     coef = join_outputs(outputs, W).astype(rows.dtype, copy=False)
-    ranker._model = FittedFunction(alphas[: len(coef)], coef=coef)
-    ranker._flat, ranker._with_qid, ranker.solver_ = flat, True, "cg"
-    ranker.n_pairs_, ranker.n_queries_ = int(summary.n_pairs.sum()), rows.n_queries
-    ranker.n_iter_ = history.n_iter
-    ranker._store_validation(history)
-    ranker._store_coefficients()
+    ranker._store_fit(
+        FittedFunction(alphas[: len(coef)], coef=coef),
+        history,
+        solver="cg",
+        flat=flat,
+        with_qid=True,
+        n_pairs=int(n_pairs.sum()),
+        n_queries=rows.n_queries,
+    )
 
 
 class _DistributedEquations:
-    """G = XᵀLX, never formed, and C = Xᵀr for some outputs that share L; see `Equations`.
-
-    A product G V takes one round trip, for any number of columns.
-    """
+    """G = XᵀLX and C = Xᵀr for outputs that share L; a product takes one round trip."""
 
     #: Round trips dominate the cost, so held-out rows can be scored after each of them.
     n_entries = 2**62
 
     def __init__(
-        self, graph: Any, keys: list[Any], outputs: Array, summary: _Summary, rows: DistributedRows
+        self, systems: list[Any], outputs: Array, C: Array, squares: Array, rows: DistributedRows
     ) -> None:
-        self._graph, self._keys, self.outputs = graph, keys, outputs
-        self.C, self._squares = summary.cross[:, outputs], summary.squares[:, outputs[0]]
+        self._systems, self.outputs, self.C, self._squares = systems, outputs, C, squares
         self.dtype, self.rank = rows.dtype, rows.n_rows
 
     def G(self, V: Array) -> Array:
         """Return XᵀLX V of shape (n, k')."""
-        tasks = Tasks(self._graph)
-        vectors = tasks.give("vectors", V)
-        work = partial(_product, int(self.outputs[0]))
-        parts = [tasks.add("product", work, key, vectors) for key in self._keys]
-        return tasks.compute([tasks.tree("sum", _add_arrays, parts)], large=True)[0]
+        work, vectors = partial(_product, int(self.outputs[0])), shared(V)
+        parts = layer("product", [(work, part, vectors) for part in self._systems])
+        return compute([tree("sum", _add, parts)], large=True)[0][0]
 
     def diagonal(self) -> Array:
         """Return the approximate diagonal of G, shape (n,)."""
@@ -464,37 +431,33 @@ class _DistributedEquations:
         return root * (root.T @ np.abs(W))
 
 
-def _part_system(loss: Loss, X: Any, graph: PreferenceGraph, query: Array) -> _System:
+def _part_system(loss: Loss, X: Any, graph: PreferenceGraph, query: Array) -> System:
     """Return the equations of the rows of one part."""
     product, objectives = Products(X, offsets=Offsets.of(X)), graph.objectives(loss)
     systems = [LinearSystem(product, objective) for objective in objectives]
-    n_pairs = [objective.n_pairs for objective in objectives]
-    return _System(systems, n_pairs, graph.n_preferences)
+    return systems, [objective.n_pairs for objective in objectives], graph.n_preferences
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def _summary(n_outputs: int, part: _System) -> _Summary:
-    n = part.systems[0].X.shape[1]
+def _summary(n_outputs: int, part: System) -> tuple[Array, ...]:
+    """By output: C, approximate diagonal of G, numbers of edges and preferences; is L shared."""
+    systems, edges, preferences = part
+    n = systems[0].X.shape[1]
     cross, squares = np.empty((n, n_outputs)), np.empty((n, n_outputs))
-    n_pairs, groups = np.zeros(n_outputs, dtype=np.int64), np.zeros(n_outputs, dtype=np.int64)
-    for number, (system, pairs) in enumerate(zip(part.systems, part.n_pairs, strict=True)):
+    n_pairs = np.zeros(n_outputs, dtype=np.int64)
+    for system, pairs in zip(systems, edges, strict=True):
         outputs = system.outputs
         cross[:, outputs], squares[:, outputs] = system.C, system.diagonal()[:, None]
-        n_pairs[outputs], groups[outputs] = pairs, number
-    return _Summary(cross, squares, n_pairs, part.preferences, groups)
+        n_pairs[outputs] = pairs
+    return cross, squares, n_pairs, preferences, np.array(len(systems) > 1)
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def _add_summaries(parts: list[_Summary]) -> _Summary:
-    cross, squares, n_pairs, preferences = (_add_arrays([p[k] for p in parts]) for k in range(4))
-    groups = np.unique([part.groups for part in parts], axis=1, return_inverse=True)[1]
-    return _Summary(cross, squares, n_pairs, preferences, groups.ravel())
+def _product(output: int, part: System, V: Array) -> tuple[Array]:
+    return (next(system for system in part[0] if output in system.outputs).G(V),)
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def _product(output: int, part: _System, V: Array) -> Array:
-    return next(system for system in part.systems if output in system.outputs).G(V)
-
-
-def _add_arrays(parts: list[Array]) -> Array:
-    return reduce(np.add, parts)
+def _add(parts: list[tuple[Array, ...]]) -> list[Array]:
+    """Add tuples of arrays (a flag is true if one of them is)."""
+    return [reduce(np.add, arrays) for arrays in zip(*parts, strict=True)]

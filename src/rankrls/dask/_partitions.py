@@ -1,46 +1,31 @@
-"""Conversion of Dask collections and local arrays to partitions, lists of blocks of rows."""
+"""Conversion of Dask collections and local arrays to partitions, blocks of rows."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
 import dask.array as da
 import numpy as np
-from dask.highlevelgraph import HighLevelGraph
+from dask.delayed import Delayed
 from numpy.typing import NDArray
 
 import dask
 from rankrls._frames import is_id_name, refuse_dates
 from rankrls._validation import check_scores, check_weights, encode_qid, show
-from rankrls.dask._tasks import Tasks, give
+from rankrls.dask._tasks import compute, layer
 
-__all__ = ["Partitions", "as_array", "features", "is_frame", "is_lazy", "like", "preferences"]
+__all__ = ["Partitions", "features", "is_frame", "is_lazy", "like", "preferences"]
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
 class Partitions:
-    """Rows of a data set in partitions.
+    """Blocks of rows; their numbers, if known; labels of the codes of a qid that was in memory."""
 
-    Attributes
-    ----------
-    graph : dict
-        The task graph of the blocks.
-    blocks : list of list of keys
-        For each partition, its blocks of columns.
-    lengths : list of int, or None
-        Number of rows of each partition, if known.
-    labels : ndarray, list or None
-        Labels of the codes of a qid that was in memory. If None, the blocks hold the ids.
-    """
-
-    graph: dict[Any, Any]
-    blocks: list[list[Any]]
+    blocks: list[Delayed]
     lengths: list[int] | None
     labels: Any = None
 
@@ -52,8 +37,7 @@ class Partitions:
         """Number of rows of each partition, counted once if unknown."""
         if self.lengths is not None:
             return self.lengths
-        tasks = Tasks(self.graph)
-        return tasks.compute([tasks.add("length", _length, block[0]) for block in self.blocks])
+        return compute(layer("length", [(_length, block) for block in self.blocks]))
 
 
 def is_lazy(values: Any) -> bool:
@@ -128,14 +112,8 @@ def _beside(name: str, values: Any, X: Any, rows: Partitions) -> Partitions:
                 f"{name} and X have different divisions, so that their partitions hold different "
                 f"rows: {name}.repartition(divisions=X.divisions) aligns them"
             )
-    elif isinstance(values, da.Array) and rows.lengths is not None:
-        n = values.shape[0]
-        if np.isfinite(n):
-            if n != sum(rows.lengths):
-                raise ValueError(f"{name} has {n} entries for {sum(rows.lengths)} rows of X")
-            values = values.rechunk({0: tuple(rows.lengths)})
     source = _source(values)
-    if len(source) == len(rows):
+    if len(source) == len(rows) and (source.lengths is None or rows.lengths is None):
         return source
     # Arrays made from the columns of one file can have different partitions of unknown lengths.
     array = values.to_dask_array() if is_frame(values) else values
@@ -161,45 +139,27 @@ def _cut(name: str, values: Any, rows: Partitions) -> Partitions:
     else:
         array = check_weights(name, values, m)
     pieces = np.split(array, np.cumsum(lengths)[:-1])
-    token = f"rankrls-{name}-{uuid.uuid4().hex}"
-    graph = {(token, i): (partial(give, piece),) for i, piece in enumerate(pieces)}
-    return Partitions(graph, [[(token, i)] for i in range(len(pieces))], lengths, labels)
+    return Partitions(layer(name, [(partial(_piece, piece),) for piece in pieces]), lengths, labels)
 
 
 def _source(collection: Any) -> Partitions:
-    # Graph optimisation loses results that are already on a cluster (futures).
-    graph = {key: task for key, task in collection.__dask_graph__().items() if _is_future(task)}
-    # The blocks as Delayed objects, which share one graph (or a few).
     if is_frame(collection):
         # Read only the columns that are needed. Full optimisation would also merge partitions of
         # files if few columns are read, so that y would have fewer partitions than X.
-        blocks = collection.simplify().to_delayed(optimize_graph=False)
-    else:
-        blocks = collection.to_delayed()
-    delayed = np.asarray(blocks, dtype=object)
-    for part in {id(block.dask): block.dask for block in delayed.flat}.values():
-        graph.update(part)
-    keys = [[block.key for block in row] for row in delayed.reshape(len(delayed), -1)]
+        return Partitions(list(collection.simplify().to_delayed(optimize_graph=False)), None)
+    if collection.ndim == 2 and collection.numblocks[1] > 1:
+        collection = collection.rechunk({1: -1})
     lengths = None
-    if isinstance(collection, da.Array) and np.isfinite(collection.shape[0]):
+    if np.isfinite(collection.shape[0]):
         lengths = [int(n) for n in collection.chunks[0]]
-    return Partitions(graph, keys, lengths)
+    # Graph optimisation loses results that are already on a cluster (futures).
+    persisted = any(hasattr(task, "client") for task in collection.__dask_graph__().values())
+    blocks = collection.to_delayed(optimize_graph=not persisted)
+    return Partitions(blocks.ravel().tolist(), lengths)
 
 
-def as_array(rows: Partitions, n_columns: int, dtype: Any, load: Callable[..., Any]) -> da.Array:
-    """Return the blocks of a data frame as a Dask array with the same partitions.
-
-    ``load(i)`` is a function that converts the blocks of partition i to an array.
-    """
-    name = f"rankrls-array-{uuid.uuid4().hex}"
-    blocks = {(name, i, 0): (load(i), blocks) for i, blocks in enumerate(rows.blocks)}
-    graph = HighLevelGraph.from_collections(name, rows.graph | blocks)
-    chunks = ((np.nan,) * len(rows), (n_columns,))
-    return da.Array(graph, name, chunks, dtype=dtype)
-
-
-def _is_future(task: Any) -> bool:
-    return hasattr(task, "key") and hasattr(task, "client")
+def _piece(piece: Array) -> Array:
+    return piece
 
 
 def _length(block: Any) -> int:

@@ -1,34 +1,29 @@
-"""Rows on the workers, in parts that hold whole queries.
-
-Each partition reports its queries, from y and qid; X is not read. When X is read, the rows of a
-query that lies in several partitions are brought together on one worker, and all other rows stay
-where they are. The results of all parts are combined in a tree.
-"""
+"""Rows on the workers, in parts that hold whole queries; only rows of split queries move."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
+from dask.delayed import Delayed
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.utils import check_array
 
+import dask
 from rankrls._calls import warn
 from rankrls._frames import clear_errors
 from rankrls._validation import encode_qid
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.dask._partitions import Partitions
-from rankrls.dask._tasks import Tasks
+from rankrls.dask._tasks import compute, layer
 from rankrls.estimators.ranker import canonical
 from rankrls.estimators.seen_queries import SeenQueries
 from rankrls.estimators.stream import as_slice, stacked
 
-__all__ = ["DistributedRows", "Loader"]
+__all__ = ["DistributedRows", "load"]
 
 Array = NDArray[Any]
 
@@ -39,45 +34,21 @@ MAX_MOVED_BYTES = 4 * 2**30
 MANY_PIECES = 50_000
 
 
-@dataclass(frozen=True)
-class Loader:
-    """Check and convert the blocks of one partition of X.
-
-    Attributes
-    ----------
-    number : int
-        Index of the partition, for messages.
-    dtype : float32 or float64
-    n_features : int
-    n_rows : int or None
-        Expected number of rows, if known.
-    """
-
-    number: int
-    dtype: Any
-    n_features: int
-    n_rows: int | None = None
-
-    @np.errstate(over="ignore", invalid="ignore")
-    def __call__(self, blocks: list[Any]) -> Any:
-        """Return a finite ndarray or CSR matrix of shape (m, n)."""
-        X = blocks[0]
-        if len(blocks) > 1:
-            X = (sparse.hstack if any(map(sparse.issparse, blocks)) else np.hstack)(blocks)
-        name = f"partition {self.number} of X"
-        try:
-            with clear_errors(X, name, filled="as by X.fillna(0)"):
-                X = check_array(
-                    X, accept_sparse=("csr", "csc"), dtype=self.dtype, ensure_min_samples=0
-                )
-        except (ValueError, TypeError) as error:
-            text = str(error)
-            raise ValueError(text if name in text else f"{name}: {text}") from error
-        if X.shape[1] != self.n_features:
-            raise ValueError(f"{name} has {X.shape[1]} columns, not {self.n_features}")
-        if self.n_rows is not None and X.shape[0] != self.n_rows:
-            raise _unequal(self.number, X.shape[0], "X", self.n_rows, "y")
-        return canonical(X, dense=False)
+@np.errstate(over="ignore", invalid="ignore")
+def load(number: int, dtype: Any, n_features: int, n_rows: int | None, X: Any) -> Any:
+    """Check a partition of X; returns a finite ndarray or CSR matrix of shape (n_rows, n)."""
+    name = f"partition {number} of X"
+    try:
+        with clear_errors(X, name, filled="as by X.fillna(0)"):
+            X = check_array(X, accept_sparse=("csr", "csc"), dtype=dtype, ensure_min_samples=0)
+    except (ValueError, TypeError) as error:
+        text = str(error)
+        raise ValueError(text if name in text else f"{name}: {text}") from error
+    if X.shape[1] != n_features:
+        raise ValueError(f"{name} has {X.shape[1]} columns, not {n_features}")
+    if n_rows is not None and X.shape[0] != n_rows:
+        raise _unequal(number, X.shape[0], "X", n_rows, "y")
+    return canonical(X, dense=False)
 
 
 def _unequal(number: int, n: int, one: str, m: int, other: str) -> ValueError:
@@ -90,21 +61,8 @@ def _unequal(number: int, n: int, one: str, m: int, other: str) -> ValueError:
 class DistributedRows:
     """Training rows, with every query whole in one part; without qid, a part is a partition.
 
-    Parameters
-    ----------
-    X : Partitions
-    dtype : float32 or float64
-    n_features : int
-    y : Partitions
-    qid, weight : Partitions or None, with the partitions of y
-
-    Attributes
-    ----------
-    keys : list
-        Keys of the `PreferenceGraph` of each partition, kept on the workers.
-    lengths : list of int
-        Number of rows of each partition.
-    n_queries, n_crossing, n_outputs, n_weighted : int
+    ``X`` and ``graphs`` (`PreferenceGraph`, kept on the workers) are lists of the partitions that
+    have rows, ``lengths`` are the numbers of rows of all.
     """
 
     def __init__(
@@ -116,35 +74,30 @@ class DistributedRows:
         qid: Partitions | None,
         weight: Partitions | None,
     ) -> None:
-        self.X, self.dtype, self.n_features = X, dtype, n_features
+        self.dtype, self.n_features = dtype, n_features
         self.with_qid, self.weighted = qid is not None, weight is not None
-        tasks = Tasks(*(part.graph for part in (y, qid, weight) if part is not None))
-        self.keys = [
-            tasks.add(
-                "preferences",
-                partial(_preferences, i),
-                y.blocks[i],
-                None if qid is None else qid.blocks[i],
-                None if weight is None else weight.blocks[i],
-            )
-            for i in range(len(y))
-        ]
-        self.graph = tasks.persist(self.keys)
-        tasks = Tasks(self.graph)
-        census = tasks.compute([tasks.add("census", _census, key) for key in self.keys])
+        none = [None] * len(y)
+        blocks = zip(
+            y.blocks, qid.blocks if qid else none, weight.blocks if weight else none, strict=True
+        )
+        calls = [(partial(_preferences, i), *three) for i, three in enumerate(blocks)]
+        graphs = dask.persist(*layer("preferences", calls))
+        census = compute(layer("census", [(_census, graph) for graph in graphs]))
         self.lengths = [one[0] for one in census]
         for i, (n, m) in enumerate(zip(X.lengths or (), self.lengths, strict=False)):
             if n != m:
                 raise _unequal(i, n, "X", m, "y")
         self.n_rows, self.n_outputs = sum(self.lengths), census[0][1]
         self.n_weighted = sum(one[2] for one in census)
-        self.used = [i for i, n in enumerate(self.lengths) if n]
-        self.loaders = [Loader(i, dtype, n_features, n) for i, n in enumerate(self.lengths)]
-        counts = [census[i][4] for i in self.used]
-        sizes = [len(part) for part in counts]
-        labels = _join([census[i][3] for i in self.used]) if self.with_qid else None
+        used = [i for i, n in enumerate(self.lengths) if n]
+        self.graphs = [graphs[i] for i in used]
+        self.X = layer(
+            "X", [(partial(load, i, dtype, n_features, self.lengths[i]), X.blocks[i]) for i in used]
+        )
+        sizes = [len(census[i][4]) for i in used]
+        labels = _join([census[i][3] for i in used]) if self.with_qid else None
         queries = encode_qid(labels, sum(sizes))
-        codes, rows = queries.codes, np.concatenate(counts)
+        codes, rows = queries.codes, np.concatenate([census[i][4] for i in used])
         self.labels, self.n_queries = queries.labels, len(queries.labels)
         if qid is not None and isinstance(qid.labels, np.ndarray):
             self.labels = qid.labels[queries.labels]
@@ -170,15 +123,13 @@ class DistributedRows:
             seen.rankings.append((self.n_rows, 0))
         return seen
 
-    def tasks(self) -> Tasks:
-        """Return a graph of all rows, to which `parts` adds tasks."""
-        return Tasks(self.X.graph, self.graph)
-
-    def parts(self, tasks: Tasks, work: Callable[..., Any], *extras: Any) -> list[Any]:
-        """Add ``work(X, graph, query, *extras)`` of all parts; returns the keys of the results.
+    def parts(
+        self, work: Callable[..., Any], *extras: Delayed | None
+    ) -> tuple[list[Delayed], list[Delayed]]:
+        """Return ``work(X, graph, query, *extras)`` of rows that stay, and of those that move.
 
         The arguments are rows of whole queries, their `PreferenceGraph`, the number of the query of
-        each row, shape (m,), and ``extras``, which are given as keys.
+        each row, shape (m,), and ``extras``.
         """
         group = self._group
         moves = group >= 0
@@ -189,16 +140,21 @@ class DistributedRows:
                 f"together on one worker ({most * self.n_features * 8 / 2**30:.1f} GiB): sort or "
                 "shuffle the rows by qid into smaller partitions"
             )
-        results = []
-        pieces: dict[int, list[Any]] = {int(g): [] for g in np.unique(group[moves])}
-        for i, codes in zip(self.used, self.codes, strict=True):
-            to = group[codes]
-            split = partial(_split, self.loaders[i], codes, to, work)
-            key = tasks.add("rows", split, self.X.blocks[i], self.keys[i], *extras)
-            if (to < 0).any():
-                results.append(tasks.add("stay", itemgetter(-1), key))
-            for g in np.unique(to[to >= 0]).tolist():
-                pieces[g].append(tasks.add("piece", itemgetter(g), key))
+        to = [group[codes] for codes in self.codes]
+        splits = layer(
+            "split",
+            [
+                (partial(_split, codes, where, work), X, graph, *extras)
+                for codes, where, X, graph in zip(self.codes, to, self.X, self.graphs, strict=True)
+            ],
+        )
+        found = [(g, split) for split, where in zip(splits, to, strict=True)
+                 for g in np.unique(where).tolist()]  # fmt: skip
+        pieces: dict[int, list[Delayed]] = {}
+        taken = layer("piece", [(itemgetter(g), split) for g, split in found])
+        for (g, _), piece in zip(found, taken, strict=True):
+            pieces.setdefault(g, []).append(piece)
+        stay = pieces.pop(-1, [])
         n_pieces = sum(map(len, pieces.values()))
         if n_pieces > MANY_PIECES:
             warn(
@@ -207,20 +163,18 @@ class DistributedRows:
                 "first (the result is the same)",
             )
         together = partial(_together, work)
-        return results + [tasks.add("together", together, p, *extras) for p in pieces.values()]
+        return stay, layer("together", [(together, some, *extras) for some in pieces.values()])
 
     def take(self, indices: Array) -> Any:
         """Return rows of X by index, gathered on the client, shape (r, n)."""
-        tasks = self.tasks()
-        borders = np.cumsum([0, *self.lengths])
+        borders = np.cumsum([0, *(n for n in self.lengths if n)])
         place = np.searchsorted(borders, indices, side="right") - 1
-        found, order = [], []
-        for i in np.unique(place):
-            mine = np.flatnonzero(place == i)
-            take = partial(_take, self.loaders[i], indices[mine] - borders[i])
-            found.append(tasks.add("rows", take, self.X.blocks[i]))
-            order.append(mine)
-        return stacked(tasks.compute(found))[np.argsort(np.concatenate(order))]
+        order = [np.flatnonzero(place == i) for i in np.unique(place)]
+        calls = [
+            (partial(_take, indices[rows] - borders[i]), self.X[i])
+            for i, rows in zip(np.unique(place), order, strict=True)
+        ]
+        return stacked(compute(layer("rows", calls)))[np.argsort(np.concatenate(order))]
 
     def require(self, varied: Array) -> None:
         """Raise an error unless every output has a preference, according to ``varied``."""
@@ -245,27 +199,16 @@ class DistributedRows:
 Piece = tuple[Any, Array, Array, Array | None]
 
 
-def _preferences(
-    number: int, y: list[Any], qid: list[Any] | None, weight: list[Any] | None
-) -> PreferenceGraph:
+def _preferences(number: int, y: Any, qid: Any, weight: Any) -> PreferenceGraph:
     """Return the preferences of one partition."""
-    s = _columns(y)
-    for name, blocks in (("qid", qid), ("sample_weight", weight)):
-        if blocks is not None and len(blocks[0]) != len(s):
-            raise _unequal(number, len(s), "y", len(blocks[0]), name)
+    y, qid, weight = (None if v is None else np.asarray(v) for v in (y, qid, weight))
+    for name, values in (("qid", qid), ("sample_weight", weight)):
+        if values is not None and len(values) != len(y):
+            raise _unequal(number, len(y), "y", len(values), name)
     try:
-        return PreferenceGraph.from_scores(
-            s,
-            qid=None if qid is None else _columns(qid[:1]),
-            sample_weight=None if weight is None else _columns(weight),
-        )
+        return PreferenceGraph.from_scores(y, qid=qid, sample_weight=weight)
     except ValueError as error:
         raise ValueError(f"partition {number}: {error}") from error
-
-
-def _columns(blocks: list[Any]) -> Array:
-    arrays = [np.asarray(b.to_numpy() if hasattr(b, "to_numpy") else b) for b in blocks]
-    return arrays[0] if len(arrays) == 1 else np.hstack(arrays)
 
 
 def _census(graph: PreferenceGraph) -> tuple[int, int, int, Any, Array]:
@@ -277,11 +220,10 @@ def _census(graph: PreferenceGraph) -> tuple[int, int, int, Any, Array]:
 
 
 def _split(
-    load: Loader,
     number: Array,
     to: Array,
     work: Callable[..., Any],
-    blocks: list[Any],
+    X: Any,
     graph: PreferenceGraph,
     *extras: Any,
 ) -> dict[int, Any]:
@@ -290,7 +232,7 @@ def _split(
     ``number`` and ``to``, of shape (n_queries,), give for every query of the partition its number
     among all queries, and the group to which it moves, or −1.
     """
-    X, codes, y, weight = load(blocks), graph.query_codes, graph.scores, graph.sample_weight
+    codes, y, weight = graph.query_codes, graph.scores, graph.sample_weight
     assert codes is not None
     assert y is not None
     found: dict[int, Any] = {}
@@ -302,8 +244,8 @@ def _split(
     return found
 
 
-def _take(load: Loader, indices: Array, blocks: list[Any]) -> Any:
-    return load(blocks)[indices]
+def _take(indices: Array, X: Any) -> Any:
+    return X[indices]
 
 
 @np.errstate(over="ignore", invalid="ignore")  # the solver rejects overflow

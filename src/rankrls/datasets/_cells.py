@@ -14,23 +14,6 @@ from numpy.typing import NDArray
 
 from rankrls._validation import as_text, check_option, written_integer
 
-__all__ = [
-    "NULLS",
-    "REMEDY",
-    "QueryIds",
-    "Vocabulary",
-    "as_objects",
-    "cell_number",
-    "check_missing",
-    "integers_of",
-    "is_missing",
-    "is_word",
-    "number_hint",
-    "number_of",
-    "numbers_of",
-    "shown",
-]
-
 Array = NDArray[Any]
 
 #: A decimal number; unlike ``float``, neither "nan", "inf" nor "1_000".
@@ -89,8 +72,7 @@ def is_word(text: str) -> bool:
 
 def number_hint(text: str) -> str:
     """What may be wrong with a cell that should be a number, for the end of an error."""
-    thousands = _THOUSANDS.fullmatch(text.strip())
-    return " (write numbers without thousands separators)" * (thousands is not None)
+    return " (write numbers without thousands separators)" * bool(_THOUSANDS.fullmatch(text))
 
 
 def check_missing(missing: Any) -> bool:
@@ -113,12 +95,33 @@ def as_objects(words: list[Any]) -> Array:
     return array
 
 
-class Vocabulary(dict[Any, int]):
-    """Distinct cells, numbered as they come."""
+def text_of(value: Any) -> str:
+    """How a cell is written; whole numbers without a decimal point."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value)
 
-    def encode(self, cells: Sequence[Any]) -> Array:
+
+class Vocabulary:
+    """Distinct names, numbered as they come; cells that are written alike are one name."""
+
+    def __init__(self) -> None:
+        self.cells: list[Any] = []  # by number, as they came first
+        self._numbers: dict[str | None, int] = {}
+
+    def encode(self, cells: Sequence[Any], name: str, place: Callable[[int], str]) -> Array:
         """Numbers of cells, shape (n,), new ones after those that were seen."""
-        return np.array([self.setdefault(cell, len(self)) for cell in cells], dtype=np.int64)
+        kinds, texts = set(map(type, cells)), list[str | None](cells)
+        if kinds - {str}:
+            for row, cell in enumerate(cells):
+                if isinstance(cell, list | dict):
+                    kind = type(cell).__name__
+                    raise ValueError(f"{place(row)}: column {name!r} holds a {kind}, not a name")
+            texts = [None if cell is None else text_of(cell) for cell in cells]
+        numbers = [self._numbers.setdefault(text, len(self._numbers)) for text in texts]
+        first = dict(zip(reversed(numbers), reversed(cells), strict=True))
+        self.cells += [first[number] for number in range(len(self.cells), len(self._numbers))]
+        return np.array(numbers, dtype=np.int64)
 
 
 def integers_of(words: Any) -> dict[Any, int | None]:
@@ -129,10 +132,7 @@ def integers_of(words: Any) -> dict[Any, int | None]:
 
 
 class QueryIds:
-    """Query ids as the user gets them.
-
-    If they are ``spelled`` in a text file: integers if all those of the first batch are, else text.
-    """
+    """Query ids as the user gets them: integers if all of the first batch are spelled so."""
 
     def __init__(self, file: str, spelled: bool) -> None:
         self._file, self._integers = file, None if spelled else False

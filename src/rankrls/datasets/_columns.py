@@ -1,4 +1,4 @@
-"""Columns of tables to the arrays of rows: chosen by name, checked by type and value."""
+"""Rows of tables with named columns: which column is what, of which type, and its values."""
 
 from __future__ import annotations
 
@@ -20,19 +20,6 @@ from rankrls._frames import QUERY_NAMES, RawTable
 from rankrls._validation import check_option
 from rankrls.datasets._cells import REMEDY, QueryIds, as_objects, check_missing, shown
 from rankrls.datasets._rows import FileRows, RowReader, check_dtype
-
-__all__ = [
-    "ROLE_NAMES",
-    "Columns",
-    "Source",
-    "TableReader",
-    "check_names",
-    "droppable",
-    "listed",
-    "missing_column",
-    "pyarrow",
-    "readable",
-]
 
 Array = NDArray[Any]
 Place = Callable[[int], str]
@@ -67,83 +54,19 @@ def pyarrow() -> Any:
 
 
 @contextmanager
-def readable(place: str | Callable[[], str], kind: str) -> Iterator[None]:
+def readable(place: Callable[[], str], kind: str) -> Iterator[None]:
     """Turn what pyarrow raises for a damaged file into one ``ValueError``."""
     try:
         yield
     except (OSError, ValueError, MemoryError, OverflowError, pyarrow().ArrowException) as error:
         what = " ".join(str(error).split())[:200] or type(error).__name__
-        where = place if isinstance(place, str) else place()
         raise ValueError(
-            f"{where}: the {kind} file is truncated or damaged ({what}); get it again"
+            f"{place()}: the {kind} file is truncated or damaged ({what}); get it again"
         ) from error
 
 
-class Source:
-    """One open file of the kind "CSV", "Parquet" or "Arrow", with a pyarrow.Schema."""
-
-    def __init__(self, file: str, kind: str, schema: Any = None) -> None:
-        self.file, self.kind, self.schema = file, kind, schema
-        self.names: list[str] = [] if schema is None else schema.names
-
-    def numbers_in_a_row(self, column: str) -> int:
-        """How long a list of the column must be at least, before any is read."""
-        return 0
-
-    def find_text(self, names: list[str]) -> set[str]:
-        """Columns of text, dates and times."""
-        types = {field.name: _kind(field.type) for field in self.schema}
-        return {name for name in names if types.get(name) in ("strings", "times")}
-
-    def rows(self, columns: Columns, most: float) -> Iterator[FileRows]:
-        """Read all rows, about ``most`` at a time."""
-        raise NotImplementedError
-
-
-def _opened(source: Any) -> Source:
-    """The file, or what opens it."""
-    return source if isinstance(source, Source) else source()
-
-
 class TableReader(RowReader):
-    """Rows of files with named columns: the first of the sources is open, others may open one."""
-
-    def __init__(self, sources: list[Any], *, text: Any, **how: Any) -> None:
-        first = sources[0]
-        self.file, self.ids = first.file, QueryIds(first.file, spelled=first.kind == "CSV")
-        if isinstance(text, str) and first.kind == "CSV":  # all rows are read to find text
-            sources = [first, *(one() for one in sources[1:])]
-        self._sources, self.columns = sources, Columns(sources, text=text, **how)
-        self.drop_unlabelled = self.columns.drop_unlabelled
-
-    def chunks(self, rows: float) -> Iterator[FileRows]:
-        """All rows of all files."""
-        for one in self._sources:
-            source = _opened(one)
-            self.columns.check(source)
-            yield from source.rows(self.columns, rows)
-
-    def bunch(self, rows: FileRows) -> Bunch:
-        """What the user gets."""
-        data, names, text = rows.data, self.columns.feature_names, self.columns.text
-        if text is not None:
-            words = () if rows.text is None else rows.text.T
-            at = {name: j for j, name in enumerate(names)}
-            data = RawTable(names, data, {at[n]: w for n, w in zip(text, words, strict=False)})
-        return Bunch(
-            data=data,
-            target=rows.target,
-            qid=self.ids.array(rows.qid),
-            sample_weight=rows.sample_weight,
-            feature_names=names,
-        )
-
-
-class Columns:
-    """Which columns are what, for all files of a data set; the arguments are of `load_ranking`.
-
-    The first of the sources decides what ``features=None`` stands for.
-    """
+    """Rows of CSV or Parquet files, with the arguments of `load_ranking`."""
 
     def __init__(
         self,
@@ -160,11 +83,15 @@ class Columns:
         unlabelled: str,
     ) -> None:
         source = sources[0]
+        self.file, self.kind, self.is_csv = source.file, source.kind, source.kind == "CSV"
+        if isinstance(text, str) and self.is_csv:  # all rows are read to find text
+            sources = [source, *(one() for one in sources[1:])]
+        self._sources, self.ids = sources, QueryIds(source.file, spelled=self.is_csv)
         unlabelled = check_option("unlabelled", unlabelled, ("error", "drop"))
         self.drop_unlabelled, self.keep_missing = unlabelled == "drop", check_missing(missing)
-        self.dtype, self.is_csv, self.kind = check_dtype(dtype), source.kind == "CSV", source.kind
+        self.dtype = check_dtype(dtype)
         self.roles = {"target": target, "qid": qid, "sample_weight": sample_weight}
-        self.target, self.qid, self.sample_weight = self.roles.values()
+        self.target, self.qid = target, qid
         self.others = [name for name in self.roles.values() if name is not None]
         for name in self.others:
             if not isinstance(name, str):
@@ -182,7 +109,7 @@ class Columns:
             text = set().union(*(_opened(one).find_text(self.features) for one in sources))
         self.text = None if text is None else [name for name in self.features if name in text]
         self.id_kind: str | None = None
-        self.check(source)
+        self._check(source)
         labels = [name for name in self.features if name.lower() in ROLE_NAMES["target"]]
         if labels and not self.chosen:
             warn(
@@ -191,7 +118,29 @@ class Columns:
                 f"(--drop {labels[0]})"
             )
 
-    def _choose(self, source: Source, features: Any, drop: Any) -> list[str]:
+    def chunks(self, rows: float) -> Iterator[FileRows]:
+        """All rows of all files."""
+        for one in self._sources:
+            source = _opened(one)
+            self._check(source)
+            yield from source.rows(self, rows)
+
+    def bunch(self, rows: FileRows) -> Bunch:
+        """What the user gets."""
+        data, names = rows.data, self.feature_names
+        if self.text is not None:
+            words = () if rows.text is None else rows.text.T
+            pairs = zip(self.text, words, strict=False)
+            data = RawTable(names, data, {names.index(name): word for name, word in pairs})
+        return Bunch(
+            data=data,
+            target=rows.target,
+            qid=self.ids.array(rows.qid),
+            sample_weight=rows.sample_weight,
+            feature_names=names,
+        )
+
+    def _choose(self, source: Any, features: Any, drop: Any) -> list[str]:
         """Columns of the features: those that are named, or all but the others and ``drop``."""
         file, names, others = source.file, source.names, self.others
         dropped = [] if drop is None else check_names(drop, "drop")
@@ -242,9 +191,7 @@ class Columns:
             names += [f"{name}_{i}" for i in range(self.widths[name])] if is_list else [name]
         return names
 
-    # ------------------------------------------------------------------ types
-
-    def check(self, source: Source) -> None:
+    def _check(self, source: Any) -> None:
         """Raise unless the file has these columns, with types that can be read."""
         counts, file = Counter(source.names), source.file
         for role, name in [*self.roles.items(), *(("features", name) for name in self.features)]:
@@ -258,21 +205,21 @@ class Columns:
         types = {name: source.schema.field(name).type for name in self.names}
         for role in ("target", "sample_weight"):
             name = self.roles[role]
-            if name is not None and _kind(types[name]) not in ("integers", "numbers"):
+            if name is not None and type_kind(types[name]) not in ("integers", "numbers"):
                 raise ValueError(f"{file}: {role}={name!r} is not numeric but {types[name]}")
         text = self.text or ()
         numeric = [name for name in self.features if name not in text]
-        wrong = [n for n in text if _kind(types[n]) in ("lists", "others")]
+        wrong = [n for n in text if type_kind(types[n]) in ("lists", "others")]
         if wrong:
             raise ValueError(f"{file}: column {_named(wrong[0])} is not text but {types[wrong[0]]}")
         wrong = [name for name in numeric if not self._is_readable(types[name])]
         if wrong:
-            is_text = _kind(types[wrong[0]]) == "strings"
+            is_text = type_kind(types[wrong[0]]) == "strings"
             hint = "" if self.chosen else droppable(wrong, text=is_text)
             raise ValueError(
                 f"{file}: column {_named(wrong[0])} is not numeric but {types[wrong[0]]}{hint}"
             )
-        self.listed = {name for name in numeric if _kind(types[name]) == "lists"}
+        self.listed = {name for name in numeric if type_kind(types[name]) == "lists"}
         for name in self.features:
             if name not in self.listed:
                 self._set_width(name, 1, file)
@@ -281,7 +228,7 @@ class Columns:
             if pyarrow().types.is_fixed_size_list(types[name]):
                 self._set_width(name, types[name].list_size, file)
         if self.qid is not None:
-            kind = _kind(types[self.qid])
+            kind = type_kind(types[self.qid])
             if kind not in ("integers", "strings"):
                 raise ValueError(
                     f"{file}: qid={self.qid!r} must hold integers or strings, and is "
@@ -295,16 +242,16 @@ class Columns:
 
     def _is_readable(self, type: Any) -> bool:
         """Whether values of this type are numbers, or all of them missing where this is allowed."""
-        kind = _kind(type.value_type if _kind(type) == "lists" else type)
+        kind = type_kind(type.value_type if type_kind(type) == "lists" else type)
         return kind in ("integers", "numbers") or (self.keep_missing and kind == "nulls")
 
-    def _join_lists(self, source: Source) -> None:
+    def _join_lists(self, source: Any) -> None:
         """Replace the features of lists, as `feature_names` names them, by their columns."""
         columns: list[str] = []
         for name in self.features:
             column, _, number = name.rpartition("_")
             is_part = name not in source.names and column in source.names and number.isdigit()
-            if not is_part or _kind(source.schema.field(column).type) != "lists":
+            if not is_part or type_kind(source.schema.field(column).type) != "lists":
                 columns.append(name)
                 continue
             width = self.widths.get(column, 0)
@@ -336,8 +283,6 @@ class Columns:
                 f"{droppable([name])}"
             )
 
-    # ------------------------------------------------------------------ values
-
     def rows(self, batch: Any, place: Place) -> FileRows:
         """The arrays of a RecordBatch; ``place`` tells how an error calls a row of it."""
         for name in self.listed - set(self.widths):  # lists whose length the schema does not say
@@ -345,13 +290,13 @@ class Columns:
             if self.keep_missing and column.null_count < len(column):
                 column = column.drop_null()
             self._set_width(name, len(column[0]) if column[0].is_valid else 0, place(0))
-        target = weight = qid = text = None
-        if self.target is not None:
-            target = self._numbers(batch, self.target, place, self.drop_unlabelled)
-        if self.sample_weight is not None:
-            weight = self._numbers(batch, self.sample_weight, place, False)
-        if self.qid is not None:
-            qid = self._labels(batch.column(self.qid), place)
+        target, weight = (
+            None if name is None else self._numbers(batch.column(name), name, place, role)
+            for role, name in self.roles.items()
+            if role != "qid"
+        )
+        qid = None if self.qid is None else self._labels(batch.column(self.qid), place)
+        text = None
         if self.text:
             text = np.empty((len(batch), len(self.text)), dtype=object)
             once: dict[Any, Any] = {None: None}  # equal words are one object
@@ -359,10 +304,7 @@ class Columns:
                 with readable(partial(place, 0), self.kind):
                     words = _as_text(batch.column(name))
                 text[:, k] = [once.setdefault(word, word) for word in words]
-        return FileRows(self._data(batch, place), target, qid, weight, text, place=place)
-
-    def _data(self, batch: Any, place: Place) -> Array:
-        """The features, shape (n_rows, n_features); NaN for text."""
+        # The features, shape (n_rows, n_features); NaN for text.
         pieces = [self._feature(batch, name, place) for name in self.features]
         n_columns = sum(piece.shape[1] for piece in pieces)
         data = np.empty((len(batch), n_columns), dtype=self.dtype)
@@ -372,15 +314,14 @@ class Columns:
             for piece in pieces:
                 block[:, start : start + piece.shape[1]] = piece[first : first + size]
                 start += piece.shape[1]
-        return data
+        return FileRows(data, target, qid, weight, text, place=place)
 
     def _feature(self, batch: Any, name: str, place: Place) -> Array:
         """A column, shape (n_rows, 1), or lists of equal length; a missing list is a row of NaN."""
         if name in (self.text or ()):
             return np.full((len(batch), 1), np.nan, dtype=self.dtype)
-        how: dict[str, Any] = {"dtype": self.dtype, "remedy": REMEDY}
         if name not in self.listed:
-            return self._numbers(batch, name, place, self.keep_missing, **how)[:, None]
+            return self._numbers(batch.column(name), name, place)[:, None]
         column = batch.column(name)
         if not self.keep_missing:
             self._require_valid(column, name, place, REMEDY)
@@ -399,10 +340,7 @@ class Columns:
                 f"{place(there[at])}: column {_named(name)} has {lengths[at]} numbers in this "
                 f"row, {wanted}"
             )
-        flat = pyarrow().RecordBatch.from_arrays([column.flatten()], names=[name])
-        numbers = self._numbers(
-            flat, name, lambda at: place(there[at // width]), self.keep_missing, **how
-        )
+        numbers = self._numbers(column.flatten(), name, lambda at: place(there[at // width]))
         data = np.full((len(batch), width), np.nan, dtype=self.dtype)
         data[there] = numbers.reshape(len(there), width)
         return data
@@ -420,17 +358,11 @@ class Columns:
             f"{remedy}{hint}"
         )
 
-    def _numbers(
-        self,
-        batch: Any,
-        name: str,
-        place: Place,
-        nullable: bool,
-        dtype: Any = np.float64,
-        remedy: str = "",
-    ) -> Array:
+    def _numbers(self, column: Any, name: str, place: Place, role: str = "features") -> Array:
         """A column as finite numbers, and NaN if missing ones are kept."""
-        column = _decoded(batch.column(name))
+        nullable = {"features": self.keep_missing, "target": self.drop_unlabelled}.get(role, False)
+        dtype, remedy = (self.dtype, REMEDY) if role == "features" else (np.dtype(float), "")
+        column = _decoded(column)
         if not nullable:
             self._require_valid(column, name, place, remedy)
         if pyarrow().types.is_decimal(column.type):
@@ -444,7 +376,7 @@ class Columns:
             wrong &= column.is_valid().to_numpy(False) if self.is_csv else ~np.isnan(numbers)
         for row in np.flatnonzero(wrong)[:1]:
             value = column[int(row)].as_py()
-            large = f", too large for {np.dtype(dtype)}" if np.isfinite(value) else ""
+            large = f", too large for {dtype}" if np.isfinite(value) else ""
             raise ValueError(
                 f"{place(int(row))}: column {_named(name)} is {value}{large}; every cell needs a "
                 f"finite number{remedy if np.isnan(value) else ''}"
@@ -470,6 +402,11 @@ class Columns:
                 row = int(np.argmax(codes == number))
                 raise ValueError(f"{place(row)}: column {self.qid!r} has a NUL character")
         return as_objects(words)[codes]
+
+
+def _opened(source: Any) -> Any:
+    """The file, or what opens it."""
+    return source() if callable(source) else source
 
 
 def check_names(given: Any, what: str = "features") -> list[str]:
@@ -516,7 +453,7 @@ def _named(name: str) -> str:
     return shown(name, 80)
 
 
-def _kind(type: Any) -> str:
+def type_kind(type: Any) -> str:
     """What values of an Arrow type are, also those that are stored as a dictionary."""
     types = pyarrow().types
     type = type.value_type if types.is_dictionary(type) else type
@@ -534,13 +471,10 @@ def _kind(type: Any) -> str:
 
 
 def _as_text(column: Any) -> list[str | None]:
-    """Cells as text, None where they are null.
-
-    Times have a fraction of a second if it is not zero, and durations their unit, as in "90 s".
-    """
+    """Cells as text, None where they are null."""
     column = _decoded(column)
     words = column.cast(pyarrow().large_string()).to_pylist()
-    if _kind(column.type) != "times":
+    if type_kind(column.type) != "times":
         return words
     unit = f" {column.type.unit}" if pyarrow().types.is_duration(column.type) else ""
     return [None if word is None else _NO_FRACTION.sub("", word) + unit for word in words]

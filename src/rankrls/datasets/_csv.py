@@ -10,6 +10,7 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cached_property, partial
 from itertools import chain
 from typing import Any, NoReturn
@@ -28,11 +29,9 @@ from rankrls.datasets._cells import (
     number_of,
     shown,
 )
-from rankrls.datasets._columns import Columns, Source, droppable, pyarrow
+from rankrls.datasets._columns import TableReader, droppable, pyarrow
 from rankrls.datasets._rows import FileRows
 from rankrls.datasets._source import as_utf8, blocks, require_loadable
-
-__all__ = ["CsvSource"]
 
 _DELIMITERS = ",\t;|"
 _BLANK_LINE = re.compile(rb"^[ \t]+\r?$", re.MULTILINE)
@@ -43,7 +42,7 @@ _SAMPLE = 1000  # rows that are searched for columns of text, for an error messa
 _MAX_WAITING_BYTES = 1 << 24  # of a record that has not ended
 
 
-class CsvSource(Source):
+class CsvSource:
     """One CSV file: the names of its columns, and its records from the first to the last."""
 
     def __init__(self, path: PathOrFile, header: bool, delimiter: str | None) -> None:
@@ -57,7 +56,7 @@ class CsvSource(Source):
             raise ValueError(f"delimiter must be one character of ASCII; got {delimiter!r}")
         if not isinstance(header, bool):
             raise ValueError(f"header must be True or False; got {header!r}")
-        super().__init__(name_of(path), "CSV")
+        self.file, self.kind = name_of(path), "CSV"
         self._text = ((n, as_utf8(self.file, n, data)) for n, data in blocks(path, n_blocks=2))
         line, data = next((part for part in self._text if part[1].strip()), (0, b""))
         if not data:
@@ -87,10 +86,9 @@ class CsvSource(Source):
             for _ in range(reader.line_num):
                 self._data = self._data.partition(b"\n")[2]
         self.place_of = {name: column for column, name in enumerate(self.names)}
-        self._odd: set[str] = set()  # columns of numbers that pyarrow cannot read, such as true
         self._blocks: list[_Block] | None = None  # those that have been read already
 
-    def rows(self, columns: Columns, most: float) -> Iterator[FileRows]:
+    def rows(self, columns: TableReader, most: float) -> Iterator[FileRows]:
         """All rows, a block at a time."""
 
         def read(block: _Block) -> FileRows:
@@ -147,30 +145,24 @@ class CsvSource(Source):
             f"{place}: this line cannot be read ({error}); is a quotation mark missing?"
         ) from error
 
-    def _batch(self, block: _Block, columns: Columns, strict: bool = False) -> Any:
-        """The columns as a RecordBatch: features, labels and weights are float64.
-
-        ``strict``: look at each cell.
-        """
-        arrow, names = pyarrow(), columns.names
-        text = {*(columns.text or ()), columns.qid}
-        numbers = set() if strict else {*names} - text - self._odd
-        nulls = NULLS if columns.keep_missing or columns.drop_unlabelled else []
-        arrays = (numbers and block.read(names, numbers, nulls)) or block.strings(names)
-        wrong: list[tuple[int, int, str]] = []
-        for place, name in enumerate(names):
-            if name in text:
-                arrays[name] = _stripped(arrays[name])
-            elif arrow.types.is_string(arrays[name].type):
-                nullable = columns.keep_missing and name in columns.features
-                nullable |= name == columns.target and columns.drop_unlabelled
-                arrays[name], row, is_odd = _as_numbers(arrays[name], nullable)
-                self._odd |= {name} if is_odd else set()
+    def _batch(self, block: _Block, columns: TableReader, strict: bool = False) -> Any:
+        """The columns as a RecordBatch: features, labels and weights are float64."""
+        arrays, wrong = block.strings(columns.names), list[tuple[int, int, str]]()
+        for place, (name, cells) in enumerate(arrays.items()):
+            if name == columns.qid or name in (columns.text or ()):
+                arrays[name] = _stripped(cells)
+                continue
+            nullable = columns.keep_missing and name in columns.features
+            nullable |= name == columns.target and columns.drop_unlabelled
+            numbers = None if strict else _plain_numbers(cells, nullable)
+            if numbers is None:
+                numbers, row = _as_numbers(cells, nullable)
                 wrong += [] if row is None else [(row, place, name)]
+            arrays[name] = numbers
         if wrong:
             row, _, name = min(wrong)
             self._refuse(block, row, name, columns)
-        return arrow.RecordBatch.from_arrays([arrays[name] for name in names], names=names)
+        return pyarrow().RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
 
     def find_text(self, names: list[str]) -> set[str]:
         """Columns that have a cell of text in some row; all rows are kept for `rows`."""
@@ -179,14 +171,13 @@ class CsvSource(Source):
             self._blocks.append(block)
             n_bytes += len(block.data)
             require_loadable(partial(block.place, 0), n_bytes, "iter_ranking")
-            left = [name for name in names if name not in found]
-            if block.read(left, set(left), NULLS) is None:
-                for name, cells in block.strings(left).items():
-                    if any(map(is_word, cells.unique().to_pylist())):
-                        found.add(name)
+            for name, cells in block.strings([n for n in names if n not in found]).items():
+                plain = _plain_numbers(cells, nullable=True) is not None
+                if not plain and any(map(is_word, cells.unique().to_pylist())):
+                    found.add(name)
         return found
 
-    def _refuse(self, block: _Block, row: int, name: str, columns: Columns) -> NoReturn:
+    def _refuse(self, block: _Block, row: int, name: str, columns: TableReader) -> NoReturn:
         """Raise for a cell that is not a number."""
         cells = block.cells
         text, hint = cells[row][self.place_of[name]].strip(), ""
@@ -248,54 +239,45 @@ class _Block:
         return f"{self.source.file}:{self._records[int(row)][0]}"
 
     def strings(self, names: list[str]) -> dict[str, Any]:
-        """Columns by name, as text."""
-        arrays = self.read(names, set(), [])
-        if arrays is None:
-            arrow, at = pyarrow(), self.source.place_of
-            arrays = {name: arrow.array([row[at[name]] for row in self.cells], arrow.string())
-                      for name in names}  # fmt: skip
-        return arrays
-
-    def read(self, names: list[str], numbers: set[str], nulls: list[str]) -> dict[str, Any] | None:
-        """Columns by name, some as numbers and the others as strings; None if pyarrow fails."""
+        """Columns by name, as text; by the ``csv`` module where pyarrow may read another thing."""
         arrow, source, data = pyarrow(), self.source, self.data
-        if not names:
-            return {}
+        numbers = [source.place_of[name] for name in names]
         # Quotation marks inside cells, or missing ones, and what pyarrow takes for other lines.
         blank = source.delimiter.isspace()
         blank = blank and (source.delimiter not in " \t" or _BLANK_LINE.search(data) is not None)
         is_odd = b"\r" in data and data.count(b"\r") != data.count(b"\r\n")
         is_odd = is_odd or (b'"' in data and data.count(b'"') % 2 == 1)
-        if is_odd or blank or len(source.names) == 1 or data.startswith(b"\xef\xbb\xbf"):
-            return None
-        at = {str(source.place_of[name]): name for name in names}
-        types = {i: arrow.float64() if n in numbers else arrow.string() for i, n in at.items()}
-        try:
-            table = arrow.csv.read_csv(
-                arrow.BufferReader(data),
-                arrow.csv.ReadOptions(
-                    use_threads=False,
-                    block_size=len(data) + 1,
-                    column_names=[str(column) for column in range(len(source.names))],
-                ),
-                arrow.csv.ParseOptions(
-                    delimiter=source.delimiter,
-                    quote_char='"' if b'"' in data else False,
-                    newlines_in_values=True,
-                ),
-                arrow.csv.ConvertOptions(
-                    check_utf8=False,
-                    column_types=types,
-                    include_columns=list(types),
-                    null_values=nulls,
-                ),
+        is_odd = is_odd or blank or len(source.names) == 1 or data.startswith(b"\xef\xbb\xbf")
+        keys = [str(column) for column in range(len(source.names))]
+        table = None
+        with suppress(arrow.ArrowInvalid):
+            table = (
+                None
+                if is_odd or not names
+                else arrow.csv.read_csv(
+                    arrow.BufferReader(data),
+                    arrow.csv.ReadOptions(
+                        use_threads=False, block_size=len(data) + 1, column_names=keys
+                    ),
+                    arrow.csv.ParseOptions(
+                        delimiter=source.delimiter,
+                        quote_char='"' if b'"' in data else False,
+                        newlines_in_values=True,
+                    ),
+                    arrow.csv.ConvertOptions(
+                        check_utf8=False,
+                        column_types=dict.fromkeys(keys, arrow.string()),
+                        include_columns=[keys[number] for number in numbers],
+                        null_values=[],
+                    ),
+                ).combine_chunks()
             )
-        except arrow.ArrowInvalid:
-            return None
-        batch = table.combine_chunks()
-        if not len(batch):
-            return {name: arrow.array([], types[i]) for i, name in at.items()}
-        return {name: batch.column(i).chunk(0) for i, name in at.items()}
+        if table is not None and len(table):
+            columns = [table.column(i).chunk(0) for i in range(len(names))]
+        else:
+            cells = self.cells if names else []
+            columns = [arrow.array([row[i] for row in cells], arrow.string()) for i in numbers]
+        return dict(zip(names, columns, strict=True))
 
 
 def _ended(data: bytes) -> int:
@@ -310,21 +292,30 @@ def _ended(data: bytes) -> int:
     return 0
 
 
-def _as_numbers(cells: Any, nullable: bool) -> tuple[Any, int | None, bool]:
-    """Cells as numbers, the first row that is none but should be, and whether pyarrow needs help.
+def _plain_numbers(cells: Any, nullable: bool) -> Any:
+    """Cells as numbers, infinite ones among them, if pyarrow can read all of them; or None."""
+    arrow = pyarrow()
+    for trim in (False, True):
+        words = arrow.compute.utf8_trim_whitespace(cells) if trim else cells
+        if nullable:
+            missing = arrow.compute.is_in(words, value_set=arrow.array(NULLS))
+            words = arrow.compute.if_else(missing, arrow.scalar(None, words.type), words)
+        with suppress(arrow.ArrowInvalid):
+            return words.cast(arrow.float64())
+    return None
 
-    True and false are numbers, and so is one with spaces around it.
-    """
+
+def _as_numbers(cells: Any, nullable: bool) -> tuple[Any, int | None]:
+    """Cells as numbers, true and false among them, and the first row that has none but should."""
     coded = cells.dictionary_encode()
     words = coded.dictionary.to_pylist()
     numbers = np.array([cell_number(word) for word in words])
     missing = np.array([nullable and is_missing(word) for word in words], dtype=bool)
     bad = np.isnan(numbers) & ~missing
     codes = coded.indices.to_numpy()
-    first = int(np.argmax(bad[codes])) if bad.any() else None
-    is_odd = any(word.strip().lower() in ("true", "false") for word in words)
     values = numbers[codes]
-    return pyarrow().array(values, mask=np.isnan(values)), first, is_odd
+    first = int(np.argmax(bad[codes])) if bad.any() else None
+    return pyarrow().array(values, mask=np.isnan(values)), first
 
 
 def _stripped(cells: Any) -> Any:

@@ -13,13 +13,6 @@ from sklearn.utils import Bunch, check_random_state
 from rankrls._frames import data_frame
 from rankrls._validation import check_integer
 
-__all__ = [
-    "make_preference_pairs",
-    "make_product_search",
-    "make_ranking",
-    "make_rock_paper_scissors",
-]
-
 COLOURS = ("black", "blue", "brown", "green", "grey", "orange", "pink", "red", "white", "yellow")
 GOODS = ("bag", "bowl", "chair", "clock", "desk", "jacket", "lamp", "mug", "rug", "shelf")
 SELLERS = ("north", "south", "west")

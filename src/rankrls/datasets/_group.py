@@ -12,8 +12,6 @@ from rankrls._streams import PathOrFile, name_of, without_suffix
 from rankrls.datasets._cells import shown
 from rankrls.datasets._source import text_blocks
 
-__all__ = ["GroupFile", "load_group"]
-
 Array = NDArray[Any]
 
 
@@ -51,55 +49,25 @@ def load_group(path: PathOrFile) -> Array:
     return np.array(sizes, dtype=np.int64)
 
 
-class GroupFile:
-    """Sizes of the queries of a LETOR file whose lines have no query ids, used up row by row."""
-
-    def __init__(self, path: PathOrFile, file: PathOrFile) -> None:
-        self.rows_name, self.name = name_of(path), name_of(file)
-        sizes = load_group(file)
-        self._ends, self.n_queries, self._row = np.cumsum(sizes), len(sizes), 0
-
-    @classmethod
-    def of(cls, path: PathOrFile, group: Any, has_qid: bool) -> GroupFile | None:
-        """The file that was asked for, or that lies beside the rows; None if there is none."""
-        auto = isinstance(group, str) and group == "auto"
-        if group is None or (auto and has_qid):
-            return None
-        files = _beside(path) if auto else [group]
-        if not files:
-            return None
-        first, *others = [cls(path, file) for file in files]
-        if has_qid:
-            raise ValueError(
-                f"{first.rows_name}: the lines have query ids of their own: leave out "
-                f"group={first.name!r}"
-            )
-        for other in others:
-            if not np.array_equal(other._ends, first._ends):
-                raise ValueError(
-                    f"{first.name} and {other.name} have different sizes of queries: name one of "
-                    "them in group="
-                )
-        return first
-
-    def next_queries(self, n_rows: int) -> Array:
-        """Numbers of the queries of the next rows."""
-        rows = np.arange(self._row, self._row + n_rows)
-        self._row += n_rows
-        if self._row > self._ends[-1]:
-            self._refuse("more")
-        return np.searchsorted(self._ends, rows, side="right")
-
-    def check_end(self) -> None:
-        """Raise if rows are missing."""
-        if self._row < self._ends[-1]:
-            self._refuse(self._row)
-
-    def _refuse(self, found: Any) -> None:
+def find_group(path: PathOrFile, group: Any, has_qid: bool) -> tuple[str, Array] | None:
+    """Name and ends of the sizes for a file of rows: those asked for, or beside it; or None."""
+    auto = isinstance(group, str) and group == "auto"
+    if group is None or (auto and has_qid):
+        return None
+    files = _beside(path) if auto else [group]
+    found = [(name_of(file), np.cumsum(load_group(file))) for file in files]
+    if found and has_qid:
         raise ValueError(
-            f"{self.name}: the sizes add up to {self._ends[-1]} rows, and {self.rows_name} has "
-            f"{found}"
+            f"{name_of(path)}: the lines have query ids of their own: leave out "
+            f"group={found[0][0]!r}"
         )
+    for name, ends in found[1:]:
+        if not np.array_equal(ends, found[0][1]):
+            raise ValueError(
+                f"{found[0][0]} and {name} have different sizes of queries: name one of them in "
+                "group="
+            )
+    return found[0] if found else None
 
 
 def _beside(path: PathOrFile) -> list[str]:

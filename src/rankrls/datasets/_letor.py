@@ -40,11 +40,9 @@ from rankrls.datasets._cells import (
     number_of,
     shown,
 )
-from rankrls.datasets._group import GroupFile
+from rankrls.datasets._group import find_group
 from rankrls.datasets._rows import FileRows, RowReader, check_dtype
 from rankrls.datasets._source import blocks
-
-__all__ = ["LetorReader", "dump_letor"]
 
 Array = NDArray[Any]
 
@@ -150,10 +148,7 @@ def _query_words(qid: Any, n_rows: int) -> list[str]:
 
 
 class LetorReader(RowReader):
-    """Rows of LETOR files, with the arguments of `load_ranking`.
-
-    Without ``qid``, query ids are ignored.
-    """
+    """Rows of LETOR files, with the arguments of `load_ranking`."""
 
     nothing = "the file is empty, or has only comments"
 
@@ -180,7 +175,7 @@ class LetorReader(RowReader):
         if not isinstance(sparse, bool | np.bool_) and sparse != "auto":
             raise ValueError(f"sparse must be True, False or 'auto'; got {sparse!r}")
         self.paths, self.file = paths, name_of(paths[0])
-        self.n_features, self.width_is_guessed = n_features, False
+        self.n_features = n_features
         self.dtype, self.sparse = check_dtype(dtype), sparse
         self.first_id = int(not zero_based)
         self.drop = check_option("beyond", beyond, ("error", "drop")) == "drop"
@@ -192,7 +187,7 @@ class LetorReader(RowReader):
         self.group_file: str | None = None
         self._words: dict[bytes | None, str | None] = {None: None}  # every query id once
         self.ids = QueryIds(self.file, spelled=True)
-        self._last: tuple[int, str] = (-1, "")  # the last column, and its place
+        self._largest, self._place = [-1, -1], ""  # the last two columns, and the place of one
         self._warned = False
 
     @property
@@ -210,14 +205,15 @@ class LetorReader(RowReader):
         first_query, known = 0, ""
         threads = min(effective_n_jobs(-1), _MAX_THREADS)
         for path in self.paths:
-            sizes, first_place, name = None, None, name_of(path)
+            sizes, first_place, name, row = None, None, name_of(path), 0
             for chunk in _resources.in_order(partial(self._parse, name), blocks(path), threads):
                 if chunk is None:
                     continue
                 has_qid = chunk.qid[0] is not None
                 if first_place is None:
                     first_place, first_has_qid = chunk.place(0), has_qid
-                    sizes = GroupFile.of(path, self.group, has_qid) if self.with_qid else None
+                    if self.with_qid:
+                        sizes = find_group(path, self.group, has_qid)
                     how = "by qid:" if has_qid else "by a file of sizes" if sizes else "not at all"
                     if known not in ("", how) and self.with_qid:
                         raise ValueError(
@@ -228,16 +224,25 @@ class LetorReader(RowReader):
                 if has_qid != first_has_qid:
                     line = first_place.rpartition(":")[2]
                     raise ValueError(f"{chunk.place(0)}: {_one_of_two(chunk.qid[0], line)}")
+                numbers = np.arange(row, row + len(chunk))
+                row += len(chunk)
                 if sizes is not None:
-                    self.group_file = self.group_file or sizes.name
-                    chunk.qid = sizes.next_queries(len(chunk)) + first_query
+                    self.group_file, ends = self.group_file or sizes[0], sizes[1]
+                    chunk.qid = np.searchsorted(ends, numbers, side="right") + first_query
+                    if row > ends[-1]:
+                        break
                 elif not (has_qid and self.with_qid):
                     chunk.qid = None
                 self._note_width(chunk)
                 yield chunk
             if sizes is not None:
-                sizes.check_end()
-                first_query += sizes.n_queries
+                group_file, ends = sizes
+                if row != ends[-1]:
+                    raise ValueError(
+                        f"{group_file}: the sizes add up to {ends[-1]} rows, and {name} has "
+                        f"{'more' if row > ends[-1] else row}"
+                    )
+                first_query += len(ends)
 
     def _parse(self, name: str, block: tuple[int, bytes]) -> Any:
         """The rows of a block, if any. Nothing here depends on other blocks: they are read ahead.
@@ -350,11 +355,6 @@ class LetorReader(RowReader):
             why = f"n_features={self.n_features} allows ids up to {self.last_id}"
             if self.width == MAX_FEATURES:
                 why = f"the largest possible is {self.last_id}"
-            elif self.width_is_guessed:
-                why = (
-                    f"the last features of the lines have ids up to {self.last_id}; where they "
-                    "are not in increasing order, n_features must be given"
-                )
             lines.fail(row, f"feature id in {what} is too large: {why}")
         text = value.decode("utf-8", "replace")
         number, missing = number_of(text), is_missing(text)
@@ -365,15 +365,20 @@ class LetorReader(RowReader):
         return feature - self.first_id, number
 
     def _note_width(self, chunk: FileRows) -> None:
-        """Note the last column; drop those beyond the width, and warn about the first one."""
+        """Note the last columns; drop those beyond the width, and warn about the first one."""
         X = chunk.data
         last = int(X.indices.max(initial=-1))
 
         def place(entry: Any) -> str:
             return chunk.place(int(np.searchsorted(X.indptr, entry, side="right")) - 1)
 
-        if last > self._last[0] and self.n_features is None:
-            self._last = last, place(np.argmax(X.indices))
+        if self.n_features is None:
+            if last > self._largest[1]:
+                self._place = place(np.argmax(X.indices))
+            found = {*self._largest, last}
+            if last >= _MANY_FEATURES:  # then the next one matters
+                found.add(int(X.indices.max(initial=-1, where=X.indices < last)))
+            self._largest = [-1, *sorted(found)][-2:]
         if not self.drop:
             return
         if last >= self.width and not self._warned:
@@ -386,43 +391,50 @@ class LetorReader(RowReader):
         chunk.data = X[:, : self.width] if last >= self.width else _resized(X, self.width)
 
     def find_width(self) -> None:
-        """Find the number of columns from the last feature of every line, if it is not known."""
+        """Find the number of columns by reading all files, if it is not known."""
         if self.n_features is not None:
             return
-        largest, second, place = 0, 0, ""
+        starts = {}
         for path in self.paths:
-            file: Any = None if isinstance(path, str | os.PathLike) else path
-            is_pipe = file is not None and not getattr(file, "seekable", lambda: False)()
-            if file is None:
-                is_pipe = os.path.exists(name_of(path)) and not os.path.isfile(name_of(path))
+            name = name_of(path)
+            if isinstance(path, str | os.PathLike):
+                is_pipe = os.path.exists(name) and not os.path.isfile(name)
+            else:
+                is_pipe = not getattr(path, "seekable", lambda: False)()
+                starts[path] = 0 if is_pipe else path.tell()
             if is_pipe:
-                raise ValueError(f"{name_of(path)}: n_features is needed to iterate over a stream")
-            start = None if file is None else file.tell()
-            for first_line, block in blocks(path):
-                for line, id_ in _last_ids(first_line, block):
-                    if id_ > largest:
-                        largest, second, place = id_, largest, f"{name_of(path)}:{line}"
-                    elif second < id_ < largest:
-                        second = id_
-            if file is not None:
-                file.seek(start)
-        width = max(largest + 1 - self.first_id, 1)
-        if width <= MAX_FEATURES:  # otherwise the parser refuses this line
-            _check_largest(place, largest, second, width)
-        self.n_features, self.width_is_guessed = min(width, MAX_FEATURES), True
+                raise ValueError(f"{name}: n_features is needed to iterate over a stream")
+        for _ in self.chunks(np.inf):
+            pass
+        for path, start in starts.items():
+            path.seek(start)
+        self.n_features = max(self._width(), 1)
+
+    def _width(self) -> int:
+        """The number of columns; it must fit into memory, and should not be due to a single id."""
+        second, last = (column + self.first_id for column in self._largest)
+        width = last + 1 - self.first_id
+        if self.n_features is not None or width <= _MANY_FEATURES:
+            return self.n_features or width
+        found = f"{self._place}: feature id {last} is the largest (the next one is {second})"
+        remedy = (
+            f"if it is no mistake, pass n_features={width}, or leave such features out by "
+            "beyond='drop' and a smaller n_features"
+        )
+        if not _resources.fits_features(width):
+            gib = width * 8 * _resources.VECTORS / 2**30
+            raise ValueError(
+                f"{found}, and a model of so many features needs {gib:.1f} GiB of memory or more; "
+                f"{remedy}"
+            )
+        if last > _FAR * max(second, 1):
+            warn(f"{found}, and all {width:,} features take memory; {remedy}")
+        return width
 
     def bunch(self, rows: FileRows) -> Bunch:
         """What the user gets."""
-        width = self.n_features
-        if width is None:
-            last, place = self._last
-            width = last + 1
-            if width > _MANY_FEATURES:
-                columns = rows.data.indices
-                second = int(columns.max(initial=-1, where=columns < last))
-                _check_largest(place, last + self.first_id, second + self.first_id, width)
         return Bunch(
-            data=self._matrix(_resized(rows.data, width)),
+            data=self._matrix(_resized(rows.data, self._width())),
             target=rows.target,
             qid=self.ids.array(rows.qid),
             comments=[] if rows.comments is None else rows.comments.tolist(),
@@ -533,41 +545,3 @@ def _one_of_two(qid: bytes | str | None, line: str) -> str:
 def _resized(X: Any, width: int) -> Any:
     """The same entries in another number of columns."""
     return sp.csr_array((X.data, X.indices, X.indptr), shape=(X.shape[0], width))
-
-
-def _check_largest(place: str, largest: int, second: int, width: int) -> None:
-    """Refuse a width that does not fit into memory; warn of one that is due to a single id."""
-    if width <= _MANY_FEATURES:
-        return
-    found = f"{place}: feature id {largest} is the largest (the next one is {second})"
-    remedy = (
-        f"if it is no mistake, pass n_features={width}, or leave such features out by "
-        "beyond='drop' and a smaller n_features"
-    )
-    if not _resources.fits_features(width):
-        gib = width * 8 * _resources.VECTORS / 2**30
-        raise ValueError(
-            f"{found}, and a model of so many features needs {gib:.1f} GiB of memory or more; "
-            f"{remedy}"
-        )
-    if largest > _FAR * max(second, 1):
-        warn(f"{found}, and all {width:,} features take memory; {remedy}")
-
-
-def _last_ids(first_line: int, block: bytes) -> Iterator[tuple[int, int]]:
-    """Yield line and last feature id of the lines, without cutting them out.
-
-    What is malformed here is reported by the parser, in the second pass.
-    """
-    start, length, line = 0, len(block), first_line
-    while start < length:
-        end = block.find(b"\n", start)
-        end = length if end < 0 else end
-        comment = block.find(b"#", start, end)
-        colon = block.rfind(b":", start, end if comment < 0 else comment)
-        if colon > start:
-            words = block[max(start, colon - 11) : colon].rsplit(None, 1)
-            if words and len(words[-1]) <= 10 and words[-1].isdigit():
-                yield line, int(words[-1])
-        start = end + 1
-        line += 1

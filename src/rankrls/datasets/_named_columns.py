@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,21 +12,22 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
 from rankrls._streams import name_of
 from rankrls._validation import check_option, refuse_lazy
-from rankrls.datasets._cells import cell_number, numbers_of, shown
+from rankrls.datasets._cells import cell_number, numbers_of, shown, text_of
 from rankrls.datasets._columns import missing_column, pyarrow, readable
 from rankrls.datasets._csv import CsvSource
 from rankrls.datasets._parquet import find_files, open_source
 from rankrls.datasets._source import text_blocks
 from rankrls.datasets.formats import TABLE_FORMATS, sniff_table
 
-__all__ = ["NamedTable", "Place", "finite_cells", "open_table", "text_of"]
-
+Array = NDArray[Any]
 Place = Callable[[int], str]
+Chunks = Iterator[tuple[list[list[Any]], Place]]
 
 _MAX_JSON_LINE_BYTES = 1 << 24
 
@@ -48,7 +50,7 @@ class NamedTable:
 
     file: str
     names: list[str]
-    chunks: Callable[[list[str]], Iterator[tuple[list[list[Any]], Place]]]
+    chunks: Callable[[list[str]], Chunks]
     is_text: bool = False
 
     def check_column(self, role: str, name: Any) -> str:
@@ -60,6 +62,34 @@ class NamedTable:
         if self.names.count(name) > 1:
             raise ValueError(f"{self.file}: there are several columns {name!r}")
         return name
+
+    def read(
+        self, columns: Mapping[str, tuple[str, Any]], need: str, empty: tuple[str, ...] = ()
+    ) -> tuple[dict[str, Array], Place]:
+        """Columns by role, and how errors call a row.
+
+        A column is given by its name and a function of its cells, its name and their place. Only
+        the roles in ``empty`` may have empty cells; ``need`` ends the error of others.
+        """
+        starts, places = [0], list[Place]()
+        parts: dict[str, list[Array]] = {role: [] for role in columns}
+        for chunk, place in self.chunks([name for name, _ in columns.values()]):
+            places.append(place)
+            starts.append(starts[-1] + len(chunk[0]))
+            for (role, (name, read)), cells in zip(columns.items(), chunk, strict=True):
+                if None in cells and role not in empty:
+                    raise ValueError(
+                        f"{place(cells.index(None))}: column {name!r} is empty; {need}"
+                    )
+                parts[role].append(read(cells, name, place))
+        if not starts[-1]:
+            raise ValueError(f"{self.file}: no data: the table has no rows")
+
+        def place_of(row: int) -> str:
+            part = bisect_right(starts, row) - 1
+            return places[part](row - starts[part])
+
+        return {role: np.concatenate(found) for role, found in parts.items()}, place_of
 
 
 def open_table(
@@ -90,7 +120,7 @@ def _open_json(path: Any) -> NamedTable:
     if first is None:
         raise ValueError(f"{file}: no data: the file is empty")
 
-    def chunks(columns: list[str]) -> Iterator[tuple[list[list[Any]], Place]]:
+    def chunks(columns: list[str]) -> Chunks:
         for places, rows in chain([first], parts):
             yield [_known([row.get(name) for row in rows]) for name in columns], places.__getitem__
 
@@ -119,7 +149,7 @@ def _json_rows(file: str, path: Any) -> Iterator[tuple[list[str], list[dict[str,
             yield places, rows
 
 
-def _arrow_cells(files: list[str], columns: list[str]) -> Iterator[tuple[list[list[Any]], Place]]:
+def _arrow_cells(files: list[str], columns: list[str]) -> Chunks:
     read = list(dict.fromkeys(columns))
     for file in files:
         source = open_source(file)
@@ -138,44 +168,38 @@ def _arrow_cells(files: list[str], columns: list[str]) -> Iterator[tuple[list[li
 def _open_frame(table: Any) -> NamedTable:
     """A data frame, or a dict of columns."""
     refuse_lazy(table, "table")
-    lazy = "; call its collect() first" if hasattr(table, "collect") else ""
-    names = list(table) if isinstance(table, Mapping) else None
-    if names is None and not lazy:
-        names = getattr(table, "column_names", getattr(table, "columns", None))
-    if names is None:
-        raise ValueError(
-            "table must be a data frame (pandas, polars, pyarrow), a dict of columns, or the "
-            f"name of a file; got a {type(table).__name__}{lazy}"
-        )
-    names = [str(name) for name in names]
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise ValueError(f"table: two columns are named {twice[0]!r}")
+    frame = table
+    if not isinstance(table, Mapping):
+        columns = getattr(table, "column_names", getattr(table, "columns", ()))
+        twice = [name for name, count in Counter(map(str, columns)).items() if count > 1]
+        if twice:
+            raise ValueError(f"table: two columns are named {twice[0]!r}")
+        frame = nw.from_native(table, eager_only=True, pass_through=True)
+        if not isinstance(frame, nw.DataFrame):
+            raise ValueError(
+                "table must be a data frame (pandas, polars, pyarrow), a dict of columns, or the "
+                f"name of a file; got a {type(table).__name__}"
+            )
+    by_name = {str(name): name for name in (table if frame is table else frame.columns)}
 
-    def chunks(columns: list[str]) -> Iterator[tuple[list[list[Any]], Place]]:
-        cells = [_known(_column(table, names.index(name))) for name in columns]
+    def chunks(columns: list[str]) -> Chunks:
+        cells = [_known(_cells_of(frame[by_name[name]])) for name in columns]
         lengths = {name: len(part) for name, part in zip(columns, cells, strict=True)}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"table: its columns have different lengths: {lengths}")
         if cells and cells[0]:
-            yield cells, lambda row: f"table: row {row}"
+            yield cells, "table: row {}".format
 
-    return NamedTable("table", names, chunks)
+    return NamedTable("table", list(by_name), chunks)
 
 
-def _column(table: Any, number: int) -> list[Any]:
-    if isinstance(table, Mapping):
-        column = list(table.values())[number]
-    elif hasattr(table, "iloc"):
-        column = table.iloc[:, number]
-    else:
-        column = (table.get_columns() if hasattr(table, "get_columns") else table.columns)[number]
-    if hasattr(column, "isna"):  # pandas: NaN, NaT and NA are missing
-        column = column.astype(object).where(column.notna(), None)
-    for method in ("to_pylist", "to_list", "tolist"):
-        if hasattr(column, method):
-            return list(getattr(column, method)())
-    return list(column)
+def _cells_of(column: Any) -> list[Any]:
+    if not isinstance(column, nw.Series):
+        column = nw.from_native(column, series_only=True, pass_through=True)
+    if isinstance(column, nw.Series):
+        pairs = zip(column.to_list(), column.is_null().to_list(), strict=True)
+        return [None if null else cell for cell, null in pairs]
+    return list(column.tolist() if hasattr(column, "tolist") else column)
 
 
 def _known(cells: list[Any]) -> list[Any]:
@@ -189,13 +213,6 @@ def _known(cells: list[Any]) -> list[Any]:
     # NaN differs from itself.
     return [None if cell != cell or (isinstance(cell, str) and not cell.strip()) else cell
             for cell in cells]  # fmt: skip
-
-
-def text_of(value: Any) -> str:
-    """How a cell is written; whole numbers without a decimal point."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return str(value)
 
 
 def finite_cells(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Set
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -14,11 +14,9 @@ from sklearn.utils import Bunch
 
 from rankrls._frames import names_anything, row_names
 from rankrls._validation import check_option
-from rankrls.datasets._cells import Vocabulary, as_objects, integers_of, shown
+from rankrls.datasets._cells import Vocabulary, as_objects, integers_of, shown, text_of
 from rankrls.datasets._columns import check_names, listed
-from rankrls.datasets._named_columns import NamedTable, Place, finite_cells, open_table, text_of
-
-__all__ = ["load_preferences", "number_names"]
+from rankrls.datasets._named_columns import NamedTable, Place, finite_cells, open_table
 
 Array = NDArray[Any]
 
@@ -197,19 +195,30 @@ def load_preferences(
     covariates = [] if pair_features is None else check_names(pair_features, "pair_features")
     for name in covariates:
         source.check_column("pair_features", name)
-    judged = _Judged(source, roles, covariates)
+    items_seen, groups_seen = Vocabulary(), Vocabulary()
+    at_least_0 = partial(finite_cells, least=0.0)
+    readers = {"tie": _ties, "groups": groups_seen.encode}
+    readers |= {"magnitude": at_least_0, "pair_weight": at_least_0}
+    wanted = {role: (name, readers.get(role, items_seen.encode)) for role, name in roles.items()}
+    wanted |= {f"pair_features {name}": (name, finite_cells) for name in covariates}
+    empty = ("tie", "winner") if "tie" in roles else ()
+    judged, place = source.read(wanted, "every judgement needs a value there", empty)
 
     arena = "winner" in roles
-    left = judged.columns["first" if arena else "preferred"]
-    right = judged.columns["second" if arena else "other"]
-    names = list(judged.items)
-    _refuse(left == right, left, right, names, judged.place)
-    tied = judged.columns.get("tie", np.zeros(len(left), dtype=bool))
+    left = judged["first" if arena else "preferred"]
+    right = judged["second" if arena else "other"]
+    names = items_seen.cells
+    for row in np.flatnonzero(left == right)[:1]:
+        raise ValueError(
+            f"{place(int(row))}: {_shown(names[left[row]])} is compared with itself: a judgement "
+            "needs two different items"
+        )
+    tied = judged.get("tie", np.zeros(len(left), dtype=bool))
     outcome = np.where(tied, 0, 1)
     if arena:
-        sides = left, right, judged.columns["winner"]
-        outcome = _outcomes(*sides, tied, names, roles["winner"], judged.place)
-    sizes = judged.columns.get("magnitude", np.ones(len(left)))
+        sides = left, right, judged["winner"]
+        outcome = _outcomes(*sides, tied, names, roles["winner"], place)
+    sizes = judged.get("magnitude", np.ones(len(left)))
     sign = np.where(outcome < 0, -1, 1)
     codes = np.column_stack([left, right])
     codes[sign < 0] = codes[sign < 0, ::-1]
@@ -217,16 +226,14 @@ def load_preferences(
     rows, labels = number_names(codes, names, items, source)
     kept = (rows >= 0).all(axis=1)
     if not kept.all() and (unknown == "error" or not kept.any()):
-        raise ValueError(_unknown(source, codes, rows, names, judged.place))
-    _refuse(kept & (rows[:, 0] == rows[:, 1]), left, right, names, judged.place)
+        raise ValueError(_unknown(source, codes, rows, names, place))
     C = None
     if covariates:
-        C = np.column_stack([judged.columns[f"pair_features {name}"] for name in covariates])
+        C = np.column_stack([judged[f"pair_features {name}"] for name in covariates])
         C = (C * sign[:, None])[kept]
-    weight, of_group = judged.columns.get("pair_weight"), None
+    weight, of_group = judged.get("pair_weight"), None
     if "groups" in roles:
-        number, group_names = _distinct(list(judged.groups), source)
-        of_group = group_names[number[judged.columns["groups"][kept]]]
+        of_group = _array(groups_seen.cells, spelled=source.is_text)[judged["groups"][kept]]
     return Bunch(
         pairs=rows[kept],
         magnitude=np.where(outcome == 0, 0.0, sizes)[kept],
@@ -244,11 +251,7 @@ def load_preferences(
 
 
 def _find_roles(source: NamedTable, given: dict[str, Any]) -> dict[str, str]:
-    """The columns by role: preferred and other, or first, second and winner; tie and groups.
-
-    ``given`` has for each role a name, "auto" or None: for tie and groups None is "not read". Roles
-    that have no column are left out.
-    """
+    """The columns by role: preferred and other, or first, second and winner; tie and groups."""
     file, names = source.file, source.names
     told = {
         role: source.check_column(role, name)
@@ -315,22 +318,13 @@ def _outcomes(
     column: str,
     place: Place,
 ) -> Array:
-    """1 where the first item won, −1 where the second did, 0 for ties, shape (n,).
-
-    ``first``, ``second`` and ``winner`` are numbers of ``cells``. Where ``tied``, another column
-    tells that there is no winner. ``column`` is the name of the winner's column; ``place`` tells
-    how an error calls a row.
-    """
+    """1 where the first item won, −1 where the second did, 0 for ties, shape (n,)."""
     unknown = 2
     word = np.full(len(cells), unknown)
     for code in np.unique(winner):
         word[code] = _OUTCOMES.get(text_of(cells[code]).strip().lower(), unknown)
     by_word = np.where(tied, 0, word[winner])
-    texts: dict[str, int] = {}  # 7, 7.0 and "7" are one name
-    same = np.array([texts.setdefault(text_of(cell), len(texts)) for cell in cells])
-    by_name = np.where(
-        same[winner] == same[first], 1, np.where(same[winner] == same[second], -1, unknown)
-    )
+    by_name = np.where(winner == first, 1, np.where(winner == second, -1, unknown))
     by_name = np.where(tied | ((by_name == unknown) & (by_word == 0)), 0, by_name)
     for row in np.flatnonzero((by_word == unknown) & (by_name == unknown))[:1]:
         value = cells[winner[row]]
@@ -370,71 +364,16 @@ def _outcomes(
     return by_name if names_tell else by_word
 
 
-class _Judged:
-    """The columns of a table that have roles, shape (n,).
-
-    Names are numbers of a vocabulary: items and winners of ``items``, groups of ``groups``.
-    """
-
-    def __init__(self, source: NamedTable, roles: dict[str, str], covariates: list[str]) -> None:
-        self.items, self.groups = Vocabulary(), Vocabulary()
-        self._starts: list[int] = []
-        self._places: list[Place] = []
-        wanted = roles | {f"pair_features {name}": name for name in covariates}
-        parts: dict[str, list[Array]] = {role: [] for role in wanted}
-        n = 0
-        for chunk, place in source.chunks(list(wanted.values())):
-            self._starts.append(n)
-            self._places.append(place)
-            for (role, name), cells in zip(wanted.items(), chunk, strict=True):
-                if None in cells and role != "tie" and not (role == "winner" and "tie" in roles):
-                    raise ValueError(
-                        f"{place(cells.index(None))}: column {name!r} is empty; every judgement "
-                        "needs a value there"
-                    )
-                parts[role].append(self._read(role, name, cells, place))
-            n += len(chunk[0])
-        if not n:
-            raise ValueError(f"{source.file}: there are no judgements: the table has no rows")
-        self.columns = {role: np.concatenate(found) for role, found in parts.items()}
-
-    def place(self, row: int) -> str:
-        """How an error calls a row."""
-        part = bisect_right(self._starts, row) - 1
-        return self._places[part](row - self._starts[part])
-
-    def _read(self, role: str, name: str, cells: list[Any], place: Place) -> Array:
-        if role == "tie":
-            return np.array([_is_tie(cell, name, place, row) for row, cell in enumerate(cells)])
-        if role in ("magnitude", "pair_weight"):
-            return finite_cells(cells, name, place, 0.0)
-        if role.startswith("pair_features "):
-            return finite_cells(cells, name, place)
-        try:
-            return (self.groups if role == "groups" else self.items).encode(cells)
-        except TypeError as error:
-            row = next(i for i, cell in enumerate(cells) if isinstance(cell, list | dict))
-            kind = type(cells[row]).__name__
-            raise ValueError(f"{place(row)}: column {name!r} holds a {kind}, not a name") from error
-
-
-def _is_tie(cell: Any, name: str, place: Place, row: int) -> bool:
-    word = "no" if cell is None else text_of(cell).strip().lower()
-    if word not in _TRUE | _FALSE:
-        raise ValueError(
-            f"{place(row)}: column {name!r} is {_shown(cell)}, neither true nor false; if it does "
-            "not say which judgements are ties, pass tie=None"
-        )
-    return word in _TRUE
-
-
-def _refuse(wrong: Array, left: Array, right: Array, names: list[Any], place: Place) -> None:
-    """Raise for the first row that compares an item with itself."""
-    for row in np.flatnonzero(wrong)[:1]:
-        one, two = names[left[row]], names[right[row]]
-        what = f"{_shown(one)} and {_shown(two)} are one item"
-        what = what if left[row] != right[row] else f"{_shown(one)} is compared with itself"
-        raise ValueError(f"{place(int(row))}: {what}: a judgement needs two different items")
+def _ties(cells: list[Any], name: str, place: Place) -> Array:
+    """Whether cells say that the items were judged equal; empty ones do not."""
+    words = ["no" if cell is None else text_of(cell).strip().lower() for cell in cells]
+    for row, word in enumerate(words):
+        if word not in _TRUE | _FALSE:
+            raise ValueError(
+                f"{place(row)}: column {name!r} is {_shown(cells[row])}, neither true nor false; "
+                "if it does not say which judgements are ties, pass tie=None"
+            )
+    return np.array([word in _TRUE for word in words])
 
 
 # -- names to numbers ---------------------------------------------------------------------------
@@ -451,29 +390,22 @@ def number_names(
     used = np.unique(codes)
     row_of = np.full(len(names), -1, dtype=np.int64)
     if items is None:
-        number, settled = _distinct([names[code] for code in used], source)
+        found = _array([names[code] for code in used], spelled=source.is_text)
         try:
-            order = sorted(range(len(settled)), key=lambda i: settled[i])
+            order = sorted(range(len(found)), key=lambda i: found[i])
         except TypeError:  # numbers and text
-            order = sorted(range(len(settled)), key=lambda i: text_of(settled[i]))
-        row_of[used] = np.argsort(order)[number]
-        return row_of[codes], settled[order]
+            order = sorted(range(len(found)), key=lambda i: text_of(found[i]))
+        row_of[used] = np.argsort(order)
+        return row_of[codes], found[order]
     labels = _labels(items)
-    exact: dict[Any, int] = {label: row for row, label in enumerate(labels)}
-    if len(exact) < len(labels):
-        twice, count = Counter(labels).most_common(1)[0]
+    texts = list(map(text_of, labels))
+    rows = {text: row for row, text in enumerate(texts)}
+    if len(rows) < len(texts):
+        twice, count = Counter(texts).most_common(1)[0]
         raise ValueError(
-            f"items has {_shown(twice)} {count} times: every row of X needs a name of its own"
+            f"items has {shown(twice, 60)} {count} times: every row of X needs a name of its own"
         )
-    written: dict[str, int] = {}
-    for row, label in enumerate(labels):
-        text = text_of(label)
-        written[text] = -1 if text in written else row
-    for code in used:
-        cell = names[code]
-        row_of[code] = exact.get(cell, -1)
-        if row_of[code] < 0:
-            row_of[code] = written.get(text_of(cell), -1)
+    row_of[used] = [rows.get(text_of(names[code]), -1) for code in used]
     return row_of[codes], _array(labels)
 
 
@@ -520,17 +452,6 @@ def _unknown(source: NamedTable, codes: Array, rows: Array, names: list[Any], pl
         f"judgements {'are' if len(wrong) != 1 else 'is'} not in items: {', '.join(shown)}{more}; "
         "add their rows to X and items, or leave these judgements out by unknown='drop'"
     )
-
-
-def _distinct(cells: list[Any], source: NamedTable) -> tuple[Array, Array]:
-    """Number of every cell, and the names by number; cells that are written alike are one name."""
-    numbers: dict[str, int] = {}
-    named: list[Any] = []
-    for cell in cells:
-        if numbers.setdefault(text_of(cell), len(named)) == len(named):
-            named.append(cell)
-    number = np.array([numbers[text_of(cell)] for cell in cells], dtype=np.int64)
-    return number, _array(named, spelled=source.is_text)
 
 
 def _array(cells: list[Any], spelled: bool = False) -> Array:

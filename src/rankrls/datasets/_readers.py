@@ -5,8 +5,10 @@ All of them are `_open`: what a file is, which columns are what, and the reader 
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,34 +18,40 @@ from sklearn.utils import Bunch
 
 from rankrls._streams import PathOrFile, name_of
 from rankrls._validation import check_option
-from rankrls.datasets._columns import (
-    ROLE_NAMES,
-    TableReader,
-    check_names,
-    listed,
-    missing_column,
-)
+from rankrls.datasets._columns import ROLE_NAMES, TableReader, check_names, listed
 from rankrls.datasets._csv import CsvSource
 from rankrls.datasets._letor import LetorReader
 from rankrls.datasets._parquet import find_files, open_source
 from rankrls.datasets._rows import RowReader, iterate, load
 from rankrls.datasets.formats import FORMATS, sniff
 
-__all__ = [
-    "iter_csv",
-    "iter_letor",
-    "iter_parquet",
-    "iter_ranking",
-    "load_csv",
-    "load_letor",
-    "load_ranking",
-]
-
 PathOrPaths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 _LETOR_OPTIONS = ("n_features", "dtype", "sparse", "zero_based", "beyond", "missing")
 _TABLE_OPTIONS = ("dtype", "missing", "unlabelled", "text")
 _COLUMNS = ("target", "qid", "sample_weight", "features", "drop")
+
+
+def _options_of(load: Callable[..., Any], *without: str) -> Callable[[Any], Any]:
+    """Give a reader of batches the options of a reader of all rows."""
+
+    def decorate(batches: Callable[..., Iterator[Bunch]]) -> Callable[..., Iterator[Bunch]]:
+        signature = inspect.signature(batches)
+        own = [p for p in signature.parameters.values() if p.name != "options"]
+        known = {"path", *without, *(p.name for p in own)}
+        shared = [p for p in inspect.signature(load).parameters.values() if p.name not in known]
+        signature = signature.replace(parameters=[*own, *shared])
+
+        @functools.wraps(batches)
+        def read(*args: Any, **options: Any) -> Iterator[Bunch]:
+            call = signature.bind(*args, **options)
+            call.apply_defaults()
+            return batches(**call.arguments)
+
+        read.__signature__ = signature  # type: ignore[attr-defined]
+        return read
+
+    return decorate
 
 
 def load_ranking(
@@ -87,7 +95,8 @@ def load_ranking(
         no feature either. (LETOR text has both in their places; ``qid=None`` ignores the query
         ids: all rows are one ranking.)
     features : str or sequence of str, optional
-        Columns of the features, in this order; by default all others. An empty list reads none.
+        Columns of the features, in this order. By default all others, which must be numbers.
+        An empty list reads none: labels and query ids alone.
     drop : str or sequence of str, optional
         Columns that are not features, such as text and ids, if ``features`` is not given.
     sample_weight : str, optional
@@ -99,9 +108,9 @@ def load_ranking(
     header, delimiter
         For CSV, as in :func:`load_csv`; ignored otherwise.
     missing : {"error", "nan"}, default="error"
-        How to handle missing features (NULL, NA, NaN, None, empty cells, nulls): an
-        error, or NaN. In columns of ``text``, only empty cells and nulls are missing; they are
-        None.
+        How to handle missing features (empty cells, NA, N/A, NaN, NULL and None, in any case, and
+        nulls): raise an error, or return NaN. In columns of ``text``, only empty cells and nulls
+        are missing; they are None. Weights and query ids must not be missing.
     unlabelled : {"error", "drop"}, default="error"
         How to handle rows without a label: raise an error, or leave them out and warn of how many.
     text : None, "auto" or sequence of str, default=None
@@ -129,7 +138,9 @@ def load_ranking(
         target : ndarray of shape (n_rows,), float64, or None
             Labels.
         qid : ndarray of shape (n_rows,), integers or str, or None
-            Query ids.
+            Query ids. Those of text files are integers if all of them are (within 64 bits, and no
+            two of them the same integer written differently), otherwise strings, in an array of
+            objects if some are so long that this takes less memory.
         sample_weight : ndarray of shape (n_rows,), float64, or None
             Row weights.
         feature_names : list of str of length n_features, or None
@@ -166,29 +177,13 @@ def load_ranking(
     return _finished(load(reader), reader, options, known)
 
 
+@_options_of(load_ranking)
 def iter_ranking(
     path: PathOrFile | Sequence[PathOrFile],
     *,
     rows: int = 100_000,
     by_query: bool = True,
-    format: str = "auto",
-    target: str | None = "auto",
-    qid: str | None = "auto",
-    features: Any = None,
-    drop: Any = None,
-    sample_weight: str | None = None,
-    dtype: DTypeLike = np.float64,
-    n_features: int | None = None,
-    sparse: bool | str = "auto",
-    zero_based: bool = False,
-    beyond: str = "error",
-    header: bool = True,
-    delimiter: str | None = None,
-    missing: str = "error",
-    unlabelled: str = "error",
-    text: Any = None,
-    need: Sequence[str] = ("target", "qid"),
-    group: Any = "auto",
+    **options: Any,
 ) -> Iterator[Bunch]:
     r"""Read rows to rank in batches of whole queries, one batch in memory at a time.
 
@@ -224,11 +219,10 @@ def iter_ranking(
     >>> [batch.qid.tolist() for batch in iter_ranking(file, rows=3)]
     [[1, 1], [2, 2]]
     """
-    options = dict(locals())  # all arguments
-    reader, known = _open(options)
+    reader, known = _open({"path": path, **options})
     if isinstance(reader, LetorReader):
         reader.find_width()
-    elif known["format"] == "csv" and _is_auto(text):
+    elif known["format"] == "csv" and _is_auto(options["text"]):
         raise ValueError(
             f"{reader.file}: text='auto' looks at all rows of a CSV file: name the columns of "
             "text, or use load_ranking"
@@ -262,8 +256,8 @@ def load_letor(
         Number of columns of the result; a larger feature id in the file is an error. By default
         the largest feature id found; an error names its line if it is so large that a few vectors
         with one number for each feature would not fit into memory.
-    dtype : {numpy.float64, numpy.float32}, default=numpy.float64
-        Type of ``data``.
+    dtype
+        As in :func:`load_ranking`.
     sparse : bool or "auto", default="auto"
         Whether ``data`` is sparse. ``"auto"`` gives a dense array if at least a quarter of its
         cells are written in the file (zeros that are written count), and a sparse one otherwise.
@@ -289,9 +283,7 @@ def load_letor(
         target : ndarray of shape (n_rows,), float64
             Labels: any real numbers.
         qid : ndarray of shape (n_rows,), int64 or str, or None
-            Query ids: integers if all of them are (within 64 bits, and no two of them the same
-            integer written differently), otherwise strings, in an array of objects if some are
-            so long that this takes less memory. None if the file has no query ids.
+            Query ids, as in :func:`load_ranking`; None if the file has none.
         comments : list of str of length n_rows
             Text after ``#``, without surrounding white space; ``""`` if there is none. Bytes that
             are not UTF-8 become U+FFFD.
@@ -328,21 +320,16 @@ def load_letor(
     ['doc-a', '', '']
     """
     options = dict(locals())
-    reader = LetorReader([path], **{name: options[name] for name in _LETOR_OPTIONS})
-    return load(reader)
+    return load(LetorReader([options.pop("path")], **options))
 
 
+@_options_of(load_letor)
 def iter_letor(
     path: PathOrFile,
     *,
     rows: int = 100_000,
-    n_features: int | None = None,
-    dtype: DTypeLike = np.float64,
-    sparse: bool | str = "auto",
-    zero_based: bool = False,
-    beyond: str = "error",
-    missing: str = "error",
     by_query: bool = True,
+    **options: Any,
 ) -> Iterator[Bunch]:
     r"""Read a LETOR file in batches of whole queries, holding one batch in memory at a time.
 
@@ -353,9 +340,8 @@ def iter_letor(
     rows, by_query
         As in :func:`iter_ranking`.
     n_features : int, default=None
-        Number of columns of every batch. By default it is found by a first, quick pass over the
-        file, which looks at the last feature of every line only; a file whose features are not
-        in increasing order, or that cannot be read twice, needs it given.
+        Number of columns of every batch. By default it is found by a first pass over the file; one
+        that cannot be read twice needs it given.
     dtype, sparse, zero_based, beyond, missing
         As in :func:`load_letor`; with ``sparse="auto"`` the first batch decides for all.
 
@@ -380,8 +366,7 @@ def iter_letor(
     [1 1 2] [5. 6. 7.]
     [3] [8.]
     """
-    options = dict(locals())
-    reader = LetorReader([path], **{name: options[name] for name in _LETOR_OPTIONS})
+    reader = LetorReader([path], **options)
     reader.find_width()
     return iterate(reader, rows, by_query=by_query)
 
@@ -413,25 +398,13 @@ def load_csv(
         Column of the labels. None: there are none, as in rows to predict.
     qid : str, optional
         Column of the query ids. None: there are no queries.
-    features : str or sequence of str, optional
-        Columns of the features, in this order. By default all others, which must be numbers.
-        An empty list reads none: labels and query ids alone.
-    drop : str or sequence of str, optional
-        Columns that are not features, such as text and ids, if ``features`` is not given.
-    sample_weight : str, optional
-        Column of the row weights.
-    dtype : {numpy.float64, numpy.float32}, default=numpy.float64
-        Type of ``data``.
+    features, drop, sample_weight, dtype, missing, unlabelled
+        As in :func:`load_ranking`.
     header : bool, default=True
         Whether the first line has the names of the columns. False: they are called "1", "2", …
     delimiter : str, optional
         One ASCII character. By default the one of comma, tab, semicolon and bar that the first line
         has most of.
-    missing : {"error", "nan"}, default="error"
-        How to handle missing features (empty cells, NA, N/A, NaN, NULL and None, in any case):
-        raise an error, or return NaN. Weights and query ids must not be missing.
-    unlabelled : {"error", "drop"}, default="error"
-        How to handle rows without a label: raise an error, or leave them out and warn of how many.
 
     Returns
     -------
@@ -440,16 +413,8 @@ def load_csv(
 
         data : ndarray of shape (n_rows, n_features)
             Features.
-        target : ndarray of shape (n_rows,), float64, or None
-            Labels.
-        qid : ndarray of shape (n_rows,), int64 or str, or None
-            Integers if all of them are (within 64 bits, and no two of them the same integer
-            written differently), otherwise strings, in an array of objects if some are so long
-            that this takes less memory.
-        sample_weight : ndarray of shape (n_rows,), float64, or None
-            Row weights.
-        feature_names : list of str of length n_features
-            Names of the columns.
+        target, qid, sample_weight, feature_names
+            As in :func:`load_ranking`.
 
     Raises
     ------
@@ -483,21 +448,13 @@ def load_csv(
     return load(_table("csv", [path], options, {name: options[name] for name in _COLUMNS}))
 
 
+@_options_of(load_csv)
 def iter_csv(
     path: PathOrFile,
     *,
-    target: str | None,
-    qid: str | None = None,
-    features: Any = None,
-    drop: Any = None,
-    sample_weight: str | None = None,
     rows: int = 100_000,
-    dtype: DTypeLike = np.float64,
-    header: bool = True,
-    delimiter: str | None = None,
-    missing: str = "error",
-    unlabelled: str = "error",
     by_query: bool = True,
+    **options: Any,
 ) -> Iterator[Bunch]:
     r"""Read a CSV file in batches of whole queries, one batch in memory at a time.
 
@@ -528,25 +485,18 @@ def iter_csv(
     [1 1 2] [5. 6. 7.]
     [3] [8.]
     """
-    options = dict(locals())
     reader = _table("csv", [path], options, {name: options[name] for name in _COLUMNS})
     return iterate(reader, rows, by_query=by_query)
 
 
+@_options_of(load_csv, "header", "delimiter")
 def iter_parquet(
     path: PathOrPaths,
     *,
-    target: str | None,
-    qid: str | None = None,
-    features: Any = None,
-    drop: Any = None,
-    sample_weight: str | None = None,
     rows: int = 100_000,
-    dtype: DTypeLike = np.float64,
     by_query: bool = True,
-    missing: str = "error",
     text: Any = None,
-    unlabelled: str = "error",
+    **options: Any,
 ) -> Iterator[Bunch]:
     """Read Parquet or Arrow files in batches of whole queries, one batch in memory at a time.
 
@@ -561,16 +511,12 @@ def iter_parquet(
     target, qid, sample_weight, drop, dtype, unlabelled
         As in :func:`load_csv`. Query ids are integers or strings.
     features : str or sequence of str, optional
-        Columns of the features, in this order. By default all others, which must be numbers. A
-        column of lists of equal length (an embedding, say) gives as many features. An empty
-        list reads none: labels and query ids alone.
+        As in :func:`load_ranking`. A column of lists of equal length (an embedding, say) gives as
+        many features.
     rows, by_query
         As in :func:`iter_ranking`.
-    missing : {"error", "nan"}, default="error"
-        How to handle features that are null or NaN: raise an error, or return NaN. Weights and
-        query ids must not be missing.
-    text : None, "auto" or sequence of str, default=None
-        Columns that may hold text, as in :func:`load_ranking`.
+    missing, text
+        As in :func:`load_ranking`.
 
     Yields
     ------
@@ -604,8 +550,8 @@ def iter_parquet(
     [1 1 2] [5. 6. 7.]
     [3] [8.]
     """
-    options = dict(locals())
-    reader = _table("parquet", find_files(path), options, {n: options[n] for n in _COLUMNS})
+    columns = {name: options[name] for name in _COLUMNS}
+    reader = _table("parquet", find_files(path), {"text": text, **options}, columns)
     return iterate(reader, rows, by_query=by_query)
 
 
@@ -620,7 +566,7 @@ def _table(
         opened = [partial(open_source, file) for file in paths]
     opened[0] = first = opened[0]()
     columns = columns or _find_roles(first.file, first.names, options)
-    how = {name: options.get(name) for name in _TABLE_OPTIONS}
+    how: dict[str, Any] = {name: options.get(name) for name in _TABLE_OPTIONS}
     return TableReader(opened, **columns, **how)
 
 
@@ -652,14 +598,14 @@ def _open(options: dict[str, Any]) -> tuple[RowReader, dict[str, Any]]:
         )
     files = paths if kind == "csv" else find_files(paths if len(paths) > 1 else paths[0])
     table = _table(kind, files, options)
-    known = {"comments": None, "target_name": table.columns.target}
-    return table, {"format": kind, "qid_name": table.columns.qid, **known}
+    known = {"comments": None, "target_name": table.target}
+    return table, {"format": kind, "qid_name": table.qid, **known}
 
 
 def _kind(paths: list[Any], format: str) -> str:
     """The format of the files, which must be the same."""
     check_option("format", format, ("auto", *FORMATS))
-    kinds = [sniff(path)[0] if format == "auto" else format for path in paths]
+    kinds = [sniff(path) if format == "auto" else format for path in paths]
     for path, kind in zip(paths, kinds, strict=True):
         if kind != kinds[0]:
             raise ValueError(
@@ -691,50 +637,34 @@ def _is_auto(value: Any) -> bool:
 
 def _find_roles(file: str, names: list[str], options: dict[str, Any]) -> dict[str, Any]:
     """All columns by role; those that are features or dropped are not looked at for labels."""
-    roles = {role: options[role] for role in ("target", "qid")}
-    features = options["features"]
-    used = set() if features is None else set(check_names(features))
-    dropped = _split(options["drop"], names)
-    for role, given in roles.items():
-        if given in dropped:
-            raise ValueError(f"{file}: column {given!r} for {role} cannot be dropped")
-    left = [name for name in names if name not in dropped]
-    free = [name for name in left if name not in used]
+    roles = {role: options[role] for role in _COLUMNS}
+    used = set() if roles["features"] is None else set(check_names(roles["features"]))
+    # "a,b" is two columns, unless one is called so.
+    given = [] if roles["drop"] is None else check_names(roles["drop"], "drop")
+    parts = [[name] if name in names else map(str.strip, name.split(",")) for name in given]
+    dropped = list(dict.fromkeys(name for part in parts for name in part if name))
+    free = [name for name in names if name not in used and name not in dropped]
     if roles["qid"] is None:  # query ids that are ignored are no features either
-        taken = (roles["target"], options["sample_weight"])
+        taken = (roles["target"], roles["sample_weight"])
         dropped += [n for n in free if n.lower() in ROLE_NAMES["qid"] and n not in taken]
-    need = options["need"]
-    found = {role: _role(file, role, given, free, left, need) for role, given in roles.items()}
-    others = {"features": features, "drop": dropped or None}
-    return {**found, **others, "sample_weight": options["sample_weight"]}
-
-
-def _split(given: Any, names: Sequence[str]) -> list[str]:
-    """Names of columns, with ``"a,b"`` taken as two of them unless a column is called so."""
-    known = set(names)
-    parts = [[name] if name in known else [one.strip() for one in name.split(",")]
-             for name in ([] if given is None else check_names(given, "drop"))]  # fmt: skip
-    return list(dict.fromkeys(one for some in parts for one in some if one))
-
-
-def _role(
-    file: str, role: str, given: Any, free: list[str], names: list[str], need: Sequence[str]
-) -> str | None:
-    if given != "auto":
-        if isinstance(given, str) and given not in names:
-            raise ValueError(f"{file}: {missing_column(role, given, names)}")
-        if isinstance(given, str) and given not in free:
-            raise ValueError(f"{file}: column {given!r} for {role} is also one of the features")
-        return given
-    known = [name for name in free if name.lower() in ROLE_NAMES[role]]
-    if len(known) == 1 or (not known and role not in need):
-        return known[0] if known else None
-    what = {"target": "labels", "qid": "query ids"}[role]
-    if known:
-        which = " and ".join(map(repr, known))
-        raise ValueError(f"{file}: {which} could both be the column of {what}; name it in {role}=")
-    one = ", or pass qid=None if all rows are one ranking" if role == "qid" else ""
-    raise ValueError(
-        f"{file}: no column is called {', '.join(ROLE_NAMES[role])}: name the column of {what} in "
-        f"{role}={one}; the columns are {listed(names)}"
-    )
+    for role, what in (("target", "labels"), ("qid", "query ids")):
+        if isinstance(roles[role], str) and roles[role] in used:
+            raise ValueError(
+                f"{file}: column {roles[role]!r} for {role} is also one of the features"
+            )
+        if not _is_auto(roles[role]):
+            continue
+        known = [name for name in free if name.lower() in ROLE_NAMES[role]]
+        if len(known) > 1:
+            which = " and ".join(map(repr, known))
+            raise ValueError(
+                f"{file}: {which} could both be the column of {what}; name it in {role}="
+            )
+        if not known and role in options["need"]:
+            one = ", or pass qid=None if all rows are one ranking" if role == "qid" else ""
+            raise ValueError(
+                f"{file}: no column is called {', '.join(ROLE_NAMES[role])}: name the column of "
+                f"{what} in {role}={one}; the columns are {listed(names)}"
+            )
+        roles[role] = known[0] if known else None
+    return {**roles, "drop": dropped or None}

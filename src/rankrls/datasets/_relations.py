@@ -14,8 +14,6 @@ from rankrls.datasets._cells import Vocabulary
 from rankrls.datasets._named_columns import finite_cells, open_table
 from rankrls.datasets._preferences import number_names
 
-__all__ = ["load_relations"]
-
 Array = NDArray[Any]
 
 ROLES = ("row", "column", "value")
@@ -107,24 +105,14 @@ def load_relations(
             f"{source.file}: row, column and value must be different columns; got {names}"
         )
     vocabularies = Vocabulary(), Vocabulary()
-    parts: list[list[Array]] = [[], [], []]
-    for chunk, place in source.chunks(names):
-        for name, cells in zip(names, chunk, strict=True):
-            if None in cells:
-                raise ValueError(
-                    f"{place(cells.index(None))}: column {name!r} is empty; every line needs a "
-                    "value there: leave unobserved pairs out"
-                )
-        y = finite_cells(chunk[2], names[2], place)
-        coded = [vocabularies[k].encode(chunk[k]) for k in range(2)]
-        for part, found in zip(parts, [*coded, y], strict=True):
-            part.append(found)
-    if not parts[0]:
-        raise ValueError(f"{source.file}: there are no labels: the table has no rows")
-    codes = [np.concatenate(part) for part in parts]
+    encoders = [vocabulary.encode for vocabulary in vocabularies]
+    readers = zip(names, (*encoders, finite_cells), strict=True)
+    need = "every line needs a value there: leave unobserved pairs out"
+    found, _ = source.read(dict(zip(ROLES, readers, strict=True)), need)
+    codes = list(found.values())
     numbers, labels = [], []
     for k, wanted in enumerate((rows, columns)):
-        known = list(vocabularies[k])
+        known = vocabularies[k].cells
         number, label = number_names(codes[k], known, wanted, source)
         numbers.append(number)
         labels.append(label)

@@ -15,8 +15,6 @@ from rankrls.datasets._named_columns import open_table
 from rankrls.datasets._readers import load_letor
 from rankrls.datasets.formats import FORMATS, sniff
 
-__all__ = ["ids_from_comments", "load_ids"]
-
 Array = NDArray[Any]
 
 
@@ -91,7 +89,7 @@ def load_ids(
     ['s1', 's2']
     """
     check_option("format", format, ("auto", *FORMATS))
-    kind, path = sniff(path) if format == "auto" else (format, path)
+    kind = sniff(path) if format == "auto" else format
     file = name_of(path)
     if kind == "letor":
         comments = load_letor(path, zero_based=True, beyond="drop").comments  # any feature id
@@ -100,10 +98,6 @@ def load_ids(
         raise ValueError(f"{file}: Parquet and Arrow files are opened by name")
     table = open_table(path, kind, delimiter, header)
     table.check_column("ids", column)
-    words: list[str] = []
-    for (cells,), place in table.chunks([column]):
-        if None in cells:
-            row = place(cells.index(None))
-            raise ValueError(f"{row}: column {column!r} is empty: every row needs a name")
-        words += map(str, cells)
-    return as_text(words)
+    reader = (column, lambda cells, name, place: list(map(str, cells)))
+    found, _ = table.read({"ids": reader}, "every row needs a name")
+    return as_text(found["ids"].tolist())

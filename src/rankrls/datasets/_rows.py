@@ -19,19 +19,12 @@ from rankrls._validation import check_integer
 from rankrls.datasets._cells import QueryIds, shown
 from rankrls.datasets._source import require_loadable
 
-__all__ = ["FileRows", "RowReader", "check_dtype", "iterate", "load"]
-
 Array = NDArray[Any]
 
 
 @dataclass
 class FileRows:
-    """Consecutive rows of a file.
-
-    ``qid`` of text files are objects (str), to be made integers if all of them are; ``text`` are
-    columns of text, shape (n_rows, n_text); ``place`` tells how an error calls a row as it was
-    read.
-    """
+    """Consecutive rows of a file."""
 
     data: Any
     target: Array | None = None
@@ -92,10 +85,7 @@ def load(reader: RowReader) -> Bunch:
 
 
 def iterate(reader: RowReader, rows: int, *, by_query: bool) -> Iterator[Bunch]:
-    """Batches of at most ``rows`` rows, cut between queries if there are any.
-
-    Without ``by_query``, queries may be cut, and come in any order.
-    """
+    """Batches of at most ``rows`` rows, cut between queries if there are any."""
     return _batches(reader, check_integer("rows", rows, least=1), by_query=by_query)
 
 

@@ -9,19 +9,16 @@ import numpy as np
 from rankrls import _resources
 from rankrls._streams import DamagedError, PathOrFile, name_of, opened
 
-__all__ = ["as_utf8", "blocks", "require_loadable", "text_blocks"]
-
 _BLOCK_BYTES = 1 << 20
 _MAX_LINE_BYTES = 1 << 26  # some 5 million features in one row
 _BYTES_PER_BYTE = 32  # memory that cutting a line into words may take
 
 
-def require_loadable(place: str | Callable[[], str], n_bytes: int, instead: str) -> None:
+def require_loadable(place: Callable[[], str], n_bytes: int, instead: str) -> None:
     """Raise if the rows that have been read leave no room for the arrays to be made of them."""
     if n_bytes > _resources.budget():
-        where = place if isinstance(place, str) else place()
         raise MemoryError(
-            f"{where}: the rows up to here take {n_bytes / 2**30:.1f} GiB, and all of them do "
+            f"{place()}: the rows up to here take {n_bytes / 2**30:.1f} GiB, and all of them do "
             f"not fit into the memory of this process ({_resources.available() / 2**30:.1f} GiB): "
             f"read them in smaller batches, with {instead}"
         )
@@ -30,11 +27,7 @@ def require_loadable(place: str | Callable[[], str], n_bytes: int, instead: str)
 def blocks(
     path: PathOrFile, longest: int | None = None, n_blocks: int = 1
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield ``(number of the first line, whole lines)`` until the file ends.
-
-    A file passed open is read from where it stands and stays open. A line of more than ``longest``
-    bytes (64 MiB, or what memory allows) is an error.
-    """
+    """Yield ``(number of the first line, whole lines)`` until the file ends."""
     name, line = name_of(path), 1
     room = max(_resources.budget() // _BYTES_PER_BYTE, _BLOCK_BYTES)
     longest = min(longest or _MAX_LINE_BYTES, room)

@@ -10,6 +10,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,9 @@ from rankrls._calls import warn
 from rankrls._streams import PathOrFile, name_of, written
 from rankrls._validation import as_text, show
 from rankrls.datasets._cells import Vocabulary, numbers_of, shown
+from rankrls.datasets._named_columns import NamedTable, Place
 from rankrls.datasets._source import require_loadable, text_blocks
 from rankrls.rankings import Qrels, RankTable
-
-__all__ = ["dump_qrels", "dump_run", "load_qrels", "load_run"]
 
 Array = NDArray[Any]
 
@@ -74,23 +74,21 @@ def load_run(path: PathOrFile) -> RankTable:
     ['d2', 'd1']
     """
     table = _TrecTable(path, _RUN)
-    rank, score, query = table.numbers["rank"], table.numbers["score"], table.query
+    query, _, rank, score = table.columns.values()
     # Numbers of queries are in the order of the file.
     order = np.lexsort((rank, -score, query))
     codes, place = query[order], rank[order]
     wrong = np.flatnonzero((codes[1:] == codes[:-1]) & (place[1:] < place[:-1]))
     if len(wrong):
-        later = table.line[order[wrong[0] + 1]]
         warn(
-            f"{table.name}:{later}: ranks and scores are in different orders"
+            f"{table.place(order[wrong[0] + 1])}: ranks and scores are in different orders"
             + f" (in {len(wrong)} places)" * (len(wrong) > 1)
             + "; scores count, as in trec_eval"
         )
     starts = np.flatnonzero(np.diff(codes, prepend=-1))
     sizes = np.diff(starts, append=len(codes))
     new = np.arange(len(codes)) - np.repeat(starts, sizes) + 1
-    queries, ids = table.words()
-    return RankTable(queries[order], new, ids[order], score[order])
+    return RankTable(table.words[0][order], new, table.words[1][order], score[order])
 
 
 def load_qrels(path: PathOrFile) -> Qrels:
@@ -120,7 +118,8 @@ def load_qrels(path: PathOrFile) -> Qrels:
     array([2., 0.])
     """
     table = _TrecTable(path, _QRELS)
-    return Qrels(*table.words(), table.numbers["grade"])
+    query, id = table.words
+    return Qrels(query, id, table.columns["grade"])
 
 
 def dump_run(table: RankTable, path: PathOrFile, *, name: str = "rankrls") -> None:
@@ -250,92 +249,68 @@ def _word(role: str, label: Any) -> str:
 
 
 class _TrecTable:
-    """The lines of a file, cut into words: each pair of query and id once.
-
-    Attributes
-    ----------
-    query, id : ndarray of shape (n_lines,), int
-        Numbers of words, in the order in which they come.
-    line : ndarray of shape (n_lines,), int
-    numbers : dict of str to ndarray of shape (n_lines,)
-        Rank, score or grade.
-    """
+    """The lines of a file, cut into words: each pair of query and id once."""
 
     def __init__(self, path: PathOrFile, names: tuple[str, ...]) -> None:
-        self.name, self._names = name_of(path), names
-        self._vocabularies = Vocabulary(), Vocabulary()
-        parts: dict[str, list[Any]] = {name: [] for name in ("query", "id", "line", *names[3:5])}
-        n_bytes = 0
-        for first, block in text_blocks(path):
-            lines: list[int] = []
-            flat: list[str] = []  # no list for each line, which the garbage collector would follow
-            for number, text in enumerate(block, first):
-                words = _cut(text)
-                if words and len(words) != len(names):
-                    raise ValueError(f"{self.name}:{number}: {self._wrong(words)}")
-                lines += [number] if words else []
-                flat += words
-                n_bytes += (len(text) + _BYTES_PER_LINE) * bool(words)
-            columns = {name: flat[place :: len(names)] for place, name in enumerate(names)}
-            for name, vocabulary in zip(("query", "id"), self._vocabularies, strict=True):
-                parts[name].append(vocabulary.encode(columns[name]))
-            for name in names[3:5]:
-                parts[name].append(self._read(lines, name, columns[name]))
-            parts["line"].append(lines)
-            if lines:
-                place = f"{self.name}:{lines[-1]}"
-                require_loadable(place, n_bytes, "a part of the queries in each")
-        if not any(parts["line"]):
-            raise ValueError(f"{self.name}: no data: the file has no line with words")
-        self.query, self.id, self.line = (
-            np.concatenate(parts[name]).astype(np.int64) for name in ("query", "id", "line")
-        )
-        self.numbers = {name: np.concatenate(parts[name]) for name in names[3:5]}
-        self._refuse_repeated()
-
-    def words(self) -> tuple[Array, Array]:
-        """Query and id of every line."""
-        query, id = (as_text(list(vocabulary)) for vocabulary in self._vocabularies)
-        return query[self.query], id[self.id]
-
-    def _wrong(self, words: list[str]) -> str:
-        """What a line is that has not as many words as it should."""
-        wanted, found = " ".join(self._names), len(words)
-        kinds = {len(_RUN): "a run", len(_QRELS): "judgements (qrels)"}
-        what = kinds[len(self._names)]
-        text = f"a line of {what} is '{wanted}', and this one has {found} word{'s' * (found != 1)}"
-        return text + (f": is the file {kinds[found]}?" if found in kinds else "")
-
-    def _read(self, lines: list[int], role: str, words: list[str]) -> Array:
-        """Finite numbers, or integers for ranks."""
-        numbers = numbers_of(words)
-        wrong, kind = ~np.isfinite(numbers), "finite number"
-        if role == "rank":
-            wrong = np.array([_INTEGER.fullmatch(word) is None for word in words], dtype=bool)
-            kind = "integer"
-        for row in np.flatnonzero(wrong)[:1]:
-            raise ValueError(
-                f"{self.name}:{lines[row]}: the {role} {shown(words[row])} is no {kind}"
-            )
-        return np.array(list(map(int, words)), dtype=np.int64) if role == "rank" else numbers
-
-    def _refuse_repeated(self) -> None:
-        """Raise if an id comes twice in a query."""
-        pairs = self.query * (int(self.id.max()) + 1) + self.id
+        self.name, known = name_of(path), (Vocabulary(), Vocabulary())
+        readers = {"query": known[0].encode, "id": known[1].encode, "rank": _integers}
+        columns = {name: (name, readers.get(name, _numbers)) for name in ("query", *names[2:5])}
+        table = NamedTable(self.name, list(names), partial(_chunks, path, names))
+        self.columns, self.place = table.read(columns, "")
+        query, id = self.columns["query"], self.columns["id"]
+        self.words = [as_text(v.cells)[c] for v, c in zip(known, (query, id), strict=True)]
+        pairs = query * (int(id.max()) + 1) + id
         order = np.argsort(pairs, kind="stable")
         again = np.flatnonzero(np.diff(pairs[order]) == 0)
         if len(again):
             later = int(order[again + 1].min())
             first = int(np.flatnonzero(pairs == pairs[later])[0])
-            query, id = self.words()
+            what, where = (show(str(words[later])) for words in self.words[::-1])
             raise ValueError(
-                f"{self.name}:{self.line[later]}: id {show(str(id[later]))} of query "
-                f"{show(str(query[later]))} was there already, in line {self.line[first]}"
+                f"{self.place(later)}: id {what} of query {where} was there already, in line "
+                f"{self.place(first).rpartition(':')[2]}"
             )
 
 
-def _cut(text: str) -> list[str]:
-    """Words between blanks and tabs; other white space of Unicode may be part of an id."""
-    if text.isascii():
-        return text.split()
-    return [word for word in text.replace("\t", " ").replace("\r", " ").split(" ") if word]
+def _chunks(path: PathOrFile, names: tuple[str, ...], columns: list[str]) -> Iterator[Any]:
+    """Columns of words, and how errors call a line."""
+    name, n_bytes = name_of(path), 0
+    for first, block in text_blocks(path):
+        numbers: list[int] = []
+        flat: list[str] = []  # no list for each line, which the garbage collector would follow
+        for number, text in enumerate(block, first):
+            # Words between blanks and tabs; other white space of Unicode may be part of an id.
+            words = text.split() if text.isascii() else re.findall(r"[^ \t\r]+", text)
+            if words and len(words) != len(names):
+                kinds = {len(_RUN): "a run", len(_QRELS): "judgements (qrels)"}
+                found = f"{len(words)} word{'s' * (len(words) != 1)}"
+                other = f": is the file {kinds[len(words)]}?" if len(words) in kinds else ""
+                raise ValueError(
+                    f"{name}:{number}: a line of {kinds[len(names)]} is '{' '.join(names)}', and "
+                    f"this one has {found}{other}"
+                )
+            numbers += [number] if words else []
+            flat += words
+            n_bytes += (len(text) + _BYTES_PER_LINE) * bool(words)
+        place = partial(_place, name, numbers)
+        if numbers:
+            require_loadable(partial(place, -1), n_bytes, "a part of the queries in each")
+            yield [flat[names.index(column) :: len(names)] for column in columns], place
+
+
+def _place(name: str, numbers: list[int], row: int) -> str:
+    return f"{name}:{numbers[row]}"
+
+
+def _integers(words: list[str], role: str, place: Place) -> Array:
+    for row, word in enumerate(words):
+        if _INTEGER.fullmatch(word) is None:
+            raise ValueError(f"{place(row)}: the {role} {shown(word)} is no integer")
+    return np.array(list(map(int, words)), dtype=np.int64)
+
+
+def _numbers(words: list[str], role: str, place: Place) -> Array:
+    numbers = numbers_of(words)
+    for row in np.flatnonzero(~np.isfinite(numbers))[:1]:
+        raise ValueError(f"{place(row)}: the {role} {shown(words[row])} is no finite number")
+    return numbers

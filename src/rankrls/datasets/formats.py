@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 import os
 import re
+from contextlib import suppress
 from typing import Any
 
-from rankrls._streams import DamagedError, PathOrFile, name_of, opened, unpacked, without_suffix
+from rankrls._streams import DamagedError, PathOrFile, name_of, unpacked, without_suffix
 
 __all__ = ["FORMATS", "SUFFIXES", "TABLE_FORMATS", "sniff", "sniff_table"]
 
@@ -38,32 +39,25 @@ _FOREIGN = {
 _LETOR = re.compile(r"\S+\s+(qid:|\d+:)|[+-]?[\d.]+(e[+-]?\d+)?$", re.IGNORECASE)
 
 
-def sniff(path: PathOrFile) -> tuple[str, Any]:
-    """The format of a file, and the file itself.
-
-    Parameters
-    ----------
-    path : str, path-like or binary file
-        An open file is looked at by ``peek``, or read and set back.
-
-    Returns
-    -------
-    format : {"letor", "csv", "parquet"}
-    file : same as path
-    """
+def sniff(path: PathOrFile) -> str:
+    """The format of a file: "letor", "csv" or "parquet"; an open one is set back or peeked at."""
     name = name_of(path)
     if isinstance(path, str | os.PathLike) and os.path.isdir(path):
-        return "parquet", path
+        return "parquet"
     lower = without_suffix(name).lower()
-    head = _head(path)
+    head, text = _head(path)
     if head.startswith(_COLUMNAR) or lower.endswith(SUFFIXES):
-        return "parquet", path
+        return "parquet"
     for magic, what in _FOREIGN.items():
         if head.startswith(magic):
             raise ValueError(f"{name}: this is {what}")
     if lower.endswith((".csv", ".tsv")):
-        return "csv", path
-    return ("letor" if _looks_like_letor(_text(path, head)) else "csv"), path
+        return "csv"
+    # The first line that is neither empty nor a comment tells; LETOR text if there is none.
+    lines = ((line, line.split("#", 1)[0].strip()) for line in text.split("\n"))
+    line, body = next(((line, body) for line, body in lines if body), ("", "0"))
+    is_letor = _LETOR.match(body) or not any(mark in line for mark in ",\t;|")
+    return "letor" if is_letor else "csv"
 
 
 def sniff_table(path: PathOrFile) -> str:
@@ -71,66 +65,34 @@ def sniff_table(path: PathOrFile) -> str:
     lower = without_suffix(name_of(path)).lower()
     if lower.endswith(_JSON_SUFFIXES):
         return "jsonl"
-    kind, _ = sniff(path)
+    kind = sniff(path)
     if kind == "parquet" or lower.endswith((".csv", ".tsv")):
         return kind
-    return "jsonl" if _text(path, _head(path)).lstrip().startswith(("{", "[")) else "csv"
+    return "jsonl" if _head(path)[1].lstrip().startswith(("{", "[")) else "csv"
 
 
-def _head(path: PathOrFile) -> bytes:
+def _head(path: Any) -> tuple[bytes, str]:
+    """First bytes of a file, and its text if they are compressed; damage is reported later."""
+    name, file = name_of(path), path
     if isinstance(path, str | os.PathLike):
         if os.path.exists(path) and not os.path.isfile(path):
-            raise ValueError(
-                f"{name_of(path)}: this is a pipe or a device, not a file; name its format"
-            )
-        with open(path, "rb") as file:
-            return file.read(_HEAD_BYTES)
-    if getattr(path, "seekable", lambda: False)():
-        start = path.tell()
-        head = path.read(_HEAD_BYTES)
-        path.seek(start)
-    elif hasattr(path, "peek"):
-        head = path.peek(_HEAD_BYTES)
-    else:
-        raise ValueError(f"{name_of(path)}: a stream cannot be looked at twice; name its format")
+            raise ValueError(f"{name}: this is a pipe or a device, not a file; name its format")
+        with open(name, "rb") as file:
+            return _head(file)
+    if not getattr(path, "seekable", lambda: False)():
+        if not hasattr(path, "peek"):
+            raise ValueError(f"{name}: a stream cannot be looked at twice; name its format")
+        file = io.BytesIO(path.peek(_HEAD_BYTES))
+    start = file.tell()
+    head, text = file.read(_HEAD_BYTES), b""
     if not isinstance(head, bytes):
-        raise ValueError(f"{name_of(path)}: open the file in binary mode ('rb')")
-    return head
-
-
-def _text(path: PathOrFile, head: bytes) -> str:
-    """Return the first text of a file, decompressed; damaged data are reported later."""
-    name = name_of(path)
-    if isinstance(path, str | os.PathLike):
-        with opened(path) as file:
-            found = _first_bytes(file)
-    elif getattr(path, "seekable", lambda: False)():
-        start = path.tell()
-        found = _first_bytes(unpacked(path, name))
-        path.seek(start)
-    else:
-        found = _first_bytes(unpacked(io.BytesIO(head), name))
-        if head and not found:
-            raise ValueError(f"{name}: the compressed stream does not tell its format; name it")
-    return found.decode("utf-8-sig", "replace")
-
-
-def _first_bytes(file: Any) -> bytes:
-    found = b""
-    try:
-        while len(found) < _HEAD_BYTES and (more := file.read(_HEAD_BYTES // 16)):
-            found += more
-    except DamagedError:
-        pass
-    return found
-
-
-def _looks_like_letor(text: str) -> bool:
-    """By the first line that is neither empty nor a comment; LETOR text if there is none."""
-    for line in text.split("\n"):
-        body = line.split("#", 1)[0].strip()
-        if body:
-            if _LETOR.match(body):
-                return True
-            return not any(mark in line for mark in ",\t;|")
-    return True
+        raise ValueError(f"{name}: open the file in binary mode ('rb')")
+    file.seek(start)
+    with suppress(DamagedError):
+        unpacked_file = unpacked(file, name)
+        while len(text) < _HEAD_BYTES and (more := unpacked_file.read(_HEAD_BYTES // 16)):
+            text += more
+    file.seek(start)
+    if file is not path and head and not text:
+        raise ValueError(f"{name}: the compressed stream does not tell its format; name it")
+    return head, text.decode("utf-8-sig", "replace")

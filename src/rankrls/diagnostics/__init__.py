@@ -3,11 +3,13 @@
 `audit` measures the influence of each judgement, item, judge, query or row on a model, and how well
 the model without it predicts its labels. `suggest_pairs` chooses the most informative judgements to
 collect next. `explain` splits a difference of scores into contributions. They are exact and
-need no refitting. `transitivity` counts the cycles of a reciprocal relation.
+need no refitting. `feature_importances` drops columns from an `AutoRanker`. `transitivity` counts
+the cycles of a reciprocal relation.
 """
 
 from rankrls.diagnostics._audit import Audit, audit
 from rankrls.diagnostics._explain import Explanation, explain
+from rankrls.diagnostics._importances import feature_importances
 from rankrls.diagnostics._suggest import suggest_pairs
 from rankrls.diagnostics._transitivity import Transitivity, transitivity
 
@@ -17,6 +19,7 @@ __all__ = [
     "Transitivity",
     "audit",
     "explain",
+    "feature_importances",
     "suggest_pairs",
     "transitivity",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 from rankrls._calls import takes_queries, tells
 from rankrls._frames import data_frame
 from rankrls._validation import check_length, check_option, check_positive, encode_qid
-from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.influence import (
     Influence,
     NewRows,
@@ -32,7 +32,7 @@ __all__ = ["Audit", "audit"]
 
 Array = NDArray[Any]
 
-#: Units that can be left out, and the arguments they need.
+#: Units that can be left out.
 BY = ("query", "row", "judgement", "item", "group")
 
 
@@ -210,7 +210,12 @@ def audit(
     others = isinstance(eval_set, str)
     if others:
         check_option("eval_set", eval_set, ("leave-one-out",))
-    new = None if eval_set is None or others else _new_rows(ranker, graph, eval_set)
+    new = None
+    if eval_set is not None and not others:
+        rows, held = check_eval_set(
+            eval_set, ranker._check_rows, has_qid=graph.has_qid, n_outputs=graph.n_outputs
+        )
+        new = NewRows(rows, partial(graph_accuracy, held))
     given = graph.n_given_pairs
     if by is None:
         by = "judgement" if given else "query" if graph.has_qid else "row"
@@ -227,24 +232,14 @@ def audit(
         )
     found, labels, folds = _ask(problem, by, groups, alpha, new)
     change = None if found.metric is None else found.metric - found.metric_of_all
-    if isinstance(folds, Folds) and others:
-        change = change_without_groups(problem, folds, alpha)
-    elif others:
-        change = change_without_queries(problem, folds, alpha)
+    if others:
+        judged = isinstance(folds, Folds)
+        without = change_without_groups if judged else change_without_queries
+        change = without(problem, folds, alpha)
     if change is not None:
         change = np.where(found.size > 0, change, np.nan)
-    return Audit(
-        labels,
-        found.size,
-        found.leverage,
-        found.residual,
-        found.studentised,
-        found.p_value,
-        found.cook,
-        found.agreement,
-        found.weight,
-        change,
-    )
+    sizes = (found.size, found.leverage, found.residual, found.studentised, found.p_value)
+    return Audit(labels, *sizes, found.cook, found.agreement, found.weight, change)
 
 
 def _ask(
@@ -295,10 +290,3 @@ def _with_alpha(estimator: Any, fit_params: dict[str, Any]) -> Any:
     if hasattr(estimator, "basis_indices_"):
         options["basis"] = estimator.basis_indices_
     return RankRLS(**options)
-
-
-def _new_rows(ranker: RankRLS, graph: PreferenceGraph, eval_set: Any) -> NewRows:
-    rows, held = check_eval_set(
-        eval_set, ranker._check_rows, has_qid=graph.has_qid, n_outputs=graph.n_outputs
-    )
-    return NewRows(rows, lambda scores: graph_accuracy(held, scores))

@@ -173,12 +173,9 @@ def _of_columns(estimator: AutoRanker, x_a: Any, x_b: Any, among: Any) -> Explan
     if not estimator._features._centres:
         raise ValueError("explain does not take an AutoRanker of sparse rows")
     values = estimator._contributions(np.vstack(parts))
-    order = np.argsort(-np.abs(values), kind="stable")
-    unknown = np.full(len(values), np.nan)
-    labels = estimator.columns_["column"][order]
-    return Explanation(
-        "feature", labels, order, values[order], unknown, unknown, float(values.sum())
-    )
+    columns, unknown = estimator.columns_["column"], np.full(len(values), np.nan)
+    found = _sorted("feature", columns, np.arange(len(values)), np.ones(len(values)), values)
+    return replace(found, weight=unknown, change=unknown)
 
 
 def _require_one_output(n_outputs: int) -> None:

@@ -144,11 +144,7 @@ def _noise(estimator: RankRLS | RankRLSCV, alpha: float) -> float:
 
 
 def _misplaced(Z: Array, f: Array, top: int) -> Array:
-    """Probability that each row is on the wrong side of the border of the first ``top``.
-
-    Computed from a root Z of the covariance of differences, shape (n, r), and scores f (n,). The
-    border is the mean of the scores at ranks top and top + 1.
-    """
+    """Probability that each row is on the wrong side of the border, from a root Z of variances."""
     beside = np.argsort(-f, kind="stable")[top - 1 : top + 1]
     distance = np.abs(f - f[beside].mean())
     deviation = np.sqrt(np.square(Z - Z[beside].mean(axis=0)).sum(axis=1))

@@ -10,38 +10,53 @@ so candidates are compared, chosen and averaged without further fits.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from rankrls._calls import Progress, all_or_nothing, takes_queries
-from rankrls._frames import check_same_rows
+from rankrls._frames import check_same_rows, feature_names
 from rankrls._resources import at_most, n_threads, require
 from rankrls._validation import (
-    Queries,
-    check_length,
     check_option,
-    check_scores,
-    check_weights,
     encode_qid,
+    label_array,
     refuse_lazy,
 )
-from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.query_weights import varying_queries
-from rankrls.core.ridge.problem import RidgeProblem
-from rankrls.core.ridge.residuals import query_folds
+from rankrls.estimators.auto_choice import (
+    Candidate,
+    Choice,
+    Judge,
+    Target,
+    choose,
+    nested_scores,
+    stacked,
+    tradeoffs,
+)
+from rankrls.estimators.auto_members import (
+    ALL_ROWS,
+    BY_QUERY,
+    GIVEN_PAIRS,
+    MAX_COLUMNS,
+    WITHIN,
+    BlockScale,
+    ColumnMember,
+    LinearMember,
+    Rows,
+    View,
+    unfitted,
+)
 from rankrls.estimators.boosted_trees import MAX_QUERY, TreeMember, has_lightgbm
-from rankrls.estimators.choosing import Scoring
 from rankrls.estimators.ranker import (
+    Preferences,
     QueryRequests,
     graph_accuracy,
     require_preferences,
@@ -50,26 +65,11 @@ from rankrls.estimators.ranker import (
 from rankrls.estimators.rankrls import RankRLS
 from rankrls.estimators.stream import fit_streams
 from rankrls.exceptions import FeatureScaleWarning, IdColumnWarning
-from rankrls.metrics import pairwise_accuracy
 from rankrls.preprocessing import RankingFeatures, TableEncoder
 
 __all__ = ["AutoRanker"]
 
 Array = NDArray[Any]
-
-
-@dataclass(frozen=True)
-class View:
-    """Blocks of `RankingFeatures` and a kernel; gamma is ``factor`` / mean squared norm."""
-
-    blocks: tuple[str, ...]
-    kernel: str
-    factor: float = 0.3
-
-    @property
-    def name(self) -> str:
-        return " + ".join(self.blocks)
-
 
 ALL = ("log", "standard", "rank")
 VIEWS = (
@@ -105,45 +105,24 @@ class Effort:
     n_trees: int
 
 
-WITHIN, ALL_ROWS, BY_QUERY = "within queries", "all rows", "within queries, each the same"
 LOSSES = (("magnitude", WITHIN), ("magnitude", ALL_ROWS), ("unit", WITHIN), ("magnitude", BY_QUERY))
 EFFORTS = {
     "quick": Effort(VIEWS[:3], LOSSES[:2], 150, 3, 10_000, 0),
-    "normal": Effort(VIEWS, LOSSES[:3], 200, 6, 30_000, 300),
+    "normal": Effort(VIEWS, LOSSES[:2], 200, 6, 30_000, 300),
     "thorough": Effort(VIEWS + MORE_VIEWS, LOSSES, 500, 8, 60_000, 1000),
 }
 
 #: Blocks that are added to a view, and the weights that are tried beside 0.
 BLOCKS, WEIGHTS = ("category", "text", "vector"), (0.1, 0.3, 1.0)
 
-#: A wider block is projected to this many principal components.
-MAX_COMPONENTS = 256
-
-#: Grid of alphas, as multiples of the mean squared norm of the rows.
-ALPHAS = 2.0 ** np.arange(-4, 11, 2)
-
-#: A linear kernel on more columns than this uses basis vectors as well.
-MAX_COLUMNS = 800
-
 #: Number of columns that are tried as rankers of their own.
 N_COLUMNS = 5
 
-#: Weights of the trees in the average that are tried beside 0, and folds of queries to hold out.
-TREE_WEIGHTS, TREE_FOLDS = (1 / 3, 1 / 2), 5
-
-#: Number of folds of the nested estimate, and of folds of rows if there are no queries.
-N_FOLDS = 10
+#: Folds of queries that are held out from boosted trees.
+TREE_FOLDS = 5
 
 #: Number of rows processed at a time if candidates were compared on a sample.
 BATCH = 20_000
-
-#: Minimum number of compared queries; and at most one query is compared for this many rows of the
-#: limit.
-FEWEST_QUERIES, ROWS_PER_QUERY = 10, 10
-
-#: The mean of the metric is noisy if there are few queries, so half of the pairwise accuracy, which
-#: uses all pairs of a query, is added to it.
-ACCURACY_SHARE = 0.5
 
 
 class AutoRanker(QueryRequests, BaseEstimator):
@@ -160,7 +139,8 @@ class AutoRanker(QueryRequests, BaseEstimator):
     scoring : str or callable, default="ndcg@10"
         Name of a metric of `rankrls.metrics`, or a function ``metric(y_true, y_score, qid=...)``
         that is called for one query at a time, higher = better. Members are chosen by this metric
-        plus half of the pairwise accuracy, which is less noisy.
+        plus half of the pairwise accuracy, which is less noisy. With given pairs, the pairwise
+        accuracy is used instead.
     effort : {"quick", "normal", "thorough"}, default="normal"
         Number of views, losses and basis vectors to try. "quick" is for a first result, "thorough"
         for the best ranking.
@@ -194,12 +174,16 @@ class AutoRanker(QueryRequests, BaseEstimator):
         Nested cross-validated mean of the metric: each query is scored by an average of models that
         were fitted without it and chosen by the other queries. With fewer than about 15 queries it
         is optimistic by 0.01 or 0.02, because the held-out scores of the other queries depend on
-        the labels of the query. With sample weights, a query has the mean weight of its rows.
-    held_out_scores_ : ndarray of shape (n_rows,)
+        the labels of the query. With sample weights, a query has the mean weight of its rows; with
+        several labels, it is their mean.
+    held_out_scores_ : ndarray of shape (n_rows,), (n_rows, n_labels) or (n_pairs,)
         Scores of the training rows by members fitted without their query; NaN for rows that were
-        not compared.
-    nested_scores_ : ndarray of shape (n_rows,)
+        not compared. With given pairs, f(preferred) − f(other) without the judgement.
+    nested_scores_ : ndarray of the shape of ``held_out_scores_``
         Scores of the training rows by the nested averages from which ``best_score_`` is computed.
+    tradeoffs_ : dict of ndarray
+        With several labels: weights of the labels, and the mean of the metric of each label if rows
+        are ranked by ``predict(X, qid=qid) @ weights`` (from ``nested_scores_``).
     n_compared_ : int
         Number of rows on which candidates were compared: all rows, or for large data a sample of
         whole queries (10,000, 30,000 or 60,000 rows, depending on ``effort``). The members are
@@ -264,9 +248,11 @@ class AutoRanker(QueryRequests, BaseEstimator):
     def fit(
         self,
         X: Any,
-        y: ArrayLike,
+        y: ArrayLike | None = None,
         *,
         qid: ArrayLike | None = None,
+        pairs: ArrayLike | None = None,
+        magnitude: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> AutoRanker:
         """Choose and fit the members.
@@ -276,11 +262,17 @@ class AutoRanker(QueryRequests, BaseEstimator):
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
             Raw columns; they may have any scale, missing values, text, categories, booleans and
             vectors (lists of the same length). A pyarrow table is converted to a pandas data frame.
-        y : array-like of shape (n_rows,)
-            Scores or grades, higher = preferred.
+        y : array-like of shape (n_rows,) or (n_rows, n_labels)
+            Scores or grades, higher = preferred. Several labels, such as clicks and purchases, get
+            the same spread within queries, and ``predict`` returns a score for each of them.
         qid : array-like of shape (n_rows,), optional
             Query label of each row. If None, all rows form one ranking; views within queries are
             then not used, and candidates are compared by tenfold cross-validation over rows.
+        pairs : array-like of shape (n_pairs, 2), optional
+            Row numbers (preferred, other) of judgements, instead of y and qid. Each judgement is
+            held out once. Views within queries are not used.
+        magnitude : array-like of shape (n_pairs,), optional
+            Strength of each preference, >= 0; 0 is a tie. If None, all are 1.
         sample_weight : array-like of shape (n_rows,), optional
             Row weights; in training, a pair has the product of the weights of its rows.
 
@@ -298,189 +290,229 @@ class AutoRanker(QueryRequests, BaseEstimator):
             has_lightgbm(required=True)
         rng = check_random_state(self.random_state)
         check_same_rows(X, y=y, qid=qid, sample_weight=sample_weight)
-        if y is None:
-            raise ValueError("AutoRanker requires y to be passed, but the target y is None")
-        y = check_scores(y)
-        y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
-        if y.ndim > 1:
-            raise ValueError(
-                f"y must have one score for each row; got shape {y.shape}, fit the outputs one by "
-                "one"
-            )
-        queries = None if qid is None else encode_qid(qid, len(y))
-        if queries is None:
+        if qid is None and pairs is None:
             warn_of_pooled_queries("AutoRanker")
-        weights = None
-        if sample_weight is not None:
-            weights = check_weights("sample_weight", sample_weight, len(y))
         with at_most(n_threads(self.n_jobs)):
-            self._table = TableEncoder(
-                drop_ids=self.drop_ids, query_columns=self.query_columns
-            ).fit(X, qid=qid)
-            for name in ("n_features_in_", "feature_names_in_"):
-                self.__dict__.pop(name, None)
-                if hasattr(self._table, name):
-                    setattr(self, name, getattr(self._table, name))
-            table = self._table._encoded(X)
-            check_length("y", y, table.shape[0])
-            if sparse.issparse(table) and table.shape[1] <= MAX_COLUMNS:
-                require("dense rows", *table.shape, copies=3, advice="use RankRLS, or fewer rows")
-                table = table.toarray()
-            require_preferences(PreferenceGraph.from_scores(y, qid=qid, sample_weight=weights))
-            order, codes, columns = canonical_order(table, y, queries)
+            table = self._encode(X, qid)
+            preferences = Preferences(y, qid, pairs, magnitude, sample_weight=sample_weight)
+            target = self._target(preferences, table.shape[0])
+            order, codes, columns = _canonical_order(table, target)
             self._columns = columns[self._table.blocks_[columns] == "number"]
-            self._projections = {
-                name: BlockScale.learn(table[:, self._table.blocks_ == name])
-                for name in BLOCKS
-                if (self._table.blocks_ == name).any()
-            }
-            self._fit_members(Table(table, y, codes, weights, order), effort, rng)
+            self._fit_members(table, replace(target, codes=codes), order, effort, rng)
         return self
 
-    def _rows(self, table: Table, rows: Array | slice = slice(None)) -> Rows:
-        """Split some encoded rows, which must form whole queries, into numbers and blocks."""
-        values, codes = table.X[rows], None if table.codes is None else table.codes[rows]
-        numbers = values if sparse.issparse(values) else values[:, self._columns]
-        if not numbers.shape[1]:
-            numbers = np.zeros((values.shape[0], 1))  # a constant column becomes 0 in all views
-        return Rows(
-            numbers,
-            {
-                name: projection.transform(values[:, self._table.blocks_ == name])
-                for name, projection in self._projections.items()
-            },
-            table.y[rows],
-            None if codes is None else encode_qid(codes, len(codes)),
-            None if table.weights is None else table.weights[rows],
-            codes,
-        )
+    def _target(self, preferences: Preferences, n_rows: int) -> Target:
+        """Check what is learned; several labels get the same spread within queries."""
+        y, pairs = preferences.y, preferences.pairs
+        if (y is None) == (pairs is None):
+            raise ValueError(
+                "AutoRanker requires y to be passed, but the target y is None"
+                if y is None
+                else "AutoRanker learns from labels y or from pairs, not from both"
+            )
+        graph = preferences.graph(n_rows)
+        require_preferences(graph)
+        self._scale, self._labels = None, []
+        if graph.scores is None:
+            return Target(pairs=graph.pairs, magnitude=graph.magnitude)
+        y, scale = graph.scores, None
+        if y.shape[1] == 1:
+            y = y[:, 0]
+        else:
+            if self.trees is True:
+                raise ValueError("trees=True needs one label; use trees=False for several")
+            codes: Any = graph.query_codes
+            means = np.stack([np.bincount(codes, one) for one in y.T], axis=1)
+            centred = y - (means / np.bincount(codes)[:, None])[codes]
+            scale = np.sqrt(np.mean(centred**2, axis=0))
+            names = feature_names(preferences.y)
+            self._labels = [f"y{j}" for j in range(len(scale))] if names is None else list(names)
+        self._scale, qid = scale, None
+        if preferences.qid is not None:
+            qid = label_array("qid", preferences.qid)
+        codes = graph.query_codes if graph.has_qid else None
+        return Target(y, qid, codes, graph.sample_weight, scale)
 
-    def _fit_members(self, table: Table, effort: Effort, rng: np.random.RandomState) -> None:
+    def _encode(self, X: Any, qid: Any) -> Any:
+        """Fit the encoder to a table, and encode it."""
+        self._table = TableEncoder(drop_ids=self.drop_ids, query_columns=self.query_columns)
+        self._table.fit(X, qid=qid)
+        for name in ("n_features_in_", "feature_names_in_"):
+            self.__dict__.pop(name, None)
+            if hasattr(self._table, name):
+                setattr(self, name, getattr(self._table, name))
+        table = self._table._encoded(X)
+        table = _as_matrix(table, sparse.issparse(table) and table.shape[1] > MAX_COLUMNS)
+        blocks = self._table.blocks_
+        self._projections = {
+            name: BlockScale.learn(table[:, blocks == name])
+            for name in BLOCKS
+            if (blocks == name).any()
+        }
+        return table
+
+    def _rows(self, table: Any, codes: Array | None) -> Rows:
+        """Split encoded rows, which must form whole queries, into numbers and blocks."""
+        numbers = table if sparse.issparse(table) else table[:, self._columns]
+        if not numbers.shape[1]:
+            numbers = np.zeros((table.shape[0], 1))  # a constant column becomes 0 in all views
+        blocks = {
+            name: projection.transform(table[:, self._table.blocks_ == name])
+            for name, projection in self._projections.items()
+        }
+        return Rows(numbers, blocks, None if codes is None else encode_qid(codes, len(codes)))
+
+    def _fit_members(
+        self, table: Any, target: Target, order: Array, effort: Effort, rng: np.random.RandomState
+    ) -> None:
         """Compare all candidates, choose among them, and fit those that were chosen."""
         progress = Progress("AutoRanker", self.verbose)
-        compared = table.sample(effort.n_rows, rng)
-        some = self._rows(table, compared)
-        views = _possible(effort.views, some, len(self._columns))
-        column_block = "rank" if some.qid is not None else "log"
-        blocks = list(dict.fromkeys(block for view in views for block in view.blocks))
-        if not sparse.issparse(some.numbers) and column_block not in blocks:
-            blocks.append(column_block)
-        self._features = RankingFeatures(
-            blocks, n_trees=max(effort.n_trees, 1), random_state=rng.randint(2**31 - 1)
-        ).fit(some.numbers, qid=some.qid)
-        self._with_qid = some.queries is not None
-        folds, lists = some.folds(rng)
-        judge = Judge(self.scoring, some.y, lists, some.weights)
-        losses = effort.losses if some.qid is not None else (("magnitude", ALL_ROWS),)
-        if some.weights is not None and some.qid is not None:
-            losses = tuple(loss for loss in losses if loss[1] != ALL_ROWS)  # would need refits
-        candidates: list[Candidate] = []
-
-        def candidate(member: LinearMember, loss: tuple[str, str]) -> Candidate:
-            alphas, scores = member.held_out(some, self._features, loss, folds)
-            return judge.candidate(member, alphas, scores, loss)
-
-        weights: dict[str, float] = {}
-        members = [
-            LinearMember.draw(view, some, self._features, effort.n_basis, rng) for view in views
-        ]
-        if some.blocks:
-            progress("choosing weights of categories, texts and vectors")
-            weights = self._weights(
-                members[min(1, len(members) - 1)], lambda m: candidate(m, losses[0])
-            )
-        for number, member in enumerate(members):
-            progress.bar(number, len(members), f"{member.name}, {member.kernel}")
-            tried = [candidate(member, losses[0])]
-            if any(weights.values()):
-                tried.append(candidate(member.weighted(weights), losses[0]))
-                tried.sort(key=lambda one: one.best)
-            tried += [candidate(tried[-1].member, loss) for loss in losses[1:]]
-            candidates += tried
-        if not sparse.issparse(some.numbers):
-            for column in best_columns(some, self._features, column_block):
-                scores = self._features._view(
-                    [column_block], some.numbers, some.queries, some.cache
-                )
-                both = scores[:, column] * np.array([[1.0], [-1.0]])
-                name = str(self._table.get_feature_names_out()[self._columns[column]])
-                alone = ColumnMember(name, column, column_block)
-                candidates.append(judge.candidate(alone, np.zeros(2), both, ("none", "none")))
-        if self._takes_trees(some):
-            progress("holding out queries from boosted trees")
-            trees, held = TreeMember.held_out(
-                some, self._features, TREE_FOLDS, rng, n_threads(self.n_jobs)
-            )
-            loss = ("lambdarank", WITHIN)
-            candidates.append(judge.candidate(trees, np.zeros(1), held[None], loss))
+        every, n_units = target, len(target.pairs if target.y is None else target.y)
+        index, target, compared = every.sample(order, effort.n_rows, rng)
+        rows = self._rows(table[index], target.codes)
+        judge = Judge(self._scoring(target), target, rng)
+        candidates = self._compare(rows, judge, effort, rng, progress)
         if not any(np.isfinite(one.metric).any() for one in candidates):
             raise ValueError(f"scoring={self.scoring!r} is not defined for any query of y")
-        every = np.arange(judge.n_lists)
-        chosen = choose(candidates, judge, every, effort.n_members)
+        chosen = choose(candidates, judge, np.arange(judge.n_lists), effort.n_members)
         progress(f"{len(candidates)} candidates compared, {len(chosen)} chosen")
         self.members_ = _table_of(candidates, chosen, judge)
         self.n_compared_ = len(compared)
         nested = nested_scores(candidates, judge, effort.n_members, rng)
-        self.held_out_scores_, self.nested_scores_ = np.full((2, len(table.y)), np.nan)
-        self.held_out_scores_[compared] = stacked(chosen, slice(None))
-        self.nested_scores_[compared] = nested
+        for name, scores in (("held_out_scores_", stacked(chosen)), ("nested_scores_", nested)):
+            values = judge.unlisted(scores)
+            setattr(self, name, np.full((n_units, *values.shape[1:]), np.nan))
+            getattr(self, name)[compared] = values
         self.best_score_ = float(judge.mean(judge.metric(nested)))
+        self.__dict__.pop("tradeoffs_", None)
+        if self._labels:
+            self.tradeoffs_ = tradeoffs(nested, judge, self._labels)
         progress("fitting members")
-        self._members = self._fitted(chosen, table, some)
+        sampled = len(compared) < n_units
+        parts: Iterable[tuple[Rows, Target]] = [(rows, target)]
+        if sampled and every.pairs is not None:
+            index, given, _ = every.sample(order, np.inf, rng)
+            parts = [(self._rows(table[index], None), given)]
+        elif sampled:
+            taken = ((index, every.take(index)) for index in _batches(every.codes, n_units))
+            parts = ((self._rows(table[index], part.codes), part) for index, part in taken)
+        rankers = self._fit_rankers(chosen, parts, streamed=sampled and every.pairs is None)
+        self._members = [
+            replace(one.candidate.member, estimator=ranker, factor=one.factor)
+            if ranker is not None
+            else one.candidate.member.fitted(one, rows, self._features, target)
+            for one, ranker in zip(chosen, rankers, strict=True)
+        ]
         progress("done")
 
-    def _fitted(self, chosen: list[Choice], table: Table, some: Rows) -> list[Any]:
-        """Fit the members to all rows, in one pass over batches if a sample was compared."""
-        linear = [one for one in chosen if isinstance(one.candidate.member, LinearMember)]
+    def _compare(
+        self,
+        rows: Rows,
+        judge: Judge,
+        effort: Effort,
+        rng: np.random.RandomState,
+        progress: Progress,
+    ) -> list[Candidate]:
+        """Return all candidates."""
+        is_sparse, with_qid = sparse.issparse(rows.numbers), rows.queries is not None
+        views = _possible(effort.views, is_sparse, with_qid, len(self._columns))
+        column_block = "rank" if with_qid else "log"
+        blocks = list(dict.fromkeys(block for view in views for block in view.blocks))
+        if not is_sparse and column_block not in blocks:
+            blocks.append(column_block)
+        self._with_qid = with_qid
+        self._features = features = RankingFeatures(
+            blocks, n_trees=max(effort.n_trees, 1), random_state=rng.randint(2**31 - 1)
+        ).fit(rows.numbers, qid=None if rows.queries is None else rows.queries.codes)
+        compared = ALL_ROWS if judge.target.pairs is None else GIVEN_PAIRS
+        losses: Sequence[tuple[str, str]] = [("magnitude", compared)]
+        if with_qid:
+            losses = effort.losses
+            if judge.target.weights is not None:  # weighted pairs of all rows would need refits
+                losses = [loss for loss in losses if loss[1] != ALL_ROWS]
+            if judge.n_labels > 1:  # sums of scores are to be those of a model of summed labels
+                losses = [loss for loss in losses if loss[0] == "magnitude"]
+        members = [LinearMember.draw(view, rows, features, effort.n_basis, rng) for view in views]
+
+        def candidate(number: int, weights: dict[str, float], loss: tuple[str, str]) -> Candidate:
+            member = replace(members[number], weights=weights)
+            return judge.linear(views[number], member, rows, features, loss)
+
+        weights = dict.fromkeys(rows.blocks, 0.0)
+        if weights:  # one block after the other, by held-out scores
+            progress("choosing weights of categories, texts and vectors")
+            number = min(1, len(members) - 1)
+            best = candidate(number, weights, losses[0]).best
+            for name in rows.blocks:
+                for weight in WEIGHTS:
+                    tried = {**weights, name: weight}
+                    if (value := candidate(number, tried, losses[0]).best) > best:
+                        best, weights = value, tried
+        candidates: list[Candidate] = []
+        for number, member in enumerate(members):
+            progress.bar(number, len(members), f"{member.name}, {member.kernel}")
+            found = [candidate(number, {}, losses[0])]
+            if any(weights.values()):
+                found.append(candidate(number, weights, losses[0]))
+                found.sort(key=lambda one: one.best)
+            used = found[-1].member.weights
+            candidates += found + [candidate(number, used, loss) for loss in losses[1:]]
+        if not is_sparse and judge.n_labels == 1:
+            view, names = rows.view([column_block], features), self._table.get_feature_names_out()
+            for column in _best_columns(view, judge):
+                both = judge.of_rows(view[:, column] * np.array([[1.0], [-1.0]]))
+                alone = ColumnMember(str(names[self._columns[column]]), column, column_block)
+                candidates.append(
+                    judge.candidate("column", alone, np.zeros(2), both, ("none", "none"))
+                )
+        if judge.n_labels == 1 and self._takes_trees(rows):
+            progress("holding out queries from boosted trees")
+            trees, held = TreeMember.held_out(
+                rows, features, judge.target, TREE_FOLDS, rng, n_threads(self.n_jobs)
+            )
+            loss = ("lambdarank", WITHIN)
+            candidates.append(judge.candidate("trees", trees, np.zeros(1), held[None], loss))
+        return candidates
+
+    def _fit_rankers(
+        self, chosen: list[Choice], parts: Iterable[tuple[Rows, Target]], *, streamed: bool
+    ) -> list[RankRLS | None]:
+        """Fit the linear rankers of the chosen members to parts of all rows; None for others."""
+        linear = [one.candidate for one in chosen if isinstance(one.candidate.member, LinearMember)]
         rankers = [
-            unfitted(float(one.candidate.alphas[one.alpha]), one.candidate.loss) for one in linear
+            unfitted(float(one.candidate.alphas[one.alpha]), one.candidate.loss)
+            if isinstance(one.candidate.member, LinearMember)
+            else None
+            for one in chosen
         ]
-
-        def batches() -> Iterator[Any]:
-            for index in table.batches(BATCH):
-                rows = self._rows(table, index)
-                parts = (features(one, rows) for one in linear)
-                yield ({"X": phi, **fields} for phi, fields in parts)
-
-        def features(one: Choice, rows: Rows) -> tuple[Array, dict[str, Any]]:
-            phi = one.candidate.member.phi(rows, self._features)
-            return phi, {"y": rows.y, **rows.arguments(one.candidate.loss[1])}
-
+        fitted = [ranker for ranker in rankers if ranker is not None]
+        batches = (
+            (
+                {"X": one.member.phi(rows, self._features), **target.fields(one.loss[1])}
+                for one in linear
+            )
+            for rows, target in parts
+        )
         with warnings.catch_warnings():  # transformed columns have their scales on purpose
             warnings.simplefilter("ignore", FeatureScaleWarning)
             warnings.simplefilter("ignore", IdColumnWarning)
-            if some.n_rows < len(table.y):
-                fit_streams(rankers, batches())
+            if streamed:
+                fit_streams(fitted, batches)
             else:
-                for one, ranker in zip(linear, rankers, strict=True):
-                    phi, fields = features(one, some)
-                    ranker.fit(phi, **fields)
-        fitted = iter(rankers)
-        return [
-            replace(one.candidate.member, estimator=next(fitted), factor=one.factor)
-            if one in linear
-            else one.candidate.member.fitted(one, some, self._features)
-            for one in chosen
-        ]
+                for ranker, fields in zip(fitted, next(batches), strict=True):
+                    ranker.fit(**fields)
+        return rankers
+
+    def _scoring(self, target: Target) -> Any:
+        return self.scoring if target.pairs is None else "pairwise_accuracy"
 
     def _takes_trees(self, rows: Rows) -> bool:
         """Whether trees are wanted and the rows have queries that LightGBM takes."""
-        if rows.qid is None or sparse.issparse(rows.numbers) or self.trees is False:
+        if rows.queries is None or sparse.issparse(rows.numbers) or self.trees is False:
             return False
-        if len(rows.queries or ()) < TREE_FOLDS or np.bincount(rows.qid).max() > MAX_QUERY:
+        if len(rows.queries) < TREE_FOLDS or np.bincount(rows.queries.codes).max() > MAX_QUERY:
             return False
         return self.trees is True or (self.effort == "thorough" and has_lightgbm(required=False))
-
-    def _weights(self, member: LinearMember, candidate: Any) -> dict[str, float]:
-        """Choose the weights of blocks one after the other, by held-out scores."""
-        weights: dict[str, float] = dict.fromkeys(self._projections, 0.0)
-        best = candidate(member).best
-        for name in weights:
-            for weight in WEIGHTS:
-                value = candidate(member.weighted({**weights, name: weight})).best
-                if value > best:
-                    best, weights = value, {**weights, name: weight}
-        return weights
 
     @property
     def estimators_(self) -> list[RankRLS]:
@@ -506,7 +538,7 @@ class AutoRanker(QueryRequests, BaseEstimator):
 
         Returns
         -------
-        ndarray of shape (n,)
+        ndarray of shape (n,), or (n, n_labels) if there are several labels
         """
         check_is_fitted(self)
         refuse_lazy(X, instead="predict one part of whole queries after the other")
@@ -519,19 +551,12 @@ class AutoRanker(QueryRequests, BaseEstimator):
             raise ValueError("AutoRanker was fitted without qid, so predict takes none")
         check_same_rows(X, qid=qid)
         with at_most(n_threads(self.n_jobs)):
-            table = self._table._encoded(X)
-            if not self._features._centres:  # only dense columns are centred
-                table = sparse.csr_array(table)
-            elif sparse.issparse(table):
-                require("dense rows", *table.shape, advice="predict fewer rows at a time")
-                table = table.toarray()
+            table = _as_matrix(self._table._encoded(X), not self._features._centres)
             codes = None if qid is None else encode_qid(qid, table.shape[0]).codes
-            everything, scores = (
-                Table(table, np.zeros(table.shape[0]), codes),
-                np.zeros(table.shape[0]),
-            )
-            for index in everything.batches(BATCH):
-                part = self._rows(everything, index)
+            n_rows = table.shape[0]
+            scores = np.zeros((n_rows, len(self._labels)) if self._labels else n_rows)
+            for index in _batches(codes, n_rows):
+                part = self._rows(table[index], None if codes is None else codes[index])
                 scores[index] = sum(one.predict(part, self._features) for one in self._members)
         return scores
 
@@ -541,8 +566,11 @@ class AutoRanker(QueryRequests, BaseEstimator):
         The columns of b are replaced by those of a one after the other, in their order and in
         reverse. The mean of the changes is exact for linear members, and always has the right sum.
         """
-        rows = self._rows(Table.of_query(table, self._with_qid))
-        n, features, sources = rows.numbers.shape[1], self._features, self._table.sources_
+
+        def of_query(table: Array) -> Rows:
+            return self._rows(table, np.zeros(len(table), dtype=int) if self._with_qid else None)
+
+        rows, features, sources = of_query(table), self._features, self._table.sources_
         of_numbers = sources[self._columns] if len(self._columns) else np.zeros(1, dtype=np.int64)
         views = {
             block: features._standardized(block, rows.numbers, rows.queries, rows.cache)[:2]
@@ -553,33 +581,74 @@ class AutoRanker(QueryRequests, BaseEstimator):
             place = np.zeros(self.n_features_in_, dtype=np.int64)
             place[order] = np.arange(len(order))
             steps = np.arange(len(order) + 1)[:, None]
-            mixed = np.where(place[sources] < steps, table[0], table[1])
-            part = self._rows(Table.of_query(mixed, self._with_qid))
+            part = of_query(np.where(place[sources] < steps, table[0], table[1]))
             for block, (a, b) in views.items():
-                part.cache[block] = np.where(
-                    place[np.repeat(of_numbers, len(a) // n)] < steps, a, b
-                )
+                of_view = np.repeat(of_numbers, len(a) // len(of_numbers))
+                part.cache[block] = np.where(place[of_view] < steps, a, b)
             scores = sum(member.predict(part, features) for member in self._members)
             contributions[order] += np.diff(scores) / 2
         return contributions
 
+    def _held_out_without(
+        self, X: Any, preferences: Preferences, groups: Sequence[Array]
+    ) -> tuple[Array, Array]:
+        """Return the metric of held-out lists, and that without each group of encoded columns.
+
+        Members are held out again, with the same alphas, and the columns replaced by their means.
+        """
+        ranker, rng = copy(self), check_random_state(self.random_state)
+        table = _as_matrix(self._table._encoded(X), False)
+        target = ranker._target(preferences, table.shape[0])
+        order, codes, _ = _canonical_order(table, target)
+        n_rows = EFFORTS[self.effort].n_rows
+        index, target, _ = replace(target, codes=codes).sample(order, n_rows, rng)
+        judge = Judge(self._scoring(target), target, rng)
+        table, features, seed = table[index], self._features, rng.randint(2**31 - 1)
+        found = []
+        for group in [np.zeros(table.shape[1], dtype=bool), *groups]:
+            rows = self._rows(np.where(group, table.mean(axis=0), table), target.codes)
+            total = np.zeros(len(judge.y))
+            for number, member in enumerate(self._members):
+                loss = (self.members_["cost"][number], self.members_["compared"][number])
+                if isinstance(member, LinearMember):
+                    assert member.estimator is not None
+                    alphas = np.array([member.estimator.alpha])
+                    scores = judge.linear("", member, rows, features, loss, alphas).scores[0]
+                elif isinstance(member, TreeMember):
+                    has_lightgbm(required=True)
+                    draws = np.random.RandomState(seed)
+                    scores = member.held_out(rows, features, target, TREE_FOLDS, draws, 0)[1]
+                else:
+                    scores = judge.of_rows(rows.view([member.block], features)[:, member.column])
+                total += member.factor * scores
+            found.append(judge.metric(total))
+        return found[0], np.array(found[1:])
+
     @takes_queries
-    def score(self, X: Any, y: ArrayLike, qid: ArrayLike | None = None) -> float:
-        """Return the mean pairwise accuracy over the queries that have a pair.
+    def score(
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        qid: ArrayLike | None = None,
+        pairs: ArrayLike | None = None,
+    ) -> float:
+        """Return the mean pairwise accuracy over the queries that have a pair, or of given pairs.
 
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n, n_features)
-        y : array-like of shape (n,)
-        qid : array-like of shape (n,)
+        y : array-like of shape (n,) or (n, n_labels), optional
+        qid : array-like of shape (n,), optional
             Required if the ranker was fitted with qid.
+        pairs : array-like of shape (n_pairs, 2), optional
+            Row numbers (preferred, other), if there is no y.
 
         Returns
         -------
         float
         """
         predictions = self.predict(X, qid=qid)
-        graph = PreferenceGraph.from_scores(check_scores(y), qid=qid)
+        graph = Preferences(y, qid, pairs).graph(len(predictions))
         require_preferences(graph, "evaluate")
         return graph_accuracy(graph, predictions)
 
@@ -606,311 +675,83 @@ class AutoRanker(QueryRequests, BaseEstimator):
         return tags
 
 
-# -- rows ----------------------------------------------------------------------------------------
-
-
-def canonical_order(
-    table: Any, y: Array, queries: Queries | None
-) -> tuple[Array, Array | None, Array]:
-    """Return orders of rows, queries and columns that do not depend on their orders in the data.
+def _canonical_order(table: Any, target: Target) -> tuple[Array, Array | None, Array]:
+    """Return orders of rows, queries and columns that do not depend on their orders and names.
 
     Basis vectors, folds and trees are drawn at random from these orders. Of the queries, the number
     of the query of each row is returned.
     """
-
-    def parts() -> Iterator[Any]:  # the signs of components of texts are arbitrary
-        return (abs(table[i : i + BATCH]) for i in range(0, table.shape[0], BATCH))
-
-    def total(values: Any) -> Array:
-        return np.asarray(values.sum(axis=0)).ravel()
-
-    largest = [part.max(axis=0) for part in parts()]
-    sizes = np.max([v.toarray().ravel() if sparse.issparse(v) else v for v in largest], axis=0)
-    sizes = np.where(sizes > 0, sizes, 1.0)
-    means = sum(total(part) for part in parts()) / table.shape[0] / sizes
-    squares = sum(total(part * part) for part in parts()) / table.shape[0] / sizes**2
-    columns = np.lexsort((squares.round(9), means.round(9)))
-    direction = np.empty(len(sizes))
-    direction[columns] = np.random.RandomState(0).standard_normal(len(sizes))
-    keys = np.concatenate([np.asarray(part @ (direction / sizes)).ravel() for part in parts()])
-    if queries is None:
-        return np.lexsort((y, keys)), None, columns
-    first = np.full(len(queries), np.inf)
-    np.minimum.at(first, queries.codes, keys)
-    codes = np.argsort(np.argsort(first, kind="stable"))[queries.codes]
-    return np.lexsort((y, keys, codes)), codes, columns
-
-
-@dataclass(frozen=True)
-class BlockScale:
-    """Rows of a block less their mean, projected to axes and scaled to a mean squared norm of 1."""
-
-    mean: Array
-    axes: Array
-
-    @classmethod
-    def learn(cls, rows: Array) -> BlockScale:
-        mean = rows.mean(axis=0)
-        n = len(mean)
-        variances, axes = rows.var(axis=0), np.eye(n)
-        if n > MAX_COMPONENTS:
-            centred = rows - mean
-            variances, axes = np.linalg.eigh(centred.T @ centred / len(rows))
-            variances, axes = variances[-MAX_COMPONENTS:], axes[:, -MAX_COMPONENTS:]
-        total = variances.sum()
-        return cls(mean, axes / np.sqrt(total if total > 0 else 1.0))
-
-    def transform(self, rows: Array) -> Array:
-        centred = rows - self.mean
-        if self.axes.shape[0] == self.axes.shape[1]:
-            return centred * self.axes.diagonal()
-        return centred @ self.axes
+    starts = range(0, table.shape[0], BATCH)
+    largest, means = np.zeros((2, table.shape[1]))
+    for i in starts:
+        part = abs(table[i : i + BATCH])  # the signs of components of texts are arbitrary
+        highest = part.max(axis=0)
+        highest = highest.toarray().ravel() if sparse.issparse(highest) else highest
+        largest = np.maximum(largest, highest)
+        means += np.asarray(part.sum(axis=0)).ravel() / table.shape[0]
+    largest[largest == 0] = 1.0
+    columns = np.argsort((means / largest).round(9), kind="stable")
+    direction = np.empty(len(columns))
+    direction[columns] = np.random.RandomState(0).standard_normal(len(columns))
+    direction /= largest
+    keys = np.concatenate([abs(table[i : i + BATCH]) @ direction for i in starts])
+    codes = target.codes
+    labels = () if target.y is None else np.atleast_2d(target.y.T)
+    if codes is None:
+        return np.lexsort((*labels, keys)), None, columns
+    first = np.full(codes.max() + 1, np.inf)
+    np.minimum.at(first, codes, keys)
+    codes = np.argsort(np.argsort(first, kind="stable"))[codes]
+    return np.lexsort((*labels, keys, codes)), codes, columns
 
 
-@dataclass(frozen=True, eq=False)
-class Table:
-    """Encoded rows X with labels, query numbers and weights, and a canonical order of the rows."""
-
-    X: Any
-    y: Array
-    codes: Array | None
-    weights: Array | None = None
-    order: Array | None = None
-
-    @classmethod
-    def of_query(cls, X: Array, with_qid: bool) -> Table:
-        """Rows of one query."""
-        return cls(X, np.zeros(len(X)), np.zeros(len(X), dtype=np.int64) if with_qid else None)
-
-    def sample(self, most: int, rng: np.random.RandomState) -> Array:
-        """Draw about ``most`` rows in random whole queries; all rows if there are no more.
-
-        Fewer rows are drawn if queries are short, because holding out each query takes time.
-        """
-        assert self.order is not None
-        if self.codes is None:
-            m = len(self.y)
-            return (
-                self.order[np.sort(rng.choice(m, most, replace=False))] if m > most else self.order
-            )
-        sizes = np.bincount(self.codes)
-        if len(self.y) <= most and len(sizes) <= most // ROWS_PER_QUERY:
-            return self.order
-        varies = varying_queries(self.y[:, None], self.codes, len(sizes))[:, 0]
-        # Queries with a pair first; the others carry no information about the order.
-        drawn = np.concatenate(
-            [rng.permutation(np.flatnonzero(part)) for part in (varies, ~varies)]
-        )
-        fitting = int(np.searchsorted(np.cumsum(sizes[drawn]), most))
-        taken = drawn[: max(FEWEST_QUERIES, min(fitting, most // ROWS_PER_QUERY))]
-        return self.order[np.isin(self.codes[self.order], taken)]
-
-    def batches(self, size: int) -> list[Any]:
-        """Batches of whole queries of about ``size`` rows; without queries, of any rows."""
-        m = len(self.y)
-        if m <= size:
-            return [slice(None)]
-        if self.codes is None:
-            return np.array_split(np.arange(m), -(-m // size))
-        order, ends = np.argsort(self.codes, kind="stable"), np.cumsum(np.bincount(self.codes))
-        cuts = np.unique(np.searchsorted(ends, np.arange(size, m, size)))
-        return [rows for rows in np.split(order, ends[cuts]) if len(rows)]
+def _as_matrix(table: Any, as_sparse: bool) -> Any:
+    """Return a table in the form that the model has."""
+    if as_sparse:
+        return sparse.csr_array(table)
+    if sparse.issparse(table):
+        require("dense rows", *table.shape, copies=3, advice="use RankRLS, or fewer rows")
+        return table.toarray()
+    return table
 
 
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """Numbers and blocks of rows, with labels, queries and weights.
-
-    ``ids`` are query numbers in the whole table, and ``cache`` keeps transformed numbers.
-    """
-
-    numbers: Any
-    blocks: dict[str, Array]
-    y: Array
-    queries: Queries | None
-    weights: Array | None = None
-    ids: Array | None = None
-    cache: dict[str, Array] = field(default_factory=dict)
-
-    @property
-    def n_rows(self) -> int:
-        return self.numbers.shape[0]
-
-    @property
-    def qid(self) -> Array | None:
-        """Query number of each row, or None."""
-        return None if self.queries is None else self.queries.codes
-
-    def arguments(self, compared: str) -> dict[str, Any]:
-        """Arguments for ``fit``."""
-        found: dict[str, Any] = {}
-        if compared != ALL_ROWS and self.qid is not None:
-            found["qid"] = self.ids
-        if self.weights is not None:
-            found["sample_weight"] = self.weights
-        return found
-
-    def folds(self, rng: np.random.RandomState) -> tuple[list[Array], Array]:
-        """Folds, and the index of the held-out list of each row."""
-        if self.qid is not None:
-            return query_folds(self.qid), self.qid
-        ends = [np.count_nonzero(self.y == end) for end in (self.y.min(), self.y.max())]
-        if min(ends) < 2 and len(np.unique(self.y)) < 3:
-            raise ValueError(
-                "without qid, rows are held out in folds; at least two labels must have two rows "
-                "or more"
-            )
-        k = min(N_FOLDS, max(2, self.n_rows // 5))
-        order = rng.permutation(self.n_rows)
-        order = order[np.argsort(self.y[order], kind="stable")]  # all folds have all labels
-        lists = np.empty(self.n_rows, dtype=np.int64)
-        lists[order] = np.arange(self.n_rows) % k
-        return query_folds(lists), lists
+def _batches(codes: Array | None, m: int) -> list[Any]:
+    """Batches of whole queries of about ``BATCH`` rows; without queries, of any rows."""
+    if m <= BATCH:
+        return [slice(None)]
+    if codes is None:
+        return np.array_split(np.arange(m), -(-m // BATCH))
+    order, ends = np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))
+    cuts = np.unique(np.searchsorted(ends, np.arange(BATCH, m, BATCH)))
+    return [rows for rows in np.split(order, ends[cuts]) if len(rows)]
 
 
-# -- members -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class LinearMember:
-    """A linear ranker on Φ = [scale × view, or its Nyström features, weight × block …].
-
-    The Nyström features are k(x, ``basis``) ``mapping``, the features of the view have a mean
-    squared norm of 1, and ``factor`` is that of the scores in the average.
-    """
-
-    views: list[str]
-    kernel: str
-    gamma: float
-    basis: Any
-    mapping: Array | None
-    scale: float
-    weights: dict[str, float]
-    estimator: RankRLS | None = None
-    factor: float = 0.0
-
-    @property
-    def name(self) -> str:
-        return " + ".join(self.views)
-
-    @property
-    def key(self) -> tuple[str, str, float]:
-        """What members of the same view have in common."""
-        return self.name, self.kernel, self.gamma
-
-    @property
-    def used_blocks(self) -> str:
-        used = [f"{weight:g} {name}" for name, weight in self.weights.items() if weight]
-        return " + ".join(used) or "none"
-
-    @classmethod
-    def draw(
-        cls, view: View, rows: Rows, features: Any, n_basis: int, rng: np.random.RandomState
-    ) -> LinearMember:
-        """Draw the basis vectors of a view among the rows, and find its scales."""
-        values = features._view(view.blocks, rows.numbers, rows.queries, rows.cache)
-        m, n = values.shape
-        basis = mapping = None
-        gamma = view.factor / _mean_squared_norm(values)
-        if view.kernel != "linear" or n > MAX_COLUMNS or sparse.issparse(values):
-            basis = values[np.sort(rng.choice(m, min(n_basis, m), replace=False))]
-            roots, vectors = np.linalg.eigh(_kernel(view.kernel, gamma, basis, basis))
-            kept = roots > 1e-10 * max(roots[-1], 1e-300)
-            mapping = vectors[:, kept] / np.sqrt(roots[kept])
-        member = cls(list(view.blocks), view.kernel, gamma, basis, mapping, 1.0, {})
-        size = _mean_squared_norm(member.phi(rows, features))
-        return replace(member, scale=1 / np.sqrt(size))
-
-    def weighted(self, weights: dict[str, float]) -> LinearMember:
-        return replace(self, weights=dict(weights))
-
-    def phi(self, rows: Rows, features: RankingFeatures) -> Array:
-        """Return Φ of rows."""
-        values = features._view(self.views, rows.numbers, rows.queries, rows.cache)
-        if self.basis is not None:
-            values = _kernel(self.kernel, self.gamma, values, self.basis) @ self.mapping
-        parts = [self.scale * values]
-        parts += [weight * rows.blocks[name] for name, weight in self.weights.items() if weight]
-        return np.hstack(parts) if len(parts) > 1 else parts[0]
-
-    def held_out(
-        self, rows: Rows, features: RankingFeatures, loss: tuple[str, str], folds: Sequence[Array]
-    ) -> tuple[Array, Array]:
-        """Return alphas and the held-out scores for each of them, shape (n_alphas, n_rows)."""
-        phi = self.phi(rows, features)
-        graph = PreferenceGraph.from_scores(rows.y[:, None], **rows.arguments(loss[1]))
-        ranker = unfitted(1.0, loss)
-        space = ranker._problem(ranker._check_options(), phi, graph).space
-        problem = RidgeProblem(graph, space, ranker._loss)
-        alphas = ALPHAS * _mean_squared_norm(phi) * (1 / 64 if loss[1] == BY_QUERY else 1.0)
-        return alphas, problem.leave_out(folds, alphas).by_row(rows.n_rows)[..., 0]
-
-    def predict(self, rows: Rows, features: RankingFeatures) -> Array:
-        assert self.estimator is not None
-        return self.phi(rows, features) @ (self.factor * self.estimator.coef_)
-
-
-@dataclass(frozen=True, eq=False)
-class ColumnMember:
-    """One column, as its rank within the query or its logarithm, times a factor."""
-
-    name: str
-    column: int
-    block: str
-    factor: float = 0.0
-
-    kernel = used_blocks = "none"
-
-    def fitted(self, one: Choice, some: Rows, features: RankingFeatures) -> ColumnMember:
-        return replace(self, factor=one.factor * (-1.0 if one.alpha else 1.0))
-
-    def predict(self, rows: Rows, features: RankingFeatures) -> Array:
-        view = features._view([self.block], rows.numbers, rows.queries, rows.cache)
-        return self.factor * view[:, self.column]
-
-
-def best_columns(rows: Rows, features: RankingFeatures, block: str) -> list[int]:
-    """Return the columns that correlate most with y, within queries."""
-    view = features._view([block], rows.numbers, rows.queries, rows.cache)
-    y = rows.y - rows.y.mean()
-    if rows.qid is not None:
-        y = rows.y - (np.bincount(rows.qid, rows.y) / np.bincount(rows.qid))[rows.qid]
+def _best_columns(view: Array, judge: Judge) -> list[int]:
+    """Return the columns that correlate most with y, within queries, or with the pairs."""
+    target, lists = judge.target, judge.target.codes
+    if target.pairs is not None:
+        wins, losses = (np.bincount(rows, minlength=len(view)) for rows in target.pairs.T)
+        centred = wins - losses
+    elif lists is None:
+        centred = target.y - target.y.mean()
+    else:
+        centred = target.y - (np.bincount(lists, target.y) / judge.sizes)[lists]
     sizes = np.sqrt((view**2).sum(axis=0))
-    correlations = np.abs(y @ view) / np.where(sizes > 0, sizes, np.inf)
+    correlations = np.abs(centred @ view) / np.where(sizes > 0, sizes, np.inf)
     best = np.argsort(-correlations, kind="stable")[:N_COLUMNS]
     return best[correlations[best] > 0].tolist()
 
 
-def unfitted(alpha: float, loss: tuple[str, str]) -> RankRLS:
-    weighting = "query" if loss[1] == BY_QUERY else "size"
-    return RankRLS(alpha, cost=loss[0], query_weighting=weighting, solver="primal")
-
-
-def _kernel(kernel: str, gamma: float, rows: Any, basis: Any) -> Array:
-    if kernel == "linear":
-        values = rows @ basis.T
-        return values.toarray() if sparse.issparse(values) else values
-    return pairwise_kernels(rows, basis, metric=kernel, gamma=gamma)
-
-
-def _mean_squared_norm(rows: Any) -> float:
-    """Mean squared norm of the centred rows."""
-    if sparse.issparse(rows):
-        mean = np.asarray(rows.mean(axis=0)).ravel()
-        squares = float(rows.multiply(rows).sum()) / rows.shape[0] - float(mean @ mean)
-    else:
-        squares = float(rows.var(axis=0).sum())
-    return squares if squares > 0 else 1.0
-
-
-def _possible(views: Sequence[View], data: Rows, n_numbers: int) -> list[View]:
-    """Select the views that the data allow, which depend on qid, sparsity and numbers."""
-    if sparse.issparse(data.numbers):
-        return list(SPARSE_VIEWS)
+def _possible(
+    views: Sequence[View], is_sparse: bool, with_qid: bool, n_numbers: int
+) -> Sequence[View]:
+    """Select the views that the data allow."""
+    if is_sparse:
+        return SPARSE_VIEWS
     if not n_numbers:
         return [View(("log",), "linear")]
-    if data.qid is not None:
-        return list(views)
+    if with_qid:
+        return views
     alone = (
         replace(view, blocks=tuple(b for b in view.blocks if b not in ("standard", "rank")))
         for view in views
@@ -918,171 +759,16 @@ def _possible(views: Sequence[View], data: Rows, n_numbers: int) -> list[View]:
     return list(dict.fromkeys(view for view in alone if view.blocks))
 
 
-# -- the choice of candidates -------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Candidate:
-    """Held-out scores of a member with a loss, centred in each list, for each alpha.
-
-    ``metric`` and ``criterion``, (n_alphas, n_lists), are the user's metric of each held-out list,
-    NaN where it is undefined, and what candidates are chosen by; ``best`` is its largest mean.
-    """
-
-    member: Any
-    alphas: Array
-    scores: Array
-    metric: Array
-    criterion: Array
-    loss: tuple[str, str]
-    best: float = np.nan
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A candidate, the index of one of its alphas, its weight, and the factor of its scores."""
-
-    candidate: Candidate
-    alpha: int
-    weight: float
-    factor: float
-
-
-class Judge:
-    """Evaluate held-out lists: queries, or the folds of a single ranking."""
-
-    def __init__(self, scoring: Any, y: Array, lists: Array, weights: Array | None = None) -> None:
-        self.scoring = Scoring(scoring)
-        self.scoring.require_scores()
-        self.y, self.lists = y, lists
-        self.sizes = np.bincount(lists)
-        self.n_lists = len(self.sizes)
-        self.weights = np.bincount(lists, weights) / self.sizes
-
-    def mean(self, values: Array, some: Any = slice(None)) -> Any:
-        """Mean over lists that have a value, or NaN; a list has the mean weight of its rows."""
-        values = values[..., some]
-        known = ~np.isnan(values)
-        weights = known * self.weights[some]
-        total = weights.sum(axis=-1)
-        sums = (weights * np.where(known, values, 0.0)).sum(axis=-1)
-        return np.where(total > 0, sums / np.where(total > 0, total, 1.0), np.nan)
-
-    def metric(self, scores: Array) -> Array:
-        """Compute the user's metric for each list, shape (n_lists,)."""
-        scoring = self.scoring
-        if scoring.by_list:
-            try:
-                return np.asarray(scoring.value(self.y, scores, self.lists, average=None))
-            except ValueError as error:
-                raise ValueError(
-                    f"scoring={scoring.name!r}: {error} (scoring='pairwise_accuracy' takes any y)"
-                ) from error
-        values = np.full(self.n_lists, np.nan)
-        for number, rows in enumerate(query_folds(self.lists)):
-            y, some, one = self.y[rows], scores[rows], np.zeros(len(rows), dtype=np.int64)
-            if np.ptp(y) > 0:
-                values[number] = scoring.value(y, some, one)
-            else:
-                with suppress(ValueError):  # it may be undefined if all labels are equal
-                    values[number] = scoring.value(y, some, one)
-        return values
-
-    def criterion(self, metric: Array, scores: Array) -> Array:
-        """Add half of the pairwise accuracy to the metric of each list."""
-        accuracy = np.asarray(pairwise_accuracy(self.y, scores, qid=self.lists, average=None))
-        return metric + ACCURACY_SHARE * np.where(np.isnan(accuracy), 0.5, accuracy)
-
-    def candidate(
-        self, member: Any, alphas: Array, scores: Array, loss: tuple[str, str]
-    ) -> Candidate:
-        """Centre within lists and score held-out predictions of shape (n_alphas, n_rows)."""
-        means = np.stack([np.bincount(self.lists, weights=one) for one in scores]) / self.sizes
-        scores = scores - means[:, self.lists]
-        metric = np.stack([self.metric(one) for one in scores])
-        criterion = np.stack(
-            [self.criterion(values, one) for values, one in zip(metric, scores, strict=True)]
-        )
-        best = float(self.mean(criterion).max())
-        return Candidate(member, alphas, scores, metric, criterion, loss, best)
-
-
-def choose(
-    candidates: Sequence[Candidate], judge: Judge, some: Array, n_members: int
-) -> list[Choice]:
-    """Choose the best candidate and alpha of each of the best views, based on some of the lists.
-
-    Factors give the scores of all members the same spread within lists. The average has boosted
-    trees, or is replaced by one column, if that is better.
-    """
-    rows = np.isin(judge.lists, some)
-    best: dict[Any, tuple[float, Candidate, int]] = {}
-    for candidate in candidates:
-        values = judge.mean(candidate.criterion, some)
-        alpha = len(values) - 1 - int(np.argmax(values[::-1]))  # the largest of equally good ones
-        single = isinstance(candidate.member, ColumnMember)
-        view = "column" if single else candidate.member.key
-        if view not in best or values[alpha] > best[view][0]:
-            best[view] = (float(values[alpha]), candidate, alpha)
-    column, trees = best.pop("column", None), best.pop("trees", None)
-    ordered = sorted(best.values(), key=lambda one: -one[0])[:n_members]
-
-    def choice(candidate: Candidate, alpha: int, weight: float) -> Choice:
-        spread = float(np.sqrt(np.mean(candidate.scores[alpha, rows] ** 2)))
-        return Choice(candidate, alpha, weight, weight / spread if spread > 0 else 0.0)
-
-    def value(chosen: list[Choice]) -> float:
-        scores = stacked(chosen, slice(None))
-        return float(judge.mean(judge.criterion(judge.metric(scores), scores), some))
-
-    options = [[choice(*one[1:], 1 / len(ordered)) for one in ordered]]
-    if trees is not None:
-        spread = float(np.sqrt(np.mean(stacked(options[0], rows) ** 2))) or 1.0
-        for share in TREE_WEIGHTS:
-            rest = 1 - share
-            scaled = [
-                replace(one, weight=rest * one.weight, factor=rest * one.factor / spread)
-                for one in options[0]
-            ]
-            options.append([*scaled, choice(*trees[1:], share)])
-    if column is not None:
-        options.append([choice(*column[1:], 1.0)])
-    return options[0] if len(options) == 1 else max(options, key=value)
-
-
-def stacked(chosen: Sequence[Choice], rows: Any) -> Array:
-    """Held-out scores of the average for some rows."""
-    parts = (one.factor * one.candidate.scores[one.alpha, rows] for one in chosen)
-    return sum(parts, start=np.zeros(()))
-
-
-def nested_scores(
-    candidates: Sequence[Candidate], judge: Judge, n_members: int, rng: np.random.RandomState
-) -> Array:
-    """Held-out scores of averages that were chosen without the fold of the row, shape (n_rows,).
-
-    Lists with a defined metric are distributed evenly over the folds.
-    """
-    defined = np.isfinite(candidates[0].metric[0])
-    k = max(2, min(N_FOLDS, int(defined.sum())))
-    order = np.concatenate([rng.permutation(np.flatnonzero(part)) for part in (defined, ~defined)])
-    scores = np.empty(len(judge.y))
-    for start in range(k):
-        fold = order[start::k]
-        if len(fold):
-            others = np.setdiff1d(np.arange(judge.n_lists), fold)
-            held = np.isin(judge.lists, fold)
-            scores[held] = stacked(choose(candidates, judge, others, n_members), held)
-    return scores
-
-
 def _table_of(
     candidates: Sequence[Candidate], chosen: Sequence[Choice], judge: Judge
 ) -> dict[str, Array]:
     """Table of all candidates, the chosen ones first."""
-
-    def row(one: Candidate, alpha: int, weight: float) -> dict[str, Any]:
-        return {
+    listed = [(one.candidate, one.alpha, one.weight) for one in chosen]
+    for one in candidates:
+        if all(one is not taken for taken, _, _ in listed[: len(chosen)]):
+            listed.append((one, int(np.argmax(judge.mean(one.criterion))), 0.0))
+    rows = [
+        {
             "view": one.member.name,
             "kernel": one.member.kernel,
             "blocks": one.member.used_blocks,
@@ -1092,15 +778,9 @@ def _table_of(
             "score": float(judge.mean(one.metric[alpha])),
             "weight": weight,
         }
-
-    rows = [row(one.candidate, one.alpha, one.weight) for one in chosen]
-    taken = {id(one.candidate) for one in chosen}
-    left = [
-        row(one, int(np.argmax(judge.mean(one.criterion))), 0.0)
-        for one in candidates
-        if id(one) not in taken
+        for one, alpha, weight in listed
     ]
-    rows += sorted(left, key=lambda one: -one["score"])
+    rows[len(chosen) :] = sorted(rows[len(chosen) :], key=lambda row: -row["score"])
     return {
         name: np.array(
             [row[name] for row in rows], dtype=object if isinstance(first, str) else np.float64

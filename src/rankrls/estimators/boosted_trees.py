@@ -161,33 +161,38 @@ class TreeMember:
     forest: Forest | None = None
     factor: float = 0.0
 
-    name, kernel, used_blocks, key = "trees", "lambdarank", "all", "trees"
+    name, kernel, used_blocks = "trees", "lambdarank", "all"
 
     @staticmethod
     def inputs(rows: Any, features: Any) -> Array:
         """Return the features of the trees."""
-        views = features._view(["standard", "rank"], rows.numbers, rows.queries, rows.cache)
+        views = rows.view(["standard", "rank"], features)
         return np.hstack([rows.numbers, views, *rows.blocks.values()])
 
     @classmethod
     def held_out(
-        cls, rows: Any, features: Any, folds: int, rng: np.random.RandomState, n_threads: int
+        cls,
+        rows: Any,
+        features: Any,
+        target: Any,
+        folds: int,
+        rng: np.random.RandomState,
+        n_threads: int,
     ) -> tuple[TreeMember, Array]:
         """Return the member and scores of each row by trees trained without its fold of queries."""
-        X, codes = cls.inputs(rows, features), rows.qid
+        X, codes = cls.inputs(rows, features), target.codes
         fold = rng.permutation(codes.max() + 1)[codes] % folds
         scores, seeds = np.empty(len(codes)), [rng.randint(2**31 - 1)]
         for k in range(folds):
-            kept, out = fold != k, fold == k
-            weights = None if rows.weights is None else rows.weights[kept]
-            forest = train(X[kept], rows.y[kept], codes[kept], weights, seeds, n_threads)
+            kept, out = target.take(fold != k), fold == k
+            forest = train(X[fold != k], kept.y, kept.codes, kept.weights, seeds, n_threads)
             scores[out] = forest.predict(X[out])
         return cls(X.shape[1]), scores
 
-    def fitted(self, choice: Any, some: Any, features: Any) -> TreeMember:
+    def fitted(self, choice: Any, rows: Any, features: Any, target: Any) -> TreeMember:
         """Train on the rows that were compared."""
-        X = self.inputs(some, features)
-        forest = train(X, some.y, some.qid, some.weights, list(range(N_SEEDS)), 0)
+        X, seeds = self.inputs(rows, features), list(range(N_SEEDS))
+        forest = train(X, target.y, target.codes, target.weights, seeds, 0)
         return replace(self, forest=forest, factor=choice.factor)
 
     def predict(self, rows: Any, features: Any) -> Array:

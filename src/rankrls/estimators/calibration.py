@@ -28,9 +28,6 @@ Array = NDArray[Any]
 
 LINKS = ("logit", "probit")
 
-#: Maximum number of Newton iterations; the objective is convex in the slope, and a dozen suffice.
-_MAX_ITER = 60
-
 
 @dataclass(frozen=True)
 class Calibration:
@@ -66,12 +63,9 @@ def margins(mean: Array, variance: Array, alpha: float) -> Array:
 
 
 def fit_calibration(margin: Array, tie: Array, weight: Array, link: str) -> Calibration:
-    """Fit the slope by minimising the log loss of margins r between preferred and other items.
-
-    As in Platt's method, the targets are (n + 1)/(n + 2) and 1/(n + 2) instead of 1 and 0, so that
-    the slope stays finite if all differences have the right sign; that of a ``tie`` is ½. The
-    reported log loss uses the targets 1 and 0.
-    """
+    """Fit the slope by minimising the log loss of margins r between preferred and other items."""
+    # As in Platt's method, the targets are (n + 1)/(n + 2) and 1/(n + 2) instead of 1 and 0, so
+    # that the slope stays finite if all differences have the right sign; that of a tie is ½.
     n = len(margin)
     won = np.where(tie, 0.5, (n + 1.0) / (n + 2.0))
     weight = weight / weight.sum()
@@ -80,7 +74,7 @@ def fit_calibration(margin: Array, tie: Array, weight: Array, link: str) -> Cali
         return Calibration(link, 0.0, float(np.log(2.0)))
     r = margin / scale
     slope = 0.0
-    for _ in range(_MAX_ITER):
+    for _ in range(60):  # the objective is convex in the slope, and a dozen suffice
         u = slope * r
         if link == "logit":
             p = expit(u)
@@ -104,33 +98,21 @@ def fit_calibration(margin: Array, tie: Array, weight: Array, link: str) -> Cali
 
 
 def by_judgement(values: Array, folds: Folds, pairs: Array) -> Array:
-    """Held-out values (n_alphas, total, n_outputs) in the order of the pairs; NaN if in no fold.
-
-    If items are left out, (n_alphas, n_pairs, 2, n_outputs): without the preferred item, and
-    without the other one.
-    """
+    """Held-out values (n_alphas, total, n_outputs) in the order of the pairs; NaN if in no fold."""
     n_alphas, _, k = values.shape
     if folds.what != "item":
         out = np.full((n_alphas, len(pairs), k), np.nan)
         out[:, folds.members] = values
         return out
-    item = np.repeat(folds.labels, folds.sizes)
-    column = (pairs[folds.members, 0] != item).astype(np.int64)
+    # Without the preferred item, and without the other one.
+    column = (pairs[folds.members, 0] != np.repeat(folds.labels, folds.sizes)).astype(np.int64)
     out = np.full((n_alphas, len(pairs), 2, k), np.nan)
     out[:, folds.members, column] = values
     return out
 
 
 class JudgementScoring:
-    """Score held-out differences by their agreement with given pairs.
-
-    Parameters
-    ----------
-    scoring : {"pairwise_accuracy", "log_loss"}
-    graph : PreferenceGraph with given pairs
-    loss : Loss
-        Defines the targets of the pairs.
-    """
+    """Score held-out differences, by accuracy or log loss, on the given pairs of a graph."""
 
     def __init__(self, scoring: Any, graph: PreferenceGraph, loss: Loss) -> None:
         if not isinstance(scoring, str):
@@ -147,15 +129,12 @@ class JudgementScoring:
             raise ValueError("scoring='log_loss' needs a single output")
 
     def scores(self, held: HeldOut, alphas: Array) -> dict[str, Array]:
-        """Accuracy or negative log loss for each alpha; higher is better.
-
-        Log losses are of calibrated margins, which hardly depend on the size of the differences:
-        among equal ones, the squared error decides.
-        """
+        """Accuracy or negative log loss for each alpha; higher is better."""
         if self.log_loss:
-            weight = self.weight[held.rows, None]
-            errors = (self.z[held.rows, None] - of_alpha for of_alpha in held.values)
-            squares = [float((weight * e**2).sum() / weight.sum()) for e in errors]
+            # Log losses are of calibrated margins, which hardly depend on the size of the
+            # differences: among equal ones, the squared error decides.
+            weight, z = self.weight[held.rows, None], self.z[held.rows, None]
+            squares = [float((weight * (z - f) ** 2).sum() / weight.sum()) for f in held.values]
             losses = [
                 self._calibration(held, a, alpha, "logit").log_loss
                 for a, alpha in enumerate(alphas)
@@ -174,12 +153,9 @@ class JudgementScoring:
         return min(found, key=lambda made: made.log_loss)
 
     def noise_variance(self, held: HeldOut, a: int, alpha: float) -> Array:
-        """Variance of the noise of a judgement of weight 1 per output, for alpha number ``a``.
-
-        The model fixes the ratio of the variances of f and of the noise σ². A held-out error e
-        then has the variance (σ²/alpha)(alpha/w + v), where v is the variance for σ² = alpha, so
-        that σ² is the mean of w e²/(1 + w v/alpha).
-        """
+        """Variance of the noise of a judgement of weight 1 per output, for alpha number ``a``."""
+        # The model fixes the ratio of the variances of f and of the noise σ². A held-out error e
+        # then has the variance (σ²/alpha)(alpha/w + v), where v is the variance for σ² = alpha.
         assert held.variance is not None
         weight = self.weight[held.rows]
         used = weight > 0
@@ -188,10 +164,8 @@ class JudgementScoring:
         return (w * e**2 / (1.0 + w * v / alpha)).mean(axis=0)
 
     def _calibration(self, held: HeldOut, a: int, alpha: float, link: str) -> Calibration:
-        weight, magnitude = (
-            values[held.rows] for values in (self.graph.pair_weight, self.graph.magnitude)
-        )
         assert held.variance is not None
+        weight, tie = self.graph.pair_weight[held.rows], self.graph.magnitude[held.rows] == 0
         r = margins(held.values[a, :, 0], held.variance[a, :, 0], alpha)
         used = weight > 0
-        return fit_calibration(r[used], magnitude[used] == 0, weight[used], link)
+        return fit_calibration(r[used], tie[used], weight[used], link)

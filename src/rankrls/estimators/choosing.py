@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,7 +28,6 @@ __all__ = [
     "EQUAL",
     "LOSS_METRIC",
     "PAIR_METRICS",
-    "ListScores",
     "Scoring",
     "Split",
     "best_of",
@@ -42,6 +40,7 @@ __all__ = [
     "default_grid",
     "is_fold_count",
     "is_splits",
+    "joined_results",
     "random_fold_of",
     "random_folds",
     "read_splits",
@@ -71,9 +70,6 @@ EQUAL = 1e-6
 #: Larger powers of two, and their inverses, are never tried.
 MAX_POWER = 125
 
-#: Maximum number of draws: a few rows held out of one ranking may all have the same score.
-MAX_DRAWS = 100
-
 
 # -- grids of alphas ----------------------------------------------------------------------------
 
@@ -81,10 +77,7 @@ MAX_DRAWS = 100
 def check_alphas(
     name: str, values: ArrayLike, *, allow_zero: bool = False, as_given: bool = False
 ) -> Array:
-    """Return a grid of finite numbers > 0, ascending and distinct unless ``as_given``.
-
-    With ``allow_zero`` it may contain 0 (early stopping regularises without alpha).
-    """
+    """Return a grid of finite numbers > 0 (or 0), ascending and distinct unless ``as_given``."""
     grid = check_finite_array(name, np.atleast_1d(np.asarray(values)), ndim=(1,))
     if not grid.size:
         bound = ">=" if allow_zero else ">"
@@ -107,46 +100,37 @@ def search_alphas(
     `default_grid` is extended by powers of two as long as the best alpha is at an end.
     ``size_of_problem`` returns approximately the largest eigenvalue, which sets the scale of alpha.
     """
+
+    def criteria() -> tuple[Array, Array | None]:
+        return found["mean_score"], found.get("mean_squared_error")
+
     if alphas is not None:
         found = evaluate(alphas)
-        best = choose_alpha(alphas, *_criteria(found), size_of_problem=size_of_problem)
+        best = choose_alpha(alphas, *criteria(), size_of_problem=size_of_problem)
         return best, {"alpha": alphas, **found}
     size = size_of_problem()
     grid, n = default_grid(size), len(DEFAULT_ALPHAS)
-    found = evaluate(grid[:n])
-    for start in range(n, len(grid), n):  # in parts, which bounds the memory
-        found = _joined(found, evaluate(grid[start : start + n]))
-    while len(more := continuation(grid, found["mean_score"], size, _criteria(found)[1])):
+    # In parts, which bounds the memory.
+    starts = range(0, len(grid), n)
+    found = joined_results([evaluate(grid[start : start + n]) for start in starts])
+    while len(more := continuation(grid, found["mean_score"], size, criteria()[1])):
         scored = evaluate(more)
-        found = _joined(found, scored) if more[0] > grid[-1] else _joined(scored, found)
+        found = joined_results([found, scored] if more[0] > grid[-1] else [scored, found])
         grid = np.union1d(grid, more)
     # Below the smallest alpha of the default grid, rounding errors would dominate.
-    warn = best_of(*_criteria(found)) > 0
-    return choose_alpha(grid, *_criteria(found), warn=warn), {"alpha": grid, **found}
+    warn = best_of(*criteria()) > 0
+    return choose_alpha(grid, *criteria(), warn=warn), {"alpha": grid, **found}
 
 
-def _criteria(found: dict[str, Array]) -> tuple[Array, Array | None]:
-    return found["mean_score"], found.get("mean_squared_error")
-
-
-def _joined(first: dict[str, Array], second: dict[str, Array]) -> dict[str, Array]:
-    return {name: np.concatenate([first[name], second[name]]) for name in first}
+def joined_results(parts: Sequence[dict[str, Array]]) -> dict[str, Array]:
+    """Concatenate the results of several grids."""
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def default_grid(size: float) -> Array:
-    """Powers of two from 2^-15 to 2^15, extended if all are too small or too large for the problem.
-
-    ``size`` is its largest eigenvalue, approximately. That may be dominated by a single feature of
-    large scale, so alphas that suit smaller features stay in the grid.
-
-    Examples
-    --------
-    >>> from rankrls.estimators.choosing import default_grid
-    >>> default_grid(1000.0)[[0, -1]].tolist() == [2.0**-15, 2.0**15]
-    True
-    >>> default_grid(2.0**60)[[0, -1]].tolist() == [2.0**-15, 2.0**40]
-    True
-    """
+    """Powers of two from 2^-15 to 2^15, and more for a problem of another largest eigenvalue."""
+    # That may be dominated by a single feature of large scale, so alphas that suit smaller
+    # features stay in the grid.
     low, high = np.log2(DEFAULT_ALPHAS[0]), np.log2(DEFAULT_ALPHAS[-1])
     if 0 < size < np.inf:
         low = min(low, np.rint(np.log2(size * COVERED[1])))
@@ -162,11 +146,9 @@ def covering_grid(size: float) -> Array:
 
 
 def continuation(grid: Array, scores: Array, size: float, losses: Array | None = None) -> Array:
-    """Powers of two beyond the end of a grid with the best score; empty if the best is inside.
-
-    If an end is only as good as its neighbour, the grid is extended only upwards and up to the
-    largest eigenvalue, because alphas that are too small to matter are equally good, too.
-    """
+    """Powers of two beyond the end of a grid with the best score; empty if the best is inside."""
+    # If an end is only as good as its neighbour, the grid is extended only upwards and up to the
+    # largest eigenvalue, because alphas that are too small to matter are equally good, too.
     if len(grid) < 2 or not np.isfinite(scores).all():
         return np.empty(0)
     best = best_of(scores, losses)
@@ -182,7 +164,8 @@ def continuation(grid: Array, scores: Array, size: float, losses: Array | None =
 
 def best_of(scores: Array, losses: Array | None = None) -> int:
     """Index of the best score; if several are equally good, of the least loss, or the last one."""
-    best = len(scores) - 1 - int(np.argmax(scores[::-1]))
+    rounding = 1e-12 * np.abs(scores.max())
+    best = int(np.flatnonzero(scores >= scores.max() - rounding)[-1])
     worse = _better(scores[best], scores)
     if losses is not None:
         equal = np.flatnonzero(~worse)
@@ -205,12 +188,7 @@ def choose_alpha(
     warn: bool = True,
     size_of_problem: Callable[[], float] | None = None,
 ) -> int:
-    """Return the index of the best alpha of an ascending grid; see `best_of`.
-
-    With ``warn``, a warning is issued if an end of the grid is the best and another alpha may be
-    better: if it is better than its neighbour, or if it is the largest, equally good, and below
-    the largest eigenvalue, beyond which stronger regularisation no longer changes the ranking.
-    """
+    """Return the index of the best alpha of an ascending grid; ``warn`` if it is at an open end."""
     if not np.isfinite(scores).all():
         raise ValueError(
             f"scoring returned {scores[~np.isfinite(scores)][0]} for alpha="
@@ -220,6 +198,7 @@ def choose_alpha(
     if not warn or last == 0 or best not in (0, last):
         return best
     open_end = bool(_better(scores[best], scores[1 if best == 0 else last - 1]))
+    # Beyond the largest eigenvalue, stronger regularisation no longer changes the ranking.
     if best == last and size_of_problem is not None and scores[best] < 1:
         open_end = open_end or grid[last] < size_of_problem()
     if open_end:
@@ -279,10 +258,7 @@ def read_splits(
     *,
     complement: bool = False,
 ) -> list[tuple[Array, Array]]:
-    """Return the checked (train, test) rows of a splitter or an iterable, each ascending.
-
-    ``complement``: train must be all rows except the test rows, which exact shortcuts require.
-    """
+    """Return the checked (train, test) rows of a splitter or an iterable, each ascending."""
     if hasattr(cv, "split"):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "The groups parameter is ignored")
@@ -332,8 +308,7 @@ def check_rows(name: str, rows: Any, n: int) -> Array:
 # -- validation rows ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Split:
+class Split(NamedTuple):
     """Training preferences over ``rows`` (None: all), and the held-out rows and preferences."""
 
     graph: PreferenceGraph
@@ -343,10 +318,7 @@ class Split:
 
 
 def split_for_validation(ranker: Any, X: Any, graph: PreferenceGraph, eval_set: Any) -> Split:
-    """Split into training and validation data: ``eval_set``, or a fraction of the rows.
-
-    Whole queries with a pair are held out at random, rows without qid, or given pairs.
-    """
+    """Hold out ``eval_set``, or a fraction of the queries with a pair, rows, or given pairs."""
     if eval_set is not None:
         rows, held = check_eval_set(
             eval_set, ranker._check_rows, has_qid=graph.has_qid, n_outputs=graph.n_outputs
@@ -360,22 +332,20 @@ def split_for_validation(ranker: Any, X: Any, graph: PreferenceGraph, eval_set: 
             "scores and pairs together cannot be split at random without losing pairs; pass "
             "eval_set=(X_val, y_val, qid_val)"
         )
-    codes, least = np.arange(graph.n_rows), 2
-    units, what = codes, "rows"
+    codes: Any = graph.query_codes if graph.has_qid else np.arange(graph.n_rows)
+    units, what, least = codes, "rows", 2
     if graph.scores is None:
         units, what, least = np.arange(graph.n_given_pairs), "pairs", 1
     elif graph.has_qid:
-        assert graph.query_codes is not None
-        codes, least = graph.query_codes, 1
-        units = np.flatnonzero(varying_queries(graph.scores, codes, graph.n_queries).any(axis=1))
-        what = "queries with a pair"
+        varying = varying_queries(graph.scores, codes, graph.n_queries).any(axis=1)
+        units, what, least = np.flatnonzero(varying), "queries with a pair", 1
     n = max(least, round(fraction * len(units)))
     if n + least > len(units):
         raise ValueError(
             f"validation_fraction={fraction:g} of {len(units)} {what} leaves too few; pass eval_set"
         )
     rng = check_random_state(ranker.random_state)
-    for _ in range(MAX_DRAWS):
+    for _ in range(100):  # a few rows held out of one ranking may all have the same score
         drawn = rng.permutation(units)[:n]
         if graph.scores is None:
             out = np.isin(units, drawn)
@@ -426,7 +396,8 @@ def check_eval_set(
 class Scoring:
     """A metric by name or as a function, applied to held-out predictions.
 
-    ``loss`` is the squared loss of "pairwise_r2"; without it this name is refused.
+    ``loss`` is the squared loss of "pairwise_r2"; without it this name is refused. A list is a
+    query, or the part of a query (without qid: of all rows) in one fold.
     """
 
     def __init__(self, scoring: Any, loss: Loss | None = None) -> None:
@@ -442,6 +413,8 @@ class Scoring:
             allowed = PAIR_METRICS + LIST_METRICS + (LOSS_METRIC,) * (loss is not None)
             named = parse_metric(self.name, "scoring", allowed=allowed)
             self.metric, self.options = named.function, named.options
+        #: Whether the metric has a score for every held-out list.
+        self.by_list = self.name not in (None, "concordance_index", LOSS_METRIC)
 
     def require_scores(self) -> None:
         """Raise an error for a metric that is defined only for given pairs."""
@@ -452,19 +425,6 @@ class Scoring:
                 "which hold out rows"
             )
 
-    def require_pairs(self) -> None:
-        """Raise an error for a metric that needs whole lists."""
-        if self.name not in PAIR_METRICS:
-            raise ValueError(
-                "leave-pair-out compares two rows at a time, so scoring must be one of "
-                f"{', '.join(map(repr, PAIR_METRICS))}; for other metrics use an int cv"
-            )
-
-    @property
-    def by_list(self) -> bool:
-        """Whether the metric has a score for every held-out list."""
-        return self.name not in (None, "concordance_index", LOSS_METRIC)
-
     def value(self, y_true: Array, y_score: Array, lists: Array, **options: Any) -> Any:
         """The metric of scores within lists; that of a function must be a number."""
         found = self.metric(y_true, y_score, qid=lists, **self.options, **options)
@@ -472,17 +432,48 @@ class Scoring:
             raise ValueError(f"scoring must return one number, higher = better; got {show(found)}")
         return found
 
-    def spread(self, graph: PreferenceGraph, held: HeldOut) -> dict[str, Array]:
-        """Mean, standard deviation and number of the scores of held-out lists, for each alpha.
+    def of_lists(self, graph: PreferenceGraph, values: Array, held: HeldOut | None = None) -> Array:
+        """Scores and weights of lists, shape (2, n_alphas, n_outputs, n_lists).
 
-        A list is a query, or the part of a query (without qid: of all rows) in one fold. Metrics
-        without scores of single lists (concordance_index, functions) have only the mean. Several
-        outputs are averaged.
+        ``values``, (n_alphas, m, n_outputs), are predictions of all rows, or of those of ``held``.
+        Undefined scores have weight 0. With sample weights, a pair has the product of the weights
+        of its rows, and a list their mean.
         """
+        y, lists, row_weight = _held_lists(graph, held)
+        number = lists if held is None else np.unique(lists, return_inverse=True)[1]
+        pairwise = self.name in PAIR_METRICS
+        options: dict[str, Any] = {"average": None}
+        of_list = np.ones(int(number.max()) + 1)
+        if row_weight is not None:
+            of_list = np.bincount(number, row_weight) / np.bincount(number)
+            options |= {"sample_weight": row_weight} if pairwise else {}
+        varied = graph.scored_outputs() if pairwise else np.ones(graph.n_outputs, dtype=bool)
+        found = np.full((2, len(values), graph.n_outputs, len(of_list)), np.nan)
+        for a, j in np.ndindex(found.shape[1:3]):
+            if varied[j]:
+                found[0, a, j] = self.value(y[:, j], values[a, :, j], lists, **options)
+        known = ~np.isnan(found[0])
+        found[0, ~known], found[1] = 0.0, known * of_list
+        return found
+
+    def spread(self, *parts: Array) -> dict[str, Array]:
+        """Mean, deviation and number of the scores of all lists; outputs are averaged."""
+        scores, weight = np.concatenate(parts, axis=-1)
+        total = weight.sum(axis=-1)
+        if not total.all():
+            raise ValueError(f"scoring={self.name!r}: no held-out list has a relevant row")
+        mean = (weight * scores).sum(axis=-1) / total
+        squares = (weight * (scores - mean[..., None]) ** 2).sum(axis=-1)
+        return {
+            "mean_score": mean.mean(axis=1),
+            "std_score": np.sqrt(squares / total).mean(axis=1),
+            "n_scores": np.count_nonzero(weight, axis=-1).min(axis=1),
+        }
+
+    def of_folds(self, graph: PreferenceGraph, held: HeldOut) -> dict[str, Array]:
+        """Results of held-out predictions; only the mean if lists have no scores of their own."""
         if self.by_list:
-            scores = ListScores(self, len(held.values), graph.n_outputs)
-            scores.add(graph, held)
-            return scores.spread()
+            return self.spread(self.of_lists(graph, held.values, held))
         rows, lists, weight = _held_lists(graph, held)
         if self.name == LOSS_METRIC:
             assert self.loss is not None
@@ -491,17 +482,13 @@ class Scoring:
             means = explained_part(kept.objectives(self.loss), codes, held.values)
         else:
             weighted = {} if weight is None or self.name is None else {"sample_weight": weight}
-            shape = (len(held.values), graph.n_outputs)
-            means = np.empty(shape)
-            for a, j in np.ndindex(shape):
+            means = np.empty((len(held.values), graph.n_outputs))
+            for a, j in np.ndindex(means.shape):
                 means[a, j] = self.value(rows[:, j], held.values[a, :, j], lists, **weighted)
         return {"mean_score": means.mean(axis=1)}
 
     def of_rows(self, graph: PreferenceGraph, predictions: Array) -> float:
-        """Mean score, over outputs, of predictions of shape (m, n_outputs) for all rows of a graph.
-
-        Given pairs have no lists: only the pairwise accuracy is defined for them.
-        """
+        """Mean score of predictions of shape (m, n_outputs) for all rows of a graph."""
         if graph.scores is None or graph.n_given_pairs:
             if self.name not in PAIR_METRICS:
                 raise ValueError(
@@ -509,17 +496,21 @@ class Scoring:
                     f"{', '.join(map(repr, PAIR_METRICS))}; got {show(self.name or self.metric)}"
                 )
             return graph_accuracy(graph, predictions)
+        if self.by_list:
+            return float(self.spread(self.of_lists(graph, predictions[None]))["mean_score"][0])
         every = HeldOut([np.arange(graph.n_rows)], predictions[None], np.zeros(1, dtype=np.int64))
-        return float(self.spread(graph, every)["mean_score"][0])
+        return float(self.of_folds(graph, every)["mean_score"][0])
 
 
-def _held_lists(graph: PreferenceGraph, held: HeldOut) -> tuple[Array, Array, Array | None]:
-    """Labels, number of the query and fold, and weight of each held-out row."""
-    assert graph.scores is not None
-    assert graph.query_codes is not None
-    lists = graph.query_codes[held.rows] * len(held.folds) + held.fold
-    weight = None if graph.sample_weight is None else graph.sample_weight[held.rows]
-    return graph.scores[held.rows], lists, weight
+def _held_lists(graph: PreferenceGraph, held: HeldOut | None) -> tuple[Array, Array, Array | None]:
+    """Labels, number of the query and fold, and weight of each held-out row (None: all rows)."""
+    y, lists, weight = graph.scores, graph.query_codes, graph.sample_weight
+    assert y is not None
+    assert lists is not None
+    if held is None:
+        return y, lists, weight
+    number = lists[held.rows] * len(held.folds) + held.fold
+    return y[held.rows], number, None if weight is None else weight[held.rows]
 
 
 def _check_metric_function(scoring: Any) -> None:
@@ -536,63 +527,3 @@ def _check_metric_function(scoring: Any) -> None:
         raise ValueError(f"scoring must be {wanted}; got {show(scoring)}: {error}{hint}") from None
     except ValueError:  # a built-in function without a signature
         return
-
-
-class ListScores:
-    """Mean and standard deviation of the scores of held-out lists, which are added in parts.
-
-    With sample weights, a pair has the product of the weights of its rows, and a list the mean
-    weight of its rows. ``scoring`` must have a score for every list (`Scoring.by_list`).
-    """
-
-    def __init__(self, scoring: Scoring, n_alphas: int, n_outputs: int) -> None:
-        shape = (n_alphas, n_outputs)
-        self.scoring = scoring
-        self._count = np.zeros(shape, dtype=np.int64)
-        self._weight, self._mean, self._squares = np.zeros((3, *shape))
-
-    def add(self, graph: PreferenceGraph, held: HeldOut) -> None:
-        """Add the lists of some held-out predictions; undefined scores do not count."""
-        pairwise = self.scoring.name in PAIR_METRICS
-        varied = graph.scored_outputs() if pairwise else None
-        y, lists, weight = _held_lists(graph, held)
-        options: dict[str, Any] = {"average": None}
-        codes = np.unique(lists, return_inverse=True)[1]
-        of_list = np.ones(int(codes.max()) + 1)
-        if weight is not None:
-            of_list = np.bincount(codes, weight) / np.bincount(codes)
-            options |= {"sample_weight": weight} if pairwise else {}
-        for a, j in np.ndindex(self._mean.shape):
-            if varied is not None and not varied[j]:
-                continue
-            values = np.asarray(self.scoring.value(y[:, j], held.values[a, :, j], lists, **options))
-            known = ~np.isnan(values) & (of_list > 0)
-            if known.any():
-                values, w = values[known], of_list[known]
-                mean = np.average(values, weights=w)
-                self._join((a, j), len(w), w.sum(), mean, w @ (values - mean) ** 2)
-
-    def merge(self, other: ListScores) -> None:
-        """Add the scores of another object."""
-        parts = (other._count, other._weight, other._mean, other._squares)
-        for place in zip(*np.nonzero(other._count), strict=True):
-            self._join(place, *(part[place] for part in parts))
-
-    def _join(self, place: Any, n: int, weight: float, mean: float, squares: float) -> None:
-        """Combine means and sums of squared deviations."""
-        total = self._weight[place] + weight
-        step = mean - self._mean[place]
-        self._squares[place] += squares + step**2 * self._weight[place] * weight / total
-        self._mean[place] += step * weight / total
-        self._weight[place] = total
-        self._count[place] += n
-
-    def spread(self) -> dict[str, Array]:
-        """Mean, standard deviation and number of all scores; outputs are averaged."""
-        if not self._count.all():
-            raise ValueError(f"scoring={self.scoring.name!r}: no held-out list has a relevant row")
-        return {
-            "mean_score": self._mean.mean(axis=1),
-            "std_score": np.sqrt(self._squares / self._weight).mean(axis=1),
-            "n_scores": self._count.min(axis=1),
-        }

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from rankrls import _resources
-from rankrls._calls import Progress, all_or_nothing
+from rankrls._calls import all_or_nothing
 from rankrls._validation import check_integer
-from rankrls.core.relations.problem import RelationModel, RelationProblem
-from rankrls.core.relations.squared_hinge import solve_squared_hinge
+from rankrls.core.relations.problem import RelationModel
 from rankrls.estimators.conditional_base import ConditionalRanker
 from rankrls.estimators.relation_inputs import check_alpha_pairs, check_fraction, one_of
 
@@ -333,29 +332,6 @@ class ConditionalRankRLS(ConditionalRanker):
         """Fit for all ``alphas``; fitted attributes are set for the first alpha."""
         self._iteration_options(callback=fit.get("callback"))
         return self._fit_relation(self._read(X, Y, Z), alphas, **fit)
-
-    def _solve(
-        self,
-        problem: RelationProblem,
-        alphas: Array,
-        progress: Progress,
-        callback: Any = None,
-        eval_set: Any = None,
-    ) -> RelationModel:
-        if self.loss != "squared_hinge":
-            return super()._solve(problem, alphas, progress, callback, eval_set)
-        self._refuse(self.solver == "closed", "loss", "solver")
-        if callback is not None or eval_set is not None:
-            raise ValueError("loss='squared_hinge' takes no callback and no eval_set")
-        y = problem.observations.lists[2]
-        if (wrong := y[np.abs(y) != 1.0]).size:
-            raise ValueError(
-                f"loss='squared_hinge' needs labels −1 and 1 (or NaN); got {wrong[0]:g}"
-            )
-        if not (np.abs(problem.observations.cells.y) == 1.0).all():
-            raise ValueError("loss='squared_hinge' needs one label for each pair; one has both")
-        options = self._iteration_options(progress)
-        return solve_squared_hinge(problem, float(alphas[0]), self.solver, options)
 
 
 @dataclass(frozen=True, repr=False)

@@ -33,7 +33,7 @@ from rankrls._relation_labels import EdgeList, read_labels
 from rankrls._validation import check_integer, check_positive, show
 from rankrls.core.linalg.krylov import IterationOptions
 from rankrls.core.relations.incomplete import Validation, hold_out_cells
-from rankrls.core.relations.labels import FittedOffsets, FreeOffsets, Observations, free_offsets
+from rankrls.core.relations.labels import FittedOffsets, FreeOffsets, Observations
 from rankrls.core.relations.pairwise_kernels import (
     PAIRWISE,
     PairwiseKernel,
@@ -49,6 +49,7 @@ from rankrls.core.relations.problem import (
     RelationProblem,
 )
 from rankrls.core.relations.sides import KernelSum, Side
+from rankrls.core.relations.squared_hinge import solve_squared_hinge
 from rankrls.core.spaces.spaces import Kernel, check_gram
 from rankrls.estimators.conditional_updates import add_labels, remove_labels, remove_objects
 from rankrls.estimators.objects import NewObjects, Objects, in_order, n_matrices, read_kernels
@@ -118,25 +119,28 @@ class ConditionalRanker(BaseEstimator):
         """Check the parameters, and return the kernels of rows and columns."""
         for name, check in self._checks.items():
             check(name, getattr(self, name))
-        relation, offsets, free = self.relation, OFFSETS[self.fit_offsets], self._free
-        two_step, early, refuse = self._two_step, self.early_stopping, self._refuse
-        opposite = {"mlpk": ("reciprocal", "symmetric"), "ranking": ("symmetric", "reciprocal")}
-        wrong, own = opposite.get(self.pairwise, (0, ""))
+        offsets, free, two_step = OFFSETS[self.fit_offsets], self._free, self._two_step
         ranked = offsets.columns if self.condition_on == "rows" else offsets.rows
-        refuse(any(offsets) and relation is not None, "fit_offsets", "relation")
-        refuse(ranked and early, "fit_offsets", "early_stopping")
-        refuse(relation == wrong, "pairwise", "relation", hint=f": it has {own} functions only")
-        refuse(self._pairwise.several and relation is not None, "pairwise", "relation")
-        hint = ": there is nothing left to learn beside offsets of rows and columns"
+        early, hinge, paired = self.early_stopping, self.loss == "squared_hinge", self.relation
+        own = {"mlpk": "symmetric", "ranking": "reciprocal"}.get(self.pairwise, paired)
         additive = self.pairwise in ("additive", "ranking")
+        refuse = self._refuse
+        refuse(any(offsets) and paired, "fit_offsets", "relation")
+        refuse(ranked and early, "fit_offsets", "early_stopping")
+        hint = f": it has {own} functions only"
+        refuse(paired and paired != own, "pairwise", "relation", hint=hint)
+        refuse(self._pairwise.several and paired, "pairwise", "relation")
+        hint = ": there is nothing left to learn beside offsets of rows and columns"
         refuse(additive and free.rows and free.columns, "pairwise", "fit_offsets", hint=hint)
         hint = ": add the kernel 'constant' on both sides for an offset"
         refuse(two_step and any(offsets), "pairwise", "fit_offsets", hint=hint)
-        refuse(two_step and self.loss == "squared_hinge", "pairwise", "loss")
-        paired = two_step and relation is not None and self.loss == "ranking"
-        refuse(paired, "pairwise", "relation", "loss", hint=": it needs loss='regression'")
+        refuse(two_step and hinge, "pairwise", "loss")
+        hint = ": it needs loss='regression'"
+        ranking = two_step and self.loss == "ranking"
+        refuse(ranking and paired, "pairwise", "relation", "loss", hint=hint)
         refuse(two_step and early, "pairwise", "early_stopping")
-        refuse(early and self.loss == "squared_hinge", "loss", "early_stopping")
+        refuse(hinge and early, "loss", "early_stopping")
+        refuse(hinge and self.solver == "closed", "loss", "solver")
         return self._kernels()
 
     def _refuse(self, condition: Any, first: str, *others: str, hint: str = "") -> None:
@@ -190,12 +194,16 @@ class ConditionalRanker(BaseEstimator):
         return self.pairwise == "two-step"
 
     @property
+    def _ranking(self) -> bool:
+        return self.loss == "ranking"
+
+    @property
     def _free(self) -> FreeOffsets:
         """All free offsets of rows and columns of Y, including those of the ranking loss."""
-        offsets, ranking = OFFSETS[self.fit_offsets], self.loss == "ranking"
+        offsets = OFFSETS[self.fit_offsets]
         if self.condition_on == "rows":
-            return free_offsets(offsets, ranking=ranking)
-        return free_offsets(offsets.T, ranking=ranking).T
+            return offsets.with_loss(ranking=self._ranking)
+        return offsets.T.with_loss(ranking=self._ranking).T
 
     def _iteration_options(
         self, progress: Progress | None = None, callback: Any = None
@@ -216,8 +224,7 @@ class ConditionalRanker(BaseEstimator):
         if iterated and isinstance(value, numbers.Real) and value == 0:
             return np.zeros(1)
         if self._two_step:
-            one_alpha = self.relation is not None
-            return check_alpha_pairs("alpha", value, single=True, one_alpha=one_alpha)
+            return check_alpha_pairs("alpha", value, single=True, one_alpha=bool(self.relation))
         if isinstance(value, list | tuple | np.ndarray) and np.size(value) == 2:
             raise ValueError(
                 f"alpha={show(value)} is a pair, which only pairwise='two-step' takes: give one "
@@ -229,14 +236,17 @@ class ConditionalRanker(BaseEstimator):
         if self.loss == "squared_hinge":
             raise ValueError(f"{what} is for loss='ranking' and 'regression', not {self.loss!r}")
 
+    def _turned(self, pair: Any) -> Any:
+        """Exchange (row, column) and (conditioning, ranked) objects where they differ."""
+        return pair if self.condition_on == "rows" else pair[::-1]
+
     def _oriented(self, values: Array) -> Array:
         """Convert arrays (…, conditioning objects, ranked objects) to (…, rows, columns) of Y."""
         return values if self.condition_on == "rows" else np.swapaxes(values, -1, -2)
 
     def _oriented_alphas(self, alphas: Array) -> Array:
         """Convert pairs of alphas (row, column) to (conditioning, ranked); keep single alphas."""
-        turned = alphas.ndim == 2 and self.condition_on == "columns"
-        return alphas[:, ::-1] if turned else alphas
+        return alphas if alphas.ndim == 1 else self._turned(alphas.T).T
 
     # ------------------------------------------------------------------ reading
 
@@ -271,7 +281,7 @@ class ConditionalRanker(BaseEstimator):
         """Require something to learn, and compute profile kernels from the labels."""
         rows, columns, labels, _ = relation
         seen = labels if self.condition_on == "rows" else labels.T
-        require_labels(seen, ranking=self.loss == "ranking", condition_on=self.condition_on)
+        require_labels(seen, ranking=self._ranking, condition_on=self.condition_on)
         columns = columns if columns is None else columns.given(labels.T, self._free.T)
         return relation._replace(rows=rows.given(labels, self._free), columns=columns)
 
@@ -304,12 +314,13 @@ class ConditionalRanker(BaseEstimator):
             hint = "(fit takes X, Y, Z: the labels come second)"
             raise ValueError(f"{error} {hint}") from error
 
-    def _read_new(self, X: Any, Z: Any) -> tuple[NewObjects, NewObjects]:
-        """Check the objects to predict for."""
-        check_is_fitted(self)
-        rows = self._read_objects(X, "X")
-        if Z is not None:
-            return rows, self._read_objects(Z, "Z")
+    def _read_new(self, X: Any, Z: Any, *, fitting: bool = False) -> tuple[NewObjects, NewObjects]:
+        """Check the objects to predict for; None is for those of ``fit`` if ``fitting``."""
+        if not fitting:
+            check_is_fitted(self)
+        rows = self._read_objects(X, "X", fitting=fitting)
+        if Z is not None or (fitting and (X is None or self._two_domains)):
+            return rows, self._read_objects(Z, "Z", fitting=fitting)
         if self._two_domains:
             raise ValueError(
                 "the model was fitted with Z, objects of another kind than X: pass Z, the "
@@ -320,15 +331,14 @@ class ConditionalRanker(BaseEstimator):
             return rows, rows
         return rows, self._columns.new(rows.X, rows.names, among=rows.among)
 
-    def _read_objects(self, X: Any, name: str) -> NewObjects:
-        """Check known or new objects of the rows ("X") or of the columns ("Z").
-
-        Values of a precomputed kernel with the training objects may be followed by those among
-        these objects themselves.
-        """
+    def _read_objects(self, X: Any, name: str, *, fitting: bool = False) -> NewObjects:
+        """Check known or new objects of the rows ("X") or of the columns ("Z")."""
         objects = self._rows if name == "X" else self._ranked
+        if X is None and fitting:
+            return objects.new(objects.X, objects.names, name)
         shape: tuple[int, ...] = getattr(X, "shape", ())
         n, among = len(objects), None
+        # Kernel values with the training objects may be followed by those among the objects.
         if n_matrices(objects.kernel) == 1 and len(shape) == 2 and shape[1] == n + shape[0]:
             names = row_names(X)
             if objects.names is not None and names is not None:
@@ -356,14 +366,14 @@ class ConditionalRanker(BaseEstimator):
             left = relation.rows.side(self._free)
             columns = relation.columns
             sides = left, left if columns is None else columns.side(self._free.T)
-        offsets, labels = OFFSETS[self.fit_offsets], relation.labels
+        offsets, labels, ranking = OFFSETS[self.fit_offsets], relation.labels, self._ranking
         if self.condition_on == "columns":
-            sides, labels, offsets = (sides[1], sides[0]), labels.T, offsets.T
-        ranking = self.loss == "ranking"
+            labels, offsets = labels.T, offsets.T
         if ranking:  # the ranking loss has row offsets, which include a constant
             offsets = FreeOffsets(columns=offsets.columns)
         loss = RelationLoss(ranking, SIGNS[self.relation], offsets, self._pairwise)
-        problem = RelationProblem(*sides, labels, loss)
+        first, second = self._turned(sides)
+        problem = RelationProblem(first, second, labels, loss)
         if problem.is_empty():
             raise ValueError(
                 "relation='reciprocal' leaves no function but f = 0: the kernel matrix of X has "
@@ -380,16 +390,27 @@ class ConditionalRanker(BaseEstimator):
         callback: Any = None,
         eval_set: Any = None,
     ) -> RelationModel:
-        validation = None
+        options, validation = self._iteration_options(progress, callback), None
+        labels = problem.observations
+        if self.loss == "squared_hinge":
+            if callback is not None or eval_set is not None:
+                raise ValueError("loss='squared_hinge' takes no callback and no eval_set")
+            y = labels.lists[2]
+            if (wrong := y[np.abs(y) != 1.0]).size:
+                raise ValueError(
+                    f"loss='squared_hinge' needs labels −1 and 1 (or NaN); got {wrong[0]:g}"
+                )
+            if not (np.abs(labels.cells.y) == 1.0).all():
+                raise ValueError("loss='squared_hinge' needs one label for each pair; one has both")
+            return solve_squared_hinge(problem, float(alphas[0]), self.solver, options)
         if eval_set is not None:
             validation = self._read_eval_set(eval_set)
         elif self.early_stopping:
-            rng, labels = check_random_state(self.random_state), problem.observations
+            rng = check_random_state(self.random_state)
             held = hold_out_cells(labels, self.validation_fraction, rng, mirror=problem.paired)
             rows, columns = (side.values for side in problem.sides)
             validation = Validation((rows, columns), *labels.select(held).lists, _accuracy)
             problem = RelationProblem(*problem.sides, labels.select(~held), problem.loss)
-        options = self._iteration_options(progress, callback)
         alphas = self._oriented_alphas(alphas)
         return problem.solve(alphas, self.solver, options, validation=validation, progress=progress)
 
@@ -403,17 +424,10 @@ class ConditionalRanker(BaseEstimator):
             )
         X, Y, Z = eval_set if len(eval_set) == 3 else (*eval_set, None)
         Y = self._labels_in_order(Y, X, Z)
-        rows, columns = (
-            side.new(side.X, side.names) if given is None else self._read_objects(given, name)
-            for side, given, name in ((self._rows, X, "X"), (self._ranked, Z, "Z"))
-        )
-        if Z is None and X is not None and not self._two_domains:
-            columns = rows if self._columns is None else self._columns.new(rows.X, rows.names)
-        sides = self._side_values(rows, columns)
+        sides = self._side_values(*self._read_new(X, Z, fitting=True))
         one_domain = Z is None and not self._two_domains
         labels = read_relation(Y, len(sides[0]), len(sides[1]), one_domain=one_domain)
-        if self.condition_on == "columns":
-            sides, labels = (sides[1], sides[0]), labels.T
+        sides, labels = self._turned(sides), labels if self.condition_on == "rows" else labels.T
         require_labels(labels, ranking=True, condition_on=self.condition_on)
         return Validation(sides, *labels.lists, _accuracy)
 
@@ -464,10 +478,7 @@ class ConditionalRanker(BaseEstimator):
             self.validation_iterations_ = model.history.iterations
 
     def _warn_of_equal_objects(self) -> None:
-        """Warn of training objects that the model distinguishes but ``predict`` cannot.
-
-        ``predict`` identifies objects by their features, and those with equal features by names.
-        """
+        """Warn of training objects that the model distinguishes but ``predict`` cannot."""
         two = self._columns is not None
         for k, objects in enumerate((self._rows, self._ranked)[: 1 + two]):
             reason = self._tells_apart(k) or (None if two else self._tells_apart(1))
@@ -640,9 +651,7 @@ class ConditionalRanker(BaseEstimator):
             (objects.values(new), objects.paired(new))
             for objects, new in ((self._rows, rows), (self._ranked, columns))
         ]
-        (left, left_prior), (right, right_prior) = (
-            sides if self.condition_on == "rows" else sides[::-1]
-        )
+        (left, left_prior), (right, right_prior) = self._turned(sides)
         points = CellPoints(left, right, left_prior, right_prior)
         return scores, self._oriented(np.sqrt(self._variances(points)))
 
@@ -663,23 +672,18 @@ class ConditionalRanker(BaseEstimator):
             without noise (see ``predict(return_std=True)``). Indistinguishable objects have
             probability ½.
         """
-        by_rows = self.condition_on == "rows"
-        pairs = [
-            self._read_new(*((given, ranked) if by_rows else (ranked, given)))
-            for ranked in (first, second)
-        ]
+        pairs = [self._read_new(*self._turned((given, ranked))) for ranked in (first, second)]
         scores = [self._oriented(self._scores(*pair)) for pair in pairs]
-        (x, a), (_, b) = (pair if by_rows else pair[::-1] for pair in pairs)
+        (x, a), (_, b) = map(self._turned, pairs)
         if a.shape[0] != b.shape[0]:
             raise ValueError(
                 f"first has {a.shape[0]} row(s) and second {b.shape[0]}: they are compared row "
                 "by row"
             )
         difference = scores[0] - scores[1]
-        lists, ranked = (self._rows, self._ranked) if by_rows else (self._ranked, self._rows)
-        prior = ranked.paired(a) + ranked.paired(b) - 2 * ranked.paired(a, b)
+        lists, ranked = self._turned((self._rows, self._ranked))
+        prior = np.maximum(ranked.paired(a) + ranked.paired(b) - 2 * ranked.paired(a, b), 0.0)
         values = ranked.values(a) - ranked.values(b)
-        prior = np.maximum(prior, 0.0)
         points = CellPoints(lists.values(x), values, lists.paired(x), prior, level=0.0)
         variance = self._variances(points)
         z = np.where(difference > 0, np.inf, np.where(difference < 0, -np.inf, 0.0))
@@ -772,10 +776,7 @@ class ConditionalRanker(BaseEstimator):
         *,
         same: bool = False,
     ) -> Array:
-        """Scores of all pairs, shape (p', g'), with the model's own table by default.
-
-        ``same``: X and Z are the same objects, and scores have the symmetry of the relation.
-        """
+        """Scores of all pairs, shape (p', g'); symmetric if X and Z are the ``same`` objects."""
         if table is None:
             table, offsets = self._table(), self._stored_offsets
         advice = "predict for fewer objects at a time, or some pairs with predict_edges"
@@ -838,9 +839,8 @@ class ConditionalRanker(BaseEstimator):
         cols = check_numbers("cols", cols, Z.shape[0])
         if len(rows) != len(cols):
             raise ValueError(f"rows has {len(rows)} entries and cols has {len(cols)}")
-        out = np.zeros(len(rows))
         if not len(rows):
-            return out
+            return np.zeros(0)
         used, i = np.unique(rows, return_inverse=True)
         others, j = np.unique(cols, return_inverse=True)
         left, right = X[used], Z[others]
@@ -848,7 +848,7 @@ class ConditionalRanker(BaseEstimator):
         if self._pairwise.plain:
             images = self._rows.values(left, self._table(), explicit=self._linear)
             values = self._ranked.values(right, explicit=self._linear)
-            sampled_products(images, values, i, j, out)
+            out = sampled_products(images, values, i, j)
         else:
             out = self._pairwise.at(*self._side_values(left, right), self._table(), i, j)
         offsets = _offset_parts(self._stored_offsets, X, Z)

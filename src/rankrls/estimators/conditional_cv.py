@@ -299,7 +299,7 @@ class _Search:
         if self.ranker._two_step:
             alphas = check_alpha_pairs("alphas", alphas)
         for part in alpha_chunks(alphas, self.relation.labels.shape):
-            held = cross_validate(
+            lists, y, predictions, refits = cross_validate(
                 problem,
                 self.folds,
                 self.ranker._oriented_alphas(part),
@@ -307,10 +307,10 @@ class _Search:
                 options=self.options,
                 progress=self.progress,
             )
-            n_refits.append(held.n_refits)
+            n_refits.append(refits)
             scores += [
-                float(self.scoring.metric(held.y, f, qid=held.lists, **self.scoring.options))
-                for f in held.predictions
+                float(self.scoring.metric(y, f, qid=lists, **self.scoring.options))
+                for f in predictions
             ]
         return {"mean_score": np.array(scores), "n_refits": np.concatenate(n_refits)}
 
@@ -320,21 +320,14 @@ class _Search:
         evaluate = partial(self.evaluate, problem=problem)
         if not (problem.two_step and not problem.sign):
             return search_alphas(self.grid, evaluate, problem.size)
-        first, second = (side.size for side in self._turned(problem.sides))
+        first, second = (side.size for side in self.ranker._turned(problem.sides))
         return search_pairs(self.grid, evaluate, (first, second))
-
-    def _turned(self, pair: Any) -> Any:
-        """Exchange (conditioning, ranked) and (row, column)."""
-        return pair if self.ranker.condition_on == "rows" else pair[::-1]
 
     # ------------------------------------------------------------------ kernel weights
 
     def choose_weights(self) -> tuple[Relation, RelationProblem]:
-        """Choose kernel weights that rank held-out pairs best; return their relation and problem.
-
-        If each fold needs a refit, or its own kernels, a few folds are the validation set, and
-        systems are solved only as accurately as scores require.
-        """
+        """Choose weights that rank held-out pairs best; return their relation and problem."""
+        # If each fold needs a refit, or its own kernels, a few folds are the validation set.
         whole, options, solver = self.folds, self.options, self.ranker.solver
         refitted = self.relation.labels.matrix is None
         profiled = any(objects.profile is not None for objects in self.sides)
@@ -402,11 +395,7 @@ class _Search:
     def _descend(
         self, start: list[Array], first: RelationProblem
     ) -> tuple[list[Array], float, float]:
-        """Minimise the held-out squared error; return weights, their score and its improvement.
-
-        The score selects among the minimiser, the minimiser without its smallest weights, and
-        ``start``.
-        """
+        """Minimise the held-out squared error; return weights, their score and its improvement."""
         held = self.folds.held
         grid = default_grid(first.size()) if self.grid is None else self.grid
 
@@ -416,7 +405,7 @@ class _Search:
                 value, slope, *gradients = holdout_error(problem, alpha, held)
             except ValueError:  # kernels are too indefinite for alpha
                 return np.inf, [], 0.0
-            tables = self._turned(gradients)
+            tables = self.ranker._turned(gradients)
             if len(self.sides) == 1:
                 tables = [tables[0] + tables[1]]
             slopes = [self.sides[s].inner_products(tables[s]) for s in self.open]
@@ -440,13 +429,7 @@ class _Search:
 
 
 def _unpaired(problem: RelationProblem) -> CompleteSpectrum:
-    """Build the closed form of a complete problem without the symmetry of the relation.
-
-    For a relation with a symmetry this is an approximation. Rows and columns are then held out as
-    if they were objects of two kinds.
-    """
+    """Build the closed form of a complete problem as if objects were of two kinds."""
     Y = problem.labels()
     assert Y is not None
-    form = closed_form(*problem.sides, Y, replace(problem.loss, sign=0))
-    assert isinstance(form, CompleteSpectrum)
-    return form
+    return closed_form(*problem.sides, Y, replace(problem.loss, sign=0))

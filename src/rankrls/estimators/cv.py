@@ -31,14 +31,16 @@ from rankrls.estimators.choosing import (
     check_alphas,
     is_fold_count,
     is_splits,
+    joined_results,
     random_fold_of,
     read_splits,
     search_alphas,
     split_for_validation,
 )
-from rankrls.estimators.incremental import IncrementalMethod, IncrementalRanker
+from rankrls.estimators.incremental import IncrementalMethod
 from rankrls.estimators.logistic import hold_out, newton
 from rankrls.estimators.ranker import Preferences
+from rankrls.estimators.rankrls import RidgeRanker
 from rankrls.estimators.stream import fit_stream_cv
 
 __all__ = ["RankRLSCV"]
@@ -51,36 +53,39 @@ MAX_PAIR_ROWS = 1000
 #: How given pairs may be left out.
 JUDGEMENT_FOLDS = ("leave-judgement-out", "leave-item-out", "leave-group-out")
 
-
 #: Attributes that only some fits have.
 OPTIONAL = ("calibration_", "cv_predictions_", "gamma_", "noise_variance_")
 
 
 @dataclass
 class AlphaSearch:
-    """The scores of a grid of alphas for one kernel, and the model if there is one already."""
+    """The scores of a grid of alphas for one kernel, and what was computed for them."""
 
-    kernel: Kernel
     problem: RidgeProblem
-    best: int
-    results: dict[str, Array]
+    best: int = 0
+    results: dict[str, Array] = field(default_factory=dict)
     predictions: dict[float, Array] = field(default_factory=dict)
-    held: tuple[HeldOut, Array] | None = None
-    model: Any = None
-    history: History = field(default_factory=lambda: History(1))
+    held: tuple[HeldOut, Array] | None = None  # of judgements, with variances
+    fitted: dict[float, tuple[Any, History]] = field(default_factory=dict)  # models of alphas
 
-    @property
-    def alpha(self) -> float:
-        """The best alpha."""
-        return float(self.results["alpha"][self.best])
+    def search(self, grid: Array | None, evaluate: Evaluate, *, fixed: bool) -> None:
+        """Score the alphas; on a ``fixed`` grid, ``evaluate`` also chooses the best."""
+        score = partial(evaluate, self)
+        if fixed and grid is not None:
+            self.results = {"alpha": grid, **score(grid)}
+        else:
+            self.best, self.results = search_alphas(grid, score, self.problem.size)
 
-    @property
-    def score(self) -> float:
-        """Its score."""
-        return float(self.results["mean_score"][self.best])
+    def __getitem__(self, name: str) -> float:
+        """A result of the best alpha."""
+        return float(self.results[name][self.best])
 
 
-class RankRLSCV(IncrementalRanker):
+#: Scores of alphas, by held-out predictions for the problem of a search.
+Evaluate = Callable[[AlphaSearch, Array], dict[str, Array]]
+
+
+class RankRLSCV(RidgeRanker):
     """RankRLS with built-in exact cross-validation over alpha.
 
     Every held-out prediction equals that of a model refitted without the held-out rows, up to a
@@ -286,7 +291,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         RankRLSCV
             The fitted estimator.
         """
-        grid = None
+        grid = np.array(DEFAULT_ALPHAS) if self.early_stopping else None
         if self.alphas is not None:
             grid = check_alphas("alphas", self.alphas, allow_zero=bool(self.early_stopping))
         preferences = Preferences(
@@ -296,60 +301,82 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             for name in OPTIONAL:
                 self.__dict__.pop(name, None)
             kernel, X, graph = self._prepare(X, preferences)
-            judged, by_validation = self._by_judgement(graph), self._by_validation(eval_set)
-            logit = check_option("link", self.link, ("identity", "logit")) == "logit"
-            pairs_only = judged and graph.scores is None and not by_validation
-            if logit and not (pairs_only and self._loss.keeps_ties):
-                raise ValueError(
-                    "link='logit' is for given pairs without labels y that are left out in turn, "
-                    "with cost='magnitude' and ties='keep'"
-                )
-            if groups is not None and not judged:
-                raise ValueError(
-                    "groups says which given pairs are left out together, with cv='auto', "
-                    "'leave-group-out' or a number of folds; pass the query of each row as qid"
-                )
-            if groups is not None and by_validation:
-                raise ValueError(
-                    "groups does not go with eval_set, early_stopping, solver='cg' or "
-                    "cv='validation', which choose alpha by held-out rows: leave these away to "
-                    "hold out groups of pairs, or leave out groups"
-                )
-            if by_validation:
-                search = self._search_by_validation(X, graph, grid, eval_set, callback)
-            elif judged:
+            kind = self._kind(graph, groups, eval_set)
+            evaluate, trained, folds = None, graph, None
+            if kind == "rows":
+                evaluate, trained = self._by_rows(X, graph, eval_set, callback)
+            elif kind == "judgements":
                 folds = self._judgement_folds(graph, groups)
-                search = self._search_by_judgements(X, graph, grid, folds)
-            else:
-                search = self._search_by_cross_validation(X, y, graph, grid)
-            progress = Progress(type(self).__name__, self.verbose)
-            searches = []
+                judgements = JudgementScoring(self.scoring, graph, self._loss)
+                evaluate = self._by_judgements(folds, judgements)
+            progress, searches = Progress(type(self).__name__, self.verbose), []
             for one in self._gammas() or [kernel]:
-                searches.append(search(one))
-                progress(f"alpha {searches[-1].alpha:g}, score {searches[-1].score:.4f}")
-            found = max(searches, key=lambda one: one.score)  # the first of equally good ones
+                found = AlphaSearch(self._problem(one, X, trained))
+                if evaluate is None:  # by folds, which are the same for all kernels
+                    evaluate = self._by_folds(found.problem, X, y)
+                found.search(grid, evaluate, fixed=bool(self.early_stopping))
+                progress(f"alpha {found['alpha']:g}, score {found['mean_score']:.4f}")
+                searches.append(found)
+            found = max(searches, key=lambda one: one["mean_score"])  # the first of equals
             self._store_choice(searches, found)
-            if logit:
-                step = newton(found.problem, found.alpha)
-                found.model, found.history = step.model, History(step.n_steps)
-            elif found.model is None:
-                alpha = np.array([found.alpha])
-                found.model, found.history = self._solve(found.problem, alpha, callback=callback)
-            self._store(found.problem, found.model, found.history)
-            if judged and not by_validation and not kernel.precomputed:
-                self._store_noise(found, folds)
-            self._note_learned(found.kernel, X, graph)
+            self._store(found.problem, *self._fit_best(found, callback))
+            if folds is not None and not kernel.precomputed:
+                self._store_noise(found, folds, judgements)
         return self
+
+    def _kind(self, graph: PreferenceGraph, groups: Any, eval_set: Any) -> str:
+        """What is held out: "rows" once, "judgements" in turn, or "folds" of rows."""
+        named = self.cv if isinstance(self.cv, str) else None
+        if named in JUDGEMENT_FOLDS and not graph.n_given_pairs:
+            raise ValueError(f"cv={self.cv!r} leaves out given pairs, and there are none")
+        judged = named in JUDGEMENT_FOLDS or (
+            graph.n_given_pairs > 0 and (graph.scores is None or named == "auto")
+        )
+        by_rows = eval_set is not None or self.solver == "cg" or self.early_stopping
+        if by_rows and named not in ("auto", "validation"):
+            raise ValueError(
+                f"cv={show(self.cv)} does not go with eval_set, early_stopping or solver='cg', "
+                "which choose alpha by held-out rows: leave cv='auto'"
+            )
+        by_rows = by_rows or named == "validation"
+        if check_option("link", self.link, ("identity", "logit")) == "logit" and not (
+            judged and graph.scores is None and not by_rows and self._loss.keeps_ties
+        ):
+            raise ValueError(
+                "link='logit' is for given pairs without labels y that are left out in turn, "
+                "with cost='magnitude' and ties='keep'"
+            )
+        if groups is not None and not judged:
+            raise ValueError(
+                "groups says which given pairs are left out together, with cv='auto', "
+                "'leave-group-out' or a number of folds; pass the query of each row as qid"
+            )
+        if groups is not None and by_rows:
+            raise ValueError(
+                "groups does not go with eval_set, early_stopping, solver='cg' or "
+                "cv='validation', which choose alpha by held-out rows: leave these away to "
+                "hold out groups of pairs, or leave out groups"
+            )
+        return "rows" if by_rows else "judgements" if judged else "folds"
+
+    def _fit_best(self, found: AlphaSearch, callback: Any) -> tuple[Any, History]:
+        """The model of the best alpha, unless it is fitted already."""
+        alpha = found["alpha"]
+        if self.link == "logit":
+            step = newton(found.problem, alpha)
+            return step.model, History(step.n_steps)
+        known = found.fitted.get(alpha)
+        return known or self._solve(found.problem, np.array([alpha]), callback=callback)
 
     def _store_choice(self, searches: list[AlphaSearch], best: AlphaSearch) -> None:
         """Store what was chosen, and the results of all kernels."""
-        tables = [dict(one.results) for one in searches]
         if len(searches) > 1:
-            self.gamma_ = float(best.kernel.params["gamma"])
-            for one, table in zip(searches, tables, strict=True):
-                table["gamma"] = np.full(len(table["alpha"]), one.kernel.params["gamma"])
-        results = {name: np.concatenate([one[name] for one in tables]) for name in tables[0]}
-        self.alpha_, self.best_score_, self.cv_results_ = best.alpha, best.score, results
+            for one in searches:
+                gamma = one.problem.space.kernel.params["gamma"]
+                one.results["gamma"] = np.full(len(one.results["alpha"]), gamma)
+            self.gamma_ = best["gamma"]
+        self.alpha_, self.best_score_ = best["alpha"], best["mean_score"]
+        self.cv_results_ = joined_results([one.results for one in searches])
         if self.store_cv_predictions:
             kept = np.stack([best.predictions[alpha] for alpha in best.results["alpha"].tolist()])
             self.cv_predictions_ = kept[..., 0] if best.problem.graph.flat else kept
@@ -431,89 +458,63 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             self.__dict__.pop(name, None)
         return fitted
 
-    def _search_by_cross_validation(
-        self, X: Any, y: Any, graph: PreferenceGraph, grid: Array | None
-    ) -> Callable[[Kernel], AlphaSearch]:
-        """Choose alpha by held-out predictions of rows."""
-        scoring = Scoring(self.scoring, self._loss)
+    # -- held-out predictions
+
+    def _in_parts(self, score: Evaluate, n_values: int, what: str) -> Evaluate:
+        """Score as many alphas at a time as fit into memory with ``n_values`` predictions each."""
+        progress = Progress(type(self).__name__, self.verbose)
+
+        def evaluate(found: AlphaSearch, alphas: Array) -> dict[str, Array]:
+            progress(f"{len(alphas)} alphas, {what}")
+            size = max(1, _resources.budget() // (4 * 8 * max(n_values, 1)))
+            parts = (alphas[first : first + size] for first in range(0, len(alphas), size))
+            return joined_results([score(found, part) for part in parts])
+
+        return evaluate
+
+    def _by_folds(self, problem: RidgeProblem, X: Any, y: Any) -> Evaluate:
+        """Score alphas by held-out predictions of folds of rows, or of pairs of rows."""
+        graph, scoring = problem.graph, Scoring(self.scoring, self._loss)
         scoring.require_scores()
-        progress = Progress(type(self).__name__, self.verbose)
-        folds: list[Array] | None = None
+        folds = self._folds(X, y, problem, scoring)
 
-        def search(kernel: Kernel) -> AlphaSearch:
-            nonlocal folds
-            problem = self._problem(kernel, X, graph)
-            kept: dict[float, Array] = {}
-            if folds is None:  # the same for all kernels
-                folds = self._folds(X, y, problem, scoring)
+        def leave_pairs_out(found: AlphaSearch, alphas: Array) -> dict[str, Array]:
+            accuracies = pair_accuracies(found.problem, alphas, n_threads(self.n_jobs))
+            results = [(accuracy.mean(), n_refits) for accuracy, n_refits in accuracies]
+            mean, n_refits = map(np.array, zip(*results, strict=True))
+            return {"mean_score": mean, "n_refits": n_refits}
 
-            def score(alphas: Array) -> dict[str, Array]:
-                held = problem.leave_out(folds, alphas)
-                if self.store_cv_predictions:
-                    kept.update(zip(alphas.tolist(), held.by_row(graph.n_rows), strict=True))
-                found = scoring.spread(graph, held)
-                return {"mean_score": found["mean_score"], "n_refits": held.n_refits, **found}
+        def leave_out(found: AlphaSearch, alphas: Array) -> dict[str, Array]:
+            held = found.problem.leave_out(folds, alphas)
+            if self.store_cv_predictions:
+                values = held.by_row(graph.n_rows)
+                found.predictions.update(zip(alphas.tolist(), values, strict=True))
+            scores = scoring.of_folds(graph, held)
+            mean = {"mean_score": scores["mean_score"], "n_refits": held.n_refits}
+            return mean | scores
 
-            def evaluate(alphas: Array) -> dict[str, Array]:
-                what = f"{len(folds):,} folds" if folds else "leave-pair-out"
-                progress(f"{len(alphas)} alphas, {what}")
-                if folds:
-                    n = sum(len(rows) for rows in folds) * graph.n_outputs
-                    return _in_parts(score, alphas, n)
-                results = list(pair_accuracies(problem, alphas, n_threads(self.n_jobs)))
-                return {
-                    "mean_score": np.array([accuracy.mean() for accuracy, _ in results]),
-                    "n_refits": np.array([count for _, count in results]),
-                }
+        if not folds:
+            return self._in_parts(leave_pairs_out, 1, "leave-pair-out")
+        n_values = sum(map(len, folds)) * graph.n_outputs
+        return self._in_parts(leave_out, n_values, f"{len(folds):,} folds")
 
-            best, results = search_alphas(grid, evaluate, problem.size)
-            return AlphaSearch(kernel, problem, best, results, kept)
-
-        return search
-
-    def _by_judgement(self, graph: PreferenceGraph) -> bool:
-        """Whether given pairs are what is held out."""
-        named = isinstance(self.cv, str)
-        if named and self.cv in JUDGEMENT_FOLDS:
-            if not graph.n_given_pairs:
-                raise ValueError(f"cv={self.cv!r} leaves out given pairs, and there are none")
-            return True
-        return bool(graph.n_given_pairs) and (graph.scores is None or (named and self.cv == "auto"))
-
-    def _search_by_judgements(
-        self, X: Any, graph: PreferenceGraph, grid: Array | None, folds: Folds
-    ) -> Callable[[Kernel], AlphaSearch]:
-        """Choose alpha by held-out given pairs."""
-        scoring = JudgementScoring(self.scoring, graph, self._loss)
-        progress = Progress(type(self).__name__, self.verbose)
-
+    def _by_judgements(self, folds: Folds, scoring: JudgementScoring) -> Evaluate:
+        """Score alphas by held-out given pairs."""
         # Of single judgements variances cost next to nothing, and `_store_noise` needs them.
         single = bool((folds.sizes == 1).all()) and self.kernel != "precomputed"
-        variances = scoring.log_loss or single or self.link == "logit"
+        variances, graph = scoring.log_loss or single or self.link == "logit", scoring.graph
 
-        def search(kernel: Kernel) -> AlphaSearch:
-            problem = self._problem(kernel, X, graph)
-            kept: dict[float, Array] = {}
-            last: tuple[HeldOut, Array] | None = None
+        def leave_out(found: AlphaSearch, alphas: Array) -> dict[str, Array]:
+            found.held = None
+            held = self._leave_judgements_out(found.problem, folds, alphas, variances=variances)
+            found.held = (held, alphas) if variances else None
+            if self.store_cv_predictions:
+                values = by_judgement(held.values, folds, graph.pairs)
+                found.predictions.update(zip(alphas.tolist(), values, strict=True))
+            return {**scoring.scores(held, alphas), "n_refits": held.n_refits}
 
-            def score(alphas: Array) -> dict[str, Array]:
-                nonlocal last
-                last = None
-                held = self._leave_judgements_out(problem, folds, alphas, variances=variances)
-                last = held, alphas
-                if self.store_cv_predictions:
-                    values = by_judgement(held.values, folds, graph.pairs)
-                    kept.update(zip(alphas.tolist(), values, strict=True))
-                return {**scoring.scores(held, alphas), "n_refits": held.n_refits}
-
-            def evaluate(alphas: Array) -> dict[str, Array]:
-                progress(f"{len(alphas)} alphas, {len(folds):,} folds of pairs")
-                return _in_parts(score, alphas, len(folds.members) * graph.n_outputs)
-
-            best, results = search_alphas(grid, evaluate, problem.size)
-            return AlphaSearch(kernel, problem, best, results, kept, last if variances else None)
-
-        return search
+        n_values = len(folds.members) * graph.n_outputs
+        return self._in_parts(leave_out, n_values, f"{len(folds):,} folds of pairs")
 
     def _leave_judgements_out(
         self, problem: RidgeProblem, folds: Folds, alphas: Array, *, variances: bool
@@ -522,10 +523,9 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             return hold_out(problem, folds, alphas)
         return problem.leave_judgements_out(folds, alphas, variances=variances)
 
-    def _store_noise(self, found: AlphaSearch, folds: Folds) -> None:
+    def _store_noise(self, found: AlphaSearch, folds: Folds, scoring: JudgementScoring) -> None:
         """Calibrate probabilities and estimate the noise on held-out pairs of the best alpha."""
-        graph, alpha = found.problem.graph, found.alpha
-        scoring = JudgementScoring(self.scoring, graph, self._loss)
+        graph, alpha = scoring.graph, found["alpha"]
         held, alphas = found.held or (None, np.empty(0))
         if held is None or alpha not in alphas:
             alphas = np.array([alpha])
@@ -537,6 +537,44 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         self.noise_variance_ = float(noise[0]) if graph.flat else noise
         if graph.n_outputs == 1:
             self.calibration_ = scoring.calibrate(held, number, alpha)
+
+    def _by_rows(
+        self, X: Any, graph: PreferenceGraph, eval_set: Any, callback: Any
+    ) -> tuple[Evaluate, PreferenceGraph]:
+        """Score alphas by held-out rows; also returns the preferences that the model learns."""
+        scoring = Scoring(self.scoring, self._loss)
+        scoring.require_scores()
+        if isinstance(self.kernel, str) and self.kernel == "precomputed":
+            raise ValueError("kernel='precomputed' cannot be split into rows: use cv instead")
+        if self.store_cv_predictions:
+            raise ValueError("store_cv_predictions needs cross-validation, not held-out rows")
+        split = split_for_validation(self, X, graph, eval_set)
+        score = partial(scoring.of_rows, split.held)
+        held_out = HeldOutRows(split.X, score, split.rows)
+
+        def stop_early(found: AlphaSearch, alphas: Array) -> dict[str, Array]:
+            model, history = self._solve(
+                found.problem, alphas, held_out=held_out, callback=callback
+            )
+            assert history.best is not None
+            found.best = history.best
+            found.fitted[float(alphas[history.best])] = model, history
+            iteration = history.iterations[np.nanargmin(history.errors, axis=0)]
+            return {"mean_score": 1 - np.nanmin(history.errors, axis=0), "iteration": iteration}
+
+        def converge(found: AlphaSearch, alphas: Array) -> dict[str, Array]:
+            rows = np.arange(graph.n_rows) if split.rows is None else split.rows
+            trained = found.problem.on_rows(split.graph, rows)
+            model, history = self._solve(trained, alphas, callback=callback)
+            if eval_set is not None and trained.space.solver == "cg":
+                for number, alpha in enumerate(alphas.tolist()):
+                    found.fitted[alpha] = model.select(number), History(history.n_iter)
+            scores = np.array([score(f) for f in predict_path(model, split.X)])
+            return {"mean_score": scores, "iteration": np.full(len(alphas), history.n_iter)}
+
+        return (stop_early, split.graph) if self.early_stopping else (converge, graph)
+
+    # -- folds
 
     def _judgement_folds(self, graph: PreferenceGraph, groups: Any) -> Folds:
         """The given pairs that are held out together."""
@@ -556,12 +594,57 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
                 return Folds.of_items(graph.pairs)[0]
             return Folds.single(n) if labels is None else Folds.of_groups(codes, labels)
         if is_fold_count(cv):
-            what = "pairs" if groups is None else "groups"
-            rng = check_random_state(self.random_state)
-            return Folds.of_groups(random_fold_of(codes, int(cv), rng, what=what))
+            return Folds.of_groups(
+                self._random_folds(codes, "pairs" if groups is None else "groups")
+            )
         given = None if groups is None else codes
         splits = self._splits(n, graph.pairs, graph.magnitude, given, JUDGEMENT_FOLDS)
         return Folds.of_list(splits)
+
+    def _folds(self, X: Any, y: Any, problem: RidgeProblem, scoring: Scoring) -> list[Array]:
+        """The rows that are held out together; none for leave-pair-out."""
+        graph, cv = problem.graph, self.cv
+        codes: Any = graph.query_codes if graph.has_qid else np.arange(graph.n_rows)
+        if isinstance(cv, str):
+            check_option("cv", cv, ("auto", "leave-query-out", "leave-pair-out", "validation"))
+            if cv == "leave-query-out" and not graph.has_qid:
+                raise ValueError("cv='leave-query-out' needs qid")
+            if cv != "leave-pair-out" and graph.has_qid:
+                return query_folds(codes)
+            few = 4 <= graph.n_rows <= MAX_PAIR_ROWS and not self.store_cv_predictions
+            exact = few and scoring.name in PAIR_METRICS and can_leave_pairs_out(problem)
+            if cv == "auto" and not exact:
+                n_folds = max(2, min(10, graph.n_rows // 5))
+                return query_folds(self._random_folds(codes, "rows", n_folds))
+            if scoring.name not in PAIR_METRICS:
+                raise ValueError(
+                    "leave-pair-out compares two rows at a time, so scoring must be one of "
+                    f"{', '.join(map(repr, PAIR_METRICS))}; for other metrics use an int cv"
+                )
+            if self.store_cv_predictions:
+                raise ValueError(
+                    "store_cv_predictions keeps a prediction of every row; use an int cv, or "
+                    "rankrls.model_selection.leave_pair_out_predict"
+                )
+            return []
+        if is_fold_count(cv):
+            return query_folds(self._random_folds(codes, "queries" if graph.has_qid else "rows"))
+        target = y if isinstance(y, PreferenceGraph) else graph.scores
+        groups = codes if graph.has_qid else None
+        folds = self._splits(graph.n_rows, X, target, groups, ("leave-query-out", "leave-pair-out"))
+        whole = groups is not None and not getattr(cv, "splits_queries", False)  # LeavePairOut
+        if whole and split_folds(problem.objectives[0].laplacian, folds).any():
+            warn(
+                f"cv={show(cv)} splits queries: rows of a query are both trained on and held out, "
+                "and a held-out row is compared with the held-out part of its query only. To "
+                "hold out whole queries use cv='leave-query-out', an int, or GroupKFold"
+            )
+        return folds
+
+    def _random_folds(self, codes: Array, what: str, n_folds: int | None = None) -> Array:
+        """Number of the fold of each row or pair; those of one code are in the same."""
+        k = int(self.cv) if n_folds is None else n_folds
+        return random_fold_of(codes, k, check_random_state(self.random_state), what=what)
 
     def _splits(self, n: int, X: Any, y: Any, groups: Any, names: tuple[str, ...]) -> list[Array]:
         """The test rows, or pairs, of a splitter or an iterable."""
@@ -576,111 +659,3 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
     def alphas_(self) -> Array:
         """The grid of alphas, ascending, shape (n_alphas,)."""
         return np.unique(self.cv_results_["alpha"])
-
-    def _by_validation(self, eval_set: Any) -> bool:
-        """Whether alpha is chosen by held-out rows instead of cross-validation."""
-        chosen = isinstance(self.cv, str) and self.cv == "validation"
-        asked = eval_set is not None or self.solver == "cg" or self.early_stopping
-        if asked and not chosen and not (isinstance(self.cv, str) and self.cv == "auto"):
-            raise ValueError(
-                f"cv={show(self.cv)} does not go with eval_set, early_stopping or solver='cg', "
-                "which choose alpha by held-out rows: leave cv='auto'"
-            )
-        return chosen or asked
-
-    def _search_by_validation(
-        self, X: Any, graph: PreferenceGraph, grid: Array | None, eval_set: Any, callback: Any
-    ) -> Callable[[Kernel], AlphaSearch]:
-        """Choose alpha, and with early stopping the iteration, by held-out rows."""
-        scoring = Scoring(self.scoring, self._loss)
-        scoring.require_scores()
-        if isinstance(self.kernel, str) and self.kernel == "precomputed":
-            raise ValueError("kernel='precomputed' cannot be split into rows: use cv instead")
-        if self.store_cv_predictions:
-            raise ValueError("store_cv_predictions needs cross-validation, not held-out rows")
-        split = split_for_validation(self, X, graph, eval_set)
-        score = partial(scoring.of_rows, split.held)
-
-        def stop_early(kernel: Kernel) -> AlphaSearch:
-            alphas = np.array(DEFAULT_ALPHAS) if grid is None else grid
-            problem = self._problem(kernel, X, split.graph)
-            held_out = HeldOutRows(split.X, score, split.rows)
-            model, history = self._solve(problem, alphas, held_out=held_out, callback=callback)
-            iteration = history.iterations[np.nanargmin(history.errors, axis=0)]
-            scores = 1 - np.nanmin(history.errors, axis=0)
-            results = {"alpha": alphas, "mean_score": scores, "iteration": iteration}
-            assert history.best is not None
-            return AlphaSearch(kernel, problem, history.best, results, model=model, history=history)
-
-        def search(kernel: Kernel) -> AlphaSearch:
-            problem = self._problem(kernel, X, graph)
-            rows = np.arange(X.shape[0]) if split.rows is None else split.rows
-            trained = problem.on_rows(split.graph, rows)
-            solved: dict[float, tuple[Any, int]] = {}
-
-            def evaluate(alphas: Array) -> dict[str, Array]:
-                model, history = self._solve(trained, alphas, callback=callback)
-                solved.update({float(alpha): (model, k) for k, alpha in enumerate(alphas)})
-                return {
-                    "mean_score": np.array([score(f) for f in predict_path(model, split.X)]),
-                    "iteration": np.full(len(alphas), history.n_iter),
-                }
-
-            found = AlphaSearch(kernel, problem, *search_alphas(grid, evaluate, problem.size))
-            if problem.space.solver == "cg" and eval_set is not None:
-                model, number = solved[found.alpha]
-                found.model = model.select(number)
-                found.history = History(int(found.results["iteration"][found.best]))
-            return found
-
-        return stop_early if self.early_stopping else search
-
-    def _folds(self, X: Any, y: Any, problem: RidgeProblem, scoring: Scoring) -> list[Array]:
-        """The rows that are held out together; none for leave-pair-out."""
-        graph, cv = problem.graph, self.cv
-        if isinstance(cv, str):
-            check_option("cv", cv, ("auto", "leave-query-out", "leave-pair-out", "validation"))
-            if cv == "leave-query-out" and not graph.has_qid:
-                raise ValueError("cv='leave-query-out' needs qid")
-            if cv == "auto" and not graph.has_qid:
-                few = 4 <= graph.n_rows <= MAX_PAIR_ROWS and not self.store_cv_predictions
-                if few and scoring.name in PAIR_METRICS and can_leave_pairs_out(problem):
-                    cv = "leave-pair-out"
-                else:
-                    cv = max(2, min(10, graph.n_rows // 5))
-        if isinstance(cv, str) and cv == "leave-pair-out":
-            scoring.require_pairs()
-            if self.store_cv_predictions:
-                raise ValueError(
-                    "store_cv_predictions keeps a prediction of every row; use an int cv, or "
-                    "rankrls.model_selection.leave_pair_out_predict"
-                )
-            return []
-        codes = graph.query_codes if graph.has_qid else np.arange(graph.n_rows)
-        assert codes is not None
-        if isinstance(cv, str):
-            return query_folds(codes)
-        if is_fold_count(cv):
-            what = "queries" if graph.has_qid else "rows"
-            rng = check_random_state(self.random_state)
-            return query_folds(random_fold_of(codes, int(cv), rng, what=what))
-        target = y if isinstance(y, PreferenceGraph) else graph.scores
-        groups = codes if graph.has_qid else None
-        folds = self._splits(graph.n_rows, X, target, groups, ("leave-query-out", "leave-pair-out"))
-        whole = groups is not None and not getattr(cv, "splits_queries", False)  # LeavePairOut
-        if whole and split_folds(problem.objectives[0].laplacian, folds).any():
-            warn(
-                f"cv={show(cv)} splits queries: rows of a query are both trained on and held out, "
-                "and a held-out row is compared with the held-out part of its query only. To "
-                "hold out whole queries use cv='leave-query-out', an int, or GroupKFold"
-            )
-        return folds
-
-
-def _in_parts(
-    score: Callable[[Array], dict[str, Array]], alphas: Array, n_values: int
-) -> dict[str, Array]:
-    """Score as many alphas at a time as fit into memory with ``n_values`` predictions each."""
-    size = max(1, _resources.budget() // (4 * 8 * max(n_values, 1)))
-    parts = [score(alphas[first : first + size]) for first in range(0, len(alphas), size)]
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

@@ -14,7 +14,7 @@ from types import MethodType
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -22,23 +22,22 @@ from rankrls import _resources
 from rankrls._calls import unchanged_on_error, warn
 from rankrls._validation import check_positive, show
 from rankrls.core.linalg.factorizations import NotPositiveError
-from rankrls.core.linalg.krylov import History
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.statistics import Statistics, add_batch, batch_statistics
 from rankrls.core.ridge.models import FittedFunction, solve_statistics
 from rankrls.core.spaces.spaces import Basis, Kernel, check_kernel_values, choose_basis
-from rankrls.estimators.ranker import Preferences, RidgeRanker
+from rankrls.estimators.ranker import Preferences
 from rankrls.estimators.seen_queries import SeenQueries, query_keys
 
 __all__ = [
     "IncrementalMethod",
-    "IncrementalRanker",
     "Learned",
     "NotIncrementalError",
     "check_terms",
     "first_basis",
     "learned_by",
+    "require_memory",
     "rescale_features",
     "store_learned",
     "update",
@@ -52,26 +51,13 @@ MAX_ERROR = 1e-8
 #: What is left of digits is looked at only if sums were so many times larger once.
 MUCH_LARGER = 1e3
 
-GIVEN_BEFORE = (
-    "was given in an earlier call: pass all rows of a query in one call (to change a query, forget "
-    "it first, with the rows that it was added with)"
-)
-
-UNWEIGHTED = (
-    "the model has learned from rows with sample_weight, and these rows have none: their weights "
-    "are 1. Pass sample_weight, ones if this is what is meant"
-)
-
 
 class NotIncrementalError(ValueError, AttributeError):
     """Error for models that cannot be updated; the message says which models can."""
 
 
 class IncrementalMethod:
-    """A method that only exists if the model can be updated exactly.
-
-    scikit-learn calls ``hasattr(estimator, "partial_fit")``; the error gives the reason.
-    """
+    """A method that only exists, for ``hasattr``, if the model can be updated exactly."""
 
     def __init__(self, method: Callable[..., Any]) -> None:
         self.method = method
@@ -141,45 +127,35 @@ class Learned:
         """Number of edges, summed over outputs."""
         return sum(part.n_pairs * len(part.outputs) for part in self.total)
 
-    @property
-    def n_features(self) -> int:
-        """Number of columns of Φ."""
-        return len(self.total[0].gram)
-
     def features(self, X: Any) -> Any:
         """Φ of shape (m, n): X itself, or the Nyström features."""
         return X if self.basis is None else self.basis.features(X)
 
     def model(self, alpha: float, names: Any = None) -> FittedFunction | None:
-        """Fit the model, which uses these arrays; None if an output has no preference yet.
-
-        Sums over queries are positive semi-definite, and so are their differences, up to rounding.
-        If large sums were subtracted, rounding errors may be large compared with the remaining
-        sums, which raises an error.
-        """
+        """Fit the model, which uses these arrays; None if an output has no preference yet."""
         if not (self.preferences > 0).all():
             return None
+        # Sums over queries are positive semi-definite, and so are their differences up to
+        # rounding, whose errors may be large compared with what is left of large sums.
         larger = max(part.lost_digits(alpha) for part in self.total)
+        size, cause, model = None, None, None
         try:
             model = solve_statistics(self.total, self.basis, np.array([alpha]), self.dtype, names)
         except NotPositiveError as error:
-            raise _rounding_left(f"of the size of {error.needed:.2g}", alpha) from error
-        if larger > MUCH_LARGER:
+            size, cause = f"of the size of {error.needed:.2g}", error
+        if model is not None and larger > MUCH_LARGER:
             condition = max(s.factorization.condition(alpha) for s in model.solvers)
             if float(np.finfo(np.float64).eps) * larger * condition > MAX_ERROR:
-                usual = f"that are {larger:.2g} times as large as usual"
-                raise _rounding_left(
-                    usual if np.isfinite(larger) else "that are larger than all that is left", alpha
-                )
+                size = f"that are {larger:.2g} times as large as usual"
+                if not np.isfinite(larger):
+                    size = "that are larger than all that is left"
+        if size is not None:
+            raise ValueError(
+                f"what was forgotten has left rounding errors {size} in the sums of what stays, "
+                f"which alpha={alpha:g} does not cover: the model was left as it was before this "
+                "call. Fit a new one to the rows that stay, or use a larger alpha from the start"
+            ) from cause
         return model
-
-
-def _rounding_left(size: str, alpha: float) -> ValueError:
-    return ValueError(
-        f"what was forgotten has left rounding errors {size} in the sums of what stays, which "
-        f"alpha={alpha:g} does not cover: the model was left as it was before this call. Fit a "
-        "new one to the rows that stay, or use a larger alpha from the start"
-    )
 
 
 def learned_by(ranker: Any) -> Learned | None:
@@ -204,9 +180,9 @@ def learned_by(ranker: Any) -> Learned | None:
             "to all pairs"
         )
     total = [solver.statistics() for solver in model.solvers]
-    basis = model.basis
-    dtype = (model.coef if basis is None else model.dual_coef).dtype
-    return Learned(total, basis, dtype, ranker._flat, ranker._preferences, ranker._seen.copy())
+    dtype = (model.coef if model.basis is None else model.dual_coef).dtype
+    seen = ranker._seen.copy()
+    return Learned(total, model.basis, dtype, ranker._flat, ranker._preferences, seen)
 
 
 def update(ranker: Any, sign: int, X: Any, preferences: Preferences) -> None:
@@ -221,27 +197,30 @@ def update(ranker: Any, sign: int, X: Any, preferences: Preferences) -> None:
         X = ranker._check_rows(X, reset=first)
         graph = preferences.graph(X.shape[0])
         if learned is None:
-            codes = graph.query_codes if graph.has_qid else None
-            ranker._warn_about_columns(kernel, X, codes)
+            ranker._warn_about_columns(kernel, X, graph.query_codes if graph.has_qid else None)
             basis = first_basis(ranker, kernel, X)
             require_memory(X.shape[1], basis)
             learned = Learned.nothing(X.shape[1], basis, X.dtype, graph.n_outputs, graph.flat)
-        expected = len(learned.preferences)
+        expected, seen = len(learned.preferences), learned.seen
         if graph.n_outputs != expected:
             raise ValueError(f"the model has {expected} output(s), y has {graph.n_outputs}")
-        seen = learned.seen
         if sign < 0:
             eps = float(np.finfo(X.dtype).eps)
-            seen.check_known(graph, X, max(eps, *(part.rounding for part in learned.total)))
-            learned.add(graph, X, ranker._loss, sign)
-            seen.remove(graph)
+            seen.remove(graph, X, max(eps, *(part.rounding for part in learned.total)))
         else:
             if graph.has_qid:
-                seen.check_new(query_keys(graph.query_labels), GIVEN_BEFORE)
+                seen.check_new(
+                    query_keys(graph.query_labels),
+                    "was given in an earlier call: pass all rows of a query in one call (to change "
+                    "a query, forget it first, with the rows that it was added with)",
+                )
             if seen.weighted and graph.scores is not None and graph.sample_weight is None:
-                warn(UNWEIGHTED)
-            learned.add(graph, X, ranker._loss)
+                warn(
+                    "the model has learned from rows with sample_weight, and these rows have none: "
+                    "their weights are 1. Pass sample_weight, ones if this is what is meant"
+                )
             seen.add_graph(graph, X)
+        learned.add(graph, X, ranker._loss, sign)
         store_learned(ranker, learned, kernel)
 
 
@@ -257,27 +236,23 @@ def rescale_features(ranker: Any, factor: Array, offset: Array) -> None:
 def store_learned(ranker: Any, learned: Learned, kernel: Kernel) -> None:
     """Solve, and store the model and its queries."""
     model = learned.model(float(ranker._alpha), getattr(ranker, "feature_names_in_", None))
+    seen = learned.seen
     # Attributes of a copy are set one by one, and all of them become those of the ranker at once:
     # threads that predict meanwhile see the old model or the new one.
     new = object.__new__(type(ranker))
     new.__dict__.update(ranker.__dict__)
-    for name in ("_model", "_pending", "coef_", "dual_coef_", "basis_indices_"):
-        new.__dict__.pop(name, None)
-    new._store_validation(History(n_iter=1))
-    new._flat = learned.flat
+    new._store_fit(
+        model,
+        solver="primal" if learned.basis is None else "nystroem",
+        flat=learned.flat,
+        with_qid=seen.n_queries > len(seen.rankings),
+        n_pairs=learned.n_pairs,
+        n_queries=seen.n_queries,
+    )
     if model is None:
         new._pending = learned
-    else:
-        new._model = model
-        new._store_coefficients()
-    new._seen = learned.seen
-    new._preferences = learned.preferences
+    new._seen, new._preferences = seen, learned.preferences
     new._learned_with = ranker._terms(kernel)
-    new._with_qid = learned.seen.n_queries > len(learned.seen.rankings)
-    new.solver_ = "primal" if learned.basis is None else "nystroem"
-    new.n_pairs_ = learned.n_pairs
-    new.n_queries_ = learned.seen.n_queries
-    new.n_iter_ = 1
     ranker.__dict__ = new.__dict__
 
 
@@ -321,150 +296,3 @@ def require_memory(n: int, basis: Basis | None, n_folds: int = 1) -> None:
     advice = "use fewer features, or fewer basis vectors (solver='nystroem')"
     copies = 3 if n_folds == 1 else n_folds + 4
     _resources.require("learning batch by batch", n, n, copies=copies, advice=advice)
-
-
-class IncrementalRanker(RidgeRanker):
-    """Base class of `RankRLS` and `RankRLSCV`: models of sums over queries, which can change."""
-
-    __metadata_request__partial_fit = {"qid": True}  # noqa: RUF012
-
-    fit: Callable[..., Any]
-
-    @property
-    def _alpha(self) -> Any:
-        """The alpha of the model; None before it was chosen."""
-        return self.alpha if hasattr(self, "alpha") else getattr(self, "alpha_", None)
-
-    @IncrementalMethod
-    def partial_fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        qid: Any = None,
-        pairs: ArrayLike | None = None,
-        magnitude: ArrayLike | None = None,
-        pair_weight: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> Any:
-        """Add queries to the model. The result equals a fit to all queries.
-
-        Supported are the linear kernel with solver "primal" (with up to a few thousand features),
-        and any kernel with a basis. The basis is fixed by the first call: ``basis`` holds row
-        numbers of the first X, or the number of its rows to draw. The method can also be called
-        after ``fit`` and `fit_stream`.
-
-        Parameters
-        ----------
-        X, y, pairs, magnitude, pair_weight, sample_weight
-            As for ``fit``. ``pairs`` holds row numbers of the X of this call.
-        qid : array-like of shape (n_rows,), optional
-            Query of each row. All rows of a query must be passed in one call; a query of an earlier
-            call is an error, so sizes (``group``) are not accepted. If None, the rows of this call
-            form one ranking.
-
-        Returns
-        -------
-        RankRLS
-            The estimator. It is not fitted until a call contains a preference (not only single
-            rows or equal scores in every query).
-
-        Notes
-        -----
-        XᵀLX and Xᵀr are sums over queries, kept in float64. A call therefore costs one product and
-        one factorisation; to process many batches and solve once, use `fit_stream`. If a call
-        fails, the model does not change. ``alpha`` may change between calls; the cost, the ties,
-        the weighting and the kernel may not. `RankRLSCV` keeps the ``alpha_`` chosen by ``fit`` or
-        `fit_stream`, which must be called first; ``cv_results_`` does not change either.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from rankrls import RankRLS
-        >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 3.0]])
-        >>> ranker = RankRLS().partial_fit(X[:2], [0, 1], qid=["a", "a"])
-        >>> ranker = ranker.partial_fit(X[2:], [1, 0], qid=["b", "b"])
-        >>> ranker.coef_.round(3)
-        array([ 0.176, -0.529])
-        >>> RankRLS().fit(X, [0, 1, 1, 0], qid=["a", "a", "b", "b"]).coef_.round(3)
-        array([ 0.176, -0.529])
-        >>> ranker.forget(X[2:], [1, 0], qid=["b", "b"]).coef_.round(3)
-        array([ 0.333, -0.333])
-        """
-        preferences = Preferences(
-            y, qid, pairs, magnitude, pair_weight, sample_weight=sample_weight
-        )
-        if self._alpha is None:
-            return self.fit(X, **vars(preferences))
-        update(self, 1, X, preferences)
-        return self
-
-    @IncrementalMethod
-    def forget(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        qid: Any = None,
-        pairs: ArrayLike | None = None,
-        magnitude: ArrayLike | None = None,
-        pair_weight: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> Any:
-        """Remove queries from the model. The result equals a fit without them.
-
-        Parameters
-        ----------
-        X, y, qid, pairs, magnitude, pair_weight, sample_weight
-            As they were passed to ``fit``, `partial_fit` or `fit_stream`: whole queries of any
-            calls, with rows in any order. A call without qid, or with pairs, can only be removed
-            as a whole. The queries of a ``fit`` with ``group`` are 0, 1, 2 and so on.
-
-        Returns
-        -------
-        RankRLS
-            The estimator. It is no longer fitted if no preference remains.
-
-        Raises
-        ------
-        ValueError
-            If a query was not added, or was added with another number of rows or pairs; if more
-            would be removed than there is; or if alpha is too small for the rounding errors. Rows
-            are not stored, but a checksum of each query is: other features, scores or weights are
-            an error, unless they differ by less than about 1e-8 (1e-4 for float32). Calls without
-            qid, given pairs, and queries of Dask models have no checksums.
-
-        Notes
-        -----
-        The basis of a fixed-basis model does not change, even if its rows are removed. Statistics
-        are subtracted, so rounding errors are relative to their size before the call. The solver
-        takes them into account, but if nearly all queries are removed, or alpha is tiny, a new
-        fit is more accurate.
-        """
-        preferences = Preferences(
-            y, qid, pairs, magnitude, pair_weight, sample_weight=sample_weight
-        )
-        update(self, -1, X, preferences)
-        return self
-
-    def _why_not_incremental(self) -> str | None:
-        """Reason why these parameters do not allow exact updates; None if they do."""
-        based = self.basis is not None or "nystroem" in (self.solver, getattr(self, "solver_", ""))
-        if isinstance(self.kernel, str) and self.kernel == "precomputed" and not based:
-            return (
-                "a precomputed kernel needs a fixed basis: set basis= (row numbers of the first "
-                "batch) with solver='nystroem', and pass kernel values with the basis vectors"
-            )
-        if self.solver not in ("auto", "primal", "nystroem"):
-            return (
-                f"solver={self.solver!r} needs all rows at once; use solver='primal' (linear "
-                "kernel), or a basis with solver='nystroem'"
-            )
-        if self.early_stopping:
-            return "early stopping needs all rows at once; set early_stopping=False"
-        if self.kernel != "linear" and not based:
-            return (
-                f"kernel={show(self.kernel)} needs a fixed basis: set basis= (how many rows of "
-                "the first batch, or which) with solver='nystroem'"
-            )
-        return None

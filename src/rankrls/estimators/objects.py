@@ -45,27 +45,13 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Objects:
-    """Training objects of one side, and their kernel.
-
-    Attributes
-    ----------
-    kernel : Kernel or KernelSum
-    X : ndarray or CSR of shape (n, d); the kernel matrix if it is precomputed
-        Features, or kernel values. Several kernel matrices are stacked horizontally, with shape
-        (n, n_kernels n).
-    profile : ndarray of shape (n, n), or None
-        The profile kernel of the labels, if it is part of the kernel.
-    names : ndarray of shape (n,), or None
-        Unique names of the objects, strings or integers.
-    sees_differences : bool
-        Whether a linear kernel may use centred features.
-    """
+    """Training objects of one side, and their kernel, as a model stores them."""
 
     kernel: Kernel | KernelSum
-    X: Any
-    profile: Array | None = None
-    names: Array | None = None
-    sees_differences: bool = False
+    X: Any  # features (n, d), dense or CSR, or kernel matrices (n, n) side by side
+    profile: Array | None = None  # the profile kernel of the labels (n, n), if it is in use
+    names: Array | None = None  # unique strings or integers (n,)
+    sees_differences: bool = False  # a linear kernel may use centred features
 
     @classmethod
     def of(
@@ -124,14 +110,18 @@ class Objects:
     # ------------------------------------------------------------------ kernels of known objects
 
     @cached_property
-    def _matrices(self) -> list[Array | None]:
-        """The kernel matrices, (n, n); None for identity, constant and profile."""
+    def _matrices(self) -> list[Any]:
+        """The kernel matrices, (n, n); None for profiles."""
         return [
-            None
-            if is_featureless(kernel)
-            else np.asarray(self._between(kernel) if block is None else block, dtype=np.float64)
+            None if kernel.metric == "profile" else self._matrix(kernel, block)
             for _, kernel, block in self._terms(self.X)
         ]
+
+    def _matrix(self, kernel: Kernel, block: Array | None) -> Array:
+        if is_featureless(kernel):
+            n = len(self)
+            return np.eye(n) if kernel.metric == "identity" else np.ones((n, n))
+        return np.asarray(self._between(kernel) if block is None else block, dtype=np.float64)
 
     @cached_property
     def _sizes(self) -> Array:
@@ -153,41 +143,20 @@ class Objects:
     def gram(self) -> Array:
         """Compute the kernel matrix of shape (n, n), in float64, without profiles."""
         if not isinstance(self.kernel, KernelSum):
-            matrix = self._matrices[0]
-            assert matrix is not None
-            return matrix
+            return self._matrices[0]
         K = np.zeros((len(self), len(self)))
-        for (weight, kernel), matrix in zip(self.kernel, self._matrices, strict=True):
-            if kernel.metric == "identity":
-                np.einsum("ii->i", K)[:] += weight
-            elif kernel.metric == "constant":
-                K += weight
-            elif matrix is not None:
+        for (weight, _), matrix in zip(self.kernel, self._matrices, strict=True):
+            if matrix is not None:
                 K += weight * matrix
         return K
 
     def inner_products(self, S: Array) -> Array:
-        """Compute ⟨S, K⟩ for every kernel matrix of a sum, divided by its size; no profiles."""
-        assert isinstance(self.kernel, KernelSum)
-        products = []
-        for kernel, K in zip(self.kernel.kernels, self._matrices, strict=True):
-            if K is not None:
-                products.append(float(np.einsum("ij,ij->", S, K)))
-            else:
-                products.append(float(S.sum() if kernel.metric == "constant" else np.trace(S)))
-        return np.array(products) / self._sizes
-
-    @property
-    def features(self) -> Any:
-        """The features of a linear kernel, possibly centred."""
-        return self.X if isinstance(self.kernel, KernelSum) else self._shifted(self.kernel)
+        """Compute ⟨S, K⟩ for every kernel matrix of a sum without profiles, divided by its size."""
+        return np.array([np.vdot(S, K) for K in self._matrices]) / self._sizes
 
     def _shifted(self, kernel: Kernel, X: Any = None) -> Any:
-        """X (default: training objects), minus means if the kernel depends on differences only.
-
-        Large means of the features then cost no digits. The kernels of a sum are divided by their
-        mean values, which centring a linear kernel would change.
-        """
+        """X (default: training objects), minus means if the kernel depends on differences only."""
+        # The kernels of a sum are divided by mean values, which centring a linear one would change.
         alone = self.sees_differences and not isinstance(self.kernel, KernelSum)
         if not (kernel.shift_invariant or (kernel.linear and alone)):
             return self.X if X is None else X
@@ -203,11 +172,10 @@ class Objects:
         return kernel(own) if X is None else kernel(self._shifted(kernel, X), own)
 
     def side(self, free: FreeOffsets = NO_OFFSETS) -> Side:
-        """Return the objects as a side of a relation, with a lazily computed kernel matrix.
-
-        ``free`` are the offsets subtracted from the labels of profiles.
-        """
-        X, n = self.features, len(self)
+        """Return the objects as a side of a relation; profiles are without the offsets ``free``."""
+        kernel, n, X = self.kernel, len(self), self.X
+        X = self._shifted(kernel) if isinstance(kernel, Kernel) and kernel.linear else X
+        thin = kernel.linear and not sparse.issparse(X) and 8 * X.shape[1] <= n
 
         def require() -> None:
             advice = "use fewer objects: all n × n kernel values are needed"
@@ -217,21 +185,17 @@ class Objects:
             require()
             return self.gram()
 
-        if isinstance(self.kernel, KernelSum):
-            K = gram()
+        if thin:  # the kernel matrix is rarely needed
+            return Side(gram, X)
+        require()
+        if isinstance(kernel, KernelSum):
             if self.profile is not None:
-                return profiled_side(K, self.kernel, self.profile, free)
-            return Side(K, parts=lambda: list(self.parts(self.new(self.X))))
-        if not self.kernel.linear:
-            return Side(gram())
-        if sparse.issparse(X):
-            # A dense copy is no larger than the kernel matrix, and its columns keep their digits.
-            require()
-            few = X.shape[1] <= n
-            return Side(gram, X.toarray()) if few else Side(gram())
-        if 8 * X.shape[1] > n:  # otherwise the kernel matrix is rarely needed
-            require()
-        return Side(gram, X)
+                return profiled_side(self.gram(), kernel, self.profile, free)
+            return Side(self.gram(), parts=lambda: list(self.parts(self.new(self.X))))
+        if not kernel.linear or (sparse.issparse(X) and X.shape[1] > n):
+            return Side(self.gram())
+        # A dense copy is no larger than the kernel matrix, and its columns keep their digits.
+        return Side(gram, X.toarray() if sparse.issparse(X) else X)
 
     # ------------------------------------------------------------------ new objects
 
@@ -321,13 +285,15 @@ class Objects:
     def known(self, X: Any, names: Any = None, name: str = "X") -> sparse.csr_array:
         """Match other objects with training objects; return an indicator matrix (n', n).
 
-        Objects with equal features (equal kernel values, if these are precomputed) are the same.
-        Among equal training objects, the one with the same name is used. Without names, the row is
-        divided equally among them. Rows of new objects are zero. If X contains all training
-        objects in their order, each one matches itself.
+        Objects with equal features, or kernel values, are the same. Of equal training objects the
+        one with the same name is used, or the row is divided among them. All training objects in
+        their order match themselves.
         """
         n = len(self)
-        numbers = self._numbers(names)
+        numbers: Array | None = None  # of training objects by name, −1 for unknown names
+        if names is not None and self.names is not None:
+            place_of = {name: number for number, name in enumerate(self.names.tolist())}
+            numbers = np.array([place_of.get(name, -1) for name in names.tolist()], dtype=np.int64)
         in_order = numbers is None or not (numbers >= 0).any()
         if numbers is not None and len(numbers) == n:
             in_order |= bool((numbers == np.arange(n)).all())
@@ -362,13 +328,6 @@ class Objects:
             place[starts[:-1][named]] = numbers[named]
         data = np.repeat(1.0 / np.maximum(count, 1), count)
         return sparse.csr_array((data, place, starts), shape=(len(others), n))
-
-    def _numbers(self, names: Any) -> Array | None:
-        """Find indices of training objects by name, −1 for unknown names; None without names."""
-        if names is None or self.names is None:
-            return None
-        numbers = {name: number for number, name in enumerate(self.names.tolist())}
-        return np.array([numbers.get(name, -1) for name in names.tolist()], dtype=np.int64)
 
     # ------------------------------------------------------------------ other training objects
 
@@ -405,10 +364,9 @@ class Objects:
 
 
 class NewObjects:
-    """Objects to predict for, with their features and matching training objects.
+    """Objects to predict for: features, names, and kernel values ``among`` them if precomputed.
 
-    ``among`` are kernel values (n', n') among these objects, of a precomputed kernel. ``rows`` are
-    the selected rows of ``of``, if this is a part of other new objects.
+    ``rows`` are those of ``of``, if these are a part of other new objects.
     """
 
     def __init__(
@@ -456,10 +414,7 @@ class NewObjects:
 def read_kernels(
     kernel: Any, weights: Any, params: Any, name: str, *, gamma: Any, **common: Any
 ) -> Kernel | KernelSum:
-    """Read the kernel, or the sum of kernels, from the parameters of an estimator.
-
-    ``weights`` None: equal weights that sum to one. ``name`` is the parameter with ``kernel``.
-    """
+    """Read the kernel, or the sum of kernels, from parameters whose names begin with ``name``."""
     several = isinstance(kernel, list | tuple)
     kernels = list(kernel) if several else [kernel]
     if several and not kernels:
@@ -475,11 +430,15 @@ def read_kernels(
         raise ValueError(f"{name}_params must be a dict, or a list of {len(kernels)} dicts")
     made = []
     for one, own, known in zip(kernels, params, featureless, strict=True):
-        if known:
-            made.append(_featureless(one, own, name))
-        else:
+        if not known:
             width = None if own and "gamma" in own else gamma
             made.append(Kernel.from_options(one, kernel_params=own, gamma=width, **common))
+            continue
+        unknown = sorted(set(own or ()) - ({"gamma"} if one == "profile" else set()))
+        if unknown:
+            raise ValueError(f"{name}_params has {unknown[0]!r}, which {one!r} does not take")
+        given = {key: value for key, value in (own or {}).items() if value is not None}
+        made.append(Kernel(one, {key: check_positive(key, value) for key, value in given.items()}))
     mixed = {one.precomputed for one in made if not is_featureless(one)}
     if len(mixed) == 2:
         raise ValueError(
@@ -499,15 +458,6 @@ def read_kernels(
     return KernelSum(tuple(made), used)
 
 
-def _featureless(kernel: str, params: Any, name: str) -> Kernel:
-    unknown = sorted(set(params or ()) - ({"gamma"} if kernel == "profile" else set()))
-    if unknown:
-        raise ValueError(f"{name}_params has {unknown[0]!r}, which {kernel!r} does not take")
-    if not params or params.get("gamma") is None:
-        return Kernel(kernel)
-    return Kernel(kernel, {"gamma": check_positive("gamma", params["gamma"])})
-
-
 def n_matrices(kernel: Kernel | KernelSum) -> int:
     """Number of precomputed kernel matrices in X."""
     return kernel.n_blocks if isinstance(kernel, KernelSum) else int(kernel.precomputed)
@@ -516,10 +466,9 @@ def n_matrices(kernel: Kernel | KernelSum) -> int:
 def in_order(
     kernel: Kernel | KernelSum, X: Any, name: str, objects: Objects | None = None
 ) -> tuple[Any, Any]:
-    """Align the columns of kernel matrices with the objects; also return names of the rows.
+    """Align columns of kernel matrices with ``objects`` (None: with their rows), and name the rows.
 
-    A list of kernel matrices is stacked horizontally. ``objects`` are the training objects; None:
-    the rows and columns of X are the same objects.
+    A list of kernel matrices is stacked horizontally.
     """
     k = n_matrices(kernel)
     square, known = objects is None, None if objects is None else objects.names

@@ -1,4 +1,4 @@
-"""Base classes of the rankers: their arguments, validation, prediction, posterior and scoring."""
+"""The arguments of rankers, and the base class of all: validation, prediction and scoring."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.special import ndtr
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from rankrls._calls import Progress, library_frames, takes_queries, warn
+from rankrls._calls import library_frames, takes_queries, warn
 from rankrls._frames import (
     check_basis_names,
     check_same_rows,
@@ -26,34 +24,24 @@ from rankrls._frames import (
     square_in_order,
     warn_about_columns,
 )
-from rankrls._resources import n_threads, require, require_features
+from rankrls._resources import require, require_features
 from rankrls._validation import (
     check_finite_array,
-    check_integer,
     check_length,
-    check_option,
-    check_positive,
     check_scores,
+    check_weights,
     encode_qid,
     is_integer,
-    is_number,
     show,
 )
-from rankrls.core.linalg.krylov import DEFAULT_MAX_ITER, History, IterationOptions
-from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.ridge.iterative import HeldOutRows
-from rankrls.core.ridge.problem import RidgeProblem
-from rankrls.core.spaces.spaces import SOLVERS, Kernel, check_kernel_values, choose_space
-from rankrls.estimators.calibration import margins
-from rankrls.estimators.seen_queries import SeenQueries
+from rankrls.core.spaces.spaces import Kernel, check_kernel_values
 from rankrls.metrics import pairwise_accuracy
 
 __all__ = [
     "BaseRanker",
     "Preferences",
     "QueryRequests",
-    "RidgeRanker",
     "canonical",
     "check_return_std",
     "graph_accuracy",
@@ -105,33 +93,36 @@ class Preferences:
                     f"{name} says how the scores y are compared, and there is no y; given pairs "
                     "are taken as they are (weigh them with pair_weight)"
                 )
-        parts = []
-        if y is not None:
-            scores = check_scores(y)
-            several = scores.ndim == 2 and scores.shape[1] > 1
-            if several:
-                advice = "fit fewer outputs at a time"
-                require("fitting several outputs", *scores.shape, copies=6, advice=advice)
-            like_pairs = several and scores.shape[1] == 2
-            hint = " (pairs of row numbers go into pairs=)" * like_pairs
-            check_length("y", scores, n_rows, f"rows of X{hint}")
-            qid = self.qid
-            if isinstance(qid, list | tuple | np.ndarray) and len(qid) != n_rows:
-                sizes = all(map(is_integer, qid)) and sum(qid) == n_rows
-                hint = " (pass sizes of consecutive queries as group)" * bool(sizes)
-                check_length("qid", qid, n_rows, f"rows of X{hint}")
-            weight = self.sample_weight
-            parts.append(PreferenceGraph.from_scores(scores, qid=qid, sample_weight=weight))
-        if pairs is not None:
-            options = {"magnitude": self.magnitude, "pair_weight": self.pair_weight}
-            options["pair_features"] = self.pair_features
-            parts.append(PreferenceGraph.from_pairs(pairs, n_rows=n_rows, **options))
-        if not parts:
+        if y is None and pairs is None:
             raise ValueError(
                 "ranking requires y to be passed, but the target y is None: give scores y, "
                 "or pairs of row numbers (preferred, other)"
             )
-        return parts[0] if len(parts) == 1 else parts[0] + parts[1]
+        judged = None
+        if pairs is not None:
+            options = {"magnitude": self.magnitude, "pair_weight": self.pair_weight}
+            options["pair_features"] = self.pair_features
+            judged = PreferenceGraph.from_pairs(pairs, n_rows=n_rows, **options)
+        if y is None:
+            assert judged is not None
+            return judged
+        scores = check_scores(y)
+        several = scores.ndim == 2 and scores.shape[1] > 1
+        hint = " (pairs of row numbers go into pairs=)" * (several and scores.shape[1] == 2)
+        check_length("y", scores, n_rows, f"rows of X{hint}")
+        if several:
+            advice = "fit fewer outputs at a time"
+            require("fitting several outputs", *scores.shape, copies=6, advice=advice)
+        hint, qid, weight = "", self.qid, self.sample_weight
+        if isinstance(qid, list | tuple | np.ndarray) and len(qid) != n_rows:
+            sizes = all(map(is_integer, qid)) and sum(qid) == n_rows
+            hint = " (pass sizes of consecutive queries as group)" * bool(sizes)
+        queries = encode_qid(qid, n_rows, of=f"rows of X{hint}")
+        if weight is not None:
+            weight = check_weights("sample_weight", weight, n_rows).copy()
+        columns = scores.reshape(n_rows, -1).copy()
+        scored = PreferenceGraph(n_rows, columns, queries, weight, flat=scores.ndim == 1)
+        return scored if judged is None else scored + judged
 
 
 def check_return_std(value: Any) -> bool:
@@ -168,34 +159,20 @@ def require_preferences(graph: PreferenceGraph, purpose: str = "learn from") -> 
 
 
 def graph_accuracy(graph: PreferenceGraph, predictions: Array, added: Array | None = None) -> float:
-    """Pairwise accuracy: mean over queries with a pair; given pairs count as one more query.
-
-    ``added``, (n_given_pairs, n_outputs): what covariates of given pairs add to the differences of
-    predictions, which have shape (n,) or (n, n_outputs).
-    """
+    """Pairwise accuracy: mean over queries with a pair; given pairs count as one more query."""
     predictions = predictions.reshape(len(predictions), -1)
-    scored = graph.scored_outputs()
-    per_output = []
-    for j in range(predictions.shape[1]):
+    scored, told, per_output = graph.scored_outputs(), graph.preferring, []
+    for j, scores in enumerate(predictions.T):
         values: list[Any] = []
         if graph.scores is not None and scored[j]:
-            by_query = np.asarray(
-                pairwise_accuracy(
-                    graph.scores[:, j],
-                    predictions[:, j],
-                    qid=graph.query_codes,
-                    sample_weight=graph.sample_weight,
-                    average=None,
-                )
-            )
-            values = list(by_query[np.isfinite(by_query)])
-        if graph.has_pairs():
-            told = graph.preferring
-            pairs, scores = graph.pairs[told], predictions[:, j]
+            by_row: Any = {"qid": graph.query_codes, "sample_weight": graph.sample_weight}
+            found: Any = pairwise_accuracy(graph.scores[:, j], scores, average=None, **by_row)
+            values = list(found[np.isfinite(found)])
+        if told.any():
+            pairs, weight = graph.pairs[told], graph.pair_weight[told]
             if added is not None:  # the differences, compared with zero
                 scores = np.append(scores[pairs[:, 0]] - scores[pairs[:, 1]] + added[told, j], 0.0)
                 pairs = np.column_stack([np.arange(len(pairs)), np.full(len(pairs), len(pairs))])
-            weight = graph.pair_weight[told]
             values.append(pairwise_accuracy(None, scores, pairs=pairs, pair_weight=weight))
         per_output.append(np.mean(values))
     return float(np.mean(per_output))
@@ -249,12 +226,21 @@ def warn_of_pooled_queries(name: str) -> None:
         )
 
 
-class BaseRanker(QueryRequests, BaseEstimator):
-    """An estimator whose ``_model`` predicts scores from rows of X.
+def canonical(X: Any, *, dense: bool, columns: bool = False) -> Any:
+    """Convert sparse X to CSR (``columns``: or CSC) without duplicates, or to a dense array."""
+    if not sparse.issparse(X):
+        return X
+    if dense:
+        return X.toarray()
+    rows = X if columns else X.tocsr()
+    if not rows.has_canonical_format:
+        rows = rows.copy() if rows is X or np.shares_memory(rows.data, X.data) else rows
+        rows.sum_duplicates()
+    return rows
 
-    A model has ``coef``, ``dual_coef`` (or None), ``n_outputs`` and ``predict(X, index)`` for the
-    alpha of that index; one of basis vectors has ``basis``.
-    """
+
+class BaseRanker(QueryRequests, BaseEstimator):
+    """An estimator whose ``_model``, a `FittedFunction`, predicts scores from rows of X."""
 
     kernel: Any
     gamma: Any
@@ -316,21 +302,30 @@ class BaseRanker(QueryRequests, BaseEstimator):
 
     def _warn_about_columns(self, kernel: Kernel, X: Any, codes: Array | None) -> None:
         """Warn about ids and unequal scales, except with kernels that are functions."""
-        names, scales = getattr(self, "feature_names_in_", None), isinstance(kernel.metric, str)
         if not kernel.precomputed:
+            names, scales = getattr(self, "feature_names_in_", None), isinstance(kernel.metric, str)
             warn_about_columns(X, names=names, codes=codes, scales=scales)
 
     def _check_new(self, X: Any) -> Any:
+        """Validate new rows; small arrays that need no conversion are returned as they are."""
         if not hasattr(self, "_model"):
             check_is_fitted(self)
+        if (
+            type(X) is np.ndarray
+            and X.ndim == 2
+            and X.dtype in (np.float64, np.float32)
+            and 0 < X.size <= SMALL
+            and X.shape[1] == self.n_features_in_
+            and not hasattr(self, "feature_names_in_")
+            and np.isfinite(X).all()
+        ):
+            return X
         return self._check_rows(X)
 
     def _check_rows(
         self, X: Any, *, reset: bool = False, least: int = 1, columns: bool = False
     ) -> Any:
         """Validate features, or kernel values; ``reset``: of the first data, not of new ones."""
-        if not reset and self._is_checked(X):
-            return X
         precomputed = isinstance(self.kernel, str) and self.kernel == "precomputed"
         if reset:
             for name in ("_kernel_numbers", "_names_beside"):
@@ -339,11 +334,11 @@ class BaseRanker(QueryRequests, BaseEstimator):
             # Names that are text are those of features to scikit-learn, which compares them.
             columns_in_order(X, self._kernel_numbers, refuse=True)
         elif precomputed:
-            if column_names(X) is not None and X.shape[0] != X.shape[1]:
+            names = column_names(X)
+            if names is not None and X.shape[0] != X.shape[1]:
                 check_basis_names(X, self.basis)
             else:
                 square_in_order(X, refuse=True)
-            names = column_names(X)
             if names_anything(names) and getattr(names.dtype, "kind", "") in "iu":
                 self._kernel_numbers = names.to_numpy(dtype=np.int64)
         checked: Any = self
@@ -352,42 +347,28 @@ class BaseRanker(QueryRequests, BaseEstimator):
             checked = copy(self)
             del checked.feature_names_in_
         with clear_errors(X):
-            formats, dtypes = ("csr", "csc"), (np.float64, np.float32)
             X = validate_data(
                 checked,
                 X,
                 reset=reset,
-                accept_sparse=formats,
-                dtype=dtypes,
+                accept_sparse=("csr", "csc"),
+                dtype=(np.float64, np.float32),
                 ensure_min_samples=least,
             )
         return canonical(X, dense=precomputed, columns=columns)
 
-    def _is_checked(self, X: Any) -> bool:
-        """Whether new rows are a small array that needs no conversion."""
-        return bool(
-            type(X) is np.ndarray
-            and X.ndim == 2
-            and X.dtype in (np.float64, np.float32)
-            and 0 < X.size <= SMALL
-            and X.shape[1] == self.n_features_in_
-            and not hasattr(self, "feature_names_in_")
-            and np.isfinite(X).all()
-        )
-
     def _store_coefficients(self) -> None:
+        """Set the attributes that users see of the model."""
         for name in ("coef_", "dual_coef_", "basis_indices_", "pair_coef_"):
             self.__dict__.pop(name, None)
         model = self._model
-        if getattr(model, "pair_coef", None) is not None:
-            self.pair_coef_ = model.pair_coef[0][:, 0] if self._flat else model.pair_coef[0].T
-        if model.coef is not None:
-            self.coef_ = model.coef[0][:, 0] if self._flat else model.coef[0].T
+        for name in ("coef", "pair_coef"):
+            if (weights := getattr(model, name)) is not None:
+                setattr(self, f"{name}_", weights[0][:, 0] if self._flat else weights[0].T)
         if model.dual_coef is not None:
             self.dual_coef_ = self._outputs(model.dual_coef[0])
-        basis = getattr(model, "basis", None)
-        if basis is not None:
-            self.basis_indices_ = basis.indices
+        if model.basis is not None:
+            self.basis_indices_ = model.basis.indices
 
     def _outputs(self, values: Array) -> Array:
         """Drop the axis of outputs if y had none."""
@@ -495,16 +476,17 @@ class BaseRanker(QueryRequests, BaseEstimator):
                 f"the model has {self._model.n_outputs} output(s), y has {graph.n_outputs}"
             )
         require_preferences(graph, "evaluate")
-        added = None
-        if pair_features is not None or getattr(self._model, "pair_coef", None) is not None:
+        C = None
+        if pair_features is not None or self._model.pair_coef is not None:
             C = self._check_covariates(graph.pair_features, graph.n_given_pairs)
-            added = None if C is None else np.asarray(C @ self._model.pair_coef[0])
-        return graph_accuracy(graph, predictions, added)
+        return graph_accuracy(
+            graph, predictions, None if C is None else C @ self._model.pair_coef[0]
+        )
 
     def _check_covariates(self, pair_features: Any, n: int) -> Array | None:
         if pair_features is None:
             return None
-        known = getattr(self._model, "pair_coef", None)
+        known = self._model.pair_coef
         if known is None:
             raise ValueError("pair_features: the model was fitted without any")
         C = check_finite_array("pair_features", pair_features, ndim=(2,))
@@ -523,223 +505,3 @@ class BaseRanker(QueryRequests, BaseEstimator):
         tags.input_tags.sparse = True
         tags.input_tags.pairwise = self.kernel == "precomputed"
         return tags
-
-
-def canonical(X: Any, *, dense: bool, columns: bool = False) -> Any:
-    """Convert sparse X to CSR without duplicate entries (in a copy); dense X is returned.
-
-    With ``columns``, CSC is not converted.
-    """
-    if not sparse.issparse(X):
-        return X
-    if dense:
-        return X.toarray()
-    rows = X if columns else X.tocsr()
-    if not rows.has_canonical_format:
-        rows = rows.copy() if rows is X or np.shares_memory(rows.data, X.data) else rows
-        rows.sum_duplicates()
-    return rows
-
-
-class RidgeRanker(BaseRanker):
-    """Base class of `RankRLS` and `RankRLSCV`: least squares and its posterior."""
-
-    cost: str
-    ties: str
-    early_stopping: bool
-    validation_fraction: float
-    n_iter_no_change: int
-    solver_: str
-    noise_variance_: Any
-    _seen: SeenQueries
-    _preferences: Array
-    _learned_with: dict[str, Any]
-
-    @property
-    def _keeps_columns(self) -> bool:
-        return self.solver == "cg" and super()._keeps_columns
-
-    @property
-    def _loss(self) -> Loss:
-        """The checked options of the loss."""
-        return Loss(self.cost, self.ties, self.query_weighting)
-
-    def _check_options(self) -> Kernel:
-        self._loss  # noqa: B018 (checks them)
-        check_option("solver", self.solver, SOLVERS)
-        if not isinstance(self.early_stopping, bool | np.bool_):
-            raise ValueError(f"early_stopping must be True or False; got {self.early_stopping!r}")
-        return self._check_kernel()
-
-    def _check_alpha(self, name: str, value: Any) -> float:
-        iterates = self.early_stopping or self.solver == "cg"
-        if iterates and is_number(value) and value == 0:  # the iterations regularise
-            return 0.0
-        if isinstance(value, str):
-            raise ValueError(f"{name} must be a number > 0; got {value!r}. RankRLSCV chooses alpha")
-        return check_positive(name, value)
-
-    def _note_learned(self, kernel: Kernel, X: Any, graph: PreferenceGraph) -> None:
-        """Store which queries ``fit`` used, for later updates, if these are supported."""
-        for name in ("_seen", "_preferences", "_learned_with", "_pending"):
-            self.__dict__.pop(name, None)
-        if self.solver_ not in ("primal", "nystroem"):
-            return
-        self._seen = SeenQueries()
-        self._seen.add_graph(graph, None if kernel.precomputed else X)
-        self._preferences = graph.n_preferences
-        self._learned_with = self._terms(kernel)
-
-    def _terms(self, kernel: Kernel) -> dict[str, Any]:
-        """Parameters that must not change between updates."""
-        return {**vars(self._loss), "kernel": kernel.metric, "kernel parameters": kernel.params}
-
-    def _problem(
-        self, kernel: Kernel, X: Any, graph: PreferenceGraph, *, keep_basis: bool = False
-    ) -> RidgeProblem:
-        """Set up the problem: choose its space and draw its basis, once."""
-        solver, basis = self.solver, self.basis
-        if graph.pair_features is not None:
-            if solver == "cg" or self.early_stopping:
-                raise ValueError("pair_features need a direct solver: leave solver='auto'")
-            used = np.flatnonzero(graph.used_rows())
-            explicit = kernel.linear and (X.shape[1] <= len(used) or solver == "primal")
-            if basis is None and not explicit and solver != "nystroem":
-                # Features of the same functions, beside which covariates can stand.
-                solver, basis = "nystroem", used
-        space = choose_space(
-            solver,
-            kernel,
-            X,
-            basis=basis,
-            random_state=check_random_state(self.random_state),
-            used=graph.n_used_rows if solver in ("auto", "dual") else None,
-            early_stopping=bool(self.early_stopping),
-        )
-        names = getattr(self, "feature_names_in_", None)
-        return RidgeProblem(graph, space, self._loss, keep_basis=keep_basis, names=names)
-
-    def _solve(
-        self,
-        problem: RidgeProblem,
-        alphas: Array,
-        *,
-        held_out: HeldOutRows | None = None,
-        callback: Any = None,
-    ) -> tuple[Any, History]:
-        """The model for all ``alphas``, or with held-out rows for the best of them."""
-        progress = Progress(type(self).__name__, self.verbose)
-        options = self._iteration(progress, callback)
-        progress(f"solver {problem.space.solver}, {problem.n_pairs:,} pairs")
-        model: Any
-        if problem.space.solver == "cg":
-            model, history = problem.iterate(alphas, options, n_threads(self.n_jobs), held_out)
-        else:
-            model, history = problem.solve(alphas), History(n_iter=1)
-        progress("solved")
-        return model, history
-
-    def _iteration(self, progress: Progress, callback: Any) -> IterationOptions:
-        """The checked parameters of solver="cg"."""
-        if callback is not None and not callable(callback):
-            raise ValueError(f"callback must be a function of one argument; got {show(callback)}")
-        max_iter = DEFAULT_MAX_ITER if self.max_iter is None else self.max_iter
-        return IterationOptions(
-            check_positive("tol", self.tol),
-            check_integer("max_iter", max_iter, least=1),
-            check_integer("n_iter_no_change", self.n_iter_no_change, least=1),
-            callback,
-            progress,
-        )
-
-    def _store(self, problem: RidgeProblem, model: Any, history: History) -> None:
-        """Store a fitted model and what is known of its data."""
-        graph = problem.graph
-        self._model = model
-        self.solver_ = problem.space.solver
-        self.n_pairs_ = problem.n_pairs
-        self.n_queries_ = graph.n_queries
-        self.n_iter_ = history.n_iter
-        self._flat = graph.flat
-        self._with_qid = graph.has_qid
-        self._store_coefficients()
-        self._store_validation(history)
-
-    def _store_validation(self, history: History) -> None:
-        for name in ("best_iteration_", "validation_curve_", "validation_iterations_"):
-            self.__dict__.pop(name, None)
-        if history.best_iteration is not None:
-            self.best_iteration_ = history.best_iteration
-            self.validation_iterations_ = history.iterations
-            several = hasattr(self, "alphas")
-            self.validation_curve_ = history.errors if several else history.errors[:, 0]
-
-    def _noise(self) -> tuple[Any, Any]:
-        """Noise variance of a judgement of weight 1, and the scale of the model's variances."""
-        alpha = self._model.alpha
-        if not hasattr(self, "noise_variance_"):
-            return alpha, 1.0
-        return self.noise_variance_, self.noise_variance_ / alpha
-
-    def preference_proba(
-        self, X_a: Any, X_b: Any, *, pair_features: Any = None, noisy: bool | None = None
-    ) -> Array:
-        """P(a preferred to b) for rows a of ``X_a`` and b of ``X_b``.
-
-        Parameters
-        ----------
-        X_a, X_b : array-like or sparse matrix of shape (n, n_features)
-        pair_features : array-like of shape (n, n_pair_features), optional
-            Covariates of the comparisons, if the model was fitted with some. None means zero, as
-            for items that are presented in the same way.
-        noisy : bool, optional
-            True is the probability for a new judgement of weight 1 under the posterior, with noise
-            variance σ² (``noise_variance_`` if the model has one, alpha otherwise). False is that
-            for the scores, without noise. None is that for a new judgement, calibrated on held-out
-            ones, if the model has a ``calibration_`` (`RankRLSCV` fitted to pairs), and the same as
-            False otherwise.
-
-        Returns
-        -------
-        ndarray of shape (n,) or (n, n_outputs)
-            With μ and v the posterior mean and variance of f(a) − f(b): Φ(μ/√v), noisy
-            Φ(μ/√(v + σ²)), calibrated g(slope · μ/√(1 + v/σ²)) with the link g; 1/2 where
-            nothing tells a and b apart.
-        """
-        X_a, X_b = self._check_new(X_a), self._check_new(X_b)
-        if X_a.shape[0] != X_b.shape[0]:
-            raise ValueError(
-                f"X_a has {X_a.shape[0]} row(s) and X_b {X_b.shape[0]}: they are compared row by "
-                "row (one with many: repeat its row as often)"
-            )
-        if sparse.issparse(X_a) != sparse.issparse(X_b):
-            X_a, X_b = sparse.csr_array(X_a), sparse.csr_array(X_b)
-        difference = self._model.predict(X_a) - self._model.predict(X_b)
-        C = self._check_covariates(pair_features, X_a.shape[0])
-        if C is None:
-            variance = self._model.variance(X_a, X_b)
-        else:
-            difference = difference + C @ self._model.pair_coef[0]
-            variance = self._model.variance(X_a, X_b, C)
-        calibration = getattr(self, "calibration_", None)
-        if noisy is None and calibration is not None:
-            margin = margins(difference, variance, self._model.alpha)
-            return self._outputs(calibration.proba(margin))
-        noise, scale = self._noise()
-        variance = variance * scale + (noise if noisy else 0.0)
-        z = np.where(difference > 0, np.inf, np.where(difference < 0, -np.inf, 0.0))
-        np.divide(difference, np.sqrt(variance), out=z, where=variance > 0)
-        return self._outputs(ndtr(z))
-
-    def log_marginal_likelihood(self) -> Any:
-        """Log density of the training preferences under the Gaussian process, per output.
-
-        The targets z of all edges are treated as observations of differences f(x_h) − f(x_j)
-        with noise variance alpha/w². For given pairs, use it to compare kernels, their parameters
-        and alphas. For scores, use it to compare kernels and their parameters at a fixed alpha,
-        preferably with ``query_weighting="size"``. It cannot choose alpha for scores, because the
-        n(n − 1)/2 differences of n scores are treated as independent observations but are not.
-        """
-        check_is_fitted(self)
-        value = self._model.log_marginal_likelihood()
-        return float(value[0]) if self._flat else value

@@ -2,30 +2,396 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from scipy.special import ndtr
 from sklearn.base import clone
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
-from rankrls._calls import takes_queries, unchanged_on_error
-from rankrls._validation import check_positive
+from rankrls._calls import Progress, takes_queries, unchanged_on_error
+from rankrls._resources import n_threads
+from rankrls._validation import check_integer, check_option, check_positive, is_number, show
+from rankrls.core.linalg.krylov import DEFAULT_MAX_ITER, History, IterationOptions
+from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.iterative import HeldOutRows
 from rankrls.core.ridge.problem import RidgeProblem
-from rankrls.core.spaces.spaces import Kernel
+from rankrls.core.spaces.spaces import SOLVERS, Kernel, choose_space
+from rankrls.estimators.calibration import margins
 from rankrls.estimators.choosing import check_alphas, split_for_validation
-from rankrls.estimators.incremental import IncrementalMethod, IncrementalRanker
-from rankrls.estimators.ranker import Preferences, graph_accuracy
+from rankrls.estimators.incremental import IncrementalMethod, update
+from rankrls.estimators.ranker import BaseRanker, Preferences, graph_accuracy
+from rankrls.estimators.seen_queries import SeenQueries
 from rankrls.estimators.stream import fit_stream
 
-__all__ = ["RankRLS", "check_covariates", "exact_problem"]
+__all__ = ["RankRLS", "RidgeRanker", "check_covariates", "exact_problem"]
 
 Array = NDArray[Any]
 
+#: What a fit may leave in a ranker, besides its model, that does not belong to the next one.
+STORED = (
+    *("best_iteration_", "validation_curve_", "validation_iterations_"),
+    *("_seen", "_preferences", "_learned_with", "_pending"),
+)
+COEFFICIENTS = ("_model", "coef_", "dual_coef_", "basis_indices_", "pair_coef_")
 
-class RankRLS(IncrementalRanker):
+
+class RidgeRanker(BaseRanker):
+    """Base class of `RankRLS` and `RankRLSCV`: least squares, its posterior, and exact updates."""
+
+    cost: str
+    ties: str
+    early_stopping: bool
+    validation_fraction: float
+    n_iter_no_change: int
+    solver_: str
+    noise_variance_: Any
+    fit: Callable[..., Any]
+    _seen: SeenQueries
+    _preferences: Array
+    _learned_with: dict[str, Any]
+
+    __metadata_request__partial_fit = {"qid": True}  # noqa: RUF012 (scikit-learn reads the class)
+
+    @property
+    def _keeps_columns(self) -> bool:
+        return self.solver == "cg" and super()._keeps_columns
+
+    @property
+    def _loss(self) -> Loss:
+        """The checked options of the loss."""
+        return Loss(self.cost, self.ties, self.query_weighting)
+
+    @property
+    def _alpha(self) -> Any:
+        """The alpha of the model; None before it was chosen."""
+        return self.alpha if hasattr(self, "alpha") else getattr(self, "alpha_", None)
+
+    def _check_options(self) -> Kernel:
+        self._loss  # noqa: B018 (checks them)
+        check_option("solver", self.solver, SOLVERS)
+        if not isinstance(self.early_stopping, bool | np.bool_):
+            raise ValueError(f"early_stopping must be True or False; got {self.early_stopping!r}")
+        return self._check_kernel()
+
+    def _check_alpha(self, name: str, value: Any) -> float:
+        iterates = self.early_stopping or self.solver == "cg"
+        if iterates and is_number(value) and value == 0:  # the iterations regularise
+            return 0.0
+        if isinstance(value, str):
+            raise ValueError(f"{name} must be a number > 0; got {value!r}. RankRLSCV chooses alpha")
+        return check_positive(name, value)
+
+    def _terms(self, kernel: Kernel) -> dict[str, Any]:
+        """Parameters that must not change between updates."""
+        return {**vars(self._loss), "kernel": kernel.metric, "kernel parameters": kernel.params}
+
+    def _problem(
+        self, kernel: Kernel, X: Any, graph: PreferenceGraph, *, keep_basis: bool = False
+    ) -> RidgeProblem:
+        """Set up the problem: choose its space and draw its basis, once."""
+        solver, basis = self.solver, self.basis
+        if graph.pair_features is not None:
+            if solver == "cg" or self.early_stopping:
+                raise ValueError("pair_features need a direct solver: leave solver='auto'")
+            used = np.flatnonzero(graph.used_rows())
+            explicit = kernel.linear and (X.shape[1] <= len(used) or solver == "primal")
+            if basis is None and not explicit and solver != "nystroem":
+                # Features of the same functions, beside which covariates can stand.
+                solver, basis = "nystroem", used
+        space = choose_space(
+            solver,
+            kernel,
+            X,
+            basis=basis,
+            random_state=check_random_state(self.random_state),
+            used=graph.n_used_rows if solver in ("auto", "dual") else None,
+            early_stopping=bool(self.early_stopping),
+        )
+        names = getattr(self, "feature_names_in_", None)
+        return RidgeProblem(graph, space, self._loss, keep_basis=keep_basis, names=names)
+
+    def _solve(
+        self,
+        problem: RidgeProblem,
+        alphas: Array,
+        *,
+        held_out: HeldOutRows | None = None,
+        callback: Any = None,
+    ) -> tuple[Any, History]:
+        """The model for all ``alphas``, or with held-out rows for the best of them."""
+        progress = Progress(type(self).__name__, self.verbose)
+        options = self._iteration(progress, callback)
+        progress(f"solver {problem.space.solver}, {problem.n_pairs:,} pairs")
+        model: Any
+        if problem.space.solver == "cg":
+            model, history = problem.iterate(alphas, options, n_threads(self.n_jobs), held_out)
+        else:
+            model, history = problem.solve(alphas), History(n_iter=1)
+        progress("solved")
+        return model, history
+
+    def _iteration(self, progress: Progress, callback: Any) -> IterationOptions:
+        """The checked parameters of solver="cg"."""
+        if callback is not None and not callable(callback):
+            raise ValueError(f"callback must be a function of one argument; got {show(callback)}")
+        max_iter = DEFAULT_MAX_ITER if self.max_iter is None else self.max_iter
+        return IterationOptions(
+            check_positive("tol", self.tol),
+            check_integer("max_iter", max_iter, least=1),
+            check_integer("n_iter_no_change", self.n_iter_no_change, least=1),
+            callback,
+            progress,
+        )
+
+    def _store(self, problem: RidgeProblem, model: Any, history: History) -> None:
+        """Store a model and, if it can be updated, which queries it has learned."""
+        graph, kernel, solver = problem.graph, problem.space.kernel, problem.space.solver
+        counts = {"n_pairs": problem.n_pairs, "n_queries": graph.n_queries}
+        self._store_fit(
+            model, history, solver=solver, flat=graph.flat, with_qid=graph.has_qid, **counts
+        )
+        if solver in ("primal", "nystroem"):
+            self._seen = SeenQueries()
+            self._seen.add_graph(graph, None if kernel.precomputed else problem.space.X)
+            self._preferences, self._learned_with = graph.n_preferences, self._terms(kernel)
+
+    def _store_fit(
+        self,
+        model: Any,
+        history: History | None = None,
+        *,
+        solver: str,
+        flat: bool,
+        with_qid: bool,
+        n_pairs: int,
+        n_queries: int,
+    ) -> None:
+        """Store a model, if there is one, and what is known of its data; forget an older one."""
+        for name in STORED if model is not None else (*STORED, *COEFFICIENTS):
+            self.__dict__.pop(name, None)
+        self._flat, self._with_qid, self.solver_ = flat, with_qid, solver
+        self.n_pairs_, self.n_queries_ = n_pairs, n_queries
+        self.n_iter_ = 1 if history is None else history.n_iter
+        if model is not None:
+            self._model = model
+            self._store_coefficients()
+        if history is not None and history.best_iteration is not None:
+            self.best_iteration_ = history.best_iteration
+            self.validation_iterations_ = history.iterations
+            several = hasattr(self, "alphas")
+            self.validation_curve_ = history.errors if several else history.errors[:, 0]
+
+    @IncrementalMethod
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        qid: Any = None,
+        pairs: ArrayLike | None = None,
+        magnitude: ArrayLike | None = None,
+        pair_weight: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Any:
+        """Add queries to the model. The result equals a fit to all queries.
+
+        Supported are the linear kernel with solver "primal" (with up to a few thousand features),
+        and any kernel with a basis. The basis is fixed by the first call: ``basis`` holds row
+        numbers of the first X, or the number of its rows to draw. The method can also be called
+        after ``fit`` and `fit_stream`.
+
+        Parameters
+        ----------
+        X, y, pairs, magnitude, pair_weight, sample_weight
+            As for ``fit``. ``pairs`` holds row numbers of the X of this call.
+        qid : array-like of shape (n_rows,), optional
+            Query of each row. All rows of a query must be passed in one call; a query of an earlier
+            call is an error, so sizes (``group``) are not accepted. If None, the rows of this call
+            form one ranking.
+
+        Returns
+        -------
+        RankRLS
+            The estimator. It is not fitted until a call contains a preference (not only single
+            rows or equal scores in every query).
+
+        Notes
+        -----
+        XᵀLX and Xᵀr are sums over queries, kept in float64. A call therefore costs one product and
+        one factorisation; to process many batches and solve once, use `fit_stream`. If a call
+        fails, the model does not change. ``alpha`` may change between calls; the cost, the ties,
+        the weighting and the kernel may not. `RankRLSCV` keeps the ``alpha_`` chosen by ``fit`` or
+        `fit_stream`, which must be called first; ``cv_results_`` does not change either.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from rankrls import RankRLS
+        >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 3.0]])
+        >>> ranker = RankRLS().partial_fit(X[:2], [0, 1], qid=["a", "a"])
+        >>> ranker = ranker.partial_fit(X[2:], [1, 0], qid=["b", "b"])
+        >>> ranker.coef_.round(3)
+        array([ 0.176, -0.529])
+        >>> RankRLS().fit(X, [0, 1, 1, 0], qid=["a", "a", "b", "b"]).coef_.round(3)
+        array([ 0.176, -0.529])
+        >>> ranker.forget(X[2:], [1, 0], qid=["b", "b"]).coef_.round(3)
+        array([ 0.333, -0.333])
+        """
+        preferences = Preferences(
+            y, qid, pairs, magnitude, pair_weight, sample_weight=sample_weight
+        )
+        if self._alpha is None:
+            return self.fit(X, **vars(preferences))
+        update(self, 1, X, preferences)
+        return self
+
+    @IncrementalMethod
+    def forget(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        qid: Any = None,
+        pairs: ArrayLike | None = None,
+        magnitude: ArrayLike | None = None,
+        pair_weight: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Any:
+        """Remove queries from the model. The result equals a fit without them.
+
+        Parameters
+        ----------
+        X, y, qid, pairs, magnitude, pair_weight, sample_weight
+            As they were passed to ``fit``, `partial_fit` or `fit_stream`: whole queries of any
+            calls, with rows in any order. A call without qid, or with pairs, can only be removed
+            as a whole. The queries of a ``fit`` with ``group`` are 0, 1, 2 and so on.
+
+        Returns
+        -------
+        RankRLS
+            The estimator. It is no longer fitted if no preference remains.
+
+        Raises
+        ------
+        ValueError
+            If a query was not added, or was added with another number of rows or pairs; if more
+            would be removed than there is; or if alpha is too small for the rounding errors. Rows
+            are not stored, but a checksum of each query is: other features, scores or weights are
+            an error, unless they differ by less than about 1e-8 (1e-4 for float32). Calls without
+            qid, given pairs, and queries of Dask models have no checksums.
+
+        Notes
+        -----
+        The basis of a fixed-basis model does not change, even if its rows are removed. Statistics
+        are subtracted, so rounding errors are relative to their size before the call. The solver
+        takes them into account, but if nearly all queries are removed, or alpha is tiny, a new
+        fit is more accurate.
+        """
+        preferences = Preferences(
+            y, qid, pairs, magnitude, pair_weight, sample_weight=sample_weight
+        )
+        update(self, -1, X, preferences)
+        return self
+
+    def _why_not_incremental(self) -> str | None:
+        """Reason why these parameters do not allow exact updates; None if they do."""
+        based = self.basis is not None or "nystroem" in (self.solver, getattr(self, "solver_", ""))
+        if isinstance(self.kernel, str) and self.kernel == "precomputed" and not based:
+            return (
+                "a precomputed kernel needs a fixed basis: set basis= (row numbers of the first "
+                "batch) with solver='nystroem', and pass kernel values with the basis vectors"
+            )
+        if self.solver not in ("auto", "primal", "nystroem"):
+            return (
+                f"solver={self.solver!r} needs all rows at once; use solver='primal' (linear "
+                "kernel), or a basis with solver='nystroem'"
+            )
+        if self.early_stopping:
+            return "early stopping needs all rows at once; set early_stopping=False"
+        if self.kernel != "linear" and not based:
+            return (
+                f"kernel={show(self.kernel)} needs a fixed basis: set basis= (how many rows of "
+                "the first batch, or which) with solver='nystroem'"
+            )
+        return None
+
+    def _noise(self) -> tuple[Any, Any]:
+        """Noise variance of a judgement of weight 1, and the scale of the model's variances."""
+        alpha = self._model.alpha
+        if not hasattr(self, "noise_variance_"):
+            return alpha, 1.0
+        return self.noise_variance_, self.noise_variance_ / alpha
+
+    def preference_proba(
+        self, X_a: Any, X_b: Any, *, pair_features: Any = None, noisy: bool | None = None
+    ) -> Array:
+        """P(a preferred to b) for rows a of ``X_a`` and b of ``X_b``.
+
+        Parameters
+        ----------
+        X_a, X_b : array-like or sparse matrix of shape (n, n_features)
+        pair_features : array-like of shape (n, n_pair_features), optional
+            Covariates of the comparisons, if the model was fitted with some. None means zero, as
+            for items that are presented in the same way.
+        noisy : bool, optional
+            True is the probability for a new judgement of weight 1 under the posterior, with noise
+            variance σ² (``noise_variance_`` if the model has one, alpha otherwise). False is that
+            for the scores, without noise. None is that for a new judgement, calibrated on held-out
+            ones, if the model has a ``calibration_`` (`RankRLSCV` fitted to pairs), and the same as
+            False otherwise.
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, n_outputs)
+            With μ and v the posterior mean and variance of f(a) − f(b): Φ(μ/√v), noisy
+            Φ(μ/√(v + σ²)), calibrated g(slope · μ/√(1 + v/σ²)) with the link g; 1/2 where
+            nothing tells a and b apart.
+        """
+        X_a, X_b = self._check_new(X_a), self._check_new(X_b)
+        if X_a.shape[0] != X_b.shape[0]:
+            raise ValueError(
+                f"X_a has {X_a.shape[0]} row(s) and X_b {X_b.shape[0]}: they are compared row by "
+                "row (one with many: repeat its row as often)"
+            )
+        if sparse.issparse(X_a) != sparse.issparse(X_b):
+            X_a, X_b = sparse.csr_array(X_a), sparse.csr_array(X_b)
+        difference = self._model.predict(X_a) - self._model.predict(X_b)
+        C = self._check_covariates(pair_features, X_a.shape[0])
+        if C is not None:
+            difference = difference + C @ self._model.pair_coef[0]
+        variance = self._model.variance(X_a, X_b, C)
+        calibration = getattr(self, "calibration_", None)
+        if noisy is None and calibration is not None:
+            margin = margins(difference, variance, self._model.alpha)
+            return self._outputs(calibration.proba(margin))
+        noise, scale = self._noise()
+        variance = variance * scale + (noise if noisy else 0.0)
+        z = np.where(difference > 0, np.inf, np.where(difference < 0, -np.inf, 0.0))
+        np.divide(difference, np.sqrt(variance), out=z, where=variance > 0)
+        return self._outputs(ndtr(z))
+
+    def log_marginal_likelihood(self) -> Any:
+        """Log density of the training preferences under the Gaussian process, per output.
+
+        The targets z of all edges are treated as observations of differences f(x_h) − f(x_j)
+        with noise variance alpha/w². For given pairs, use it to compare kernels, their parameters
+        and alphas. For scores, use it to compare kernels and their parameters at a fixed alpha,
+        preferably with ``query_weighting="size"``. It cannot choose alpha for scores, because the
+        n(n − 1)/2 differences of n scores are treated as independent observations but are not.
+        """
+        check_is_fitted(self)
+        value = self._model.log_marginal_likelihood()
+        return float(value[0]) if self._flat else value
+
+
+class RankRLS(RidgeRanker):
     """Learn to rank by regularised least squares on preferences.
 
     The objective, minimised over linear functions f or functions of a kernel, is
@@ -265,8 +631,7 @@ class RankRLS(IncrementalRanker):
             y, qid, pairs, magnitude, pair_weight, pair_features, sample_weight
         )
         with unchanged_on_error(self):
-            prepared = self._prepare(X, preferences)
-            self._fit_prepared(*prepared, alphas, eval_set=eval_set, callback=callback)
+            self._fit_prepared(*self._prepare(X, preferences), alphas, eval_set, callback)
         return self
 
     def _fit_prepared(
@@ -275,7 +640,6 @@ class RankRLS(IncrementalRanker):
         X: Any,
         graph: PreferenceGraph,
         alphas: Array,
-        *,
         eval_set: Any = None,
         callback: Any = None,
     ) -> None:
@@ -288,7 +652,6 @@ class RankRLS(IncrementalRanker):
         problem = self._problem(kernel, X, graph)
         model, history = self._solve(problem, alphas, held_out=held_out, callback=callback)
         self._store(problem, model, history)
-        self._note_learned(kernel, X, graph)
 
     @IncrementalMethod
     def fit_stream(self, batches: Any, *, basis_rows: Any = None) -> Any:
@@ -345,18 +708,7 @@ def exact_problem(
     *,
     keep_basis: bool = False,
 ) -> tuple[RankRLS, RidgeProblem, Array]:
-    """A clone that knows the features of X, the problem that it would solve, and the alphas.
-
-    Parameters
-    ----------
-    estimator : RankRLS
-        Gives the parameters; it stays as it is.
-    X : as for ``fit``
-    preferences : Preferences
-    alphas : array-like of shape (n_alphas,), or None for the estimator's alpha
-    keep_basis : bool
-        Whether basis vectors that are left out stay in the basis.
-    """
+    """A clone that knows the features of X, its problem, and the alphas (None: its own)."""
     if not isinstance(estimator, RankRLS):
         raise ValueError(
             f"estimator must be a RankRLS; got a {type(estimator).__name__}. Pass RankRLS with the "

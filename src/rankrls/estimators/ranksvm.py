@@ -1,4 +1,4 @@
-"""``RankSVM``: validates its arguments, solves a `HingeProblem`, and stores the model."""
+"""``RankSVM``: validates its arguments, calls `fit_hinge`, and stores the model."""
 
 from __future__ import annotations
 
@@ -10,12 +10,7 @@ from sklearn.utils import check_random_state
 
 from rankrls._calls import Progress, takes_queries, unchanged_on_error
 from rankrls._validation import check_integer, check_option, check_positive
-from rankrls.core.hinge.problem import (
-    HINGE_SOLVERS,
-    HingeFit,
-    HingeOptions,
-    HingeProblem,
-)
+from rankrls.core.hinge.problem import HINGE_SOLVERS, HingeFit, fit_hinge
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.query_weights import check_query_weighting
 from rankrls.core.ridge.models import FittedFunction
@@ -218,18 +213,21 @@ class RankSVM(BaseRanker):
         self, kernel: Kernel, X: Any, graph: PreferenceGraph, alphas: Array
     ) -> HingeFit:
         """Fit for all ``alphas``; the fitted attributes are those of the first."""
-        problem = HingeProblem(
+        fit = fit_hinge(
             graph,
             kernel,
             X,
-            options=self._options(),
+            alphas,
+            query_weighting=self.query_weighting,
+            squared=self.loss == "squared_hinge",
+            tol=check_positive("tol", self.tol),
+            max_iter=check_integer("max_iter", self.max_iter, least=1),
             solver=self.solver,
             basis=self.basis,
             random_state=check_random_state(self.random_state),
             progress=Progress(type(self).__name__, self.verbose),
             n_jobs=self.n_jobs,
         )
-        fit = problem.solve(alphas)
         self._model = fit.model
         self.solver_ = fit.solver
         self.n_pairs_ = fit.n_pairs
@@ -242,17 +240,8 @@ class RankSVM(BaseRanker):
         self._store_coefficients()
         return fit
 
-    def _options(self) -> HingeOptions:
-        return HingeOptions(
-            query_weighting=self.query_weighting,
-            squared=self.loss == "squared_hinge",
-            tol=check_positive("tol", self.tol),
-            max_iter=check_integer("max_iter", self.max_iter, least=1),
-        )
-
     def _check_options(self) -> Kernel:
         check_option("loss", self.loss, LOSSES)
         check_query_weighting(self.query_weighting)
         check_option("solver", self.solver, HINGE_SOLVERS)
-        self._options()
         return self._check_kernel()

@@ -1,7 +1,6 @@
-"""Folds for cross-validation of a relation: rows, columns, both, or single pairs.
+"""Folds for cross-validation of a relation: rows, columns, both, or single pairs (P5).
 
-These are the four settings of P5: pairs of known objects (1), new conditioning objects (2), new
-objects to rank (3), and both new (4). In this module, rows are the conditioning objects.
+In this module, rows are the conditioning objects.
 """
 
 from __future__ import annotations
@@ -40,12 +39,10 @@ def folds_of(
     rng: np.random.RandomState,
     X: Any,
 ) -> RelationFolds:
-    """Build the folds for ``cv`` of an estimator; rows are the conditioning objects.
+    """Build the folds for ``cv`` of an estimator.
 
-    ``paired``: the relation is symmetric or reciprocal, and objects are held out with all their
-    pairs, because the mirror image of a pair reveals its label. ``shortcut``: the relation is
-    complete and not paired, so that holding out single rows and pairs is cheap. ``X`` is the input
-    of a splitter.
+    ``paired``: objects are held out with all their pairs, as the mirror image of a pair reveals its
+    label. ``shortcut``: single rows and pairs of a complete relation can be held out cheaply.
     """
     p, g = observations.shape
     structure = cv if isinstance(cv, str) else "auto"
@@ -119,8 +116,7 @@ def pair_folds(
 ) -> tuple[Array, int]:
     """Assign observed pairs to folds, shape (q,), −1 if never held out; count the folds.
 
-    Each fold contains at least two pairs of a row, or none, so that held-out pairs of a row can be
-    ranked. If the relation is paired, a pair and its mirror image are in the same fold.
+    A fold has two pairs of a row, or none, so that they can be ranked; mirror images go together.
     """
     k = N_FOLDS if k is None else k
     p, g = cells.shape

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rankrls._calls import warn
 from rankrls._validation import check_positive, show
 from rankrls.core.relations.labels import Observations
 from rankrls.estimators.choosing import check_alphas
@@ -33,16 +34,12 @@ SIGNS = {None: 0, "symmetric": 1, "reciprocal": -1}
 
 
 class Relation(NamedTuple):
-    """Objects and labels that a ranker is fitted to.
-
-    ``columns`` is None if they are ``rows`` with the same kernel. ``two_domains``: rows and columns
-    are objects of two kinds.
-    """
+    """Objects and labels that a ranker is fitted to."""
 
     rows: Objects
-    columns: Objects | None
+    columns: Objects | None  # None: the rows, with the same kernel
     labels: Observations
-    two_domains: bool
+    two_domains: bool  # rows and columns are objects of two kinds
 
     @property
     def ranked(self) -> Objects:
@@ -117,7 +114,7 @@ def require_labels(observations: Observations, *, ranking: bool, condition_on: s
 def check_relation(observations: Observations, relation: str | None, *, noisy: bool) -> None:
     """Raise an error if labels contradict a symmetric or reciprocal relation.
 
-    Edges of a list are ``noisy`` observations and may differ, but probabilities are refused.
+    Labels that are ``noisy`` may differ. Those of a reciprocal relation from 0 to 1 are a warning.
     """
     sign = SIGNS[relation]
     if sign == 0 or not observations.n_edges:
@@ -129,10 +126,16 @@ def check_relation(observations: Observations, relation: str | None, *, noisy: b
     y, other = cells.y[both], cells.y[place[both]]
     size = float(np.abs(y).max(initial=0.0))
     difference, total = np.abs(y - sign * other), y + other
-    if difference.max(initial=0.0) <= 1e-6 * size:
-        return
-    even = bool((np.abs(total - total[0]) <= 1e-6 * size).all()) and total[0] != 0
-    if noisy and not (sign == -1 and even and cells.y.min() >= 0):
+    agree = difference.max(initial=0.0) <= 1e-6 * size
+    even = not agree and bool((np.abs(total - total[0]) <= 1e-6 * size).all()) and total[0] != 0
+    if agree or (noisy and not (sign == -1 and even and cells.y.min() >= 0)):
+        pairs = cells.y[cells.rows != cells.cols]
+        if sign == -1 and pairs.size and 0 <= pairs.min() < pairs.max() <= 1:
+            warn(
+                "all labels of relation='reciprocal' (Y = −Y.T) are from 0 to 1, as of "
+                "probabilities, so that 0 means no preference: subtract 0.5 from Y if 0 means that "
+                "the column is preferred"
+            )
         return
     e = int(np.argmax(difference))
     i, j = int(cells.rows[both][e]), int(cells.cols[both][e])
@@ -153,10 +156,7 @@ def check_relation(observations: Observations, relation: str | None, *, noisy: b
 def check_alpha_pairs(
     name: str, values: Any, *, single: bool = False, one_alpha: bool = False
 ) -> Array:
-    """Return pairs (row, column) of alphas > 0, shape (n_alphas, 2), from numbers or pairs.
-
-    ``single``: one number or one pair is expected. ``one_alpha``: both alphas must be equal.
-    """
+    """Return pairs (row, column) of alphas > 0, shape (n_alphas, 2), from numbers or pairs."""
     given = np.asarray(values)
     given = given[None] if single or given.ndim == 0 else given
     if given.ndim not in (1, 2) or (given.ndim == 2 and given.shape[1] != 2):

@@ -17,31 +17,17 @@ Array = NDArray[Any]
 
 #: Most sweeps over the alphas of each side.
 SWEEPS = 6
-
 #: Factors by which weights are changed, one factor for each sweep over all kernels.
 FACTORS = (4.0, 4.0, 2.0)
-
-#: Weights below this fraction of their sum are not decreased, and those above one minus this
-#: fraction are not increased.
+#: Weights from this fraction of their sum to one minus it are changed further.
 LEAST = 0.01
-
 #: Minimum improvement of the score, so that weights do not follow noise.
 GAIN = 1e-5
-
-#: Maximal number of evaluations of the held-out error and its gradient.
-EVALUATIONS = 12
-
-#: Descent stops when an iteration contributes less than this fraction of the total decrease.
-DECREASE = 5e-3
-
-#: Length of the first step, in logarithms of weights.
-FIRST_STEP = 2.0
-
+#: Descent: most evaluations, least fraction of the total decrease in an iteration, length of the
+#: first step and maximal change in logarithms of weights.
+EVALUATIONS, DECREASE, FIRST_STEP, RANGE = 12, 5e-3, 2.0, 10.0
 #: Weights smaller than this, relative to the largest one, are candidates for removal.
 SMALL = 0.02
-
-#: Maximal change of the logarithm of a weight.
-RANGE = 10.0
 
 
 def descend_weights(
@@ -52,11 +38,8 @@ def descend_weights(
 ) -> tuple[list[Array], float]:
     """Minimise the held-out squared error over kernel weights and alpha, by quasi-Newton steps.
 
-    ``start`` has the weights > 0 of each side, which sum to one, and ``bounds`` the smallest and
-    the largest alpha. ``error`` is a function of weights and alpha. It returns the squared error,
-    its gradients with respect to the weights of each side, and its derivative with respect to
-    alpha. The logarithm of the error is minimised over the logarithms of alpha and of weights,
-    which are divided by their sum. Returns the best weights and the best alpha for them.
+    ``error`` maps weights and alpha to the error, its gradients by weights, and that by alpha. The
+    logarithm of the error is minimised over logarithms of alpha and of weights that sum to one.
     """
     splits = np.cumsum([len(weights) for weights in start])
     first = np.log(np.concatenate([*start, [alpha]]))
@@ -107,12 +90,9 @@ def search_weights(
     first: float,
     most: float = np.inf,
 ) -> tuple[list[Array], float]:
-    """Search for kernel weights of both sides with a better held-out ``score``.
+    """Search for kernel weights of both sides with a better held-out ``score``, in few trials.
 
-    Each weight in turn is multiplied or divided by a factor as long as the score improves, and in
-    the first sweep also set to zero, in at most ``most`` trials. Each trial changes one side only.
-    A sweep without improvement ends the search for its factor. Of two kernels, only the first is
-    multiplied and divided. Returns the best weights, which sum to one, and their score.
+    A weight is multiplied or divided as long as the score improves, first also set to zero.
     """
     best, top = [np.array(weights, dtype=np.float64) for weights in start], first
     places = [(s, k) for s, weights in enumerate(best) for k in range(len(weights))]
@@ -161,10 +141,7 @@ def search_pairs(
 ) -> tuple[int, dict[str, Array]]:
     """Score pairs of alphas (row, column), and find the best of them.
 
-    ``grids``: all pairs of two ascending grids. None: `default_grid` of the ``sizes`` of the two
-    kernels, first both alphas at a time, then one side after the other while the score improves.
-    ``evaluate`` maps pairs (n, 2) to a dict of arrays (n,), "mean_score" among them. Returns the
-    index of the best pair, and "alpha" (n_alphas, 2) with the results of all pairs tried.
+    Without ``grids``, both alphas at a time, then one side after the other while scores improve.
     """
     if grids is not None:
         pairs = np.stack(np.meshgrid(*grids, indexing="ij"), axis=-1).reshape(-1, 2)
@@ -202,10 +179,7 @@ def search_pairs(
 
 
 def _best_pair(grids: tuple[Array, Array], pairs: Array, scores: Array) -> int:
-    """Index of the best pair, with the largest alphas of equally good ones.
-
-    Warns where a side's best alpha is an end of its grid.
-    """
+    """Index of the best pair, with the largest alphas of equally good ones."""
     _require_finite(pairs, scores)
     table, top = scores.reshape(len(grids[0]), len(grids[1])), float(scores.max())
     good = np.argwhere(top - table <= EQUAL * abs(top))

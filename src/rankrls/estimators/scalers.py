@@ -1,9 +1,4 @@
-"""Scalers before a ranker: which can be updated with it, how scales change, and sums of scalers.
-
-A scaler is a function of sums over rows, or of extreme values, as a linear ranker is a function of
-sums over queries. Scalers of parts of the rows can be merged, rows can be removed again, and the
-sums of the ranker are converted to the new scale.
-"""
+"""Scalers before a ranker: which can be updated with it, how scales change, and their sums."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,19 +17,14 @@ __all__ = ["Projection", "SeenQueries", "query_keys", "show_query"]
 
 Array = NDArray[Any]
 
-#: Rows that determine the units of the features in checksums.
-UNIT_ROWS = 1000
-
 #: Relative tolerance of checksums, at least, and as a multiple of the rounding error of the rows.
 #: It allows for other orders of summation and for rescaled features, but not for other values.
 TOLERANCE, ROUNDINGS = 1e-8, 1e3
 
 
 def query_keys(labels: Any) -> list[str]:
-    """Convert query ids to text, the same for 2, 2.0 and "2": readers of files return either.
-
-    The hash values of text are not predictable, so that no file can make lookups slow.
-    """
+    """Convert query ids to text, the same for 2, 2.0 and "2": readers of files return either."""
+    # The hash values of text are not predictable, so that no file can make lookups slow.
     values = labels.tolist() if isinstance(labels, np.ndarray) else labels
     if isinstance(labels, np.ndarray) and labels.dtype.kind in "iu":
         return list(map(str, values))
@@ -55,6 +51,7 @@ def show_query(key: str) -> str:
     return f"query {key if written_integer(key) is not None else show(key)}"
 
 
+@dataclass(frozen=True)
 class Projection:
     """One number for each query: c(q) = Σ_{i in q} w_i (1 + y_iᵀu) (1 + shift + x_iᵀv).
 
@@ -62,15 +59,16 @@ class Projection:
     of the features.
     """
 
-    def __init__(self, v: Array, u: Array, shift: float = 0.0) -> None:
-        self.v, self.u, self.shift = v, u, shift
+    v: Array
+    u: Array
+    shift: float = 0.0
 
     @classmethod
     def like(cls, X: Any, y: Array) -> Projection:
         """Draw one in units in which features and scores of the first rows have size 1."""
         draw, drawn = np.random.default_rng(0).uniform, []
         for part in (X, y):
-            largest = abs(part[:UNIT_ROWS]).max(axis=0)
+            largest = abs(part[:1000]).max(axis=0)
             largest = np.asarray(largest.todense() if hasattr(largest, "todense") else largest)
             largest = largest.ravel().astype(np.float64)
             # 1 where a division by it could overflow
@@ -89,26 +87,14 @@ class Projection:
         rows *= 1 + y @ self.u
         return np.bincount(codes, rows if weight is None else rows * weight, n_queries)
 
-    def size(self, X: Any, y: Array, *queries: Any) -> Array:
-        """The same sums of absolute values, to which rounding errors are relative."""
-        positive = Projection(abs(self.v), abs(self.u), abs(self.shift))
-        return positive.of(abs(X), abs(y), *queries)
-
 
 class SeenQueries:
     """Queries, rankings without id, and given pairs that were added.
 
-    Attributes
-    ----------
-    rankings : list of (n_rows, n_pairs)
-        Calls without qid, and their numbers of rows and given pairs.
-    joined : list of (keys, n_pairs)
-        The queries of a call that had given pairs in addition to its scores. They are connected
-        and can only be forgotten together.
-    projection : Projection or None
-        Computes checksums of queries.
-    weighted : bool
-        Whether rows had sample weights.
+    ``rankings`` has the numbers of rows and of given pairs of each call without qid; ``joined`` the
+    keys of the queries of each call with given pairs in addition to its scores, and their number:
+    such queries can only be forgotten together. ``projection`` computes checksums of queries;
+    ``weighted``: whether rows had sample weights.
     """
 
     def __init__(self) -> None:
@@ -154,7 +140,7 @@ class SeenQueries:
         if X is not None:
             self.projection = self.projection or Projection.like(X, y)
             sums = self.projection.of(X, y, codes, weight, len(labels))
-        self.add(labels, np.bincount(codes, minlength=len(labels)), sums)
+        self._unread.append((labels, np.bincount(codes, minlength=len(labels)), sums))
 
     def add_graph(self, graph: PreferenceGraph, X: Any) -> None:
         """Record the contents of ``graph``, whose rows have the features X (None: unknown)."""
@@ -167,34 +153,23 @@ class SeenQueries:
         if graph.n_given_pairs:
             self.joined.append((frozenset(query_keys(labels)), graph.n_given_pairs))
 
-    def remove(self, graph: PreferenceGraph) -> None:
-        """Remove the contents of ``graph``, which `check_known` has accepted."""
-        if not graph.has_qid:
-            self.rankings.remove((graph.n_rows, graph.n_given_pairs))
-            return
-        keys = query_keys(graph.query_labels)
-        for key in keys:
-            del self.queries[key]
-        self.joined = [entry for entry in self.joined if entry[0].isdisjoint(keys)]
-
     def check_new(self, keys: Sequence[str], advice: str) -> None:
         """Raise an error if a query is already recorded."""
         if not self.queries.keys().isdisjoint(keys):
             again = next(key for key in keys if key in self.queries)
             raise ValueError(f"{show_query(again)} {advice}")
 
-    def check_known(self, graph: PreferenceGraph, X: Any, rounding: float) -> None:
-        """Raise an error unless ``graph``, with features X, can be part of what was added.
-
-        ``rounding`` is the relative rounding error of the rows.
-        """
+    def remove(self, graph: PreferenceGraph, X: Any, rounding: float) -> None:
+        """Remove the contents of ``graph``; raise an error unless they were added as they are."""
+        n_pairs = graph.n_given_pairs
         if not graph.has_qid:
-            if (graph.n_rows, graph.n_given_pairs) not in self.rankings:
-                pairs = f" and {graph.n_given_pairs} given pairs" if graph.n_given_pairs else ""
+            if (graph.n_rows, n_pairs) not in self.rankings:
+                pairs = f" and {n_pairs} given pairs" if n_pairs else ""
                 raise ValueError(
                     f"no ranking of {graph.n_rows} rows{pairs} was added without qid, so "
                     "none can be forgotten; give the rows (and pairs) of one earlier call, or qid"
                 )
+            self.rankings.remove((graph.n_rows, n_pairs))
             return
         keys, codes, y = query_keys(graph.query_labels), graph.query_codes, graph.scores
         assert codes is not None
@@ -207,20 +182,6 @@ class SeenQueries:
                     f"{show_query(key)} was added with {self.queries[key][0]} rows, but {n_rows} "
                     "are to be forgotten; forget whole queries"
                 )
-        self._check_joined(set(keys), graph.n_given_pairs)
-        if self.projection is not None:
-            rows = (X, y, codes, graph.sample_weight, len(keys))
-            known = np.array([self.queries[key][1] for key in keys])
-            error = np.abs(self.projection.of(*rows) - known)
-            tolerance = max(TOLERANCE, ROUNDINGS * rounding)
-            wrong = np.flatnonzero(error > tolerance * self.projection.size(*rows))  # not for NaN
-            if len(wrong):
-                raise ValueError(
-                    f"{show_query(keys[wrong[0]])} was added with other features, scores or "
-                    "weights than those that are to be forgotten; forget rows as they were added"
-                )
-
-    def _check_joined(self, keys: set[str], n_pairs: int) -> None:
         touched = [entry for entry in self.joined if not entry[0].isdisjoint(keys)]
         if [pairs for _, pairs in touched] != ([n_pairs] if n_pairs else []):
             expected = " and ".join(str(pairs) for _, pairs in touched) or "no"
@@ -229,8 +190,24 @@ class SeenQueries:
                 f"with {n_pairs}; forget the queries and pairs of one call together"
             )
         for joined, _ in touched:
-            if not joined <= keys:
+            if missing := joined.difference(keys):
                 raise ValueError(
-                    f"{show_query(min(joined - keys))} was added in one call with given pairs and "
+                    f"{show_query(min(missing))} was added in one call with given pairs and "
                     "queries that are to be forgotten; forget them together"
                 )
+        if (own := self.projection) is not None:
+            of_rows = (codes, graph.sample_weight, len(keys))
+            known = np.array([self.queries[key][1] for key in keys])
+            error = np.abs(own.of(X, y, *of_rows) - known)
+            # Rounding errors are relative to the sums of absolute values.
+            positive = Projection(abs(own.v), abs(own.u), abs(own.shift))
+            tolerance = max(TOLERANCE, ROUNDINGS * rounding) * positive.of(abs(X), abs(y), *of_rows)
+            wrong = np.flatnonzero(error > tolerance)  # not for NaN
+            if len(wrong):
+                raise ValueError(
+                    f"{show_query(keys[wrong[0]])} was added with other features, scores or "
+                    "weights than those that are to be forgotten; forget rows as they were added"
+                )
+        for key in keys:
+            del self.queries[key]
+        self.joined = [entry for entry in self.joined if entry[0].isdisjoint(keys)]

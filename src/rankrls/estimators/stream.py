@@ -27,11 +27,9 @@ from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.statistics import RankingStatistics
 from rankrls.core.ridge.fold_statistics import FoldStatistics
-from rankrls.core.ridge.residuals import HeldOut
 from rankrls.core.spaces.spaces import Basis, Kernel
 from rankrls.estimators.choosing import (
     LOSS_METRIC,
-    ListScores,
     Scoring,
     check_alphas,
     is_fold_count,
@@ -63,18 +61,10 @@ __all__ = [
 
 Array = NDArray[Any]
 
-#: Rows are summed by folds when they have this many features: fewer would take longer each.
-CELLS = 1 << 22
-
 #: Folds of ``cv="auto"``.
 AUTO_FOLDS = 5
 
 FORMS = "(X, y), (X, y, qid), or a mapping with data, target and qid"
-
-COMES_BACK = (
-    "comes back after its rows had ended in an earlier batch. Only the last query of a batch may "
-    "go on in the next one: sort the data by query, or give every query in one batch"
-)
 
 
 class Batch(NamedTuple):
@@ -150,20 +140,8 @@ class QueryRows(NamedTuple):
 
     def graph(self) -> PreferenceGraph:
         """Preferences of the rows."""
-        return PreferenceGraph.from_scores(self.y, qid=self.query, sample_weight=self.weight)
-
-
-def joined(pieces: Sequence[QueryRows]) -> QueryRows:
-    """Concatenate rows."""
-    if len(pieces) == 1:
-        return pieces[0]
-    X = stacked([piece.X for piece in pieces])
-    y, query = (np.concatenate([piece[part] for piece in pieces]) for part in (1, 2))
-    weight = None
-    if any(piece.weight is not None for piece in pieces):
-        filled = [np.ones(len(p.y)) if p.weight is None else p.weight for p in pieces]
-        weight = np.concatenate(filled)
-    return QueryRows(X, y, query, weight)
+        queries = encode_qid(self.query, len(self.y))
+        return PreferenceGraph(len(self.y), self.y, queries, self.weight, flat=False)
 
 
 def as_slice(rows: Array) -> Any:
@@ -195,7 +173,12 @@ class WholeQueries:
         """Add a batch, y of shape (m, n_outputs), and return the complete queries."""
         queries = encode_qid(qid, len(y))
         codes, keys = queries.codes, query_keys(queries.labels)
-        self._seen.check_new(keys, COMES_BACK)
+        self._seen.check_new(
+            keys,
+            "comes back after its rows had ended in an earlier batch. Only the last query of a "
+            "batch may go on in the next one: sort the data by query, or give every query in one "
+            "batch",
+        )
         last = int(codes[-1])
         goes_on = keys.index(self._key) if self._open and self._key in keys else -1
         first_rows = np.argsort(np.unique(codes, return_index=True)[1])
@@ -212,21 +195,25 @@ class WholeQueries:
         inside = np.flatnonzero((codes != goes_on) & (codes != last))
         if len(inside):
             inside = as_slice(inside)
-            ended = rows.take(inside)
-            self._record(keys, ended, codes[inside])
-            yield ended
+            yield self._recorded(keys, rows.take(inside), codes[inside])
 
     def end(self) -> Iterator[QueryRows]:
         """Complete the last query and return it."""
-        if self._open:
-            whole = joined(self._open)
-            self._record([self._key], whole, np.zeros(len(whole.y), dtype=np.int64))
-            self._open = []
-            yield whole
+        pieces, self._open = self._open, []
+        if pieces:
+            X = stacked([piece.X for piece in pieces])
+            y, query = (np.concatenate([piece[part] for piece in pieces]) for part in (1, 2))
+            weight = None
+            if any(piece.weight is not None for piece in pieces):
+                filled = [np.ones(len(p.y)) if p.weight is None else p.weight for p in pieces]
+                weight = np.concatenate(filled)
+            whole = QueryRows(X, y, query, weight)
+            yield self._recorded([self._key], whole, np.zeros(len(y), dtype=np.int64))
 
-    def _record(self, keys: list[str], rows: QueryRows, codes: Array) -> None:
+    def _recorded(self, keys: list[str], rows: QueryRows, codes: Array) -> QueryRows:
         X = rows.X if self._checksums else None
         self._seen.add_rows(keys, X, rows.y, codes, rows.weight)
+        return rows
 
 
 # -- sums -------------------------------------------------------------------------------------
@@ -257,7 +244,6 @@ class StreamSums:
         self.folds = [Learned.nothing(n, basis, X.dtype, self._k, flat) for _ in range(n_folds)]
         self._loss, self._start = loss, time.perf_counter()
         self._n_rows = self._n_batches = 0
-        self._waiting: list[QueryRows] = []
         self._queries: WholeQueries | None = None
         if batch.qid is not None:
             seen = self.folds[0].seen
@@ -298,7 +284,7 @@ class StreamSums:
             if self._ranking.total is not None:
                 first.total = [self._ranking.statistics(self._loss.query_weighting)]
         else:
-            self._add_queries(self._queries.end(), last=True)
+            self._add_queries(self._queries.end())
             if (n_queries := first.seen.n_queries) < n_folds:
                 raise ValueError(
                     f"cv={n_folds} folds of {n_queries} queries: it must be from 2 to {n_queries}"
@@ -315,22 +301,12 @@ class StreamSums:
         n_pairs = sum(fold.n_pairs for fold in self.folds)
         return f"{self._n_rows:,} rows, {n_pairs:,} pairs: solving"
 
-    def _add_queries(self, ended: Iterable[QueryRows], *, last: bool = False) -> None:
-        """Add whole queries; those of folds wait until there are many, in arrays of their own."""
-        if len(self.folds) == 1:
-            for rows in ended:
-                self.folds[0].add(rows.graph(), rows.X, self._loss)
-            return
-        new = list(ended)
-        width = self.folds[0].n_features
-        many = sum(len(rows.y) for rows in self._waiting + new) * width >= CELLS
-        if not (many or last):
-            self._waiting += [rows.take(np.arange(len(rows.y))) for rows in new]
-            return
-        rows, self._waiting = joined(self._waiting + new), []
-        for fold in np.unique(fold_of := rows.query % len(self.folds)):
-            mine = rows.take(np.flatnonzero(fold_of == fold))
-            self.folds[fold].add(mine.graph(), mine.X, self._loss)
+    def _add_queries(self, ended: Iterable[QueryRows]) -> None:
+        for rows in ended:
+            fold_of = rows.query % len(self.folds)
+            for fold in np.unique(fold_of):
+                mine = rows.take(as_slice(np.flatnonzero(fold_of == fold)))
+                self.folds[fold].add(mine.graph(), mine.X, self._loss)
 
 
 def check_targets(batch: Batch, n_rows: int, n_outputs: int) -> tuple[Array, Array | None]:
@@ -384,11 +360,7 @@ def _sum_stream(
 
 
 def fit_stream(ranker: Any, batches: Any, basis_rows: Any = None, steps: Any = None) -> Any:
-    """Fit a `RankRLS` to a stream of batches; ``steps`` transform them, as those of pipelines do.
-
-    They have ``learn(batch)`` for the first pass, ``transform(batch)`` for others, and
-    ``rescaling()``, factor and offset that convert the features of the first pass, or None.
-    """
+    """Fit a `RankRLS` to a stream of batches; ``steps`` transform them (`streaming._Prepare`)."""
     with unchanged_on_error(ranker):
         kernel = check_terms(ranker, first=True)
         sums = _sum_stream(ranker, kernel, batches, basis_rows, steps, 1)
@@ -451,19 +423,22 @@ def fit_stream_cv(ranker: Any, batches: Any, basis_rows: Any = None, steps: Any 
         sums = _sum_stream(ranker, kernel, batches, basis_rows, steps, n_folds)
         first = sums.folds[0]
 
-        def score_again(W: list[Array]) -> ListScores:
-            scores = ListScores(scoring, len(W[0]), W[0].shape[2])
-            seen = SeenQueries()
+        def score_again(W: list[Array]) -> list[Array]:
+            seen, parts = SeenQueries(), list[Array]()
             again = WholeQueries(seen, checksums=False)
+
+            def score(ended: Iterable[QueryRows]) -> None:
+                for rows in ended:
+                    Phi = first.features(rows.X)
+                    parts.append(score_queries(scoring, Phi, rows.graph(), rows.query, W))
+
             for batch in read_batches(batches):
                 with named_batch(batch.number):
                     batch = batch if steps is None else steps.transform(batch)
                     X = _check_rows(ranker, batch, reset=False)
                     y, weight = check_targets(batch, X.shape[0], W[0].shape[2])
-                    for rows in again.add(X, y, batch.qid, weight):
-                        score_queries(scores, first.features(rows.X), rows.graph(), rows.query, W)
-            for rows in again.end():
-                score_queries(scores, first.features(rows.X), rows.graph(), rows.query, W)
+                    score(again.add(X, y, batch.qid, weight))
+            score(again.end())
             before, now = (
                 [(key, n) for key, (n, _) in one.queries.items()] for one in (first.seen, seen)
             )
@@ -473,7 +448,7 @@ def fit_stream_cv(ranker: Any, batches: Any, basis_rows: Any = None, steps: Any 
                     f"the batches had {m:,} rows of {q:,} queries, and now {n:,} of {p:,}, or in "
                     "another order; batches that are read again must have the same rows"
                 )
-            return scores
+            return parts
 
         learned = choose_by_folds(ranker, sums.folds, grid, scoring, score_again)
         store_learned(ranker, learned, kernel)
@@ -481,13 +456,9 @@ def fit_stream_cv(ranker: Any, batches: Any, basis_rows: Any = None, steps: Any 
 
 
 def score_queries(
-    scores: ListScores, Phi: Any, graph: PreferenceGraph, query: Array, W: list[Array]
-) -> None:
-    """Add the scores of whole queries, rows Phi (m, n), by the models W without their folds.
-
-    ``query`` is the fold of each row, modulo the number of folds; W has shape (n_alphas, n,
-    n_outputs) for each of them.
-    """
+    scoring: Scoring, Phi: Any, graph: PreferenceGraph, query: Array, W: list[Array]
+) -> Array:
+    """`Scoring.of_lists` of whole queries, rows Phi (m, n), by the models W without their folds."""
     values = np.empty((len(W[0]), Phi.shape[0], W[0].shape[2]))
     fold_of = query % len(W)
     for fold in np.unique(fold_of):
@@ -495,8 +466,7 @@ def score_queries(
         rows = Phi[mine]
         for a, w in enumerate(W[fold]):
             values[a, mine] = rows @ w
-    every = [np.arange(graph.n_rows)]
-    scores.add(graph, HeldOut(every, values, np.zeros(len(values), dtype=np.int64)))
+    return scoring.of_lists(graph, values)
 
 
 def choose_by_folds(
@@ -504,13 +474,9 @@ def choose_by_folds(
     folds: list[Learned],
     grid: Array | None,
     scoring: Scoring,
-    score_again: Callable[[list[Array]], ListScores],
+    score_again: Callable[[list[Array]], list[Array]],
 ) -> Learned:
-    """Choose alpha from sums over folds of whole queries; returns the sums over all of them.
-
-    ``alpha_``, ``best_score_`` and ``cv_results_`` of the ranker are set. ``score_again`` scores
-    all queries with the models without each fold, for metrics other than the loss.
-    """
+    """Choose alpha from sums over folds of whole queries; returns the sums over all of them."""
     total = np.sum([fold.preferences for fold in folds], axis=0)
     for number, fold in enumerate(folds):
         if not (total - fold.preferences > 0).all():
@@ -527,7 +493,7 @@ def choose_by_folds(
             found = {"mean_score": held_out.explained_part(alphas).mean(axis=1)}
         else:
             W = [held_out.weights_without(fold, alphas) for fold in range(len(folds))]
-            found = score_again(W).spread()
+            found = scoring.spread(*score_again(W))
         return {**found, "n_refits": np.zeros(len(alphas), dtype=np.int64)}
 
     best, results = search_alphas(grid, evaluate, held_out.size)

@@ -1,8 +1,4 @@
-"""A fitted pipeline as maps of the features and a ranker, and one weight for each feature.
-
-To export another transformer, write a function that gives its `Affine` map, and add a row to
-`AFFINE`.
-"""
+"""A fitted pipeline as maps of the features and a ranker, and one weight for each feature."""
 
 from __future__ import annotations
 
@@ -129,10 +125,7 @@ class Affine:
 
 @dataclass(frozen=True)
 class Imputation:
-    """Imputation z = x[columns], where entries equal to ``missing`` are replaced by ``values``.
-
-    ``missing`` is NaN or a number. ``affine`` is the map of rows without missing values.
-    """
+    """z = x[columns], ``values`` in place of ``missing``; ``affine`` maps rows without these."""
 
     columns: Array | None
     values: Array

@@ -21,8 +21,26 @@ Array = NDArray[Any]
 SOLR_CLASS = "org.apache.solr.ltr.model.LinearModel"
 SOLR_NORMALIZER = "org.apache.solr.ltr.norm.StandardNormalizer"
 
-#: The version that svm_rank_classify 1.00 requires in the first line.
-SVMRANK_VERSION = "V6.20"
+VESPA_PROFILE = """\
+rank-profile {name} inherits default {{
+    function {name}_score() {{
+        expression {{
+            {expression}
+        }}
+    }}
+    second-phase {{
+        expression: {name}_score()
+    }}
+}}"""
+
+#: First lines of an SVMrank model, with the version that svm_rank_classify 1.00 requires.
+SVMRANK_HEADER = (
+    "SVM-light Version V6.20\n0 # kernel type\n3 # kernel parameter -d \n"
+    "1 # kernel parameter -g \n1 # kernel parameter -s \n1 # kernel parameter -r \n"
+    "empty# kernel parameter -u \n{n} # highest feature index \n"
+    "0 # number of training documents \n2 # number of support vectors plus 1 \n"
+    "{b:.17g} # threshold b, each following line is a SV (starting with alpha*y)\n"
+)
 
 #: Maximum length in bytes of a document id of Elasticsearch and OpenSearch; the id of a model is
 #: "model-<name>".
@@ -173,9 +191,8 @@ def to_solr(
     drop_zeros : bool, default=False
         Whether to omit features of weight zero, so that Solr does not compute them.
     normalizers : bool, default=False
-        Whether to export scalers as Solr normalizers (``StandardNormalizer``) instead of folding
-        them into the weights. The scores then equal those of ``predict``, including the constant;
-        see the notes of `to_elasticsearch` on rescore windows.
+        Whether to export scalers as Solr normalizers (``StandardNormalizer``), as in
+        `to_elasticsearch`, whose notes on rescore windows apply.
     path : str or path, optional
         File to which the model is written, as JSON.
 
@@ -187,8 +204,7 @@ def to_solr(
     Notes
     -----
     Solr requires a weight for each feature in ``features`` and computes in 32-bit floats. Without
-    ``normalizers``, the scores are those of ``predict`` minus the constant returned by
-    `linear_scores`, which is the same for all documents.
+    ``normalizers``, the scores are those of ``predict`` minus the constant of `linear_scores`.
 
     Examples
     --------
@@ -237,18 +253,15 @@ def to_sql(
     Parameters
     ----------
     estimator : fitted estimator with a linear kernel
-        As for `linear_scores`. Scalers in a pipeline are folded into the weights; a SimpleImputer
-        as its first step becomes ``COALESCE``.
+        As for `to_elasticsearch`; a SimpleImputer as the first step of a pipeline becomes
+        ``COALESCE``.
     feature_names : sequence of str, optional
-        Names of the columns in the table. If None, the column names of the data frame that the
-        estimator was fitted to are used.
+        Names of the columns in the table; by default those that the estimator was fitted to.
     quote : {'"', "`", "["}, default='"'
         Quote around names: standard SQL uses ``"name"``, MySQL and BigQuery use backticks, SQL
         Server uses ``[name]``.
-    output : int, optional
-        Index of the output to export, for a model with several.
-    path : str or path, optional
-        File to which the expression is written.
+    output, path
+        As for `to_elasticsearch`.
 
     Returns
     -------
@@ -288,9 +301,7 @@ def to_sql(
                 columns[i] = f"NULLIF({columns[i]}, {_literal(first_step.missing)})"
             columns[i] = f"COALESCE({columns[i]}, {_literal(value)})"
         parts = replace(parts, steps=[first_step.affine, *parts.steps[1:]])
-    text = _expression(parts, columns, output, "the one expression")
-    write_bytes(path, (text + "\n").encode("utf-8"))
-    return text
+    return _written(path, _expression(parts, columns, output, "the one expression"))
 
 
 def to_vespa(
@@ -305,19 +316,14 @@ def to_vespa(
 
     Parameters
     ----------
-    estimator : fitted estimator with a linear kernel
-        As for `linear_scores`. Scalers in a pipeline are folded into the weights.
+    estimator, output, path
+        As for `to_elasticsearch`.
     feature_names : sequence of str, optional
         Vespa rank features in the order of the columns of X, such as ``bm25(title)`` and
-        ``attribute(popularity)``, or names of functions of the profile. If None, the column names
-        of the data frame that the estimator was fitted to are used. They must be the names in
-        Vespa's ``matchfeatures``.
+        ``attribute(popularity)``, or names of functions of the profile; by default the column names
+        that the estimator was fitted to. They must be the names in Vespa's ``matchfeatures``.
     name : str, default="rankrls"
         Name of the profile.
-    output : int, optional
-        Index of the output to export, for a model with several.
-    path : str or path, optional
-        File to which the profile is written.
 
     Returns
     -------
@@ -362,20 +368,7 @@ def to_vespa(
                 "for example, bm25(title) or attribute(age)"
             )
     expression = _expression(parts, names, output, "the expression of a rank profile")
-    text = (
-        f"rank-profile {name} inherits default {{\n"
-        f"    function {name}_score() {{\n"
-        "        expression {\n"
-        f"            {expression}\n"
-        "        }\n"
-        "    }\n"
-        "    second-phase {\n"
-        f"        expression: {name}_score()\n"
-        "    }\n"
-        "}"
-    )
-    write_bytes(path, (text + "\n").encode("utf-8"))
-    return text
+    return _written(path, VESPA_PROFILE.format(name=name, expression=expression))
 
 
 def to_svmrank(estimator: Any, path: Any = None, *, output: int | None = None) -> str:
@@ -383,12 +376,8 @@ def to_svmrank(estimator: Any, path: Any = None, *, output: int | None = None) -
 
     Parameters
     ----------
-    estimator : fitted estimator with a linear kernel
-        As for `linear_scores`. Scalers in a pipeline are folded into the weights.
-    path : str or path, optional
-        File to which the text is written.
-    output : int, optional
-        Index of the output to export, for a model with several.
+    estimator, path, output
+        As for `to_elasticsearch`.
 
     Returns
     -------
@@ -426,22 +415,8 @@ def to_svmrank(estimator: Any, path: Any = None, *, output: int | None = None) -
             "the weights are zero or infinite in SVMrank's 32-bit floats; check the model and the "
             "scale of the features"
         )
-    header = [
-        f"SVM-light Version {SVMRANK_VERSION}",
-        "0 # kernel type",
-        "3 # kernel parameter -d ",
-        "1 # kernel parameter -g ",
-        "1 # kernel parameter -s ",
-        "1 # kernel parameter -r ",
-        "empty# kernel parameter -u ",
-        f"{len(w)} # highest feature index ",
-        "0 # number of training documents ",
-        "2 # number of support vectors plus 1 ",
-        f"{0.0 - scores.constant:.17g} # threshold b, each following line is a SV "
-        "(starting with alpha*y)",
-    ]
     words = " ".join(f"{i + 1}:{w[i]:.17g}" for i in np.flatnonzero(w))
-    text = "\n".join([*header, f"1 {words} #"]) + "\n"
+    text = SVMRANK_HEADER.format(n=len(w), b=0.0 - scores.constant) + f"1 {words} #\n"
     write_bytes(path, text.encode("ascii"))
     return text
 
@@ -548,10 +523,7 @@ def _literal(number: float) -> str:
 def _check_feature_names(
     given: Any, parts: Parts, *, forbidden: str = "", why: str = ""
 ) -> list[str]:
-    """Return the name of each feature: ``given``, or those of the training data if None.
-
-    Names must not contain ``forbidden`` characters; ``why`` gives the reason.
-    """
+    """Return ``given``, or the names of the training data, without ``forbidden`` characters."""
     fitted, n_features = parts.feature_names, parts.n_features
     if given is None:
         if fitted is None:
@@ -619,7 +591,11 @@ def write_bytes(path: Any, content: bytes) -> None:
         file.write(content)
 
 
+def _written(path: Any, text: str) -> str:
+    write_bytes(path, (text + "\n").encode())
+    return text
+
+
 def _write_json(path: Any, content: dict[str, Any]) -> None:
     """Replace the file ``path`` by ``content`` as indented JSON in UTF-8."""
-    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
-    write_bytes(path, (text + "\n").encode())
+    _written(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))

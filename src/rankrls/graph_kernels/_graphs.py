@@ -57,10 +57,7 @@ class LabelledGraph:
 
 
 def as_graphs(graphs: Any, name: str = "graphs") -> list[LabelledGraph]:
-    """Convert graphs of any accepted type to `LabelledGraph`.
-
-    Error messages name the invalid graph.
-    """
+    """Convert graphs of any accepted type to `LabelledGraph`."""
     if isinstance(graphs, LabelledGraph) or _is_networkx(graphs):
         raise ValueError(f"{name} must be a list of graphs; got a single graph, put it into a list")
     if isinstance(graphs, str | bytes) or not isinstance(graphs, Iterable) or sp.issparse(graphs):
@@ -89,11 +86,7 @@ def _is_networkx(graph: Any) -> bool:
 
 
 def _from_networkx(graph: Any) -> LabelledGraph:
-    """Convert a networkx graph with node attribute "labels" or "label" and edge attribute "weight".
-
-    A missing weight is 1. An undirected edge becomes one edge in each direction; parallel edges are
-    summed.
-    """
+    """Convert a networkx graph; an undirected edge goes both ways, parallel edges are summed."""
     number = {node: i for i, node in enumerate(graph.nodes)}
     nodes = [attributes for _, attributes in graph.nodes(data=True)]
     labels = [node.get("labels", node.get("label", ())) for node in nodes]

@@ -328,11 +328,7 @@ def _block_diagonal(blocks: list[sp.csr_array], first: Array) -> sp.coo_array:
 
 
 def _path_weights(A: sp.coo_array) -> tuple[sp.csr_array, Array]:
-    """Compute Σ_{n≥1} Aⁿ, with a solve for each connected component of A.
-
-    Also returns a node of each component whose spectral radius is one or more, or whose weights
-    overflow.
-    """
+    """Σ_{n≥1} Aⁿ by connected components, and a node of each component that diverges."""
     n_components, component = connected_components(A, directed=False)
     sizes = np.bincount(component, minlength=n_components)
     order = np.argsort(component, kind="stable")
@@ -413,10 +409,7 @@ def _eliminate(A: Array) -> Array:
 
 
 def _spectral_radius(A: sp.csr_array) -> float:
-    """Largest absolute eigenvalue, of each strongly connected component.
-
-    Nodes outside all cycles, which make eigenvalues ill-conditioned, are excluded.
-    """
+    """Largest absolute eigenvalue, over strongly connected components."""
     _, component = connected_components(A, connection="strong")
     source, target = A.tocoo().coords
     radius = 0.0

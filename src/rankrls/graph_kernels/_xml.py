@@ -68,10 +68,7 @@ def _cut(text: str) -> str:
 
 
 def iter_elements(path: PathOrFile, root: str, tag: str) -> Iterator[Element]:
-    """Generate the elements ``tag`` of a file with the outermost element ``root``.
-
-    Text between tags is ignored. Compressed files are recognised by their content.
-    """
+    """Generate the elements ``tag`` of a (compressed) file with outermost element ``root``."""
     name = name_of(path)
     with opened(path) as file:
         reader = _Reader(name, root, tag)
@@ -100,11 +97,7 @@ class _Reader:
 
     @property
     def n_waiting(self) -> int:
-        """Number of bytes of an unfinished tag or comment.
-
-        Expat scans all of them again with each new piece of data; pieces of at least this size keep
-        the total cost linear instead of quadratic.
-        """
+        """Bytes of an unfinished tag, which expat scans again with each new piece of data."""
         return self._fed - self._parser.CurrentByteIndex
 
     def feed(self, data: bytes) -> None:

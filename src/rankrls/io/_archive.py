@@ -27,8 +27,6 @@ from numpy.typing import NDArray
 from rankrls._validation import show
 from rankrls.io._kinds import require
 
-__all__ = ["ARRAY_TYPES", "ArchiveReader", "Budget", "write_archive"]
-
 Array = NDArray[Any]
 
 MANIFEST = "manifest.json"
@@ -112,11 +110,7 @@ class Budget:
 
 
 def _json_bytes(text: bytes) -> int:
-    """Return an upper bound on the bytes that the Python objects of a JSON text use.
-
-    The bound is computed from the numbers of commas, brackets and quotes and from the object sizes
-    of CPython: 56 bytes for a list, 8 for each of its entries, and so on.
-    """
+    """Return an upper bound on the bytes that the Python objects of a JSON text use."""
     n_lists, n_dicts, n_keys = text.count(b"["), text.count(b"{"), text.count(b":")
     empty_lists, empty_dicts = text.count(b"[]"), text.count(b"{}")
     n_values = text.count(b",") + n_lists + n_dicts - empty_lists - empty_dicts
@@ -135,20 +129,7 @@ def _has_small_lists(text: bytes) -> bool:
 
 
 class ArchiveReader:
-    """Reader of archives written by `write_archive`; other files raise a ``ValueError``.
-
-    Parameters
-    ----------
-    file : binary file, open for reading
-    check : callable
-        ``check(manifest)`` is called before any other part of the file is read.
-
-    Attributes
-    ----------
-    manifest : dict
-    budget : Budget
-        Memory that loading the file can still use.
-    """
+    """Reader of archives written by `write_archive`; other files raise a ``ValueError``."""
 
     def __init__(self, file: IO[bytes], check: Callable[[dict[str, Any]], None]) -> None:
         self._size = file.seek(0, os.SEEK_END)
@@ -233,11 +214,9 @@ class ArchiveReader:
         return np.dtype(dtype.name), shape, size
 
     def array(self, number: Any) -> Array:
-        """Read an array and check its checksum.
-
-        Every call is charged to the budget, because the caller processes the whole array.
-        """
+        """Read an array and check its checksum."""
         info = self._member(number)
+        # Every call is charged: the caller processes the whole array.
         self.budget.charge(info.file_size, info.filename)
         if number not in self._arrays:
             with self._archive.open(info) as member:

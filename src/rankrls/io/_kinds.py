@@ -29,10 +29,7 @@ FLOAT_MAX = float(np.finfo(np.float64).max)
 
 @dataclass(frozen=True)
 class Kind:
-    """A test of a value, and the text "must be …" for messages; ``first | second`` is either.
-
-    ``accepts(value, axes)`` looks up lengths of named axes in ``axes``, or adds them to it.
-    """
+    """A test of a value, and the text "must be …" for messages; ``first | second`` is either."""
 
     accepts: Callable[[Any, Axes], bool]
     text: str

@@ -35,8 +35,6 @@ from rankrls.io._kinds import (
 from rankrls.io._records import SEEN, Record
 from rankrls.io._stored_rankers import FIXED, OUTPUT, SOURCE
 
-__all__ = ["RECORDS"]
-
 
 def _check_features(features: Any) -> None:
     features._check_options()
@@ -113,12 +111,15 @@ RECORDS = (
             "_projections": mapping(instance("BlockScale")),
             "_members": listing(instance("LinearMember", "ColumnMember", "TreeMember")),
             "_with_qid": FLAG,
+            "_labels": listing(TEXT, empty=True),
+            "_scale": maybe(array("f", "labels")),
             "_source": optional(SOURCE),
+            "tradeoffs_": optional(mapping(results("tradeoffs"))),
             "members_": mapping(NAMES | results("candidates")),
             "best_score_": NUMBER,
             "n_compared_": COUNT,
-            "held_out_scores_": results("rows"),
-            "nested_scores_": results("rows"),
+            "held_out_scores_": results("rows") | results("rows labels"),
+            "nested_scores_": results("rows") | results("rows labels"),
         },
         params={},
         advice=FIXED | {"scoring": FIXED["scoring"].replace("pairwise_accuracy", "ndcg@10")},
@@ -147,12 +148,12 @@ RECORDS = (
     ),
     Record(
         "BlockScale",
-        "rankrls.estimators.auto",
+        "rankrls.estimators.auto_members",
         {"mean": array("f", "n"), "axes": array("f", "n k")},
     ),
     Record(
         "LinearMember",
-        "rankrls.estimators.auto",
+        "rankrls.estimators.auto_members",
         {
             "views": listing(TEXT),
             "kernel": Kind(lambda v, axes: v in ("linear", "rbf", "laplacian"), "a known kernel"),
@@ -167,7 +168,7 @@ RECORDS = (
     ),
     Record(
         "ColumnMember",
-        "rankrls.estimators.auto",
+        "rankrls.estimators.auto_members",
         {"name": TEXT, "column": COUNT, "block": TEXT, "factor": FINITE},
     ),
     Record(

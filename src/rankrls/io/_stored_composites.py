@@ -33,8 +33,6 @@ from rankrls.io._records import SEEN, Record, record_of
 from rankrls.io._stored_rankers import OUTPUT
 from rankrls.io._values import what_can_be_saved
 
-__all__ = ["RECORDS", "probe"]
-
 #: Numbers of features above which rows of a probe are sparse, if a step takes these.
 WIDE = 10_000
 

@@ -44,8 +44,6 @@ from rankrls.io._kinds import (
 )
 from rankrls.io._records import SEEN, Record
 
-__all__ = ["FIXED", "OUTPUT", "RECORDS", "SOURCE"]
-
 KERNEL_PARAMS = mapping(maybe(FINITE))
 
 #: What the command line knows of the training files: columns of label, qid and weight, and history.
@@ -148,7 +146,7 @@ def _factor(name: str, fields: dict[str, Kind]) -> Record:
     )
 
 
-FACTOR = instance("ScatterFactor", "PooledFactor", "GroundedFactor")
+FACTOR = instance("ScatterFactor", "GroundedFactor")
 
 PREFERENCES = (
     Record(
@@ -164,14 +162,13 @@ PREFERENCES = (
         derived=("share", "averaging", "isometry"),
         check=lambda groups: require(len(groups.total) == groups.n_groups, "other groups"),
     ),
-    _factor("ScatterFactor", {"groups": instance("Groups"), "root": array("f", "p 1")}),
     _factor(
-        "PooledFactor",
+        "ScatterFactor",
         {
             "groups": instance("Groups"),
-            "between": FACTOR,
-            "within": instance("ScatterFactor"),
-            "embedding": rows("p q"),
+            "root": array("f", "p 1"),
+            "between": maybe(FACTOR),
+            "embedding": maybe(rows("p q")),
         },
     ),
     _factor(
@@ -188,10 +185,7 @@ PREFERENCES = (
 
 
 class PackedCholesky:
-    """The lower triangle of a `CholeskyFactorization`, stored by columns in half the space.
-
-    The array C holds entries of S above the diagonal. A dual model does not use them.
-    """
+    """The lower triangle of a `CholeskyFactorization`, stored by columns in half the space."""
 
     def __init__(self, state: CholeskyFactorization) -> None:
         self.columns = np.concatenate([state.C[j:, j] for j in range(len(state.C))])

@@ -39,8 +39,6 @@ from rankrls.io._kinds import (
 from rankrls.io._records import ELEMENTWISE, FUNCTION, SCORE_FUNCTION, SEEN, Record, name_of
 from rankrls.io._stored_rankers import OUTPUT
 
-__all__ = ["RECORDS"]
-
 Array = NDArray[Any]
 
 #: One number for every feature; NaN for a feature without values.
@@ -266,10 +264,7 @@ def _check_words(vectorizer: Any) -> None:
 
 
 def _check_pattern(pattern: str) -> None:
-    """Raise an error unless the time of a search grows slowly with the length of the text.
-
-    Repetitions inside others, of groups and with back-references can take exponential time.
-    """
+    """Raise an error unless the time of a search grows slowly with the length of the text."""
     text = f"token_pattern {show(pattern)}"
     require(len(pattern) <= MAX_PATTERN, f"{text} is too long")
     try:
@@ -277,6 +272,7 @@ def _check_pattern(pattern: str) -> None:
     except (re.error, RecursionError, OverflowError) as error:
         raise ValueError(f"{text} is not a regular expression: {error}") from error
     require(n_groups <= 1, f"{text} has more than one group")
+    # Repetitions inside others, of groups and with back-references can take exponential time.
     nested = re.search(r"\)[*+{]|\(\?[=!<>(]|\(\?P=|\\\d", pattern)
     require(
         not nested and len(re.findall(r"[*+{]", pattern)) <= MAX_REPEATS,

@@ -35,8 +35,6 @@ from rankrls.io._archive import ARRAY_TYPES
 from rankrls.io._kinds import is_item, is_number_type, require, within
 from rankrls.io._records import SCHEMA, Record, function_named, name_of, record_of
 
-__all__ = ["SKOPS", "Decoder", "Encoder", "tag_of", "what_can_be_saved"]
-
 Array = NDArray[Any]
 
 #: Maximum ratio of the size of a NumPy array of text to the size of its texts.
@@ -81,18 +79,7 @@ def what_can_be_saved() -> str:
 
 
 class Encoder:
-    """Converter of values to JSON that collects the arrays.
-
-    Parameters
-    ----------
-    uncertainty : bool
-        Whether to store the data that standard deviations, probabilities and likelihoods need.
-
-    Attributes
-    ----------
-    arrays : list of ndarray
-        The collected arrays. An array that occurs twice is stored once.
-    """
+    """Converter of values to JSON that collects the arrays."""
 
     def __init__(self, *, uncertainty: bool = True) -> None:
         self.uncertainty = uncertainty
@@ -192,16 +179,7 @@ class Encoder:
 
 
 class Decoder:
-    """Converter of JSON to values.
-
-    Parameters
-    ----------
-    array : callable
-        ``array(number)`` returns an array of the file.
-    charge : callable
-        ``charge(n_bytes, what)`` is called before memory is allocated. It raises an error if the
-        budget is exceeded.
-    """
+    """Converter of JSON to values."""
 
     def __init__(self, array: Callable[[int], Array], charge: Callable[[int, str], None]) -> None:
         self._array_of = array

@@ -174,7 +174,7 @@ def compare_rankers(
     a - b = ...  [...] at 95%, p = 0.0001 (permutation test, two-sided)
     a better in ..., b better in ..., equal in ...
     """
-    test = _PairedTest(method, n_permutations, confidence_level, random_state)
+    how = _check_test(method, n_permutations, confidence_level, random_state)
     options = {"gain": gain, "relevance_threshold": relevance_threshold, "max_grade": max_grade}
     name, by_query = _metric(metric, {**options, "undefined": undefined})
     if qid is None:
@@ -194,7 +194,7 @@ def compare_rankers(
     codes = encode_qid(qid, len(score_a), of="rows of y_score_a").codes
 
     a, b = (_values(by_query, labels, score, codes) for score in (score_a, score_b))
-    return test.compare(name, a, b, None if callable(metric) else (-1.0, 1.0))
+    return _compare(name, a, b, None if callable(metric) else (-1.0, 1.0), *how)
 
 
 def compare_runs(
@@ -246,57 +246,54 @@ def compare_runs(
     >>> compare_runs(a, b, qrels, metric="mrr", random_state=0).difference
     0.5
     """
-    test = _PairedTest(method, n_permutations, confidence_level, random_state)
+    how = _check_test(method, n_permutations, confidence_level, random_state)
     named = parse_metric(metric, allowed=LIST_METRICS)
     options = {"gain": gain, "relevance_threshold": relevance_threshold, "max_grade": max_grade}
-    how: dict[str, Any] = {"ties": ties, "undefined": undefined, "missing_queries": missing_queries}
-    a, b = (run_values(run, qrels, [named], options, **how)[named.text] for run in (run_a, run_b))
-    return test.compare(named.text, a, b)
+    rest: dict[str, Any] = {"ties": ties, "undefined": undefined}
+    rest["missing_queries"] = missing_queries
+    a, b = (run_values(run, qrels, [named], options, **rest)[named.text] for run in (run_a, run_b))
+    return _compare(named.text, a, b, (-1.0, 1.0), *how)
 
 
-class _PairedTest:
-    """A paired test of two sets of values on the same queries, with checked arguments."""
-
-    def __init__(
-        self, method: Any, n_permutations: Any, confidence_level: Any, random_state: Any
-    ) -> None:
-        self._method = check_option("method", method, _METHODS)
-        self._n_permutations = check_integer("n_permutations", n_permutations, least=1)
-        self._level, self._random_state = _check_level(confidence_level), random_state
-
-    def compare(
-        self, name: str, a: Array, b: Array, bounds: tuple[float, float] | None = (-1.0, 1.0)
-    ) -> RankerComparison:
-        """Compare values (n_queries,), NaN where a metric is undefined; bounds of differences."""
-        defined = ~(np.isnan(a) | np.isnan(b))
-        if defined.sum() < 2:
-            known = "no query" if not defined.any() else "only one query"
-            raise ValueError(
-                f"{name} is defined for {known}, and rankers are compared by their values on "
-                "several queries"
-            )
-        a, b = a[defined], b[defined]
-        d = a - b
-        d[np.abs(d) <= _ROUNDING * np.maximum(np.abs(a), np.abs(b))] = 0.0
-        if self._method == "permutation":
-            rng = check_random_state(self._random_state)
-            p_value = _sign_flip_p(d, self._n_permutations, rng)
-        else:
-            p_value = _wilcoxon_p(d) if self._method == "wilcoxon" else _t_p(d)
-        return RankerComparison(
-            metric=name,
-            method=self._method,
-            mean_a=float(a.mean()),
-            mean_b=float(b.mean()),
-            difference=float(d.mean()),
-            confidence_interval=mean_interval(d, confidence_level=self._level, bounds=bounds),
-            confidence_level=self._level,
-            p_value=p_value,
-            n_queries=len(d),
-            n_a_better=int((d > 0).sum()),
-            n_b_better=int((d < 0).sum()),
-            n_equal=int((d == 0).sum()),
+def _compare(
+    name: str,
+    a: Array,
+    b: Array,
+    bounds: tuple[float, float] | None,
+    method: str,
+    n_permutations: int,
+    confidence_level: float,
+    random_state: Any,
+) -> RankerComparison:
+    """Compare values (n_queries,), NaN where a metric is undefined; bounds of differences."""
+    defined = ~(np.isnan(a) | np.isnan(b))
+    if defined.sum() < 2:
+        known = "no query" if not defined.any() else "only one query"
+        raise ValueError(
+            f"{name} is defined for {known}, and rankers are compared by their values on "
+            "several queries"
         )
+    a, b = a[defined], b[defined]
+    d = a - b
+    d[np.abs(d) <= _ROUNDING * np.maximum(np.abs(a), np.abs(b))] = 0.0
+    if method == "permutation":
+        p_value = _sign_flip_p(d, n_permutations, check_random_state(random_state))
+    else:
+        p_value = _wilcoxon_p(d) if method == "wilcoxon" else _t_p(d)
+    return RankerComparison(
+        metric=name,
+        method=method,
+        mean_a=float(a.mean()),
+        mean_b=float(b.mean()),
+        difference=float(d.mean()),
+        confidence_interval=mean_interval(d, confidence_level=confidence_level, bounds=bounds),
+        confidence_level=confidence_level,
+        p_value=p_value,
+        n_queries=len(d),
+        n_a_better=int((d > 0).sum()),
+        n_b_better=int((d < 0).sum()),
+        n_equal=int((d == 0).sum()),
+    )
 
 
 def mean_interval(
@@ -373,6 +370,12 @@ def _metric(metric: Any, options: dict[str, Any]) -> tuple[str, Callable[..., An
         return evaluate(y_true, y_score, metrics=[name], **options, **others)[name]
 
     return name, by_query
+
+
+def _check_test(method: Any, n_permutations: Any, level: Any, random_state: Any) -> tuple[Any, ...]:
+    check_option("method", method, _METHODS)
+    n_permutations = check_integer("n_permutations", n_permutations, least=1)
+    return method, n_permutations, _check_level(level), random_state
 
 
 def _check_level(level: Any) -> float:

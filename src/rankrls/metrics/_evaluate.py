@@ -289,10 +289,7 @@ def _levels(score: Array, id: Array, ties: str) -> Array:
 
 
 def _numbered(known: Array, others: Array) -> tuple[Array, Array, Array]:
-    """Encode labels as integers: those of ``known`` in string order, then the unknown ones.
-
-    Also returns the distinct labels of ``known`` as sorted strings.
-    """
+    """Encode labels, those of ``known`` first, in string order; also returns these, as strings."""
     words = [[str(label) for label in labels.tolist()] for labels in (known, others)]
     labels = sorted(set(words[0]))
     number = {label: place for place, label in enumerate(labels)}

@@ -67,10 +67,7 @@ class ListInputs:
         return float(np.mean(np.nanmean(values, axis=0)))
 
     def ranked(self, score: Array, *, all_rows: bool = False) -> RankedLists:
-        """Sort the rows of every query by descending score (n_rows,), up to the cut-off.
-
-        ``all_rows``: whether rows that were not retrieved have places, too.
-        """
+        """Sort by query and descending score; ``all_rows``: also those that were not retrieved."""
         codes, n_queries = self.queries.codes, len(self.queries)
         order, group = sorted_levels(-score, codes, n_queries)
         query_size = np.bincount(codes, minlength=n_queries)
@@ -146,10 +143,7 @@ class RankedLists:
 
 
 def check_labels_and_scores(y_true: Any, y_score: Any, **by_row: Any) -> tuple[Any, Array]:
-    """Return both as float64 arrays of one shape, (n_rows,) or (n_rows, n_outputs).
-
-    Labels may be None. ``by_row`` holds other arguments with one value per row: qid, weights.
-    """
+    """Return both as float64 arrays of one shape; labels may be None."""
     check_same_rows(y_true, "y_true", y_score=y_score, **by_row)
     check_same_rows(y_score, "y_score", **by_row)
     score = check_scores(y_score, name="y_score")

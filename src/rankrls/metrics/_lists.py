@@ -265,10 +265,7 @@ def reciprocal_rank(lists: RankedLists, relevant: Array, k: int | None) -> Array
 
 
 def _first_at(g: Array, r: Array, j: Array) -> Array:
-    """Probability that the first of r relevant rows among g in random order is at place j.
-
-    C(g − j, r − 1) / C(g, r) = r / (g − j + 1) · Π_{t < j − 1} (g − r − t) / (g − t).
-    """
+    """C(g − j, r − 1)/C(g, r): the first of r relevant rows among g is at place j."""
     possible = j - 1 <= g - r
     later = np.where(possible, g - r - j + 2, 1)
     log_none_before = (gammaln(g - r + 1) - gammaln(later)) - (gammaln(g + 1) - gammaln(g - j + 2))

@@ -17,7 +17,7 @@ from rankrls._validation import (
     encode_qid,
 )
 from rankrls.metrics._inputs import check_average, check_labels_and_scores
-from rankrls.metrics.counting import PairCounts, count_pairs
+from rankrls.metrics.counting import count_pairs
 
 __all__ = ["concordance_index", "pairwise_accuracy", "pairwise_error"]
 
@@ -121,6 +121,7 @@ def pairwise_error(
     if sample_weight is not None:
         weight = _scaled(check_weights("sample_weight", sample_weight, n_rows, "rows of y_score"))
     queries = encode_qid(qid, n_rows, of="rows of y_score")
+    cost = _TIE_COST[ties]
     outputs = score.reshape(n_rows, -1).T
     if pairs is not None:
         if labels is not None:
@@ -128,29 +129,21 @@ def pairwise_error(
                 "y_true and pairs are both given, and either defines the preferences; pass only "
                 "one of them (y_true=None with pairs)"
             )
-        edges, of_pair, equal = _given_pairs(pairs, queries, weight, pair_weight, magnitude)
-        parts = [_count_given(column, edges, queries, of_pair, ~equal) for column in outputs]
-        judged_equal = [_count_given(column, edges, queries, of_pair, equal) for column in outputs]
-        tied = [(part.comparable - part.tied, part.comparable) for part in judged_equal]
+        given = _given_pairs(pairs, queries, weight, pair_weight, magnitude)
+        found = [_count_given(column, queries, *given, cost, half) for column in outputs]
     else:
-        if pair_weight is not None:
-            raise ValueError("pair_weight is given without pairs; use sample_weight with y_true")
-        if magnitude is not None:
-            raise ValueError(
-                "magnitude is given without pairs; y_true already says how much rows differ"
-            )
+        for name, value, advice in (
+            ("pair_weight", pair_weight, "use sample_weight with y_true"),
+            ("magnitude", magnitude, "y_true already says how much rows differ"),
+        ):
+            if value is not None:
+                raise ValueError(f"{name} is given without pairs; {advice}")
         if labels is None:
             raise ValueError("there are no preferences; give y_true or pairs")
-        codes, n_queries = queries.codes, len(queries)
-        columns = list(zip(labels.reshape(n_rows, -1).T, outputs, strict=True))
-        parts = [count_pairs(y, s, codes, n_queries, weight) for y, s in columns]
-        tied = [_label_ties(y, s, codes, n_queries, weight) for y, s in columns if half]
+        columns = zip(labels.reshape(n_rows, -1).T, outputs, strict=True)
+        found = [_count_labels(y, s, queries, weight, cost, half) for y, s in columns]
     # For each output: error and total weight of the preferences of each query.
-    wrong = np.column_stack([part.discordant + _TIE_COST[ties] * part.tied for part in parts])
-    total = np.column_stack([part.comparable for part in parts]).astype(np.float64)
-    if half:
-        wrong = wrong + 0.5 * np.column_stack([differ for differ, _ in tied])
-        total += np.column_stack([every for _, every in tied])
+    wrong, total = (np.column_stack(part).astype(np.float64) for part in zip(*found, strict=True))
     return _averaged(wrong, total, average, single)
 
 
@@ -178,22 +171,18 @@ def _given_pairs(
     return edges, of_pair, equal
 
 
-def _label_ties(
-    y: Array, score: Array, codes: Array, n_queries: int, weight: Array | None
+def _count_labels(
+    y: Array, score: Array, queries: Queries, weight: Array | None, cost: float, half: bool
 ) -> tuple[Array, Array]:
-    """Pairs of each query with equal labels: those with different scores, and all."""
-    n_levels = np.unique(y, return_inverse=True)[1]
-    level = codes * (int(n_levels.max()) + 1) + n_levels  # rows of equal label in one query
-    level = np.unique(level, return_inverse=True)[1]
-    query = np.empty(int(level.max()) + 1, dtype=np.int64)
-    query[level] = codes
-    # Among rows of a level, count pairs of different scores, and all pairs by their row numbers.
-    counted = [
-        count_pairs(values, values, level, len(query), weight).comparable
-        for values in (score, np.arange(len(y), dtype=np.float64))
-    ]
-    differ, every = (np.bincount(query, weights=c, minlength=n_queries) for c in counted)
-    return differ, every
+    """Error and total weight of the pairs of each query that labels imply."""
+    of_query = queries.codes, len(queries), weight
+    counts = count_pairs(y, score, *of_query)
+    wrong = counts.discordant + cost * counts.tied
+    if not half:
+        return wrong, counts.comparable
+    rows = np.arange(len(y), dtype=np.float64)  # different, so that all pairs are counted
+    of_ties = count_pairs(score, y, *of_query).tied  # different scores, equal labels
+    return wrong + 0.5 * of_ties, count_pairs(rows, rows, *of_query).comparable
 
 
 def _scaled(weight: Array) -> Array:
@@ -202,18 +191,24 @@ def _scaled(weight: Array) -> Array:
 
 
 def _count_given(
-    score: Array, edges: Array, queries: Queries, weight: Array | None, chosen: Array
-) -> PairCounts:
-    """Number or weight of given pairs of each query: all, in the wrong order, with equal scores."""
-    edges, weight = edges[chosen], None if weight is None else weight[chosen]
-    query = queries.codes[edges[:, 0]]
-    preferred, other = score[edges[:, 0]], score[edges[:, 1]]
-
-    def total(chosen: Any) -> Array:
-        chosen_weight = None if weight is None else weight[chosen]
-        return np.bincount(query[chosen], weights=chosen_weight, minlength=len(queries))
-
-    return PairCounts(total(slice(None)), total(preferred < other), total(preferred == other))
+    score: Array,
+    queries: Queries,
+    edges: Array,
+    weight: Array | None,
+    equal: Array,
+    cost: float,
+    half: bool,
+) -> tuple[Array, Array]:
+    """Error and total weight of the given pairs of each query."""
+    ahead = score[edges[:, 0]] - score[edges[:, 1]]
+    error = np.where(ahead < 0, 1.0, np.where(ahead == 0, cost, 0.0))
+    error[equal] = 0.5 * half * (ahead[equal] != 0)
+    counted = np.where(equal, half, 1.0) * (1.0 if weight is None else weight)
+    query, n_queries = queries.codes[edges[:, 0]], len(queries)
+    return (
+        np.bincount(query, error * counted, minlength=n_queries),
+        np.bincount(query, counted, minlength=n_queries),
+    )
 
 
 @takes_queries

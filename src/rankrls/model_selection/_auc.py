@@ -1,10 +1,4 @@
-"""Cross-validated estimates of AUC for any estimator, with one refit for each held-out set.
-
-Averaging compares only rows that were predicted by the same model. Pooling compares rows predicted
-by different models, which adds differences between the models to those between the rows.
-`leave_pair_out_auc` averages over all pairs and is the recommended estimate; the others are
-provided for comparison.
-"""
+"""Cross-validated estimates of AUC for any estimator, with one refit for each held-out set."""
 
 from __future__ import annotations
 
@@ -102,8 +96,8 @@ def pooled_auc(
     0.989
     """
     positive = _two_levels(y)
-    splits = _cv_splits(cv, X, positive, groups)
-    return _pooled(estimator, X, y, positive, splits, intercept=intercept, n_jobs=n_jobs)
+    splits = check_cv(cv, positive, classifier=True).split(X, positive, groups)
+    return _pooled(estimator, X, y, positive, splits, intercept, n_jobs)
 
 
 def averaged_auc(
@@ -146,7 +140,7 @@ def averaged_auc(
     positive = _two_levels(y)
     splits = (
         (train, test)
-        for train, test in _cv_splits(cv, X, positive, groups)
+        for train, test in check_cv(cv, positive, classifier=True).split(X, positive, groups)
         if positive[test].min() < positive[test].max()
     )
     held_out = held_out_scores(estimator, X, y, splits, n_jobs=n_jobs)
@@ -154,8 +148,7 @@ def averaged_auc(
         raise ValueError(
             "no fold has rows of both classes: use fewer folds, or stratified ones (an int cv)"
         )
-    by_fold = [concordance_index(positive[test], scores) for test, scores in held_out]
-    return float(np.mean(by_fold))
+    return float(np.mean([concordance_index(positive[test], scores) for test, scores in held_out]))
 
 
 def leave_one_out_auc(
@@ -227,7 +220,7 @@ def balanced_leave_one_out_auc(
     """
     positive = _two_levels(y, least=2)
     splits = _balanced_splits(positive, random_state)
-    return _pooled(estimator, X, y, positive, splits, intercept=intercept, n_jobs=n_jobs)
+    return _pooled(estimator, X, y, positive, splits, intercept, n_jobs)
 
 
 def leave_pair_out_auc(estimator: Any, X: Any, y: ArrayLike, *, n_jobs: int | None = None) -> float:
@@ -269,9 +262,7 @@ def leave_pair_out_auc(estimator: Any, X: Any, y: ArrayLike, *, n_jobs: int | No
     positive = _two_levels(y, least=2)
     splits = LeavePairOut().split(positive, positive)
     held_out = held_out_scores(estimator, X, y, splits, n_jobs=n_jobs)
-    first = np.array([test[0] for test, _ in held_out])
-    difference = np.subtract(*np.array([scores for _, scores in held_out]).T)
-    return float(np.mean((np.sign(difference) * (2 * positive[first] - 1) + 1) / 2))
+    return float(np.mean([concordance_index(positive[test], scores) for test, scores in held_out]))
 
 
 # ---------------------------------------------------------------------- helpers
@@ -308,17 +299,12 @@ def _balanced_splits(positive: Array, random_state: Any) -> Splits:
         yield np.flatnonzero(kept), np.array([i])
 
 
-def _cv_splits(cv: Any, X: Any, positive: Array, groups: Any) -> Splits:
-    return check_cv(cv, positive, classifier=True).split(X, positive, groups)
-
-
 def _pooled(
     estimator: Any,
     X: Any,
     y: Any,
     positive: Array,
     splits: Splits,
-    *,
     intercept: str,
     n_jobs: int | None,
 ) -> float:

@@ -209,8 +209,6 @@ def held_out_scores(
     """Test rows of each split, and their scores by the model fitted to its training rows.
 
     ``residual``: shift the scores of each model such that its mean training residual is zero.
-    Splits are processed lazily, so that their training rows, n arrays of n − 1 rows for
-    leave-one-out, are never in memory at the same time.
     """
     refuse_lazy(X)
     X, y = indexable(X, np.asarray(y))

@@ -1,8 +1,4 @@
-"""Exact cross-validated predictions.
-
-They equal those of explicit refits up to a constant for each query and fold: values are comparable
-within a query and fold only.
-"""
+"""Exact cross-validated predictions, comparable within a query and fold only."""
 
 from __future__ import annotations
 
@@ -106,8 +102,8 @@ def leave_query_out_predict(
     preferences = Preferences(y, qid, **fit_params)
     _, problem, grid = exact_problem(estimator, X, preferences, alphas, keep_basis=keep_basis)
     codes = encode_qid(qid, problem.graph.n_rows).codes
-    held = problem.leave_out(query_folds(codes), grid)
-    return shaped(held.by_row(len(codes)), problem.graph.flat, alphas)
+    held = problem.leave_out(query_folds(codes), grid).by_row(len(codes))
+    return shaped(held, problem.graph.flat, alphas)
 
 
 @takes_queries
@@ -207,14 +203,13 @@ def leave_pair_out_predict(
 
     Notes
     -----
-    Without qid, each pair requires the solution of a 2 × 2 system in the eigenbasis of the centred
-    kernel (P1 §3.4); all pairs together take a few array operations for each alpha. With qid, pairs
-    are folds of `holdout_predict`.
+    Without qid, each pair is a 2 × 2 system in the eigenbasis of the centred kernel (P1 §3.4). With
+    qid, pairs are folds of `holdout_predict`.
     """
+    splitter = LeavePairOut("different" if pairs is None else pairs)
     if not isinstance(estimator, RankRLS | RankRLSCV):
         if alphas is not None:
             raise ValueError("alphas is for RankRLS; other estimators are refitted as they are")
-        splitter = LeavePairOut("different" if pairs is None else pairs)
         splits = splitter.split(X, y, groups=qid)
         held = held_out_scores(estimator, X, y, splits, qid=qid, n_jobs=n_jobs)
         return np.array([scores for _, scores in held])
@@ -224,20 +219,13 @@ def leave_pair_out_predict(
         chosen = default_pairs(problem) if pairs is None else check_pairs(pairs, graph.n_rows)
         out = np.stack([part for part, _ in leave_pairs_out(problem, chosen, grid)])
     else:
-        splitter = LeavePairOut("different" if pairs is None else pairs)
         folds = [test for _, test in splitter.split(X, graph)]
         out = problem.leave_out(folds, grid).values.reshape(len(grid), len(folds), 2, -1)
     return shaped(out, graph.flat, alphas)
 
 
 class ScoreInterval(float):
-    """A score, with a confidence interval.
-
-    Attributes
-    ----------
-    low, high : float
-    confidence : float
-    """
+    """A score with a confidence interval from ``low`` to ``high``, of level ``confidence``."""
 
     low: float
     high: float
@@ -301,9 +289,7 @@ def leave_pair_out_score(
             raise ValueError("confidence is for a RankRLS and one ranking, without qid")
         pairs = np.array([test for _, test in LeavePairOut().split(X, y, groups=qid)])
         held = leave_pair_out_predict(estimator, X, y, qid=qid, pairs=pairs, n_jobs=n_jobs)
-        labels = np.unique(np.asarray(y), return_inverse=True)[1].reshape(np.shape(y))
-        signs = np.sign(labels[pairs[:, 0]] - labels[pairs[:, 1]])
-        right = signs * np.sign(held[:, 0] - held[:, 1])
+        signs, right = _concordance(y, pairs, held)
         return float((1 + right.sum(axis=0) / np.abs(signs).sum(axis=0)).mean() / 2)
     _, problem, grid = exact_problem(estimator, X, Preferences(y))
     accuracy, _ = next(pair_accuracies(problem, grid, n_threads(estimator.n_jobs)))
@@ -315,14 +301,11 @@ def leave_pair_out_score(
     scores = problem.graph.scores
     if scores is None or scores.shape[1] > 1:
         raise ValueError("confidence is for one output; pass y[:, j]")
-    labels = scores[:, 0]
-    pairs = default_pairs(problem)
+    m, pairs = len(scores), default_pairs(problem)
     held, _ = next(leave_pairs_out(problem, pairs, grid))
-    i, j = pairs.T
-    order = np.sign(labels[i] - labels[j]) * np.sign(held[:, 0, 0] - held[:, 1, 0])
-    m, right = len(labels), (1 + order) / 2
+    right = (1 + _concordance(scores[:, 0], pairs, held[..., 0])[1]) / 2
     total, good = (
-        np.bincount(i, part, minlength=m) + np.bincount(j, part, minlength=m)
+        np.bincount(pairs.ravel(), np.repeat(part, 2), minlength=m)
         for part in (np.ones(len(pairs)), right)
     )
     # Leaving out row i changes the score by (good_i − score total_i)/pairs to first order.
@@ -362,9 +345,7 @@ def holdout_judgements(
     ----------
     estimator : RankRLS
         Defines the parameters; it need not be fitted.
-    X : array-like or sparse matrix of shape (n_items, n_features)
-    pairs : array-like of shape (n_pairs, 2)
-        Row numbers (preferred, other).
+    X, pairs : as for ``fit``
     by : {"judgement", "item", "group", "fold"}, default="judgement"
         What is left out when a judgement is predicted: only the judgement itself, or all judgements
         of one of its items, of its group, or of its fold.
@@ -377,8 +358,7 @@ def holdout_judgements(
     pair_features : array-like of shape (n_pairs, n_pair_features), optional
         As for ``fit``. The predictions then include their effect: f(preferred) − f(other) + cᵀγ.
     alphas : array-like of shape (n_alphas,), optional
-        Grid of values to use instead of the estimator's alpha; the whole grid costs little more
-        than one value.
+        Grid of values to use instead of the estimator's alpha.
     return_std : bool, default=False
         Whether to also return the posterior standard deviations of the differences, without the
         noise of a new judgement.
@@ -395,9 +375,8 @@ def holdout_judgements(
 
     Notes
     -----
-    Only judgements are left out; the rows of X and the Nyström basis stay the same. The small
-    systems of the folds are solved in the eigenbasis of the full problem; a fold whose system is
-    singular to working precision is refitted.
+    Only judgements are left out; the rows of X and the Nyström basis stay the same. A fold whose
+    small system is singular to working precision is refitted.
 
     Examples
     --------
@@ -481,14 +460,10 @@ def leave_pair_out_tournament(
 
     Notes
     -----
-    Leave-pair-out cross-validation only tells which row of a pair is preferred: predictions of
-    different pairs come from different models and cannot be compared. In a tournament each row is
-    compared with all others, and rows are ranked by their number of wins (tournament
-    leave-pair-out, Montoya Perez et al. 2019). If the comparisons are consistent (no cycles and no
-    ties), the ranking agrees with all of them and its AUC is the leave-pair-out AUC. Otherwise the
-    two differ slightly.
-
-    The predictions of a RankRLS for all n(n − 1)/2 pairs are exact and come from one decomposition.
+    Predictions of different pairs come from different models and cannot be compared. In a
+    tournament each row is compared with all others, and rows are ranked by their number of wins
+    (Montoya Perez et al. 2019). If the comparisons have no cycles and no ties, the AUC of the
+    ranking is the leave-pair-out AUC. Otherwise the two differ slightly.
 
     Examples
     --------
@@ -547,6 +522,13 @@ def tournament_scores(pairs: ArrayLike, predictions: ArrayLike, n_rows: int) -> 
         raise ValueError(f"row {missing} is in no pair; a tournament compares all rows")
     wins = np.bincount(rows[:, 0], won, minlength=n) + np.bincount(rows[:, 1], 1 - won, minlength=n)
     return wins / played
+
+
+def _concordance(y: Any, pairs: Array, held: Array) -> tuple[Array, Array]:
+    """Order of y in each pair, −1, 0 or 1, and its product with that of the predictions."""
+    labels = np.unique(np.asarray(y), return_inverse=True)[1].reshape(np.shape(y))
+    signs = np.sign(labels[pairs[:, 0]] - labels[pairs[:, 1]])
+    return signs, signs * np.sign(held[:, 0] - held[:, 1])
 
 
 def shaped(values: Array, flat: bool, alphas: ArrayLike | None) -> Array:

@@ -264,10 +264,7 @@ def _query_accuracies(problem: RidgeProblem, alphas: Array) -> Array:
 def _labellings(
     s: Array, codes: Array, n: int, batch: int, rng: np.random.RandomState
 ) -> Iterator[Array]:
-    """Generate the true labels and n permutations of them, at most ``batch`` columns at a time.
-
-    The permutations do not depend on ``batch``.
-    """
+    """Generate the true labels and n permutations, at most ``batch`` columns at a time."""
     block = max(1, PERMUTED_NUMBERS // len(s))
     for start in range(0, n, block):
         labels = _permuted(s, codes, min(block, n - start), rng)

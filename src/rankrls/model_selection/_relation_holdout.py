@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from rankrls._calls import Progress, tells
 from rankrls._validation import check_option, show
-from rankrls.core.relations.holdout import CompleteHoldout
+from rankrls.core.relations.holdout import CompleteHoldout, refitted
 from rankrls.core.relations.labels import Observations
 from rankrls.core.relations.problem import RelationProblem
 from rankrls.estimators.choosing import check_alphas, check_rows
@@ -107,13 +107,12 @@ def relation_holdout_predict(
     Two-step regression needs all pairs. Its model without some "entries" is defined as the model
     in which the labels of these entries equal their own predictions.
 
-    With the ranking loss, predictions of a conditioning object are determined up to a constant.
-    The constant is chosen such that the mean residual of its remaining labels is zero. If it has
-    no labels left, its mean prediction over the objects that were not left out is zero.
-    Predictions of a list by *different* models ("columns", "entries", "both") can therefore be
-    compared, but such pooling is biased. The offset does not include the held-out label, so that
-    predictions are worse than random if there is nothing to learn. `ConditionalRankRLSCV` never
-    compares them.
+    With the ranking loss, the constant of a conditioning object is chosen such that the mean
+    residual of its remaining labels is zero, or its mean prediction over the objects that were not
+    left out, if it has no labels left. Predictions of a list by *different* models ("columns",
+    "entries", "both") can therefore be compared, but such pooling is biased: the offset does not
+    include the held-out label, so that predictions are worse than random if there is nothing to
+    learn. `ConditionalRankRLSCV` never compares them.
 
     Examples
     --------
@@ -154,9 +153,8 @@ def relation_holdout_predict(
         raise ValueError(
             "leave_out='entries' of pairwise='two-step' needs a complete Y, and no kernel 'profile'"
         )
-    holdout = None
-    if labels is not None and (problem.has_shortcuts or filled):
-        holdout = CompleteHoldout(problem, labels)
+    short = labels is not None and (problem.has_shortcuts or filled)
+    holdout = CompleteHoldout(problem, labels) if short else None
     if holdout is not None and given is None and not problem.sign:
         predictions = getattr(holdout, leave_out)(grid)[0]
     else:
@@ -248,24 +246,11 @@ def _refit(
     ranker: ConditionalRankRLS, problem: RelationProblem, fold: _Fold, alphas: Array
 ) -> list[Array]:
     """Predict a fold by a model fitted without its labels."""
-    rows, cols, y = problem.observations.lists
-    shape = p, g = problem.observations.shape
-    out = fold.mask(shape)
-    left_out = (out | out.T if problem.paired else out)[rows, cols]  # mirror images too
-    every = np.arange(p).repeat(g), np.tile(np.arange(g), p)
-    options = ranker._iteration_options()
-    values = problem.predict_without(left_out, *every, alphas, ranker.solver, options)
-    tables = values.reshape(-1, p, g)
-    if problem.ranking and not left_out.all():
-        # The mean residual of a row is zero. If it has no labels left, its mean prediction is, over
-        # the columns that the fold does not leave out.
-        rows, cols, y = (part[~left_out] for part in (rows, cols, y))
-        counts = np.bincount(rows, minlength=p)
-        out = fold.mask(shape, columns_only=True)
-        for F in tables:
-            sums = np.bincount(rows, weights=y - F[rows, cols], minlength=p)
-            alone = -np.where(out, 0.0, F).sum(axis=1) / np.maximum((~out).sum(axis=1), 1)
-            F += np.where(counts > 0, sums / np.maximum(counts, 1), alone)[:, None]
+    shape = problem.observations.shape
+    out, options = fold.mask(shape), ranker._iteration_options()
+    out = out | out.T if problem.paired else out  # mirror images too
+    new = fold.mask(shape, columns_only=True)
+    tables = refitted(problem, out, new, alphas, ranker.solver, options)
     return [F[fold.at] for F in tables]
 
 

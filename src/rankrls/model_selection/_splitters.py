@@ -1,7 +1,4 @@
-"""Splitters that hold out pairs, whole queries or whole connected components.
-
-They work with any estimator and with scikit-learn's cross-validation tools.
-"""
+"""Splitters that hold out pairs, whole queries or whole connected components."""
 
 from __future__ import annotations
 
@@ -163,8 +160,7 @@ class LeaveQueryOut(_GroupSplitter):
 
     def _iter_test_masks(self, X: Any = None, y: Any = None, groups: Any = None) -> Iterator[Array]:
         queries = self._queries(X, y, groups)
-        for query in range(int(queries.max()) + 1):
-            yield queries == query
+        yield from (queries == query for query in range(int(queries.max()) + 1))
 
     def _queries(self, X: Any, y: Any, groups: Any) -> Array:
         queries = _query_codes(X, y, groups)
@@ -207,8 +203,7 @@ class _WholeBlocksKFold(_GroupSplitter):
         for block in order:  # each block goes to the fold with the fewest rows so far
             fold_of[block] = load.argmin()
             load[fold_of[block]] += size[block]
-        for fold in range(n_splits):
-            yield fold_of[blocks] == fold
+        yield from (fold_of[blocks] == fold for fold in range(n_splits))
 
     @abstractmethod
     def _blocks(self, n_splits: int, X: Any, y: Any, groups: Any) -> tuple[Array, Array]:
@@ -263,12 +258,8 @@ class ComponentKFold(_WholeBlocksKFold):
 
     Parameters
     ----------
-    n_splits : int, default=5
-        Number of folds, >= 2.
-    shuffle : bool, default=False
-        Whether to assign components to folds in random order instead of by size.
-    random_state : int, RandomState instance or None
-        Seed of the random order. Pass an int for the same folds in every call.
+    n_splits, shuffle, random_state
+        As for `QueryKFold`.
 
     Notes
     -----

@@ -12,7 +12,7 @@ from scipy.stats import rankdata
 from rankrls._frames import scores_in_order
 from rankrls._relation_labels import EdgeList, read_labels
 from rankrls._validation import check_finite_array, check_option
-from rankrls.plotting._display import Display, pyplot
+from rankrls.plotting._display import Display
 
 __all__ = ["ConditionalRankingDisplay"]
 
@@ -152,23 +152,17 @@ class ConditionalRankingDisplay(Display):
         rows = _order("row_order", row_order, self.Y_true.shape[0])
         cols = _order("column_order", column_order, self.Y_true.shape[1])
         axis = 1 if self.condition_on == "rows" else 0
-        if axes is None:
-            _, axes = pyplot().subplots(1, 2, figsize=(8.4, 4.0), layout="constrained")
-        self.axes_ = np.asarray(axes, dtype=object).ravel()
+        self._begin(axes, 8.4, 4.0, columns=2)
         if len(self.axes_) != 2:
             raise ValueError(f"axes must be two: scores and truth; got {len(self.axes_)}")
-        self.ax_ = self.axes_[0]
-        self.figure_ = self.ax_.figure
         titles = (self.estimator_name or "scores", "truth")
         self.images_ = []
         for ax, values, title in zip(self.axes_, (self.Y_score, self.Y_true), titles, strict=True):
             shown = _scaled(values, scaling, axis)[np.ix_(rows, cols)]
             image = ax.imshow(shown, aspect="auto", interpolation="nearest", cmap=cmap)
             self.images_.append(image)
-            ax.set_title(title)
-            conditioning, ranked = "conditioning objects", "ranked objects"
-            ax.set_ylabel(conditioning if axis else ranked)
-            ax.set_xlabel(ranked if axis else conditioning)
+            names = ("ranked objects", "conditioning objects")[:: 1 if axis else -1]
+            ax.set(title=title, xlabel=names[0], ylabel=names[1])
             if colorbar and scaling != "rank":  # each heat map has its own scale
                 self.figure_.colorbar(image, ax=ax)
         if colorbar and scaling == "rank":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from rankrls._resources import pyplot
@@ -12,21 +13,13 @@ from rankrls.estimators import RankRLS, RankRLSCV
 __all__ = ["BLACK", "BLUE", "GREY", "ORANGE", "Display", "as_rankrls", "line_styles", "pyplot"]
 
 #: Colours of the Okabe–Ito palette that are dark enough for lines on white.
-BLACK, BLUE, ORANGE, GREEN, PURPLE, SKY = (
-    *("#000000", "#0072B2", "#D55E00"),
-    *("#009E73", "#CC79A7", "#56B4E9"),
-)
-GREY = "#999999"
-
-_COLORS = (BLUE, ORANGE, GREEN, PURPLE, BLACK, SKY)
+BLUE, ORANGE, BLACK, GREY = "#0072B2", "#D55E00", "#000000", "#999999"
+_COLORS = (BLUE, ORANGE, "#009E73", "#CC79A7", BLACK, "#56B4E9")
 _DASHES = ("-", "--", "-.", ":")
 
 
 def line_styles(n: int) -> list[dict[str, Any]]:
-    """Return options of n lines that differ in print and for colour-blind readers.
-
-    Colours and dashes repeat only after all combinations.
-    """
+    """Options of n lines that differ in print and for colour-blind readers."""
     return [
         {
             "color": _COLORS[i % len(_COLORS)],
@@ -51,6 +44,7 @@ def as_rankrls(estimator: Any, **changes: Any) -> RankRLS:
 class Display:
     """A plot of one Axes, ``ax_``, with a name or title, ``estimator_name``."""
 
+    axes_: Any
     ax_: Any
     figure_: Any
     estimator_name: str | None
@@ -59,12 +53,15 @@ class Display:
     def _name(estimator: Any, name: str | None) -> str:
         return type(estimator).__name__ if name is None else name
 
-    def _begin(self, ax: Any, width: float, height: float) -> Any:
+    def _begin(self, ax: Any, width: float, height: float, rows: int = 1, columns: int = 1) -> Any:
         """Use these axes, or those of a new figure."""
         if ax is None:
-            _, ax = pyplot().subplots(figsize=(width, height), layout="constrained")
-        self.ax_, self.figure_ = ax, ax.figure
-        return ax
+            size = {"figsize": (width, height), "layout": "constrained"}
+            _, ax = pyplot().subplots(rows, columns, sharex="col", **size)
+        self.axes_ = np.atleast_1d(np.asarray(ax, dtype=object)).ravel()
+        self.ax_ = self.axes_[0]
+        self.figure_ = self.ax_.figure if self.ax_ is not None else None
+        return self.ax_
 
     def _diagonal(self, ax: Any, low: float, label: str, options: dict[str, Any]) -> Any:
         """Draw the diagonal from ``low`` to 1, and finish a plot of rates."""

@@ -13,15 +13,7 @@ from rankrls._calls import takes_queries
 from rankrls._validation import check_finite_array, check_integer, check_length, check_option
 from rankrls.estimators import regularization_path
 from rankrls.metrics.metric_names import COMPARED_METRICS, parse_metric
-from rankrls.plotting._display import (
-    BLACK,
-    BLUE,
-    GREY,
-    Display,
-    as_rankrls,
-    line_styles,
-    pyplot,
-)
+from rankrls.plotting._display import BLACK, BLUE, GREY, Display, as_rankrls, line_styles
 
 __all__ = ["RegularizationPathDisplay"]
 
@@ -255,24 +247,23 @@ class RegularizationPathDisplay(Display):
         check_option("spread", spread, SPREADS)
         check_integer("n_features", n_features, least=0)
         self._own_figure = ax is None
-        if ax is None:
-            rows, height = (1, 3.2) if self.coef is None else (2, 5.6)
-            size = {"figsize": (7.6, height), "layout": "constrained"}
-            _, ax = pyplot().subplots(rows, 1, sharex=True, **size)
-        self.axes_ = np.atleast_1d(np.asarray(ax, dtype=object)).ravel()
+        rows, height = (1, 3.2) if self.coef is None else (2, 5.6)
+        self._begin(ax, 7.6, height, rows)
         if len(self.axes_) > 2 or (len(self.axes_) == 2 and self.coef is None):
             raise ValueError(
                 "ax must be one Axes for the scores, or two for scores and coefficients (from X, y)"
             )
-        self.ax_ = self.axes_[0]
-        self.figure_ = self.ax_.figure
         order = np.argsort(self.alphas)
         self._plot_scores(self.ax_, order, spread, score_kw or {})
         self.coef_lines_: list[Any] = []
         if len(self.axes_) == 2:
             self._plot_coefficients(self.axes_[1], order, n_features, coef_kw or {})
+        positive = self.alphas[self.alphas > 0]
         for one in self.axes_:
-            _alpha_axis(one, self.alphas)
+            if len(positive) == len(self.alphas):
+                one.set_xscale("log")
+            elif len(positive):  # early stopping allows alpha = 0, at the left end
+                one.set_xscale("symlog", linthresh=float(positive.min()))
         self.axes_[-1].set_xlabel("alpha (regularisation)")
         if self.estimator_name:
             self.ax_.set_title(self.estimator_name)
@@ -329,15 +320,6 @@ class RegularizationPathDisplay(Display):
         """Place the legend beside the axes of a new figure, or inside the axes of the caller."""
         place = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5)} if self._own_figure else {}
         ax.legend(handles, labels, frameon=False, fontsize="small", **place)
-
-
-def _alpha_axis(ax: Any, alphas: Array) -> None:
-    """Set a logarithmic axis, with alpha = 0, which early stopping allows, at its left end."""
-    positive = alphas[alphas > 0]
-    if len(positive) == len(alphas):
-        ax.set_xscale("log")
-    elif len(positive):
-        ax.set_xscale("symlog", linthresh=float(positive.min()))
 
 
 def _path_coefficients(

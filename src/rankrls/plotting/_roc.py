@@ -24,12 +24,9 @@ Array = NDArray[Any]
 class LeavePairOutRocDisplay(Display):
     """ROC curve from a tournament of all left-out pairs, with the leave-pair-out AUC.
 
-    Leave-pair-out cross-validation estimates the AUC by comparing two rows at a time, with a model
-    trained without them. These comparisons do not give a ranking from which a curve could be drawn.
-    In a tournament each row is compared with all others, and rows are ranked by the fraction of
-    comparisons that they win (tournament leave-pair-out, Montoya Perez et al. 2019). The area under
-    this curve equals the leave-pair-out AUC if the comparisons are consistent (no cycles and no
-    ties). Otherwise it differs slightly, so both are shown; report the leave-pair-out AUC.
+    The rows are ranked by their wins in `rankrls.model_selection.leave_pair_out_tournament`. The
+    area under this curve equals the leave-pair-out AUC if the comparisons have no cycles and no
+    ties. Otherwise it differs slightly, so both are shown; report the leave-pair-out AUC.
 
     Use `from_estimator` or `from_predictions` to create it.
 
@@ -49,10 +46,6 @@ class LeavePairOutRocDisplay(Display):
     figure_ : matplotlib Figure
     line_ : Line2D
     chance_level_ : Line2D or None
-
-    See Also
-    --------
-    rankrls.model_selection.leave_pair_out_tournament : Computes the scores behind the curve.
 
     Examples
     --------

@@ -22,41 +22,25 @@ Array = NDArray[Any]
 MAX_INT32 = 2**31
 
 
-#: Callback of `Dominance._walk` for each bit. Arguments: the number n of zeros (rows :n; the ones
-#: are n:), the position arrays before the split, the number of ones before each of these positions,
-#: and the carried arrays.
+#: Callback for each bit: the number n of zeros (rows :n; the ones are n:), the position arrays
+#: before the split, the number of ones before each of these positions, and the carried arrays.
 Collect = Callable[[int, list[Array], list[Array], list[Array]], None]
 
 
 class Dominance:
     """Rows of several queries, sorted by (query, level).
 
-    Parameters
-    ----------
-    level : ndarray of shape (m,), int
-        Level of each row within its query, from 0.
-    starts : ndarray of shape (n_queries,), int
-        First row of every query.
+    ``level``, of shape (m,), is the level of each row within its query, from 0, and ``starts``, of
+    shape (n_queries,), the first row of every query.
 
-    Notes
-    -----
     With the rows of each query sorted by f, the lower rows j that violate a pair with h are at
     positions P_h and later, and the higher rows h that violate a pair with j are before position
     Q_j. From the highest bit of the levels to the lowest, the rows with equal higher bits form a
     block; the bit decides the pairs of a one (h) with a zero (j) of the same block, and they are
     counted by a running sum of the bits, read at P and at Q. Then all zeros are moved before all
     ones, which keeps the order of f within the new blocks, and P and Q are renumbered by the same
-    running sum. This is a wavelet tree, traversed by all rows at once. Each bit takes about twenty
-    passes over m values.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rankrls.core.hinge.dominance import Dominance
-    >>> pairs = Dominance(np.array([0, 1, 2]), starts=np.array([0]))
-    >>> below, above = pairs.count(np.array([0.0, 2.0, 2.5]), t=1.0)
-    >>> below, above  # f_2 − f_1 is less than the margin
-    (array([0, 0, 1], dtype=int32), array([0, 1, 0], dtype=int32))
+    running sum. This is a wavelet tree, traversed by all rows at once, in about twenty passes over
+    m values for each bit.
     """
 
     def __init__(self, level: Array, starts: Array) -> None:
@@ -72,50 +56,20 @@ class Dominance:
         self.start = np.repeat(starts, sizes).astype(self.dtype)
         self.end = np.repeat(starts + sizes, sizes).astype(self.dtype)
         # Pairs are counted from the blocks' ends (h) and starts (j), which do not depend on f.
-        # Nor does the final order of the rows, if no two rows of a query share a level.
-        self.last: Array | None = None
-        distinct = bool((level[1:] != level[:-1]).all())
         self.zeros_to_end, self.ones_to_start = self._read(
             np.arange(m), self.end.copy(), self.start.copy()
         )
-        if distinct:  # sorted by the lowest bit first, and by query where all bits are equal
-            reverse = sum(((level & bit) != 0) << b for b, bit in enumerate(self.bits))
-            self.last = np.argsort(reverse, kind="stable") if bits else np.arange(m)
 
     def count(self, f: Array, t: float) -> tuple[Array, Array]:
-        """For each row, count the rows of lower and of higher level that violate a pair with it.
-
-        Parameters
-        ----------
-        f : ndarray of shape (m,)
-        t : float
-            The margin.
-
-        Returns
-        -------
-        below, above : ndarray of shape (m,), int
-            #{j : level_j < level_i, f_i < f_j + t} and #{h : level_h > level_i, f_h < f_i + t}.
-        """
+        """For each row, the numbers of lower and of higher rows that violate a pair with it."""
+        # #{j : level_j < level_i, f_i < f_j + t} and #{h : level_h > level_i, f_h < f_i + t}
         zeros, ones = self._read(*self._positions(f, t))
         np.subtract(self.zeros_to_end, zeros, out=zeros)
         np.subtract(ones, self.ones_to_start, out=ones)
         return zeros, ones
 
     def weigh(self, f: Array, t: float, V: Array) -> tuple[Array, Array]:
-        """For each row, sum weights over the rows that `count` counts.
-
-        Parameters
-        ----------
-        f : ndarray of shape (m,)
-        t : float
-        V : ndarray of shape (k, m)
-            Several weights of the rows, which are summed at once.
-
-        Returns
-        -------
-        below, above : ndarray of shape (k, m)
-            Σ_j V_j and Σ_h V_h. Sums without a row are exactly zero.
-        """
+        """Sum weights V of shape (k, m) over the rows that `count` counts, exactly 0 if none."""
         k, m = V.shape
         rows, P, Q = self._positions(f, t)
         total = np.zeros(m + 1)
@@ -135,13 +89,7 @@ class Dominance:
         return np.stack(sums[:k]), np.stack(sums[k:])
 
     def between(self, f: Array, low: float, high: float, limit: int) -> tuple[Array, Array] | None:
-        """Find the pairs with low <= f_h − f_j < high.
-
-        Returns
-        -------
-        (h, j), each of shape (n_pairs,), or None
-            None if that would need many more than ``limit`` comparisons.
-        """
+        """The pairs (h, j) with low <= f_h − f_j < high; None if that needs many comparisons."""
         rows, first, _ = self._positions(f, high)
         after = self._positions(f, low)[1]
         sizes = np.maximum(after - first, 0).astype(np.int64)
@@ -189,9 +137,7 @@ class Dominance:
     ) -> list[Array]:
         """Split the blocks bit by bit; ``carried`` in the order of the rows at the end."""
         m, k = len(rows), len(positions)
-        arrays = [*positions, self.level[rows], *carried]
-        if self.last is None:
-            arrays.append(rows.astype(self.dtype))
+        arrays = [*positions, self.level[rows], *carried, rows.astype(self.dtype)]
         moved = [np.empty_like(array) for array in arrays]
         before = [np.empty(m, dtype=self.dtype) for _ in positions]
         total = np.zeros(m + 1, dtype=self.dtype)
@@ -207,15 +153,13 @@ class Dominance:
             arrays, moved = moved, arrays
             for position, count in zip(arrays[:k], before, strict=True):
                 total.take(position, out=count, mode="clip")
-            collect(n, arrays[:k], before, arrays[k + 1 : k + 1 + len(carried)])
+            collect(n, arrays[:k], before, arrays[k + 1 : -1])
             for position, count in zip(arrays[:k], before, strict=True):
                 position[:n] -= count[:n]
                 np.add(count[n:], self.dtype(n), out=position[n:])
-        last = arrays[-1] if self.last is None else self.last
-        ordered = moved[k + 1 : k + 1 + len(carried)]
-        for array, target in zip(arrays[k + 1 :], ordered, strict=False):
-            target[last] = array
-        return ordered
+        for array, target in zip(arrays[k + 1 : -1], moved[k + 1 : -1], strict=True):
+            target[arrays[-1]] = array
+        return moved[k + 1 : -1]
 
 
 def _below(P: Array, m: int) -> Array:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,10 @@ from scipy.linalg import LinAlgError, blas, cho_factor, cho_solve, lapack, qr, s
 from rankrls.core.hinge.losses import PairHinge
 from rankrls.core.spaces.products import Products
 
-__all__ = ["MAX_DIMENSION", "FeatureSpace", "KernelSpace", "Solve", "reduced"]
+__all__ = ["MAX_DIMENSION", "FeatureSpace", "KernelSpace", "reduced"]
 
 Array = NDArray[Any]
+Map = Callable[[Array], Array]
 EPS = float(np.finfo(np.float64).eps)
 
 #: Largest dimension whose matrix is formed by products with Φ, and largest kernel matrix whose
@@ -31,32 +32,19 @@ MAX_DIMENSION, MAX_INVERSE, MAX_CONDITION = 3000, 8000, 1e8
 DENSE = 0.01
 
 
-class Solve(Protocol):
-    """Solver that returns x for a right-hand side b, with or without iterative refinement."""
-
-    def __call__(self, b: Array, refine: bool = True) -> Array: ...  # noqa: D102
-
-
 class FeatureSpace:
-    """f = Φ w.
+    """f = Φ w for features Φ of shape (m, q).
 
-    Parameters
-    ----------
-    Phi : Products
-        Products with features of shape (m, q); float32 is multiplied in float32.
-    to_rows : callable, optional
-        Kernel coefficients of rows or basis vectors that represent w.
-    to_weights : callable, optional
-        Weights of the user's features, if these are not w.
-    rounding : float
-        Rounding error of an entry of the kernel matrix, if Φ was computed from one.
+    ``to_rows`` computes kernel coefficients of rows or basis vectors from w, ``to_weights`` weights
+    of the user's features if these are not w, and ``rounding`` is the rounding error of an entry of
+    the kernel matrix, if Φ was computed from one.
     """
 
     def __init__(
         self,
         Phi: Products,
-        to_rows: Callable[[Array], Array] | None = None,
-        to_weights: Callable[[Array], Array] | None = None,
+        to_rows: Map | None = None,
+        to_weights: Map | None = None,
         rounding: float = 0.0,
     ) -> None:
         self.Phi, self.rounding = Phi, rounding
@@ -76,14 +64,14 @@ class FeatureSpace:
         """Φᵀδ, shape (q,)."""
         return self.Phi.rmatvec(delta)
 
-    def stored(self, a: Array | None) -> tuple[Array, float] | None:
-        """f and ‖f‖² of stored row coefficients, if these determine predictions."""
-        return None
+    def stored(self, w: Array) -> tuple[Array | None, Array, float]:
+        """Kernel coefficients, if any, and f and ‖f‖² as they follow from what is stored."""
+        return None if self.to_rows is None else self.to_rows(w), self.forward(w), float(w @ w)
 
-    def newton(self, alpha: float, pairs: PairHinge, theta: Array) -> Solve | None:
+    def newton(self, alpha: float, pairs: PairHinge, theta: Array) -> Callable[..., Array] | None:
         """Solver of (2 alpha I + ΦᵀLΦ) w = b, with L the Laplacian of ``pairs`` weighted by theta.
 
-        None if the matrix cannot be factorised.
+        None if the matrix cannot be factorised; ``refine=False`` omits iterative refinement.
         """
         once = self._factorized(alpha, pairs, theta) if np.isfinite(theta).all() else None
         if once is None:
@@ -98,12 +86,10 @@ class FeatureSpace:
 
         return solve
 
-    def _factorized(
-        self, alpha: float, pairs: PairHinge, theta: Array
-    ) -> Callable[[Array], Array] | None:
+    def _factorized(self, alpha: float, pairs: PairHinge, theta: Array) -> Map | None:
         m = self.n_rows
         A = sparse.coo_array((theta, (pairs.head, pairs.tail)), shape=(m, m)).tocsr()
-        degrees = pairs.degrees(theta).astype(float)
+        degrees = pairs.degrees(theta)
         rows = np.flatnonzero(degrees)
         L = (sparse.diags_array(degrees) - A - A.T).tocsr()[rows][:, rows]
         Phi = self.Phi.X[rows]
@@ -119,15 +105,10 @@ class FeatureSpace:
 
 
 class KernelSpace(FeatureSpace):
-    """f = K a, with K = ΦΦᵀ by a pivoted Cholesky factorisation, without the null space.
+    """f = K a, with K = ΦΦᵀ, symmetric (m, m), by a pivoted Cholesky factorisation.
 
     All δ sum to zero, so K is centred first: f changes by a constant, ‖f‖² does not change. The
     constant functions are added as one more dimension, so that K keeps its rank.
-
-    Parameters
-    ----------
-    K : ndarray of shape (m, m)
-        Symmetric, positive semi-definite; may be singular.
     """
 
     def __init__(self, K: Array) -> None:
@@ -140,6 +121,11 @@ class KernelSpace(FeatureSpace):
         self.K, self.factor, self.pivots = K, factor[:, :rank], pivots - 1
         self.n_rows, self.dimension, self.rounding = m, rank, EPS * scale
         self.to_rows, self.to_weights = self._rows, None
+        # A square Φ is triangular: half of it is read. Its inverse is used if it is accurate.
+        self.square = rank == m
+        self.invertible = self.square and m <= MAX_INVERSE
+        if self.invertible:
+            self.invertible = bool(factor[0, 0] ** 2 <= MAX_CONDITION * factor[-1, -1] ** 2)
         signs = np.where(np.random.default_rng(0).random(m) < 0.5, -1.0, 1.0)
         error = np.abs(self.forward(self.adjoint(signs)) - K @ signs).max()
         if error > np.sqrt(m) * (16 * m * EPS * scale + 1e-4 * np.abs(K.diagonal()).max()):
@@ -156,8 +142,8 @@ class KernelSpace(FeatureSpace):
         return Products(Phi)
 
     def forward(self, w: Array) -> Array:
-        """See `FeatureSpace`; a triangular Φ is read half."""
-        if self.dimension < self.n_rows:
+        """See `FeatureSpace`."""
+        if not self.square:
             return super().forward(w)
         f = np.empty(self.n_rows)
         f[self.pivots] = blas.dtrmv(self.factor, w, lower=1)
@@ -165,7 +151,7 @@ class KernelSpace(FeatureSpace):
 
     def adjoint(self, delta: Array) -> Array:
         """See `FeatureSpace`."""
-        if self.dimension < self.n_rows:
+        if not self.square:
             return super().adjoint(delta)
         return blas.dtrmv(self.factor, delta[self.pivots], lower=1, trans=1)
 
@@ -178,33 +164,25 @@ class KernelSpace(FeatureSpace):
         Z = self.factor[: self.dimension]
         return solve_triangular(Z, b, lower=True, trans=trans, check_finite=False)
 
-    def stored(self, a: Array | None) -> tuple[Array, float]:
-        """K a and aᵀK a, which include the rounding errors of a large a."""
+    def stored(self, w: Array) -> tuple[Array, Array, float]:
+        """a, K a and aᵀK a, which include the rounding errors of a large a."""
+        a = self._rows(w)
         f = self.K @ a
-        return f, max(float(a @ f), 0.0)
+        return a, f, max(float(a @ f), 0.0)
 
     @property
     def has_newton(self) -> bool:
-        """Whether the systems of `newton` are small enough."""
-        return super().has_newton or self._invertible
-
-    @property
-    def _invertible(self) -> bool:
-        if not self.dimension == self.n_rows <= MAX_INVERSE:
-            return False
-        first, last = self.factor[0, 0], self.factor[-1, -1]
-        return bool(first**2 <= MAX_CONDITION * last**2)
+        """See `FeatureSpace`."""
+        return self.invertible or super().has_newton
 
     @cached_property
     def inverse(self) -> Array:
         """Lower triangle of K⁻¹, rows in the order of the pivots."""
         return lapack.dpotri(self.factor, lower=1)[0]
 
-    def _factorized(
-        self, alpha: float, pairs: PairHinge, theta: Array
-    ) -> Callable[[Array], Array] | None:
+    def _factorized(self, alpha: float, pairs: PairHinge, theta: Array) -> Map | None:
         """Φᵀ(2 alpha K⁻¹ + L)Φ for a square Φ: one factorisation and no matrix product."""
-        if not self._invertible:
+        if not self.invertible:
             return super()._factorized(alpha, pairs, theta)
         m = self.n_rows
         position = np.argsort(self.pivots)

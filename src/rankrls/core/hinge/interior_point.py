@@ -12,7 +12,7 @@ products are μ, towards μ = 0 (Mehrotra's predictor and corrector). Its linear
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,26 +20,18 @@ from numpy.typing import NDArray
 from rankrls.core.hinge.function_spaces import FeatureSpace
 from rankrls.core.hinge.losses import PairHinge
 
-__all__ = ["InteriorPointResult", "solve_pairs"]
+__all__ = ["solve_pairs"]
 
 Array = NDArray[Any]
 
-MAX_ITER = 150
-PATIENCE = 20
+#: Maximum number of iterations, and of iterations without progress.
+MAX_ITER, PATIENCE = 150, 20
 
 #: Initial μ, as a fraction of the mean weight of a pair.
 INITIAL_MU = 0.1
 
 #: Fraction of the step to the boundary that is taken.
 STEP_FRACTION = 0.995
-
-
-class InteriorPointResult(NamedTuple):
-    """A vector w of the space, and dual variables 0 <= β <= c of shape (l,)."""
-
-    w: Array
-    beta: Array
-    n_iter: int
 
 
 def solve_pairs(
@@ -50,34 +42,43 @@ def solve_pairs(
     w: Array,
     target: float,
     limit: int,
-) -> InteriorPointResult:
-    """Minimise over the given pairs, with the others fixed, starting from the function w.
+) -> tuple[Array, Array, int]:
+    """Minimise over the given pairs, starting from w; return w, 0 <= β <= c, and the iterations.
 
     ``rest`` is δ₀ of all other pairs, shape (m,), ``target`` the duality gap at which to stop, and
     ``limit`` the maximum number of iterations.
     """
     c = pairs.weight
-    s, xi, beta, gamma = _start(c, 1.0 - pairs.differences(space.forward(w)))
-    lowest, highest, best = np.inf, -np.inf, InteriorPointResult(w, beta, 0)
+    # s and ξ with ξ − s = z and β s = γ ξ = μ: s solves c s² + (c z − 2μ) s − μ z = 0. They are
+    # symmetric in the sign of z, and the smaller one is computed without cancellation.
+    z, mu = 1.0 - pairs.differences(space.forward(w)), INITIAL_MU * c.mean()
+    cz = np.abs(c * z)
+    root = np.hypot(cz, 2 * mu)
+    larger = (2 * mu + cz + root) / (2 * c)
+    smaller = mu / c * (1.0 + (2 * mu) / (cz + root))
+    s, xi = np.where(z > 0, smaller, larger), np.where(z > 0, larger, smaller)
+    state: tuple[Array, ...] = (w, s, xi, mu / s, mu / xi)
+    best, best_beta, lowest, highest = w, state[3], np.inf, -np.inf
     n_iter = progress = 0
     # At floating-point precision, neither bound improves further.
     while n_iter < min(limit, MAX_ITER) and n_iter < progress + PATIENCE:
         n_iter += 1
+        w, beta = state[0], state[3]
         f, A = space.forward(w), space.adjoint(rest + pairs.spread(beta))
         difference = pairs.differences(f)
         primal = float(alpha * (w @ w) - f @ rest + c @ np.maximum(1.0 - difference, 0.0))
         dual = float(beta.sum() - A @ A / (4 * alpha))
         if primal < lowest:
-            lowest, best, progress = primal, best._replace(w=w), n_iter
+            lowest, best, progress = primal, w, n_iter
         if dual > highest:
-            highest, best, progress = dual, best._replace(beta=beta), n_iter
+            highest, best_beta, progress = dual, beta, n_iter
         if lowest - highest <= target:
             break
-        moved = _step(space, alpha, pairs, (w, s, xi, beta, gamma), difference, A)
+        moved = _step(space, alpha, pairs, state, difference, A)
         if moved is None:
             break
-        w, s, xi, beta, gamma = moved
-    return InteriorPointResult(best.w, np.clip(best.beta, 0.0, c), n_iter)
+        state = moved
+    return best, np.clip(best_beta, 0.0, c), n_iter
 
 
 def _step(
@@ -113,21 +114,6 @@ def _step(
     if not np.isfinite(changes[0]).all() or not t > 1e-10:
         return None
     return tuple(value + t * change for value, change in zip(state, changes, strict=True))
-
-
-def _start(c: Array, z: Array) -> tuple[Array, ...]:
-    """s, ξ, β and γ with the products β s = γ ξ = μ, for z = 1 − D w = ξ − s.
-
-    s solves c s² + (c z − 2μ) s − μ z = 0; s and ξ are symmetric in the sign of z, and the smaller
-    one is computed without cancellation.
-    """
-    mu = INITIAL_MU * c.mean()
-    cz = np.abs(c * z)
-    root = np.hypot(cz, 2 * mu)
-    larger = (2 * mu + cz + root) / (2 * c)
-    smaller = mu / c * (1.0 + (2 * mu) / (cz + root))
-    s, xi = np.where(z > 0, smaller, larger), np.where(z > 0, larger, smaller)
-    return s, xi, mu / s, mu / xi
 
 
 @np.errstate(divide="ignore", invalid="ignore")

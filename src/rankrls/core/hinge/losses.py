@@ -11,7 +11,6 @@ A loss computes dual variables β_e >= 0 of its edges and returns the sums that 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -23,14 +22,7 @@ from rankrls.core.hinge.dominance import Dominance
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.query_weights import Levels, QueryWeighting, QueryWeights
 
-__all__ = [
-    "HingeLoss",
-    "PairHinge",
-    "ScoreHinge",
-    "ScoredRows",
-    "Violations",
-    "hinge_losses",
-]
+__all__ = ["HingeLoss", "PairHinge", "ScoreHinge", "Violations", "hinge_losses"]
 
 Array = NDArray[Any]
 
@@ -93,10 +85,8 @@ class HingeLoss:
         return Violations(2 * delta, 2 * beta, loss, loss, conjugate=loss)
 
     def smoothed(self, f: Array, mu: float) -> Violations:
-        """Σ c max(0, z), with β = c clip(z/mu, 0, 1): the gradient of the smoothed hinge.
-
-        The smoothed hinge of an edge is c z²/(2 mu) for 0 < z < mu and c (z − mu/2) above.
-        """
+        """Σ c max(0, z), with β = c clip(z/mu, 0, 1): the gradient of the smoothed hinge."""
+        # Its value is c z²/(2 mu) for 0 < z < mu, and c (z − mu/2) above.
         return Violations(*_add(part.smoothed(f, mu) for part in self.parts))
 
     def between(self, f: Array, low: float, high: float, limit: int) -> PairHinge | None:
@@ -137,17 +127,20 @@ class PairHinge:
 
     def degrees(self, theta: Array) -> Array:
         """Σ of theta over the edges of every row, of shape (m,)."""
-        degrees = np.bincount(self.head, theta, minlength=self.n_rows)
+        degrees = np.bincount(self.head, theta, minlength=self.n_rows).astype(float)
         degrees += np.bincount(self.tail, theta, minlength=self.n_rows)
         return degrees
 
     def step(self, f: Array, t: float) -> Sums:
         """See `HingeLoss`."""
-        return self._sums(f, np.where(self._below(f, t), self.weight, 0.0))
+        return self._sums(f, np.where(f[self.head] < f[self.tail] + t, self.weight, 0.0))
 
     def ramp(self, f: Array, t: float) -> Sums:
         """Sums for β = c max(0, t − (f_h − f_j))."""
         return self._sums(f, self.weight * np.maximum((f[self.tail] + t) - f[self.head], 0.0))
+
+    def _sums(self, f: Array, beta: Array) -> Sums:
+        return Sums(self.spread(beta), float(beta.sum()), float(beta @ self.differences(f)))
 
     def smoothed(self, f: Array, mu: float) -> Violations:
         """See `HingeLoss`."""
@@ -162,7 +155,8 @@ class PairHinge:
 
     def between(self, f: Array, low: float, high: float, limit: int) -> PairHinge | None:
         """See `HingeLoss`."""
-        inside = np.flatnonzero(self._below(f, high) & ~self._below(f, low))
+        upper, lower = f[self.head], f[self.tail]
+        inside = np.flatnonzero((upper < lower + high) & ~(upper < lower + low))
         if len(inside) > limit:
             return None
         return PairHinge(self.head[inside], self.tail[inside], self.weight[inside], self.n_rows)
@@ -171,47 +165,83 @@ class PairHinge:
         """Rows that have an edge, some of them several times."""
         return np.concatenate([self.head, self.tail])
 
-    def _below(self, f: Array, t: float) -> Array:
-        return f[self.head] < f[self.tail] + t
-
-    def _sums(self, f: Array, beta: Array) -> Sums:
-        return Sums(self.spread(beta), float(beta.sum()), float(beta @ self.differences(f)))
-
 
 class ScoreHinge:
-    """The edges between all rows of a query with different scores, without materialising them."""
+    """The edges between all rows of a query with different scores, without materialising them.
 
-    def __init__(self, rows: ScoredRows, n_rows: int) -> None:
-        self.rows = rows
-        self.n_rows, self.n_pairs, self.total = n_rows, rows.n_pairs, rows.total_weight
-        self.dominance = Dominance(rows.level, rows.starts)
+    Arrays have one entry for each row that has an edge, in the order of (query, score). The edge
+    of rows i and j has weight row_scale_i u_j, with u the row weights divided by their sum over the
+    query; ``u`` is None without weights, which are then 1.
+    """
+
+    def __init__(self, s: Array, query: Array, weight: Array | None, how: QueryWeighting) -> None:
+        self.n_rows = len(s)
+        levels = Levels.of(s, query)
+        counts = QueryWeights(how, query, int(query.max(initial=-1)) + 1, weight, levels)
+        kept = counts.edges[query] > 0
+        if weight is not None:
+            kept &= weight > 0
+        rows = np.flatnonzero(kept)
+        self.order = order = rows[stable_argsort(levels.codes[rows], len(levels))]
+        code, q = levels.codes[order], query[order]
+        self.starts, level_starts = _starts(q), _starts(code)
+        self.sizes = np.diff(self.starts, append=len(order))
+        level_sizes = np.diff(level_starts, append=len(order))
+        self.start = np.repeat(self.starts, self.sizes)
+        self.level = code - code[self.start]
+        self.below = np.repeat(level_starts, level_sizes) - self.start  # rows of lower score
+        self.n_pairs = int(self.below.sum(dtype=np.int64))
+        self.u, self.row_scale = None, counts.c[q]
+        if weight is None:
+            self.total = float(self.row_scale @ self.below)
+        else:
+            N = counts.N[q]
+            self.u = weight[order] / N
+            self.row_scale = self.row_scale * N * N * self.u  # N² may underflow
+            cumulated = np.concatenate([[0.0], np.cumsum(self.u)])
+            lower = cumulated[self.start + self.below] - cumulated[self.start]
+            self.total = float(self.row_scale @ lower)
+
+    @cached_property
+    def dominance(self) -> Dominance:
+        """Sums over the pairs that violate a margin."""
+        return Dominance(self.level, self.starts)
 
     def step(self, f: Array, t: float) -> Sums:
         """See `HingeLoss`."""
-        f = f[self.rows.order]
-        if self.rows.weight is None:
+        f = f[self.order]
+        if self.u is None:
             below, above = self.dominance.count(f, t)
         else:
-            (below,), (above,) = self.dominance.weigh(f, t, self.rows.weight[None])
-        return self._sums(self.rows.centred(f), below, above)
+            (below,), (above,) = self.dominance.weigh(f, t, self.u[None])
+        return self._sums(self._centred(f), below, above)
 
     def ramp(self, f: Array, t: float) -> Sums:
         """Σ_j ω_j (t − f_h + f_j) = (t − f_h) Σ ω_j + Σ ω_j f_j."""
-        f = f[self.rows.order]
-        centred = self.rows.centred(f)
-        weight = np.ones_like(f) if self.rows.weight is None else self.rows.weight
-        below, above = self.dominance.weigh(f, t, np.stack([weight, weight * centred]))
+        f = f[self.order]
+        centred = self._centred(f)
+        u = np.ones_like(f) if self.u is None else self.u
+        below, above = self.dominance.weigh(f, t, np.stack([u, u * centred]))
         ramp_below = (t - centred) * below[0] + below[1]
         ramp_above = (t + centred) * above[0] - above[1]
         return self._sums(centred, np.maximum(ramp_below, 0.0), np.maximum(ramp_above, 0.0))
 
-    def smoothed(self, f: Array, mu: float) -> Violations:
-        """The pairs with 0 < z <= mu are materialised if few.
+    def _centred(self, f: Array) -> Array:
+        """f minus its mean over the query."""
+        means = np.add.reduceat(f, self.starts) / self.sizes
+        return f - np.repeat(means, self.sizes)
 
-        Otherwise β is the difference of two ramps, and the slack is Σ c z (1 − z/mu) over
-        0 < z < mu.
-        """
-        pairs = self.between(f, 1.0 - mu, 1.0, SMOOTHED_PER_ROW * len(self.rows.order))
+    def _sums(self, f: Array, below: Array, above: Array) -> Sums:
+        """δ_i = c ω_i (Σ_j β_ij/c − Σ_h β_hi/c) from the sums over each row's partners."""
+        below = self.row_scale * below
+        difference = below - self.row_scale * above
+        delta = np.zeros(self.n_rows)
+        delta[self.order] = difference
+        return Sums(delta, float(below.sum()), float(difference @ f))
+
+    def smoothed(self, f: Array, mu: float) -> Violations:
+        """See `HingeLoss`; the pairs with 0 < z <= mu are materialised if they are few."""
+        pairs = self.between(f, 1.0 - mu, 1.0, SMOOTHED_PER_ROW * len(self.order))
         if pairs is not None:
             beyond, near = self.step(f, 1.0 - mu), pairs.smoothed(f, mu)
             return Violations(
@@ -221,6 +251,7 @@ class ScoreHinge:
                 (1.0 - 0.5 * mu) * beyond.beta - beyond.difference + near.value,
                 near.slack,
             )
+        # β is the difference of two ramps, and the slack is Σ c z (1 − z/mu) over 0 < z < mu.
         upper, lower = self.ramp(f, 1.0), self.ramp(f, 1.0 - mu)
         beta = (upper.beta - lower.beta) / mu
         difference = (upper.difference - lower.difference) / mu
@@ -232,108 +263,28 @@ class ScoreHinge:
         return Violations(delta, beta, upper.beta, (above - beyond_mu) / (2 * mu), slack)
 
     def between(self, f: Array, low: float, high: float, limit: int) -> PairHinge | None:
-        """All pairs are found without comparing any two rows."""
-        if low == -np.inf and high == np.inf and self.n_pairs <= limit:
-            return self.rows.pair_hinge(*self.rows.edges(), self.n_rows)
-        pairs = self.dominance.between(f[self.rows.order], low, high, limit)
+        """See `HingeLoss`."""
+        if low == -np.inf and high == np.inf:
+            return self.all_pairs() if self.n_pairs <= limit else None
+        pairs = self.dominance.between(f[self.order], low, high, limit)
         if pairs is None or len(pairs[0]) > limit:
             return None
-        return self.rows.pair_hinge(*pairs, self.n_rows)
+        return self._pairs(*pairs)
+
+    def all_pairs(self) -> PairHinge:
+        """All edges, materialised without comparing rows."""
+        upper = np.repeat(np.arange(len(self.order)), self.below)
+        first = np.cumsum(self.below) - self.below
+        return self._pairs(upper, np.arange(len(upper)) - (first - self.start)[upper])
+
+    def _pairs(self, upper: Array, lower: Array) -> PairHinge:
+        """Edges given by their positions in the sorted rows."""
+        weight = self.row_scale[upper] * (1.0 if self.u is None else self.u[lower])
+        return PairHinge(self.order[upper], self.order[lower], weight, self.n_rows)
 
     def rows_used(self) -> Array:
         """Rows that have an edge."""
-        return self.rows.order
-
-    def _sums(self, f: Array, below: Array, above: Array) -> Sums:
-        """δ_i = c ω_i (Σ_j β_ij/c − Σ_h β_hi/c) from the sums over each row's partners."""
-        below = self.rows.row_scale * below
-        delta = np.zeros(self.n_rows)
-        own = below - self.rows.row_scale * above
-        delta[self.rows.order] = own
-        return Sums(delta, float(below.sum()), float(own @ f))
-
-
-@dataclass(frozen=True)
-class ScoredRows:
-    """The rows of one output that have an edge, sorted by (query, score).
-
-    The edge between two rows i, j of query q has weight scale_q u_i u_j, with u the row weights
-    divided by their sum over the query, or 1 without weights.
-    """
-
-    order: Array  # row numbers, shape (k,)
-    level: Array  # number of the score among the distinct scores of the query, (k,)
-    below: Array  # number of rows of the query with a lower score, (k,)
-    starts: Array  # first position of each query, (n_queries,)
-    weight: Array | None  # u, (k,)
-    scale: Array  # (n_queries,)
-
-    @classmethod
-    def of(cls, s: Array, query: Array, weight: Array | None, how: QueryWeighting) -> ScoredRows:
-        """Sort scores s, all arrays of shape (m,); rows without weight or edges are dropped."""
-        n_queries = int(query.max(initial=-1)) + 1
-        levels = Levels.of(s, query)
-        counts = QueryWeights(how, query, n_queries, weight, levels)
-        kept = counts.edges[query] > 0
-        if weight is not None:
-            kept &= weight > 0
-        rows = np.flatnonzero(kept)
-        order = rows[stable_argsort(levels.codes[rows], len(levels))]
-        code, q = levels.codes[order], query[order]
-        starts = _starts(q)
-        sizes = np.diff(starts, append=len(order))
-        level_starts = _starts(code)
-        level_sizes = np.diff(level_starts, append=len(order))
-        level = code - np.repeat(code[starts], sizes)
-        below = np.repeat(level_starts, level_sizes) - np.repeat(starts, sizes)
-        own = q[starts]
-        if weight is None:
-            return cls(order, level, below, starts, None, counts.c[own])
-        N = counts.N[own]
-        u = weight[order] / np.repeat(N, sizes)
-        return cls(order, level, below, starts, u, counts.c[own] * N * N)  # N² may underflow
-
-    @property
-    def n_pairs(self) -> int:
-        """Number of edges."""
-        return int(self.below.sum(dtype=np.int64))
-
-    @property
-    def total_weight(self) -> float:
-        """Σ_edges of their weights."""
-        if self.weight is None:
-            return float(self.row_scale @ self.below)
-        cumulated = np.concatenate([[0.0], np.cumsum(self.weight)])
-        first = np.repeat(self.starts, self.sizes)
-        return float(self.row_scale @ (cumulated[first + self.below] - cumulated[first]))
-
-    @cached_property
-    def sizes(self) -> Array:
-        """Number of rows of each query."""
-        return np.diff(self.starts, append=len(self.order))
-
-    @cached_property
-    def row_scale(self) -> Array:
-        """scale_q u_i, shape (k,)."""
-        scale = np.repeat(self.scale, self.sizes)
-        return scale if self.weight is None else scale * self.weight
-
-    def centred(self, f: Array) -> Array:
-        """f minus its mean over the query, shape (k,)."""
-        means = np.add.reduceat(f, self.starts) / self.sizes
-        return f - np.repeat(means, self.sizes)
-
-    def edges(self) -> tuple[Array, Array]:
-        """All edges as positions (upper, lower) in the sorted rows, each of shape (n_pairs,)."""
-        upper = np.repeat(np.arange(len(self.order)), self.below)
-        first = np.cumsum(self.below) - self.below
-        start = np.repeat(self.starts, self.sizes)
-        return upper, np.arange(len(upper)) - np.repeat(first - start, self.below)
-
-    def pair_hinge(self, upper: Array, lower: Array, n_rows: int) -> PairHinge:
-        """Edges given by their positions as in `edges`."""
-        weight = self.row_scale[upper] * (1.0 if self.weight is None else self.weight[lower])
-        return PairHinge(self.order[upper], self.order[lower], weight, n_rows)
+        return self.order
 
 
 def _starts(codes: Array) -> Array:
@@ -344,11 +295,7 @@ def _starts(codes: Array) -> Array:
 
 
 def hinge_losses(graph: PreferenceGraph, query_weighting: QueryWeighting) -> list[HingeLoss]:
-    """Make the loss of each output of a graph.
-
-    Only pairs with different scores are edges, and the margin is always 1. Given pairs have their
-    pair_weight in every output.
-    """
+    """Make the loss of each output; the margin of each preference is 1, whatever its magnitude."""
     if graph.pair_features is not None:
         raise ValueError("RankSVM takes no pair_features; RankRLS and RankRLSCV do")
     given: list[PairHinge] = []
@@ -360,11 +307,8 @@ def hinge_losses(graph: PreferenceGraph, query_weighting: QueryWeighting) -> lis
         return [HingeLoss(given)]
     losses = []
     for s in graph.scores.T:
-        rows = ScoredRows.of(s, graph.query_codes, graph.sample_weight, query_weighting)
-        parts: list[PairHinge | ScoreHinge] = [*given]
-        if 0 < rows.n_pairs <= max(MAX_PAIRS, PAIRS_PER_ROW * len(rows.order)):
-            parts.insert(0, rows.pair_hinge(*rows.edges(), graph.n_rows))
-        elif rows.n_pairs:
-            parts.insert(0, ScoreHinge(rows, graph.n_rows))
-        losses.append(HingeLoss(parts))
+        scored = ScoreHinge(s, graph.query_codes, graph.sample_weight, query_weighting)
+        few = scored.n_pairs <= max(MAX_PAIRS, PAIRS_PER_ROW * len(scored.order))
+        parts = [scored.all_pairs() if few else scored] if scored.n_pairs else []
+        losses.append(HingeLoss([*parts, *given]))
     return losses

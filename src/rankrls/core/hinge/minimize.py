@@ -5,7 +5,7 @@ For any dual variables 0 <= β <= c, with δ = Σ β_e (e_h − e_j) and A = Φ�
     D(β) = Σ β − ‖A‖²/(4 alpha)  <=  minimum  <=  P(w)
 
 so the best P and the best D found so far bound the minimum. There are three phases, each of which
-reduces the remaining gap:
+reduces the remaining gap, and ends when it is too slow to close it:
 
 1. L-BFGS on the hinge itself. With many pairs it is nearly smooth, and it is the cheapest to
    evaluate.
@@ -13,8 +13,6 @@ reduces the remaining gap:
    tolerance allows. The dual variables of pairs in this interval are fractions of c, as in the
    optimum.
 3. An interior-point method over all pairs, or over those near the margin, for weak regularisation.
-
-A phase ends when its rate of convergence is too slow to close the gap within its iterations.
 
 The squared hinge is smooth. It is minimised by L-BFGS, or by Newton's method if L-BFGS is too slow.
 Its D has an additional term −Σ β²/(4c), and any β >= 0 is feasible.
@@ -44,9 +42,8 @@ Evaluate = Callable[[Array], Violations]
 #: L-BFGS on the hinge ends after this many iterations without progress.
 PATIENCE = 3
 
-#: Number of iterations over which the rate of convergence is measured: of the hinge, and of the
-#: smoothed hinge, whose rate is uneven and improves with time.
-RATE_ITER, SMOOTHED_RATE_ITER = 25, 64
+#: Number of iterations over which the rate of convergence of a smooth function is measured.
+RATE_ITER = 64
 
 #: Maximum number of iterations on the hinge, and on the smoothed hinge (at least, and per
 #: dimension), before Newton steps are tried: each costs as much as many of these iterations.
@@ -107,21 +104,20 @@ def minimize_hinge(
 ) -> HingeSolution:
     """Minimise to a relative duality gap of ``tol``, or for ``max_iter`` iterations.
 
-    ``squared``: minimise Σ c max(0, z)² + alpha ‖w‖² instead, which is smooth. ``start``: the
-    function to start from, such as that of another alpha.
+    ``squared``: minimise Σ c max(0, z)² + alpha ‖w‖² instead, which is smooth.
     """
     minimizer = _Minimizer(loss, space, alpha, squared, tol, max_iter)
-    minimizer.run(np.zeros(space.dimension) if start is None else start)
-    solution = minimizer.solution()
+    solution = minimizer.run(np.zeros(space.dimension) if start is None else start)
     if solution.gap > tol >= 2 * solution.rounding and minimizer.n_iter < max_iter:
         minimizer.tol = tol - solution.rounding
-        minimizer.run(solution.w)
-        solution = minimizer.solution()
+        solution = minimizer.run(solution.w)
     return solution
 
 
 class _Minimizer:
     """The best function and the best lower bound so far, and the phases that improve them."""
+
+    best: Point
 
     def __init__(
         self,
@@ -132,54 +128,45 @@ class _Minimizer:
         tol: float,
         max_iter: int,
     ) -> None:
-        self.loss, self.space, self.alpha = loss, space, alpha
+        self.loss, self.space, self.alpha, self.squared = loss, space, alpha, squared
         self.evaluate: Evaluate = loss.squared if squared else loss.hinge
-        self.squared = squared
-        self.tol, self.max_iter = tol, max_iter
-        self.n_iter = 0
-        self.bound = -np.inf
-        self.bound_size = 0.0  # ‖δ‖² of the dual variables that gave the bound
+        self.tol, self.max_iter, self.n_iter = tol, max_iter, 0
+        self.bound, self.bound_size = -np.inf, 0.0  # and ‖δ‖² of its dual variables
 
-    def run(self, w: Array) -> None:
+    def run(self, w: Array) -> HingeSolution:
         """Run all phases that the loss and the space allow, starting from w."""
-        f = self.space.forward(w)
-        self.best: Point | None = None
-        self.best = self.visit(w, f, self.evaluate(f))
+        f, newton = self.space.forward(w), self.space.has_newton
+        self.best = self.point(w, f, self.evaluate(f))
         if self.squared:
-            self.run_lbfgs(self.max_iter, leave=True)
+            self.run_lbfgs(self.max_iter, leave=newton)
             self.run_newton()
             self.run_lbfgs(self.max_iter)
-            return
-        newton = self.space.has_newton
-        self.run_lbfgs(HINGE_ITER if newton else self.max_iter, leave=newton)
+            return self.solution()
+        self.run_lbfgs(HINGE_ITER if newton else self.max_iter)
         if newton:
-            smoothed = max(SMOOTHED_ITER, int(SMOOTHED_PER_DIMENSION * self.space.dimension))
-            self.run_lbfgs(smoothed, leave=True, smoothed=True)
+            limit = max(SMOOTHED_ITER, int(SMOOTHED_PER_DIMENSION * self.space.dimension))
+            self.run_lbfgs(limit, leave=True, smoothed=True)
             self.run_interior_point()
         self.run_lbfgs(self.max_iter, smoothed=True)
-
-    @property
-    def _best(self) -> Point:
-        assert self.best is not None
-        return self.best
+        return self.solution()
 
     @property
     def gap(self) -> float:
         """(P − D)/P."""
-        P = self._best.objective
+        P = self.best.objective
         return max(P - self.bound, 0.0) / P if P > 0 else 0.0
 
     @property
     def slack(self) -> float:
         """Amount by which smoothing may change the objective."""
-        return SMOOTHING * self.tol * self._best.objective
+        return SMOOTHING * self.tol * self.best.objective
 
     def done(self) -> bool:
         """Converged, or out of iterations."""
         return self.n_iter >= self.max_iter or self.gap <= self.tol
 
-    def visit(self, w: Array, f: Array, violations: Violations) -> Point:
-        """Record a function and its dual variables."""
+    def point(self, w: Array, f: Array, violations: Violations) -> Point:
+        """A function and its dual variables, which may improve the bound."""
         A = self.space.adjoint(violations.delta)
         objective = violations.loss + self.alpha * float(w @ w)
         dual = violations.beta - violations.conjugate - float(A @ A) / (4 * self.alpha)
@@ -187,11 +174,15 @@ class _Minimizer:
             raise ValueError(
                 "the objective overflows; scale the features (or the kernel) or the weights down"
             )
-        gradient, excess = 2 * self.alpha * w - A, max(objective - dual, 0.0)
-        point = Point(w, f, violations, gradient, objective, excess)
-        if self.best is None or objective < self.best.objective:
-            self.best = point
         self._note_bound(dual, violations.delta)
+        gradient, excess = 2 * self.alpha * w - A, max(objective - dual, 0.0)
+        return Point(w, f, violations, gradient, objective, excess)
+
+    def visit(self, w: Array, f: Array, violations: Violations) -> Point:
+        """The same for a function that may be the best."""
+        point = self.point(w, f, violations)
+        if point.objective < self.best.objective:
+            self.best = point
         return point
 
     def _note_bound(self, dual: float, delta: Array) -> None:
@@ -200,9 +191,8 @@ class _Minimizer:
 
     def solution(self) -> HingeSolution:
         """Return the best function, evaluated from its coefficients only."""
-        space, alpha, w = self.space, self.alpha, self._best.w
-        a = None if space.to_rows is None else space.to_rows(w)
-        f, norm2 = space.stored(a) or (space.forward(w), float(w @ w))
+        space, alpha, w = self.space, self.alpha, self.best.w
+        a, f, norm2 = space.stored(w)
         violations = self.evaluate(f)
         objective = violations.loss + alpha * norm2
         rounding = 0.0
@@ -218,19 +208,17 @@ class _Minimizer:
     def run_lbfgs(self, limit: int, leave: bool = False, smoothed: bool = False) -> None:
         """Run L-BFGS from the best function, for ``limit`` iterations.
 
-        With ``leave``, stop when it is clear that ``limit`` iterations will not close the gap.
+        With ``leave``, stop when it is clear that twice as many would not close the gap.
         """
-        point, evaluate, mu = self._best, self.evaluate, None
-        memory = LBFGSMemory()
-        history = [(point.objective, point.excess)]
-        over, within = (SMOOTHED_RATE_ITER, 2 * limit) if smoothed else (RATE_ITER, limit)
+        point, evaluate, mu = self.best, self.evaluate, 0.0
+        memory, history = LBFGSMemory(), [(point.objective, point.excess)]
         while len(history) <= limit and not self.done():
             if smoothed:
                 point, mu = self._smooth(point, mu)
                 evaluate = partial(self.loss.smoothed, mu=mu)
             elif not self.squared and self._stalls(history):
                 return
-            if leave and not self._in_reach([excess for _, excess in history], within, over):
+            if leave and not self._in_reach([excess for _, excess in history], 2 * limit):
                 return
             new = self._quasi_newton(point, memory, evaluate)
             if np.array_equal(new.w, point.w):
@@ -238,12 +226,12 @@ class _Minimizer:
             point = new
             history.append((point.objective, point.excess))
 
-    def _smooth(self, point: Point, mu: float | None) -> tuple[Point, float]:
-        """Choose mu at the start (None), and again if most of the gap is due to smoothing."""
+    def _smooth(self, point: Point, mu: float) -> tuple[Point, float]:
+        """Choose mu at the start (0), and again if most of the gap is due to smoothing."""
         slack = point.violations.slack
-        if mu is not None and (slack <= self.slack or point.excess >= 2 * slack):
+        if mu > 0 and (slack <= self.slack or point.excess >= 2 * slack):
             return point, mu
-        mu = 1.0 if mu is None else 0.5 * mu
+        mu = 0.5 * mu or 1.0
         while True:
             violations = self.loss.smoothed(point.f, mu)
             if violations.slack <= self.slack or mu < 1e-12:
@@ -259,18 +247,18 @@ class _Minimizer:
         decrease = objective[-1 - PATIENCE] - objective[-1]
         return bool(excess[-1] > 0.5 * excess[-1 - PATIENCE] and decrease < self.slack)
 
-    def _in_reach(self, history: list[float], limit: int, over: int) -> bool:
-        """Whether ``limit`` iterations will close the gap, at the rate of the last ``over``."""
-        if len(history) <= over:
+    def _in_reach(self, excess: list[float], limit: int) -> bool:
+        """Whether ``limit`` iterations will close the gap, at the recent rate."""
+        if len(excess) <= RATE_ITER:
             return True
-        wanted = self.tol * self._best.objective
-        before, now = min(history[:-over]), min(history)
+        wanted = self.tol * self.best.objective
+        before, now = min(excess[:-RATE_ITER]), min(excess)
         if now <= wanted:
             return True
         if now >= before or not wanted > 0:
             return False
-        steps = over * np.log(now / wanted) / np.log(before / now)
-        return bool(len(history) - 1 + steps <= limit)
+        steps = RATE_ITER * np.log(now / wanted) / np.log(before / now)
+        return bool(len(excess) - 1 + steps <= limit)
 
     def _quasi_newton(self, point: Point, memory: LBFGSMemory, evaluate: Evaluate) -> Point:
         """Do one iteration of L-BFGS; return the same function if there is no descent."""
@@ -316,7 +304,7 @@ class _Minimizer:
 
         The second derivative is the Laplacian of the violated pairs, with weights 2c.
         """
-        point = self._best
+        point = self.best
         for _ in range(NEWTON_ITER if self.space.has_newton else 0):
             if self.done():
                 return
@@ -332,32 +320,27 @@ class _Minimizer:
     def run_interior_point(self) -> None:
         """Solve for the pairs near the margin, check all pairs, and repeat."""
         for _ in range(MAX_ROUNDS):
-            best = self._best
+            best = self.best
             near = None if self.done() else self._near(best.f)
             if near is None:
                 return
             gap, (low, pairs) = self.gap, near
             rest = self.loss.step(best.f, low)
-            found = solve_pairs(
-                self.space,
-                self.alpha,
-                pairs,
-                rest.delta,
-                best.w,
-                target=0.5 * self.tol * best.objective,
-                limit=self.max_iter - self.n_iter,
+            target, limit = 0.5 * self.tol * best.objective, self.max_iter - self.n_iter
+            w, beta, n_iter = solve_pairs(
+                self.space, self.alpha, pairs, rest.delta, best.w, target, limit
             )
-            self.n_iter += found.n_iter
-            delta = rest.delta + pairs.spread(found.beta)
+            self.n_iter += n_iter
+            delta = rest.delta + pairs.spread(beta)
             A = self.space.adjoint(delta)
-            beta = rest.beta + float(found.beta.sum())
-            self._note_bound(beta - float(A @ A) / (4 * self.alpha), delta)
-            f = self.space.forward(found.w)
-            new = self.visit(found.w, f, self.loss.hinge(f))
+            dual = rest.beta + float(beta.sum()) - float(A @ A) / (4 * self.alpha)
+            self._note_bound(dual, delta)
+            f = self.space.forward(w)
+            new = self.visit(w, f, self.loss.hinge(f))
             if new.objective > best.objective:  # other pairs have reached the margin
                 start = self.visit(best.w, best.f, self.loss.hinge(best.f))
-                self.search_along(start, found.w - best.w, self.loss.hinge, first=0.5)
-            if self.gap > 0.9 * gap and self._best.objective > best.objective - self.slack:
+                self.search_along(start, w - best.w, self.loss.hinge, first=0.5)
+            if self.gap > 0.9 * gap and self.best.objective > best.objective - self.slack:
                 return
 
     def _near(self, f: Array) -> tuple[float, PairHinge] | None:

@@ -1,10 +1,8 @@
-"""Factorisations of a symmetric matrix S for repeated solves with S + alpha I.
+"""Factorisations of a symmetric matrix S, shape (p, p), for repeated solves with S + alpha I.
 
-``factorize`` picks the cheaper factorisation: Cholesky for one alpha, an eigendecomposition for
-a path. Both have the same interface. A matrix whose diagonal spans many orders of magnitude
-(features of very different scales) is factorised by Cholesky for each alpha: the accuracy of
-Cholesky, unlike that of an eigendecomposition, is that of the equilibrated matrix with unit
-diagonal.
+``factorize`` picks Cholesky for one alpha and an eigendecomposition for a path; both have the same
+methods. A matrix whose diagonal spans many orders of magnitude (features of very different scales)
+is factorised by Cholesky for each alpha, since its accuracy is that of the equilibrated matrix.
 """
 
 from __future__ import annotations
@@ -51,6 +49,14 @@ GAP = 1e3
 CACHE = 2**29
 
 
+class NotPositiveError(ValueError):
+    """Error that S + alpha I is not positive definite; alpha must be above ``needed``."""
+
+    def __init__(self, needed: float, message: str) -> None:
+        super().__init__(message)
+        self.needed = needed
+
+
 def rounding_level(values: Array, noise: float = 0.0) -> float:
     """Level below which eigenvalues (p of them) are rounding errors: p max(eps ‖S‖, noise)."""
     size = float(np.abs(values).max(initial=0.0))
@@ -64,67 +70,21 @@ def is_graded(diagonal: Array, alpha: float) -> bool:
     return len(present) > 0 and largest + alpha > GRADED * (float(present.min()) + alpha)
 
 
-class Factorization:
-    """A factorised S of shape (p, p); both kinds have the same methods.
-
-    ``loss`` is the approximate relative rounding error of solutions, if it is larger than usual.
-    """
-
-    loss: float = 0.0
-
-    def solve_path(self, B: Array, alphas: Array) -> Array:
-        """(S + alpha I)⁻¹ B for every alpha, (n_alphas, p, k), without the null space of S."""
-        raise NotImplementedError
-
-    def solve(self, B: Array, alpha: float) -> Array:
-        """(S + alpha I)⁻¹ B of shape (p, k)."""
-        return self.solve_path(B, np.array([alpha]))[0]
-
-    def whiten(self, B: Array, alpha: float) -> Array:
-        """W with k columns and WᵀW = Bᵀ (S + alpha I)⁻¹ B for B of shape (p, k) in S's range."""
-        raise NotImplementedError
-
-    def rotate(self, M: Array) -> Array:
-        """Rows of M, shape (…, p), in the coordinates of `metric`: the part without alpha."""
-        raise NotImplementedError
-
-    def metric(self, M: Array, alpha: float) -> tuple[Array, Array | None]:
-        """R and w (None: ones) with M (S + alpha I)⁻¹ Mᵀ = R diag(w) Rᵀ, for rotated M."""
-        raise NotImplementedError
-
-    def quadratic(self, B: Array, alpha: float) -> Array:
-        """The diagonal of Bᵀ (S + alpha I)⁻¹ B, shape (k,), for any B."""
-        raise NotImplementedError
-
-    def log_determinant(self, alpha: float) -> float:
-        """Log det(S + alpha I)."""
-        raise NotImplementedError
-
-    def condition(self, alpha: float) -> float:
-        """Approximate condition number of S + alpha I, of the equilibrated matrix for Cholesky."""
-        raise NotImplementedError
-
-    def matrix(self) -> Array:
-        """S itself, a new array of shape (p, p)."""
-        raise NotImplementedError
-
-
-class CholeskyFactorization(Factorization):
+class CholeskyFactorization:
     """S + alpha I = C Cᵀ for one alpha; factors for other alphas are computed on demand.
 
-    The lower triangle of ``C`` is the factor; above the diagonal is S, whose diagonal is stored
-    separately.
+    The lower triangle of ``C`` is the factor; above the diagonal is S, with ``diagonal`` apart.
     """
+
+    #: Approximate relative rounding error of solutions, if it is larger than usual.
+    loss = 0.0
 
     def __init__(self, C: Array, alpha: float, diagonal: Array) -> None:
         self.C, self.alpha, self.diagonal = C, alpha, diagonal
 
     @classmethod
     def attempt(cls, S: Array, alpha: float) -> tuple[CholeskyFactorization, bool]:
-        """Factorise in place; also return whether S + alpha I is positive definite.
-
-        `matrix` returns S in any case.
-        """
+        """Factorise in place; also return whether S + alpha I is positive definite."""
         diagonal = S.diagonal().copy()
         S.flat[:: len(S) + 1] += alpha
         # In place: the factor takes the lower triangle, the upper one keeps S.
@@ -141,7 +101,7 @@ class CholeskyFactorization(Factorization):
             made, positive = CholeskyFactorization.attempt(self.matrix(), alpha)
             if not positive:
                 raise NotPositiveError(
-                    float(max(alpha, np.finfo(float).eps * self.diagonal.max(initial=0.0))),
+                    float(max(alpha, EPS * self.diagonal.max(initial=0.0))),
                     f"the matrix is not positive definite at alpha={alpha:g}; use a larger alpha",
                 )
             if (len(others) + 1) * self.C.nbytes > CACHE:
@@ -150,41 +110,40 @@ class CholeskyFactorization(Factorization):
         return others[alpha]
 
     def solve_path(self, B: Array, alphas: Array) -> Array:
-        """Two triangular solves for every alpha."""
-        out = np.empty((len(alphas), *B.shape), dtype=np.result_type(self.C, B))
-        for a, alpha in enumerate(alphas):
-            W = self.whiten(B, float(alpha))
-            C = self._factor(float(alpha))
-            out[a] = solve_triangular(C, W, lower=True, trans="T", check_finite=False)
-        return out
+        """(S + alpha I)⁻¹ B for every alpha, shape (n_alphas, p, k)."""
+        return np.stack([self.solve(B, float(alpha)) for alpha in alphas])
+
+    def solve(self, B: Array, alpha: float) -> Array:
+        """(S + alpha I)⁻¹ B of shape (p, k)."""
+        W, C = self.whiten(B, alpha), self._factor(alpha)
+        return solve_triangular(C, W, lower=True, trans="T", check_finite=False)
 
     def whiten(self, B: Array, alpha: float) -> Array:
-        """C⁻¹B."""
+        """W with k columns and WᵀW = Bᵀ (S + alpha I)⁻¹ B for B of shape (p, k): C⁻¹B."""
         return solve_triangular(self._factor(alpha), B, lower=True, check_finite=False)
 
     def rotate(self, M: Array) -> Array:
-        """M itself."""
+        """Rows of M, shape (…, p), in the coordinates of `metric`: M itself."""
         return M
 
     def metric(self, M: Array, alpha: float) -> tuple[Array, Array | None]:
-        """M C⁻ᵀ."""
+        """R and w (None: ones) with M (S + alpha I)⁻¹ Mᵀ = R diag(w) Rᵀ for rotated M: M C⁻ᵀ."""
         rows = np.ascontiguousarray(M.reshape(-1, M.shape[-1]).T)
         return self.whiten(rows, alpha).T.reshape(M.shape), None
 
     def quadratic(self, B: Array, alpha: float) -> Array:
-        """‖C⁻¹b‖² for every column."""
+        """The diagonal of Bᵀ (S + alpha I)⁻¹ B, shape (k,)."""
         W = self.whiten(B, alpha)
         return np.einsum("ij,ij->j", W, W)
 
     def log_determinant(self, alpha: float) -> float:
-        """2 Σ log C_ii."""
+        """Log det(S + alpha I) = 2 Σ log C_ii."""
         return 2.0 * float(np.log(self._factor(alpha).diagonal().astype(float)).sum())
 
     def condition(self, alpha: float) -> float:
         """κ(D(S + alpha I)D) with unit diagonal, as LAPACK estimates it from D C.
 
-        Rounding errors of a Cholesky solve are bounded by this condition number of the
-        equilibrated matrix (van der Sluis), however different the scales of rows and columns are.
+        It bounds the rounding errors of a solve, however different the scales are (van der Sluis).
         """
         C = self._factor(alpha)
         shifted = np.maximum(self.diagonal, 0.0) + alpha
@@ -195,89 +154,31 @@ class CholeskyFactorization(Factorization):
         (pocon,) = get_lapack_funcs(("pocon",), (C,))
         reciprocal, _ = pocon(C, 1.0, uplo="L")
         # The trace bounds the norm of a positive matrix.
-        return float(shifted.sum()) / max(float(reciprocal), np.finfo(float).tiny)
+        return float(shifted.sum()) / max(float(reciprocal), TINY)
 
     def matrix(self) -> Array:
-        """S from the upper triangle and the diagonal, identical to the factorised values."""
+        """S, a new array identical to the factorised values."""
         return _symmetric(self.C, self.diagonal)
 
 
-class NotPositiveError(ValueError):
-    """Error that S + alpha I is not positive definite; alpha must be above ``needed``."""
+class EigenFactorization:
+    """S = V diag(σ) Vᵀ, for every alpha; the methods are those of `CholeskyFactorization`.
 
-    def __init__(self, needed: float, message: str) -> None:
-        super().__init__(message)
-        self.needed = needed
+    S may be overwritten. It may be indefinite if S + smallest_alpha I is positive definite.
+    ``null``, sparse of shape (p, c), are orthonormal columns, no two of which share a row: a known
+    part of the null space of S, which V excludes. ``noise`` is the size of the rounding errors in
+    S, if it exceeds eps ‖S‖. ``source`` is (an array with S above its diagonal, the diagonal of S),
+    if S must be returned exactly.
 
-
-class Complement:
-    """Q of shape (p, p − c): orthonormal columns that span the complement of N.
-
-    N, of shape (p, c), is sparse with orthonormal columns, no two of which share a row. A
-    Householder reflection for each of them takes it to a coordinate vector. The reflections act on
-    disjoint rows, so their product is H = I − 2WWᵀ with sparse W; Q are the columns of H other than
-    those coordinates. A decomposition in the coordinates of Q has exactly no component along N.
+    Attributes ``values``, (q,), and ``vectors``, (p, q), are σ and V. Eigenvalues at the level of
+    rounding, ``null`` (q,), are set to zero, and solutions exclude them for alphas up to ``floor``.
+    It is infinite if a gap in the spectrum shows that S is singular: a coefficient vector there
+    represents the function zero. The spectrum of a smooth kernel has no gap; then these directions
+    matter as long as alpha is above the rounding level.
     """
 
-    def __init__(self, N: Any) -> None:
-        N = sparse.csc_array(N)
-        p, c = N.shape
-        lengths = np.diff(N.indptr)
-        column = np.repeat(np.arange(c), lengths)
-        # The largest entry of every column is its pivot.
-        order = np.lexsort((-np.abs(N.data), column))
-        first = order[np.concatenate([[0], np.cumsum(lengths)[:-1]])] if c else order[:0]
-        pivots, top = N.indices[first], N.data[first]
-        W = N.copy()
-        W.data[first] += np.where(top >= 0, 1.0, -1.0)
-        W.data /= np.sqrt(2.0 * (1.0 + np.abs(top)))[column]
-        self.W, self.kept = W.tocsr(), np.setdiff1d(np.arange(p), pivots)
-
-    def restrict(self, S: Array) -> Array:
-        """QᵀSQ for symmetric S of shape (p, p), which may be overwritten."""
-        if not self.W.shape[1]:
-            return S
-        S -= 2.0 * (self.W @ (self.W.T @ S))
-        S -= 2.0 * (self.W @ (self.W.T @ S.T)).T
-        S = S[np.ix_(self.kept, self.kept)]
-        return (S + S.T) / 2
-
-    def expand(self, V: Array) -> Array:
-        """Q V for V of shape (p − c, k)."""
-        if not self.W.shape[1]:
-            return V
-        out = np.zeros((self.W.shape[0], V.shape[1]), dtype=V.dtype)
-        out[self.kept] = V
-        out -= 2.0 * (self.W @ (self.W.T @ out))
-        return out
-
-
-class EigenFactorization(Factorization):
-    """S = V diag(σ) Vᵀ, for every alpha.
-
-    Parameters
-    ----------
-    S : ndarray of shape (p, p), may be overwritten
-    smallest_alpha : float
-        An indefinite S is accepted if S + smallest_alpha I is positive definite.
-    null : sparse array of shape (p, c), optional
-        A known part of the null space of S, as for `Complement`, which is excluded from V.
-    noise : float
-        Size of the rounding errors in S, if it exceeds eps ‖S‖.
-    source : tuple, optional
-        (an array with S above its diagonal, the diagonal of S), if S must be returned exactly.
-
-    Attributes
-    ----------
-    values, vectors : ndarray of shape (q,) and (p, q)
-    null : ndarray of shape (q,), bool
-        Eigenvalues at the level of rounding, which are set to zero.
-    floor : float
-        `solve` and `whiten` exclude ``null`` for alphas up to this one. It is infinite if a gap in
-        the spectrum shows that S is singular: a coefficient vector there represents the function
-        zero. The spectrum of a smooth kernel has no gap; then these directions matter as long as
-        alpha is above the rounding level.
-    """
+    #: Approximate relative rounding error of solutions, if it is larger than usual.
+    loss = 0.0
 
     def __init__(
         self,
@@ -326,7 +227,7 @@ class EigenFactorization(Factorization):
         return rounding * float(np.linalg.norm(scaled)) / max(float(np.linalg.norm(B)), TINY)
 
     def solve_path(self, B: Array, alphas: Array) -> Array:
-        """V (σ + alpha)⁻¹ VᵀB for all alphas at once."""
+        """V (σ + alpha)⁻¹ VᵀB for all alphas at once, without the null space of S."""
         coordinates = self.vectors.T @ B
         scaled = coordinates / (self.values[:, None] + alphas[:, None, None])
         for a, alpha in enumerate(alphas):
@@ -335,8 +236,12 @@ class EigenFactorization(Factorization):
         stacked = np.moveaxis(scaled, 0, 1).reshape(q, -1)
         return np.moveaxis((self.vectors @ stacked).reshape(p, len(alphas), k), 1, 0)
 
+    def solve(self, B: Array, alpha: float) -> Array:
+        """The same for one alpha."""
+        return self.solve_path(B, np.array([alpha]))[0]
+
     def whiten(self, B: Array, alpha: float) -> Array:
-        """(σ + alpha)^(−1/2) VᵀB."""
+        """(σ + alpha)^(−1/2) VᵀB, for B in the range of S."""
         W = self.vectors.T @ B
         W[self.dropped(alpha)] = 0.0
         W /= np.sqrt(self.values + alpha)[:, None]
@@ -376,6 +281,50 @@ class EigenFactorization(Factorization):
         return (self.vectors * self.values) @ self.vectors.T
 
 
+Factorization = CholeskyFactorization | EigenFactorization
+
+
+class Complement:
+    """Q of shape (p, p − c): orthonormal columns that span the complement of N.
+
+    A Householder reflection for each column of N takes it to a coordinate vector. The reflections
+    act on disjoint rows, so their product is H = I − 2WWᵀ with sparse W; Q are the columns of H
+    other than those coordinates. A decomposition in Q has exactly no component along N.
+    """
+
+    def __init__(self, N: Any) -> None:
+        N = sparse.csc_array(N)
+        p, c = N.shape
+        lengths = np.diff(N.indptr)
+        column = np.repeat(np.arange(c), lengths)
+        # The largest entry of every column is its pivot.
+        order = np.lexsort((-np.abs(N.data), column))
+        first = order[np.concatenate([[0], np.cumsum(lengths)[:-1]])] if c else order[:0]
+        pivots, top = N.indices[first], N.data[first]
+        W = N.copy()
+        W.data[first] += np.where(top >= 0, 1.0, -1.0)
+        W.data /= np.sqrt(2.0 * (1.0 + np.abs(top)))[column]
+        self.W, self.kept = W.tocsr(), np.setdiff1d(np.arange(p), pivots)
+
+    def restrict(self, S: Array) -> Array:
+        """QᵀSQ for symmetric S of shape (p, p), which may be overwritten."""
+        if not self.W.shape[1]:
+            return S
+        S -= 2.0 * (self.W @ (self.W.T @ S))
+        S -= 2.0 * (self.W @ (self.W.T @ S.T)).T
+        S = S[np.ix_(self.kept, self.kept)]
+        return (S + S.T) / 2
+
+    def expand(self, V: Array) -> Array:
+        """Q V for V of shape (p − c, k)."""
+        if not self.W.shape[1]:
+            return V
+        out = np.zeros((self.W.shape[0], V.shape[1]), dtype=V.dtype)
+        out[self.kept] = V
+        out -= 2.0 * (self.W @ (self.W.T @ out))
+        return out
+
+
 def factorize(
     S: Array,
     alphas: Array,
@@ -389,21 +338,13 @@ def factorize(
 ) -> Factorization:
     """Factorise S, symmetric positive semi-definite (p, p), for ``alphas``; it may be overwritten.
 
-    Parameters
-    ----------
-    B : ndarray of shape (p, k)
-        The right-hand sides. They determine whether a Cholesky solve is accurate enough; if it is
-        not (S singular, alpha tiny), an eigendecomposition is computed instead.
-    in_range : bool
-        Whether B lies in the range of S up to rounding errors, which must not be divided by alpha.
-        Such an S (of features, not of all rows) is also stored with its eigendecomposition, because
-        directions that are now at rounding level may become relevant when rows are added.
-    scaled : bool
-        Whether rows and columns of S represent features: if their scales are very different (S is
-        graded), it is factorised by Cholesky for each alpha.
-    null, noise : as in `EigenFactorization`
-    for_path : bool
-        Whether solutions for other alphas will be requested.
+    The right-hand sides B, (p, k), determine whether a Cholesky solve is accurate enough; if it is
+    not (S singular, alpha tiny), an eigendecomposition is computed instead. ``in_range``: B lies in
+    the range of S up to rounding errors, which must not be divided by alpha; such an S (of
+    features, not of all rows) is stored with its eigendecomposition, because directions that are
+    now at rounding level may become relevant when rows are added. ``scaled``: rows and columns of S
+    represent features, and if their scales are very different, Cholesky is used for each alpha.
+    ``null`` and ``noise`` are as in `EigenFactorization`; ``for_path``: other alphas will follow.
     """
     size = float(np.linalg.norm(S))
     if not np.isfinite(size) or not np.isfinite(B).all():
@@ -430,30 +371,25 @@ def factorize(
     return found
 
 
+def _accurate(
+    made: CholeskyFactorization, B: Array, size: float, in_range: bool, noise: float
+) -> bool:
+    """Whether rounding errors are small enough: of the solution, or of S times the solution."""
+    eps = np.finfo(made.C.dtype).eps
+    strict = 1e-11 if len(B) <= CHEAP_SIZE else 1e-7
+    tolerance = strict if made.C.dtype == np.float64 else 1e-3
+    if in_range:
+        relative = max(eps, noise / max(size, TINY))
+        return relative * made.condition(made.alpha) <= tolerance
+    solution = float(np.linalg.norm(made.solve(B, made.alpha)))
+    right = float(np.linalg.norm(B))
+    rounding = eps * right + max(eps * size, noise) * solution
+    return rounding <= tolerance * right
+
+
 def _symmetric(upper: Array, diagonal: Array) -> Array:
     """The symmetric matrix with this upper triangle (the rest is ignored) and diagonal."""
     S = np.triu(upper, 1)
     S += S.T.copy()
     S.flat[:: len(S) + 1] = diagonal
     return S
-
-
-def _accurate(
-    made: CholeskyFactorization, B: Array, size: float, in_range: bool, noise: float
-) -> bool:
-    """Whether rounding errors are small enough.
-
-    For B in the range of S, the solution itself must be accurate. Its relative error is that of S
-    times the condition number. Otherwise S times the solution must be accurate, and its error is
-    eps (‖B‖ + ‖S‖ ‖solution‖).
-    """
-    eps = np.finfo(made.C.dtype).eps
-    strict = 1e-11 if len(B) <= CHEAP_SIZE else 1e-7
-    tolerance = strict if made.C.dtype == np.float64 else 1e-3
-    if in_range:
-        relative = max(eps, noise / max(size, np.finfo(float).tiny))
-        return relative * made.condition(made.alpha) <= tolerance
-    solution = float(np.linalg.norm(made.solve(B, made.alpha)))
-    right = float(np.linalg.norm(B))
-    rounding = eps * right + max(eps * size, noise) * solution
-    return rounding <= tolerance * right

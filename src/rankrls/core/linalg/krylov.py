@@ -1,14 +1,9 @@
 """Conjugate gradients for (G + alpha I) W = C, with G given by its products.
 
 `MultiShiftCG` is the only loop. All systems of a grid of alphas share the Krylov space of G and c:
-conjugate gradients for the smallest alpha (the seed) compute residuals r_j, and for any larger
-alpha the residual is ζ_j r_j, with a number ζ_j in (0, 1] that follows from the two coefficients of
-the seed. So one product with G per iteration is enough for the whole grid, and any linear function
-of the iterates (such as predictions) follows from its image of r_j by the same recurrence.
-
-- `converge` solves to a tolerance, with a diagonal preconditioner if columns have very different
-  scales, and assesses the solutions by their true residuals;
-- `stop_early` finds the (alpha, iteration) with the best score on held-out rows.
+the residual of a larger alpha is ζ_j r_j, with r_j that of the smallest one (the seed) and a number
+ζ_j in (0, 1]. So one product with G per iteration is enough for the whole grid, and any linear
+function of the iterates (such as predictions) follows the same recurrence.
 """
 
 from __future__ import annotations
@@ -112,27 +107,18 @@ class IterationOptions:
 
 @dataclass(frozen=True)
 class History:
-    """Summary of a run of conjugate gradients.
-
-    Attributes
-    ----------
-    n_iter : int
-    residual : ndarray of shape (n_alphas,) or None
-        True ‖residual‖/‖right-hand side‖, the worst of the outputs; None if stopped early.
-    accepted : ndarray of shape (n_alphas,), bool, or None
-        Whether solutions reach the required accuracy; None if stopped early.
-    iterations, errors : ndarray of shape (n_checks,), int, and (n_checks, n_alphas)
-        Iterations at which validation errors were computed, and these; NaN for an alpha that was no
-        longer followed.
-    best_iteration, best : int or None
-        Iteration, and index of the alpha, of the selected model.
-    """
+    """Summary of a run of conjugate gradients; residual and accepted are None if stopped early."""
 
     n_iter: int
+    #: True ‖residual‖/‖right-hand side‖, the worst of the outputs, shape (n_alphas,).
     residual: Array | None = None
+    #: Whether solutions reach the required accuracy, shape (n_alphas,), bool.
     accepted: Array | None = None
+    #: Iterations at which validation errors were computed, shape (n_checks,), int.
     iterations: Array = field(default_factory=partial(np.empty, 0, dtype=np.int64))
+    #: These, shape (n_checks, n_alphas); NaN for an alpha that was no longer followed.
     errors: Array = field(default_factory=partial(np.empty, (0, 0)))
+    #: Iteration, and index of the alpha, of the selected model.
     best_iteration: int | None = None
     best: int | None = None
 
@@ -171,34 +157,18 @@ class Equations(Protocol):
 class MultiShiftCG:
     """Conjugate gradients for (G + alpha I) W = C, all alphas and columns of C.
 
-    ``step`` performs one iteration, with a single product for the columns that have not converged.
+    ``product`` maps V of shape (n, k') to G V, C has shape (n, k), and ``alphas``, (n_alphas,) or
+    (n_alphas, k), increase along the first axis. A column is frozen for an alpha when ‖residual‖ <=
+    tol ‖c‖ and, if ``bounded``, the error is also small; ``tol`` is a number or has shape (k,).
+    ``eps`` is the precision of the products, and ``precondition`` maps the residuals R of the
+    columns with some indices, (R, columns), to M⁻¹R; it requires one alpha for each column.
 
-    Parameters
-    ----------
-    product : function
-        V ↦ G V for V of shape (n, k'), G symmetric positive semi-definite of shape (n, n).
-    C : ndarray of shape (n, k)
-    alphas : ndarray of shape (n_alphas,) or (n_alphas, k), >= 0, increasing along the first axis
-    tol : float or ndarray of shape (k,)
-        A column has converged for an alpha when ‖residual‖ <= tol ‖c‖ and, if ``bounded``, the
-        error is also small (see Notes). Its iterate is then frozen.
-    bounded : bool
-        Whether ``tol`` limits the relative error of the iterates as well.
-    eps : float
-        Precision of the products.
-    precondition : function, optional
-        (R, columns) ↦ M⁻¹R for R of shape (n, k'), the residuals of the columns with these indices;
-        M is symmetric positive definite. Requires one alpha for each column.
-
-    Notes
-    -----
     With steps a_j = ‖r_j‖²/p_jᵀ(G + σ)p_j and b_j = ‖r_j‖²/‖r_{j−1}‖² of the seed σ and
     ρ_j = ζ_j/ζ_{j−1}, an alpha larger by δ has
 
         1/ρ_{j+1} = 1 + δ a_j + (a_j b_j/a_{j−1}) (1 − ρ_j)
 
-    and steps a_j ρ_{j+1} and b_{j+1} ρ²_{j+1}. All terms are positive and ρ is at most one, so
-    there is no overflow or cancellation. ``residual``, ζ‖r‖/‖c‖ of shape (n_alphas, k), is that of
+    and steps a_j ρ_{j+1} and b_{j+1} ρ²_{j+1}: no overflow or cancellation. ``residual`` is that of
     the recurrence; true residuals must be computed by the caller.
 
     If alpha is small, a small residual does not imply a small error e = (G + alpha I)⁻¹ residual.
@@ -317,7 +287,7 @@ class MultiShiftCG:
         return True
 
     def _converged(self, on: Array) -> Array:
-        """Whether iterates have converged (see Notes), shape (n_alphas, len(on))."""
+        """Whether iterates have converged, shape (n_alphas, len(on))."""
         tol, alphas, residual = self.tol[on], self.alphas[:, on], self.residual[:, on]
         # The norm that is minimised is that of M⁻¹.
         norm = self.zeta[:, on] * np.sqrt(np.maximum(self.square[on], 0.0))
@@ -336,11 +306,8 @@ class MultiShiftCG:
         return small & (residual <= tol) & converged
 
     def smallest_ritz(self, column: int) -> float:
-        """The smallest Ritz value of G + seed (of M⁻¹(G + seed)) in the Krylov space of a column.
-
-        They are the eigenvalues of the tridiagonal matrix with the diagonal
-        1/a_j + b_j/a_{j−1} and √b_{j+1}/a_j beside it.
-        """
+        """Smallest Ritz value of G + seed (of M⁻¹(G + seed)) in the Krylov space of a column."""
+        # Eigenvalue of the matrix with diagonal 1/a_j + b_j/a_{j−1} and √b_{j+1}/a_j beside it.
         made = self.coefficients[: self.made[column]]
         if not made:
             return np.inf
@@ -434,7 +401,7 @@ def converge(
     """
     if not alphas.any():
         return _by_iterations(systems, options)
-    shape = len(systems), len(alphas)
+    shape, order = (len(systems), len(alphas)), np.argsort(alphas)
     residual, error, accepted = np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=bool)
     solutions, n_iter, stopped = [], 0, False
     for j, system in enumerate(systems):
@@ -442,32 +409,28 @@ def converge(
         _resources.require(
             "a grid of alphas by conjugate gradients", *size, copies=3, advice=advice
         )
-        W, diagonal, order = np.empty(size), _Diagonal(system), np.argsort(alphas)
+        W, diagonal = np.empty(size), _Diagonal(system)
         uneven = diagonal.top + alphas > diagonal.spread * (diagonal.floor + alphas)
         hidden = diagonal.hidden(alphas)
         # Without full rank, one shared run is cheaper than preconditioned runs for many alphas.
         together = ~uneven | (~hidden & (len(alphas) > 1 and not diagonal.full_rank))
         step = max(1, COLUMNS // system.C.shape[1])  # alphas that are solved together
-        alone = order[~together[order]]
-        runs = [(alone[first : first + step], True) for first in range(0, len(alone), step)]
-        runs += [(order[together[order]], False)] if together.any() else []
-        tried = np.zeros(len(alphas), dtype=bool)
+        runs = [(which, True, True) for which in _parts(order[~together[order]], step)]
+        runs += [(order[together[order]], False, True)] if together.any() else []
         while runs:
-            which, scaled = runs.pop()
+            which, scaled, first = runs.pop()
             run = _run(system, diagonal, alphas[which], options, scaled)
             n_iter, stopped = max(n_iter, run.n_iter), stopped or run.stopped
-            first, better = ~tried[which], ~tried[which] | run.accepted
-            use, tried[which] = which[better], True
+            better = first | run.accepted
+            use = which[better]
             W[use], accepted[j, use] = run.solutions[better], run.accepted[better]
             residual[j, use], error[j, use] = run.residual[better], run.error[better]
-            # The other way: columns of all scales count with a preconditioner; without one,
-            # iterates have no component in the null space of G.
-            failed = which[first & ~run.accepted & (~hidden[which] if scaled else uneven[which])]
-            if run.stopped or (scaled and run.n_iter >= options.max_iter):
-                continue
-            size_of_run = step if not scaled else max(len(failed), 1)
-            starts = range(0, len(failed), size_of_run)
-            runs += [(failed[start : start + size_of_run], not scaled) for start in starts]
+            if first and not run.stopped and not (scaled and run.n_iter >= options.max_iter):
+                # The other way: columns of all scales count with a preconditioner; without one,
+                # iterates have no component in the null space of G.
+                failed = which[~run.accepted & (~hidden[which] if scaled else uneven[which])]
+                parts = _parts(failed, max(len(failed), 1) if scaled else step)
+                runs += [(part, not scaled, False) for part in parts]
         solutions.append(W)
     if not accepted.all() and not stopped and not quiet:
         worst = int(np.argmax(np.where(accepted, -np.inf, error)))
@@ -479,9 +442,12 @@ def converge(
             f"or alpha, {_advice(systems[0])}, or use early_stopping=True",
             ConvergenceWarning,
         )
-    return solutions, History(
-        n_iter, residual=residual.max(axis=0), accepted=np.all(accepted, axis=0) | stopped
-    )
+    accepted = np.all(accepted, axis=0) | stopped
+    return solutions, History(n_iter, residual.max(axis=0), accepted)
+
+
+def _parts(values: Array, size: int) -> list[Array]:
+    return [values[start : start + size] for start in range(0, len(values), size)]
 
 
 def _by_iterations(
@@ -535,10 +501,7 @@ class _Diagonal:
 
 
 class _Assessed(NamedTuple):
-    """Solutions (n_alphas, n, k), and for each alpha the worst residual and error of its columns.
-
-    The residual is the true ‖R‖/‖c‖, the error a bound or estimate of that of the solution.
-    """
+    """Solutions, (n_alphas, n, k), and the worst true residual and error estimate of each alpha."""
 
     solutions: Array
     residual: Array
@@ -556,8 +519,6 @@ def _run(
     If ``scaled``, the preconditioner M is used. Residuals then have the norm of M⁻¹ and solutions
     that of M, in which columns of all scales count equally.
 
-    Notes
-    -----
     The error is at most ‖R + δ‖/alpha, with δ the rounding errors of R. Without preconditioner
     iterates and errors stay in the range of G, as C does. Then the error is about ‖R + δ‖/θ,
     with θ the smallest Ritz value of G + alpha I, once the residual is of the size of rounding
@@ -658,25 +619,10 @@ def stop_early(
 ) -> tuple[list[Array], History]:
     """Find the (alpha, iteration) with the best score on held-out rows, higher = better.
 
-    An alpha is followed until it has converged, or its score has not improved for
-    ``options.patience`` iterations. If scores tie, the largest alpha is chosen, then the first
-    iteration.
-
-    Parameters
-    ----------
-    systems : sequence of Equations, together covering all outputs
-    alphas : ndarray of shape (n_alphas,), >= 0
-    options : IterationOptions
-    held_out : LinearOperator of shape (m', n)
-        The held-out rows.
-    score : function of predictions of shape (m', n_outputs)
-    n_outputs : int
-
-    Returns
-    -------
-    list of ndarray of shape (1, n, k)
-        The best solution of every system.
-    History
+    ``held_out``, of shape (m', n), are these rows, ``score`` a function of predictions of shape
+    (m', n_outputs), and the systems cover all outputs. An alpha is followed until it has converged,
+    or its score has not improved for ``options.patience`` iterations. If scores tie, the largest
+    alpha is chosen, then the first iteration. Returns the best solution of every system, (1, n, k).
     """
     order = np.argsort(alphas)
     runs = [

@@ -69,29 +69,13 @@ def line_search(
 ) -> tuple[float, Trial]:
     """Find a step t at which a convex function of t is no larger than at 0, and nearly flat.
 
-    Parameters
-    ----------
-    probe : callable
-        The function.
-    start : Trial
-        The trial at 0. It is returned if its slope is not below 0, as at floating-point precision.
-    first : float
-        The first step to try.
-    longest : float
-        The slope is not below 0 from here on.
-
-    Returns
-    -------
-    t : float
-    trial : Trial
-
-    Notes
-    -----
-    Doubles the step until the slope changes its sign, then narrows the bracket by the secant rule,
-    kept away from its ends; the slope of an end that stays twice in a row is halved (the Illinois
-    rule). At a kink, where the slope jumps over zero, the best trial is returned, which may be the
-    start.
+    ``start`` is the trial at 0, returned if its slope is not below 0, ``first`` the first step to
+    try, and from ``longest`` on the slope is not below 0. At a kink, where the slope jumps over
+    zero, the best trial is returned, which may be the start.
     """
+    # The step is doubled until the slope changes its sign. Then the bracket is narrowed by the
+    # secant rule, away from its ends, with the Illinois rule: the slope of an end that stays twice
+    # in a row is halved.
     if not start.slope < 0:
         return 0.0, start
     low, slope_low = 0.0, start.slope

@@ -39,28 +39,17 @@ def _normalised_ranks(levels: Levels, weights: QueryWeights) -> tuple[Array, flo
 
 @dataclass(frozen=True)
 class Cost:
-    """Target and weight of a preference of magnitude d > 0.
-
-    Attributes
-    ----------
-    name : str
-    target : function of an array
-        z(d); z(0) = 0 is the target of a given tie.
-    weight : function of an array, or None
-        w²(d); None: 1.
-    linear : bool
-        Whether z(d) = d and w² = 1, so that r = L y for the scores y. Only then can tied pairs be
-        kept.
-    level_scores : function, or None
-        Scores ŝ of the levels (groups of equal score in a query) with L ŝ = r, shape (g,), and
-        Σ_edges w² z², if there is a closed form for w² = 1. Without one, the pairs of levels of a
-        query are materialised.
-    """
+    """Target and weight of a preference of magnitude d > 0."""
 
     name: str
+    #: z(d); z(0) = 0 is the target of a given tie.
     target: Callable[[Array], Array]
+    #: w²(d); None: 1.
     weight: Callable[[Array], Array] | None = None
+    #: Whether z(d) = d and w² = 1, so that r = L y for the scores y, and tied pairs can be kept.
     linear: bool = False
+    #: Scores ŝ of the levels (groups of equal score in a query) with L ŝ = r, shape (g,), and
+    #: Σ_edges w² z², for w² = 1; without this closed form pairs of levels are materialised.
     level_scores: Callable[[Levels, QueryWeights], tuple[Array, float]] | None = None
 
     @property

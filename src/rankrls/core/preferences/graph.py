@@ -307,32 +307,32 @@ class PreferenceGraph:
             labels = [self.queries.labels[int(code)] for code in codes.labels]
             queries = Queries(codes.codes, labels)
             weight = None if self.sample_weight is None else self.sample_weight[chosen]
-        graph = PreferenceGraph(len(chosen), scores, queries, weight, flat=self.flat)
-        if not self.has_given_pairs:
-            return graph
-        number = np.full(self.n_rows, -1)
-        number[chosen] = np.arange(len(chosen))
-        if (number[chosen] != np.arange(len(chosen))).any():
-            raise ValueError("a row of a graph with given pairs cannot be selected twice")
-        kept = np.flatnonzero((number[self.pairs] >= 0).all(axis=1))
-        return self._give_pairs(graph, kept, number)
+        given = {}
+        if self.has_given_pairs:
+            number = np.full(self.n_rows, -1)
+            number[chosen] = np.arange(len(chosen))
+            if (number[chosen] != np.arange(len(chosen))).any():
+                raise ValueError("a row of a graph with given pairs cannot be selected twice")
+            given = self._given(np.flatnonzero((number[self.pairs] >= 0).all(axis=1)))
+            given["pairs"] = number[given["pairs"]]
+        return PreferenceGraph(len(chosen), scores, queries, weight, flat=self.flat, **given)
 
     def only_pairs(self, kept: Array) -> PreferenceGraph:
         """Return the graph of the same rows with some of the given pairs, by mask or indices."""
         if not self.has_given_pairs:
             raise ValueError("the graph has no given pairs")
         scored = (self.scores, self.queries, self.sample_weight)
-        graph = PreferenceGraph(self.n_rows, *scored, flat=self.flat)
-        return self._give_pairs(graph, kept, np.arange(self.n_rows))
+        return PreferenceGraph(self.n_rows, *scored, flat=self.flat, **self._given(kept))
 
-    def _give_pairs(self, graph: PreferenceGraph, kept: Array, number: Array) -> PreferenceGraph:
-        """Put some of the pairs into another graph, in which rows have other numbers."""
-        graph.has_given_pairs, graph.pairs = True, number[self.pairs[kept]]
-        graph.n_given_pairs = len(graph.pairs)
-        graph.magnitude, graph.pair_weight = self.magnitude[kept], self.pair_weight[kept]
-        if self.pair_features is not None:
-            graph.pair_features = self.pair_features[kept]
-        return graph
+    def _given(self, kept: Array) -> dict[str, Any]:
+        """Some of the given pairs, as arguments of a graph."""
+        features = None if self.pair_features is None else self.pair_features[kept]
+        return {
+            "pairs": self.pairs[kept],
+            "magnitude": self.magnitude[kept],
+            "pair_weight": self.pair_weight[kept],
+            "pair_features": features,
+        }
 
     # ------------------------------------------------------------------ as a quadratic form
 

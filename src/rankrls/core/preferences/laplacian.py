@@ -1,21 +1,14 @@
 """The quadratic form fᵀ L f − 2 fᵀ r + const of scores or pairs and a cost.
 
-A cost gives an edge of magnitude d its target z(d) and weight w²(d). Scores give an edge of
-magnitude s_i − s_j to every pair of a query, weighted by c ω_i ω_j with c the query's weighting.
-
-A `Laplacian` provides products with L, the normal equations of explicit features, and an exact
-factor L = F Fᵀ to the solvers. Three kinds are sufficient for all costs:
+Three kinds are sufficient for all costs, each O(m) for a column, for rows in any order:
 
 - `CentredLaplacian`: all rows of a group against each other (ties kept, or no ties), or rows of
   equal score pooled, and a Laplacian over the pools (ties dropped);
 - `EdgeLaplacian`: an explicit list of edges (given pairs, or pairs of levels);
 - `SumLaplacian`: scores and pairs together.
 
-All of them cost O(m) for each column, for rows in any order.
-
 A dual solution is A = F (FᵀKF + alpha I)⁻¹ t for *any* `Factor` L = F Fᵀ with F t = r, because
-(F FᵀK + alpha I) F B = F (FᵀKF + alpha I) B = F t = r. Each factor is chosen such that F has at
-most m columns if possible, is applied in O(m) per column if the preferences have structure, and
+(F FᵀK + alpha I) F B = F (FᵀKF + alpha I) B = F t = r. F has at most m columns if possible, and
 annihilates constants exactly if L does (Fᵀ1 = 0).
 """
 
@@ -53,7 +46,6 @@ __all__ = [
     "GroundedFactor",
     "Laplacian",
     "Objective",
-    "PooledFactor",
     "ScatterFactor",
     "SumLaplacian",
     "add",
@@ -72,21 +64,17 @@ UNEVEN = 1e6
 MAX_LEVEL_PAIRS = 10_000_000
 
 
-class Laplacian:
-    """L and r of a preference graph over m rows, for k outputs that share L.
+class _Quadratic:
+    """What all Laplacians share: L and r over m rows, for k outputs that share L.
 
-    Attributes
-    ----------
-    r : ndarray of shape (m, k)
-        r = Σ_edges w² z (e_h − e_j).
-    energy : ndarray of shape (k,)
-        Σ_edges w² z², the constant of the objective.
-
-    If all outputs have the same target, r and energy have a single column.
+    r = Σ_edges w² z (e_h − e_j) has shape (m, k), and ``energy`` = Σ_edges w² z² shape (k,); both
+    have a single column if all outputs have the same target.
     """
 
     r: Array
     energy: Array
+    apply: Any
+    links: Any
 
     @property
     def n_rows(self) -> int:
@@ -104,40 +92,6 @@ class Laplacian:
         shape = (self.n_rows, self.n_rows)
         return LinearOperator(shape, matvec=apply, **products, dtype=np.float64)
 
-    def apply(self, V: Array) -> Array:
-        """L V, shape (m, k)."""
-        raise NotImplementedError
-
-    def moments(self, X: Any) -> tuple[Array, Array, Array]:
-        """The normal equations of features X, dense or sparse, of shape (m, n), in float64.
-
-        XᵀLX, Xᵀr, and the weighted mean row, shape (n,), over the rows that have an edge.
-        """
-        raise NotImplementedError
-
-    def factor(self) -> Factor:
-        """F and t with F Fᵀ = L and F t = r; the null space of F is known."""
-        raise NotImplementedError
-
-    def degree(self) -> Array:
-        """The diagonal of L, shape (m,)."""
-        raise NotImplementedError
-
-    def row_weight(self) -> Array:
-        """Weight of each row that has an edge, zero for the others, shape (m,)."""
-        raise NotImplementedError
-
-    def lost_digits(self, n_features: int | None) -> float:
-        """Relative rounding error of what light edges determine; 0 if weights are similar.
-
-        ``n_features`` is None for a kernel.
-        """
-        return 0.0
-
-    def links(self) -> sparse.coo_array:
-        """A sparse m × h incidence of rows and groups: rows that share a group are connected."""
-        raise NotImplementedError
-
     def components(self) -> Array:
         """Index of the connected component of each row, shape (m,)."""
         links = self.links()
@@ -145,19 +99,11 @@ class Laplacian:
         return connected_components(adjacency, directed=False)[1][: self.n_rows]
 
 
-class CentredLaplacian(Laplacian):
-    """Σ_a κ_a Σ_{i∈a} ω_i (f_i − f̄_a)², which compares all rows of each group.
-
-    For equal magnitudes w_ij = c ω_i ω_j the pairs of a group add up to c N times its scatter,
-    so κ = c N. The target is r = L s for scores s of shape (m, k).
+class CentredLaplacian(_Quadratic):
+    """Σ_a κ_a Σ_{i∈a} ω_i (f_i − f̄_a)², which compares all rows of each group, with r = L s.
 
     If tied pairs are dropped, the groups are levels of equal score, and ``between`` is a Laplacian
-    over the levels. With f̄_a the mean of level a, the pairs between two levels add up to
-
-        Σ_{i∈a, j∈b} ω_i ω_j (z − (f_i − f_j))²
-            = Ω_b scatter(a) + Ω_a scatter(b) + Ω_a Ω_b (z − (f̄_a − f̄_b))²,
-
-    a sum of non-negative terms without cancellation. So L = scatter + Pᵀ L_levels P.
+    over the levels: L = scatter + Pᵀ L_levels P, a sum of non-negative terms.
     """
 
     def __init__(
@@ -175,7 +121,7 @@ class CentredLaplacian(Laplacian):
             self.energy = between.energy
 
     def apply(self, V: Array) -> Array:
-        """κ ω (v − v̄_a) + Pᵀ L_levels P v."""
+        """L V = κ ω (v − v̄_a) + Pᵀ L_levels P v for every column, shape (m, k)."""
         if self.between is None:
             return self.scale[:, None] * self.groups.deviations(V)
         means, codes = self.groups.mean(V), self.groups.codes
@@ -183,7 +129,7 @@ class CentredLaplacian(Laplacian):
         return self.scale[:, None] * (V - means[codes]) + self.groups.share[:, None] * pooled[codes]
 
     def moments(self, X: Any) -> tuple[Array, Array, Array]:
-        """Rows centred by group, then multiplied; plus the normal equations of level means."""
+        """XᵀLX, Xᵀr and the mean row over rows with an edge, in float64; X dense or sparse."""
         means = self.groups.mean(X)
         mean = _weighted_mean(self.groups.total * (self.kappa > 0), means)
         if self.between is None:
@@ -193,13 +139,13 @@ class CentredLaplacian(Laplacian):
         return within + gram, cross, mean
 
     def factor(self) -> Factor:
-        """A single square factor; the parts within and between levels are orthogonal."""
+        """F and t with F Fᵀ = L and F t = r."""
         if self.between is None:
             return ScatterFactor(self.groups, self.kappa, self.s)
-        return PooledFactor(self.groups, self.kappa, self.between.factor())
+        return ScatterFactor(self.groups, self.kappa, None, self.between.factor())
 
     def degree(self) -> Array:
-        """κ ω (1 − ω/Ω), and the part (ω/Ω)² of the level's degree."""
+        """The diagonal of L: κ ω (1 − ω/Ω), and the part (ω/Ω)² of the level's degree."""
         share = self.groups.share
         degree = self.scale * (1 - share)
         if self.between is not None:
@@ -207,15 +153,15 @@ class CentredLaplacian(Laplacian):
         return degree
 
     def lost_digits(self, n_features: int | None) -> float:
-        """Those of the levels."""
+        """Relative rounding error of what light edges determine; n_features: None for a kernel."""
         return 0.0 if self.between is None else self.between.lost_digits(n_features)
 
     def row_weight(self) -> Array:
-        """ω in groups with κ > 0."""
+        """Weight of each row that has an edge, zero for the others, shape (m,)."""
         return np.where(self.scale > 0, self.groups.weight, 0.0)
 
     def links(self) -> sparse.coo_array:
-        """Each group with κ > 0, or the groups of the levels as groups of rows."""
+        """Sparse (m, h) incidence of rows and groups: rows that share a group are connected."""
         used = np.flatnonzero((self.scale if self.between is None else self.groups.weight) > 0)
         rows = sparse.csr_array(
             (np.ones(len(used)), (used, self.groups.codes[used])),
@@ -224,7 +170,7 @@ class CentredLaplacian(Laplacian):
         return (rows if self.between is None else rows @ self.between.links().tocsr()).tocoo()
 
 
-class EdgeLaplacian(Laplacian):
+class EdgeLaplacian(_Quadratic):
     """An explicit multigraph: edges (head, tail) with weight w² and target z, in any number."""
 
     def __init__(self, head: Array, tail: Array, weight: Array, z: Array, n_rows: int) -> None:
@@ -283,11 +229,8 @@ class EdgeLaplacian(Laplacian):
         return gram, cross, mean
 
     def lost_digits(self, n_features: int | None) -> float:
-        """Rounding error of the heaviest edge relative to the light edges.
-
-        They do not matter if the other edges are enough to determine all features, or connect the
-        same rows.
-        """
+        """Rounding error of the heaviest edge relative to the light edges."""
+        # They do not matter if the others determine all features, or connect the same rows.
         heavy, m = ~self.light, self.n_rows
         if heavy.all() or (n_features is not None and np.count_nonzero(heavy) >= n_features):
             return 0.0
@@ -322,7 +265,7 @@ class EdgeLaplacian(Laplacian):
         return sparse.coo_array((np.ones(len(ends)), (ends, groups)), (self.n_rows, len(used)))
 
 
-class SumLaplacian(Laplacian):
+class SumLaplacian(_Quadratic):
     """Scores and pairs together, with the sums of their L, r and energies."""
 
     def __init__(self, scored: Laplacian, edges: EdgeLaplacian) -> None:
@@ -360,6 +303,9 @@ class SumLaplacian(Laplacian):
         return sparse.hstack([self.scored.links(), self.edges.links()]).tocoo()
 
 
+Laplacian = CentredLaplacian | EdgeLaplacian | SumLaplacian
+
+
 def _weighted_squares(weight: Array, X: Array) -> Array:
     """Σ_i weight_i x_i² for every column, shape (n,), a block of rows at a time."""
     total = np.zeros(X.shape[1])
@@ -385,7 +331,6 @@ class Factor(LinearOperator):
     """
 
     t: Array
-    owner: Array
 
     def __init__(self, n_rows: int, owner: Array) -> None:
         super().__init__(np.dtype(np.float64), (n_rows, len(owner)))
@@ -399,14 +344,10 @@ class Factor(LinearOperator):
 
     def null(self) -> sparse.csr_array:
         """Orthonormal columns that span F's null space, shape (p, c), each in one component."""
-        raise NotImplementedError
+        return sparse.csr_array((self.shape[1], 0))
 
     def rows_of(self, Phi: Any) -> Callable[[Array], Array]:
-        """Return a function from coordinates to rows of FᵀΦ, dense and in double precision.
-
-        Φ, dense or sparse, has shape (m, n). Shared quantities (means) are computed once; FᵀΦ is
-        not formed as a whole if the factor has structure.
-        """
+        """Return a function from coordinates to rows of FᵀΦ, in float64, for Φ dense or sparse."""
         whole = self.rmatmat(_dense(Phi))
         return lambda coordinates: whole[coordinates]
 
@@ -428,109 +369,80 @@ class Factor(LinearOperator):
 
 
 class ScatterFactor(Factor):
-    """F = diag(√(κω)) (I − uuᵀ) in each group, u = √(ω/Ω), which is symmetric in √ω-coordinates."""
+    """F = diag(√(κω)) (I − uuᵀ) in each group, u = √(ω/Ω), which is symmetric in √ω-coordinates.
 
-    def __init__(self, groups: Groups, kappa: Array, s: Array) -> None:
+    With the factor ``between`` of a Laplacian over the groups, F has the term Pᵀ F_between Uᵀ. The
+    two act on orthogonal spaces, for the isometry U_ia = √(ω_i/Ω_a) from groups to rows.
+    """
+
+    def __init__(
+        self, groups: Groups, kappa: Array, s: Array | None, between: Factor | None = None
+    ) -> None:
         super().__init__(len(groups), np.arange(len(groups)))
-        self.groups = groups
+        self.groups, self.between = groups, between
+        self.embedding: Any = None
         self.root = np.sqrt(kappa[groups.codes] * groups.weight)[:, None]
-        self.t = self._rmatmat(s)
+        if between is None:
+            assert s is not None
+            self.t = self._rmatmat(s)
+        else:
+            # A coordinate of a group is mapped to the rows of the group that owns it.
+            self.embedding = groups.isometry[:, between.owner]
+            self.t = self.embedding @ between.t
 
     def _rmatmat(self, V: Array) -> Array:
-        return self.root * self.groups.deviations(V)
+        if self.between is None:
+            return self.root * self.groups.deviations(V)
+        means = self.groups.mean(V)
+        deviations = (V - means[self.groups.codes]) * self.root
+        return deviations + self.embedding @ self.between.rmatmat(means)
 
     def _matmat(self, B: Array) -> Array:
         U = self.groups.isometry
-        return self.root * (B - U @ (U.T @ B))
+        within = self.root * (B - U @ (U.T @ B))
+        if self.between is None:
+            return within
+        pooled = self.between.matmat(self.embedding.T @ B)
+        return within + self.groups.share[:, None] * pooled[self.groups.codes]
 
     def rows_of(self, Phi: Any) -> Callable[[Array], Array]:
-        """√(κω) (φ − φ̄)."""
-        means, codes, root = self.groups.mean(Phi), self.groups.codes, self.root
+        """√(κω) (φ − φ̄), and the rows of the factor of the groups."""
+        means, codes = self.groups.mean(Phi), self.groups.codes
+        pooled = None if self.between is None else self.between.rmatmat(_dense(means))
 
         def rows(coordinates: Array) -> Array:
             deviations = _dense(Phi[coordinates]) - _dense(means[codes[coordinates]])
-            deviations *= root[coordinates]
+            deviations *= self.root[coordinates]
+            if pooled is not None:
+                deviations += self.embedding[coordinates] @ pooled
             return deviations
 
         return rows
 
     def recover(self, M: Array) -> Array | None:
         """M/√(κω); the value is arbitrary in groups without edges."""
-        if self.groups.weighted:
+        if self.groups.weighted or self.between is not None:
             return None
         return np.divide(M, self.root, out=np.zeros_like(M), where=self.root > 0)
 
     def null(self) -> sparse.csr_array:
-        """u of each group that has edges, and each coordinate that has none."""
-        return sparse.hstack([self._idle(), self.groups.isometry[:, self._active()]]).tocsr()
-
-    def _active(self) -> Array:
-        """Groups with edges."""
-        return np.flatnonzero(sums(self.groups.codes, self.root[:, 0], self.groups.n_groups) > 0)
-
-    def _idle(self) -> sparse.csr_array:
-        """Unit vectors of the coordinates of rows without an edge."""
-        idle = np.flatnonzero(self.root[:, 0] == 0)
-        shape = (len(self.root), len(idle))
-        return sparse.csr_array((np.ones(len(idle)), (idle, np.arange(len(idle)))), shape=shape)
-
-
-class PooledFactor(Factor):
-    """Within-level scatter and the factor of the levels in one square F.
-
-    In √ω-coordinates the two parts act on orthogonal spaces, so with U the isometry
-    U_ia = √(ω_i/Ω_a) from levels to rows, F = scatter factor + Pᵀ F_levels Uᵀ has F Fᵀ = L.
-    """
-
-    def __init__(self, groups: Groups, kappa: Array, between: Factor) -> None:
-        m = len(groups)
-        super().__init__(m, np.arange(m))
-        self.groups = groups
-        self.between = between
-        self.within = ScatterFactor(groups, kappa, np.zeros((m, between.t.shape[1])))
-        # A coordinate of the levels is mapped to the rows of the level that owns it.
-        self.embedding = groups.isometry[:, between.owner]
-        self.t = self.embedding @ between.t
-
-    def _rmatmat(self, V: Array) -> Array:
-        means = self.groups.mean(V)
-        deviations = (V - means[self.groups.codes]) * self.within.root
-        return deviations + self.embedding @ self.between.rmatmat(means)
-
-    def _matmat(self, B: Array) -> Array:
-        pooled = self.between.matmat(self.embedding.T @ B)
-        return self.within.matmat(B) + self.groups.share[:, None] * pooled[self.groups.codes]
-
-    def rows_of(self, Phi: Any) -> Callable[[Array], Array]:
-        """Deviations from the level mean, and the rows of the factor of the levels."""
-        means, codes = self.groups.mean(Phi), self.groups.codes
-        root, embedding = self.within.root, self.embedding
-        between = self.between.rmatmat(_dense(means))
-
-        def rows(coordinates: Array) -> Array:
-            deviations = _dense(Phi[coordinates]) - _dense(means[codes[coordinates]])
-            deviations *= root[coordinates]
-            deviations += embedding[coordinates] @ between
-            return deviations
-
-        return rows
-
-    def null(self) -> sparse.csr_array:
-        """Level coordinates that the levels' factor omits or maps to zero, in terms of rows."""
-        active = self.within._active()
-        beyond = np.setdiff1d(active, self.between.owner)
-        levels = self.between.null().tocsc()
-        inside = np.isin(self.between.owner, active)
+        """Coordinates without an edge, and u of groups with edges, or what their factor omits."""
+        root, U = self.root[:, 0], self.groups.isometry
+        idle = np.flatnonzero(root == 0)
+        units = (np.ones(len(idle)), (idle, np.arange(len(idle))))
+        parts = [sparse.csr_array(units, shape=(len(root), len(idle)))]
+        active = np.flatnonzero(sums(self.groups.codes, root, self.groups.n_groups) > 0)
+        if self.between is None:
+            return sparse.hstack([*parts, U[:, active]]).tocsr()
+        owner, levels = self.between.owner, self.between.null().tocsc()
+        inside = np.isin(owner, active)
         used = np.asarray(abs(levels[inside]).sum(axis=0)).ravel() > 0
-        parts = [self.within._idle(), self.groups.isometry[:, beyond]]
-        return sparse.hstack([*parts, self.embedding @ levels[:, used]]).tocsr()
+        parts += [U[:, np.setdiff1d(active, owner)], self.embedding @ levels[:, used]]
+        return sparse.hstack(parts).tocsr()
 
 
 class GroundedFactor(Factor):
-    """F of any Laplacian by grounding one vertex per component: L_gg = R Rᵀ, F = [R; −1ᵀR].
-
-    L has shape (m, m), r (m, k), and ``component``, (m,), is the connected component of each row.
-    """
+    """F of any Laplacian by grounding one vertex per component: L_gg = R Rᵀ, F = [R; −1ᵀR]."""
 
     def __init__(self, L: Array, r: Array, component: Array) -> None:
         m = L.shape[0]
@@ -552,10 +464,6 @@ class GroundedFactor(Factor):
                     "and magnitudes) of a smaller range, or leave the light ones out"
                 ) from None
             self.t = solve_triangular(self.R, self.t, lower=True, check_finite=False)
-
-    def null(self) -> sparse.csr_array:
-        """Empty, because the columns are independent."""
-        return sparse.csr_array((self.shape[1], 0))
 
     def _matmat(self, B: Array) -> Array:
         flow = self.R @ B
@@ -579,44 +487,22 @@ def _dense(V: Any) -> Array:
 
 @dataclass(frozen=True)
 class Covariates:
-    """Terms of the normal equations for covariates c of the edges, z ≈ f_h − f_j + cᵀγ.
+    """Terms of the normal equations for covariates c of the edges, z ≈ f_h − f_j + cᵀγ."""
 
-    Attributes
-    ----------
-    flow : sparse array of shape (m, q)
-        Σ_edges w² (e_h − e_j) cᵀ; Φᵀ flow is the block next to ΦᵀLΦ.
-    gram, cross : ndarray of shape (q, q) and (q,)
-        Σ_edges w² c cᵀ and Σ_edges w² z c.
-    """
-
-    flow: Any
-    gram: Array
-    cross: Array
+    flow: Any  # Σ_edges w² (e_h − e_j) cᵀ, sparse, (m, q); Φᵀ flow is the block next to ΦᵀLΦ
+    gram: Array  # Σ_edges w² c cᵀ, (q, q)
+    cross: Array  # Σ_edges w² z c, (q,)
 
 
 @dataclass(frozen=True)
 class Objective:
-    """The data term of the objective for the outputs that share one preference graph.
+    """The data term of the objective for the outputs that share one preference graph."""
 
-    Attributes
-    ----------
-    laplacian : Laplacian
-        L and r (one column for each of ``outputs``).
-    outputs : ndarray of int
-        The columns of y to which it applies.
-    n_pairs : int
-        Number of edges, including ties if they are kept.
-    log_weight : float
-        Σ_edges log w², for the marginal likelihood.
-    covariates : Covariates or None
-        Covariates of given pairs.
-    """
-
-    laplacian: Laplacian
-    outputs: Array
-    n_pairs: int
-    log_weight: float
-    covariates: Covariates | None = None
+    laplacian: Laplacian  # L, and r with one column for each of ``outputs``
+    outputs: Array  # the columns of y to which it applies
+    n_pairs: int  # number of edges, including ties if they are kept
+    log_weight: float  # Σ_edges log w², for the marginal likelihood
+    covariates: Covariates | None = None  # of given pairs
 
     @property
     def energy(self) -> Array:
@@ -640,45 +526,45 @@ def from_scores(
         shared.setdefault(key, (levels, []))[1].append(j)
     objectives = []
     for levels, outputs in shared.values():
-        weights = QueryWeights(how, query, n_queries, weight, levels)
-        rows = Groups(levels.codes, weight, len(levels))
-        build = _between_pairs if cost.by_pairs else _between_levels
-        objectives.append(build(s[:, outputs], levels, weights, rows, np.array(outputs), cost))
+        weights, g, k = (
+            QueryWeights(how, query, n_queries, weight, levels),
+            len(levels),
+            len(outputs),
+        )
+        rows, log_weight = Groups(levels.codes, weight, g), weights.log_weight
+        if cost.by_pairs:
+            head, tail, d, strength, z = _level_pairs(levels, weights, cost)
+            Omega = weights.Omega
+            # All rows of a level are compared with level b with weight c Ω_b w².
+            kappa = sums(head, strength * Omega[tail], g) + sums(tail, strength * Omega[head], g)
+            edges = EdgeLaplacian(head, tail, strength * Omega[head] * Omega[tail], z, g)
+            system = CentredLaplacian(rows, kappa, None, edges)
+            system.r, system.energy = np.repeat(system.r, k, axis=1), np.repeat(system.energy, k)
+            if cost.weight is not None:
+                counts = weights.n_a[head] * weights.n_a[tail]
+                log_weight += float(counts @ np.log(cost.weight(d)))
+        else:
+            # The scores of the levels are replaced by others, ŝ, for which L ŝ = r.
+            target, energy = np.empty((g, k)), None
+            target[levels.codes] = s[:, outputs]
+            if cost.level_scores is not None:
+                scores, energy = cost.level_scores(levels, weights)
+                target[:] = scores[:, None]
+            if g == len(s):
+                single = Groups(query, weight, n_queries)
+                system = CentredLaplacian(single, weights.kappa, target[levels.codes])
+            else:
+                pooled = Groups(levels.query, weights.Omega, n_queries)
+                between = CentredLaplacian(pooled, weights.kappa, target)
+                system = CentredLaplacian(rows, weights.level_kappa, None, between)
+            if energy is not None:
+                system.energy = np.repeat(energy, k)
+        objectives.append(Objective(system, np.array(outputs), weights.n_pairs, log_weight))
     return objectives
 
 
-def _between_levels(
-    s: Array, levels: Levels, weights: QueryWeights, rows: Groups, outputs: Array, cost: Cost
-) -> Objective:
-    """Objective of a cost with w² = 1 and a closed form, if tied pairs are dropped.
-
-    The scores of the levels are replaced by others, ŝ, for which L ŝ = r.
-    """
-    g, k, energy = len(levels), s.shape[1], None
-    if cost.level_scores is None:
-        target = np.empty((g, k))
-        target[levels.codes] = s
-    else:
-        one, energy = cost.level_scores(levels, weights)
-        target = np.repeat(one[:, None], k, axis=1)
-    kappa = weights.kappa
-    if g == len(s):
-        weight = rows.weight if rows.weighted else None
-        single = Groups(levels.query[levels.codes], weight, len(kappa))
-        system = CentredLaplacian(single, kappa, target[levels.codes])
-    else:
-        pooled = Groups(levels.query, weights.Omega, len(kappa))
-        between = CentredLaplacian(pooled, kappa, target)
-        system = CentredLaplacian(rows, weights.level_kappa, None, between)
-    if energy is not None:
-        system.energy = np.repeat(energy, k)
-    return Objective(system, outputs, weights.n_pairs, weights.log_weight)
-
-
-def _between_pairs(
-    s: Array, levels: Levels, weights: QueryWeights, rows: Groups, outputs: Array, cost: Cost
-) -> Objective:
-    """Objective of any cost, with an edge of weight c Ω_a Ω_b w² between levels of a query."""
+def _level_pairs(levels: Levels, weights: QueryWeights, cost: Cost) -> tuple[Array, ...]:
+    """All (higher, lower) pairs of levels of a query, and d, c w²(d) and z(d)."""
     query, Omega, g = levels.query, weights.Omega, len(levels)
     sizes = np.bincount(query)
     n_pairs = int((sizes.astype(object) * (sizes - 1)).sum()) // 2
@@ -689,7 +575,7 @@ def _between_pairs(
             f"{MAX_LEVEL_PAIRS:,} allowed. Round the scores, or use cost='magnitude' or 'unit', "
             "which cost O(rows)"
         )
-    # All (higher, lower) pairs; levels are sorted by query and score.
+    # Levels are sorted by query and score.
     above = np.cumsum(sizes)[query] - np.arange(g) - 1
     tail = np.repeat(np.arange(g), above)
     head = tail + 1 + np.arange(len(tail)) - (np.cumsum(above) - above)[tail]
@@ -697,15 +583,7 @@ def _between_pairs(
     head, tail = head[weighted], tail[weighted]
     d = levels.score[head] - levels.score[tail]
     z, strength = cost.edges(d, weights.c[query[head]])
-    # All rows of a level are compared with level b with weight c Ω_b w².
-    kappa = sums(head, strength * Omega[tail], g) + sums(tail, strength * Omega[head], g)
-    between = EdgeLaplacian(head, tail, strength * Omega[head] * Omega[tail], z, g)
-    system, k = CentredLaplacian(rows, kappa, None, between), s.shape[1]
-    system.r, system.energy = np.repeat(system.r, k, axis=1), np.repeat(system.energy, k)
-    log_weight = weights.log_weight
-    if cost.weight is not None:
-        log_weight += float((weights.n_a[head] * weights.n_a[tail]) @ np.log(cost.weight(d)))
-    return Objective(system, outputs, weights.n_pairs, log_weight)
+    return head, tail, d, strength, z
 
 
 def from_edges(

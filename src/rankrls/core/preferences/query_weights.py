@@ -1,7 +1,6 @@
-"""Queries and levels of equal score: groups of rows, their means and their weights.
+"""Queries and levels of equal score: groups of rows, in any row order, and their weights.
 
-The weighting of queries (``query_weighting`` of the estimators) is defined only in this module. All
-operations take O(m) for each column, with groups in any row order.
+The weighting of queries (``query_weighting`` of the estimators) is defined only in this module.
 """
 
 from __future__ import annotations
@@ -66,10 +65,7 @@ def row_blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
 
 
 class Groups:
-    """A partition of m rows into g groups, from the group and the weight ω >= 0 of each row.
-
-    Without ``weight``, all ω are 1.
-    """
+    """A partition of m rows into g groups; each row has a weight ω >= 0, 1 if None."""
 
     def __init__(self, codes: Array, weight: Array | None, n_groups: int) -> None:
         self.codes = codes
@@ -90,10 +86,6 @@ class Groups:
     @cached_property
     def averaging(self) -> sparse.csr_array:
         """P, shape (g, m): P V are the group means of V."""
-        m = len(self.codes)
-        if (self.codes[1:] >= self.codes[:-1]).all():  # rows of a group are consecutive
-            starts = np.searchsorted(self.codes, np.arange(self.n_groups + 1))
-            return sparse.csr_array((self.share, np.arange(m), starts), shape=(self.n_groups, m))
         return self._indicator(self.share).T.tocsr()
 
     @cached_property
@@ -106,13 +98,10 @@ class Groups:
         return sparse.csr_array((values, self.codes, np.arange(m + 1)), shape=(m, self.n_groups))
 
     def mean(self, V: Any) -> Any:
-        """Group means P V of the rows of V, shape (g, k); sparse if V is sparse.
-
-        float32 rows are summed in float64, block by block.
-        """
+        """Group means P V of the rows of V, in float64, shape (g, k); sparse if V is sparse."""
         if sparse.issparse(V) or V.dtype == np.float64:
             return self.averaging @ V
-        spread = self.averaging.T.tocsr()
+        spread = self._indicator(self.share)
         means = np.zeros((self.n_groups, V.shape[1]))
         for block in row_blocks(*V.shape):
             means += spread[block].T @ V[block].astype(np.float64)
@@ -131,18 +120,19 @@ class Groups:
         """Σ_i scale_i (x_i − x̄_a)(x_i − x̄_a)ᵀ, shape (n, n), and Σ_i (x_i − x̄_a) r_iᵀ, in float64.
 
         ``scale``/ω must be constant in a group, and ``r`` of shape (m, k) sum to zero in it.
-        Dense rows are centred block by block before they are multiplied, so that an offset of the
-        features does not affect the accuracy. Sparse rows are neither centred nor densified, except
-        for the columns in which the difference of uncentred sums would cancel.
+        Dense rows are centred before they are multiplied, so that an offset does not affect the
+        accuracy; of sparse rows only the columns in which uncentred sums would cancel.
         """
         m, n = X.shape
+        weight = sums(self.codes, scale, self.n_groups)
+        squares = weight @ (means.multiply(means) if sparse.issparse(means) else means * means)
         if sparse.issparse(X):
             gram, cross = _sparse_gram(X, scale), X.T @ r
-            squares = gram.diagonal().copy()
-            gram -= _sparse_gram(means, sums(self.codes, scale, self.n_groups))
+            uncentred = gram.diagonal().copy()
+            gram -= _sparse_gram(means, weight)
             apply = scale[:, None].__mul__
-            centre_columns(gram, cross, squares, X, self.deviations, apply, r)
-            self._clear(gram, cross, means, scale)
+            centre_columns(gram, cross, uncentred, X, self.deviations, apply, r)
+            clear_rounding(gram, cross, squares, float(np.finfo(means.dtype).eps))
             return gram, cross
         constant = m > 0 and bool((scale == scale[0]).all())
         root = np.sqrt(scale).astype(X.dtype)
@@ -173,21 +163,12 @@ class Groups:
             cross += other_cross
         if constant:
             gram *= scale[0]
-        self._clear(gram, cross, means, scale)
+        clear_rounding(gram, cross, squares, float(np.finfo(X.dtype).eps))
         return gram, cross
-
-    def _clear(self, gram: Array, cross: Array, means: Any, scale: Array) -> None:
-        weight = sums(self.codes, scale, self.n_groups)
-        squares = means.multiply(means) if sparse.issparse(means) else means * means
-        clear_rounding(gram, cross, weight @ squares, float(np.finfo(means.dtype).eps))
 
 
 def clear_rounding(gram: Array, cross: Array, squares: Array, eps: float) -> None:
-    """Set columns that are constant up to the rounding errors of centring to zero in place.
-
-    ``squares``, shape (n,), is the sum of squares of the subtracted values, weighted as in
-    ``gram``.
-    """
+    """Set columns that are constant up to rounding to zero; (n,) squares of subtracted values."""
     diagonal = gram.diagonal()
     rounding = diagonal <= 64 * eps**2 * squares
     constant = np.flatnonzero(rounding & np.isfinite(diagonal))
@@ -203,13 +184,11 @@ def centre_columns(
     apply: Callable[[Array], Array],
     r: Array,
 ) -> None:
-    """Recompute, in place, inaccurate rows of XᵀLX and Xᵀr for sparse X of shape (m, n).
+    """Recompute, in place, rows of XᵀLX and Xᵀr whose difference from ``squares`` cancels.
 
-    The diagonal of ``gram`` was computed by subtraction from ``squares``, uncentred sums of
-    squares. Only the columns in which the difference cancels (an offset that is large compared with
-    the spread) are made dense: ``deviations`` centres columns without changing products with L, and
-    ``apply`` maps centred columns D to LD. Their products with other columns need no second
-    centring.
+    Only these columns of the sparse X (an offset that is large compared with the spread) are made
+    dense: ``deviations`` centres them without changing products with L, and ``apply`` maps centred
+    columns D to LD. Their products with other columns need no second centring.
     """
     lost = np.flatnonzero(gram.diagonal() < CANCELLED * squares)
     if len(lost):
@@ -235,17 +214,11 @@ def _sparse_gram(X: sparse.csr_array, weight: Array) -> Array:
 
 @dataclass(frozen=True)
 class Levels:
-    """Groups of rows with equal score in the same query, numbered by (query, score).
+    """Groups of rows with equal score in the same query, numbered by (query, score)."""
 
-    Attributes
-    ----------
-    codes : ndarray of shape (m,)
-    score, query : ndarray of shape (g,)
-    """
-
-    codes: Array
-    score: Array
-    query: Array
+    codes: Array  # (m,)
+    score: Array  # (g,)
+    query: Array  # (g,)
 
     @classmethod
     def of(cls, s: Array, query: Array) -> Levels:
@@ -272,8 +245,7 @@ def check_query_weighting(how: Any) -> None:
 def query_factor(how: QueryWeighting, weight: Any, edge_weight: Any) -> Any:
     """Factor c of a query's edges: 1 ("pair"), 1/Σω ("size") or 1/Σ_edges ω_iω_j ("query").
 
-    ``weight`` and ``edge_weight`` are numbers or arrays of the same shape; c is 0 where it would
-    divide by zero. A function is called with both as arrays, for the queries that have an edge.
+    A function is called with both arrays, for the queries that have an edge; c is 0 for the others.
     """
     weight, edge_weight = np.asarray(weight, dtype=float), np.asarray(edge_weight, dtype=float)
     c = np.zeros(weight.shape)
@@ -293,10 +265,7 @@ def query_factor(how: QueryWeighting, weight: Any, edge_weight: Any) -> Any:
 
 
 def varying_queries(s: Array, query: Array, n_queries: int) -> Array:
-    """Whether a query has two different scores, shape (n_queries, k), bool.
-
-    ``s`` has shape (m, k), and ``query``, shape (m,), is the query number of each row.
-    """
+    """Whether a query has two different scores, shape (n_queries, k), bool, for s (m, k)."""
     example = np.zeros((n_queries, s.shape[1]))
     example[query] = s
     found = np.zeros((n_queries, s.shape[1]), dtype=bool)
@@ -329,21 +298,12 @@ class QueryWeights:
     The groups are ``levels`` if tied pairs are dropped, and whole queries if they are kept (None).
     ``query``, of shape (m,), is the query of each row, and ``weight`` its weight ω, None for 1.
 
-    Attributes
-    ----------
-    n_a, Omega : ndarray of shape (g,)
-        Number of rows with ω > 0 of each group, and Σω.
-    n_q, N : ndarray of shape (n_queries,)
-        The same of each query.
-    edges, edge_weight, c : ndarray of shape (n_queries,)
-        Number of edges, Σ_edges ω_i ω_j, and the factor of the query's edges; c = 0 if there are no
-        edges.
-    kappa : ndarray of shape (n_queries,)
-        c N: all pairs of a query add up to κ times its scatter.
-    level_kappa : ndarray of shape (g,)
-        c (N − Ω_a): κ of the scatter inside a level, from its pairs with other levels.
-    n_pairs, log_weight : int and float
-        Number of edges of all queries, and Σ_edges log(c ω_i ω_j).
+    ``n_a`` and ``Omega``, (g,), are the number of rows with ω > 0 of each group, and Σω; ``n_q``
+    and ``N``, (n_queries,), the same of each query. ``edges``, ``edge_weight`` and ``c`` are the
+    number of edges of a query, Σ_edges ω_i ω_j, and the factor of its edges, 0 without edges. All
+    pairs of a query add up to ``kappa`` = c N times its scatter, and those of a level with other
+    levels to ``level_kappa`` = c (N − Ω_a) times its own. ``n_pairs`` and ``log_weight`` are the
+    number of edges of all queries, and Σ_edges log(c ω_i ω_j).
     """
 
     def __init__(

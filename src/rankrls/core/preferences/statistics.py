@@ -41,37 +41,21 @@ class Statistics:
 
     ``a += b`` adds the statistics of other rows, ``a -= b`` subtracts them again; both modify the
     arrays of ``a`` in place and require the same outputs.
-
-    Attributes
-    ----------
-    outputs : ndarray of shape (k,), int
-        The columns of y to which they apply.
-    gram, cross : ndarray of shape (n, n) and (n, k)
-        ΦᵀLΦ and Φᵀr.
-    mean, mass : ndarray of shape (n,) and float
-        The weighted mean row over the rows that have an edge, and the sum of those weights.
-    energy : ndarray of shape (k,)
-        The sum of squared targets, Σ_edges w² z².
-    n_pairs, log_weight : int and float
-        Number of edges, and Σ_edges log w².
-    largest, largest_energy : ndarray of shape (n,) and (k,)
-        The largest values that the diagonal of ``gram`` and ``energy`` have ever had. Rounding
-        errors in the sums are relative to them, even after rows are subtracted; |Φᵀr| is at most
-        the square root of their product.
-    rounding : float
-        Relative rounding error of the products: that of float64, or more for float32 rows and
-        for Nyström features.
     """
 
-    outputs: Array
-    gram: Array
-    cross: Array
-    mean: Array
-    mass: float
-    energy: Array
-    n_pairs: int
-    log_weight: float
+    outputs: Array  # the columns of y to which they apply, (k,), int
+    gram: Array  # ΦᵀLΦ, (n, n)
+    cross: Array  # Φᵀr, (n, k)
+    mean: Array  # the weighted mean row over the rows that have an edge, (n,)
+    mass: float  # and the sum of these weights
+    energy: Array  # Σ_edges w² z², (k,)
+    n_pairs: int  # number of edges
+    log_weight: float  # Σ_edges log w²
+    #: The largest values that the diagonal of ``gram``, (n,), and ``energy``, (k,), have ever had.
+    #: Rounding errors in the sums are relative to them, even after rows are subtracted; |Φᵀr| is at
+    #: most the square root of their product.
     largest: Array
+    #: Relative rounding error of the products: more than eps for float32 and Nyström features.
     rounding: float = EPS
     largest_energy: Any = None
 
@@ -81,10 +65,7 @@ class Statistics:
 
     @classmethod
     def of(cls, objective: Objective, Phi: Any) -> Statistics:
-        """Compute the statistics of features Φ, dense or sparse, of shape (m, n).
-
-        Covariates of given pairs are appended to the features, so that n becomes n + q.
-        """
+        """Compute the statistics of features Φ, (m, n); covariates of given pairs are appended."""
         k = len(objective.outputs)
         gram, cross, mean = objective.laplacian.moments(Phi)
         cross = np.repeat(cross, k // cross.shape[1], axis=1)
@@ -189,12 +170,8 @@ class Statistics:
         self.largest *= factor**2
 
     def lost_digits(self, alpha: float) -> float:
-        """Ratio of the rounding errors in the sums to those of a new fit.
-
-        This is the largest ratio, over the columns, of the past to the present value of a diagonal
-        entry plus alpha; or, for Φᵀr, the square root of its product with the same ratio of the
-        squared targets.
-        """
+        """Ratio of the rounding errors in the sums to those of a new fit."""
+        # Of the past to the present diagonal plus alpha; for Φᵀr also of the squared targets.
         present = np.maximum(self.gram.diagonal(), 0.0) + alpha
         features = float((self.largest / present).max(initial=1.0))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -227,10 +204,9 @@ def batch_statistics(graph: PreferenceGraph, Phi: Any, loss: Loss) -> list[Stati
 def add_batch(
     total: Sequence[Statistics], batch: Sequence[Statistics], sign: int = 1
 ) -> list[Statistics]:
-    """Add the statistics of a batch to a sum, or subtract them (sign −1), in parts for outputs.
+    """Add the statistics of a batch to a sum (overwritten), or subtract them (sign −1).
 
-    Outputs may share a graph in one batch and not in another; the sum has one part for each group
-    of outputs that have shared all their graphs. The arrays of ``total`` are overwritten.
+    The sum has one part for each group of outputs that have shared all their graphs.
     """
     parts = []
     for rest in total:
@@ -254,21 +230,15 @@ def add_batch(
 
 
 def merged_means(a: Any, mean_a: Array, b: Any, mean_b: Array) -> tuple[Array, Any, Array]:
-    """Mean of two sets of rows of weights a and b; ab/(a + b); and the difference δ of their means.
-
-    Scatters merge as S = S_a + S_b + ab/(a + b) δδᵀ (Chan, Golub and LeVeque): nothing cancels.
-    """
+    """Mean of two sets of rows of weights a and b; ab/(a + b); and δ, the difference of means."""
+    # Scatters merge as S = S_a + S_b + ab/(a + b) δδᵀ (Chan, Golub and LeVeque).
     share = np.divide(b, a + b, out=np.zeros(np.shape(a + b)), where=np.asarray(a + b) > 0)
     step = mean_b - mean_a
     return mean_a + share * step, a * share, step
 
 
 class RankingStatistics:
-    """Statistics of one ranking given in parts, for cost="magnitude" with ties kept.
-
-    Such a ranking is κ times a weighted scatter of the features and of the scores, and scatters of
-    parts can be merged.
-    """
+    """Statistics of one ranking given in parts, for cost="magnitude" with ties kept: a scatter."""
 
     def __init__(self) -> None:
         self.total: Statistics | None = None

@@ -1,23 +1,11 @@
-"""Solve complete relations in closed form; the decomposition of both kernels serves every alpha.
+"""Closed forms of complete relations; the decomposition of both kernels serves every alpha.
 
-Regression over all pairs of p row objects (kernel K) and g column objects (kernel G) is a linear
-system with the matrix K ⊗ G + alpha I, which is diagonal in the eigenvectors of K and G. The
-ranking loss gives every row a free offset. G is then replaced by C G C (P5, Lemma 4.9), and its
-eigenvectors orthogonal to the constants are used. Both hold for singular kernels too. The same
-eigenvectors solve two other problems: the Cartesian kernel K ⊗ I + I ⊗ G has the eigenvalues
-λ + σ, and two-step regression is a ridge regression over the columns, then over the rows. The
-polynomial kernel (k + g)² adds a term of order p + g to 2 K ⊗ G.
-
-Symmetric and reciprocal relations have the same closed form for regression, on symmetrised labels
-(P5, Proposition 4.7). For the ranking loss, P5 (§4.4) solves them iteratively, because enforcing
-the symmetry and centring every row do not commute. However, the centring is equivalent to a free
-offset c_i for each row i. Given c, the problem is regression on the labels Y − c1ᵀ. The condition
-that every row of residuals sums to zero is a system of p equations for c.
+The system with the matrix K ⊗ G + alpha I is diagonal in the eigenvectors of K and G, which are
+centred if there are offsets. `docs/mathematics.md` (7) has the formulas and their derivation.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Any
 
@@ -25,15 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from rankrls.core.relations.pairwise_kernels import KRONECKER, PairwiseKernel, RelationLoss
+from rankrls.core.relations.pairwise_kernels import PairwiseKernel, RelationLoss
 from rankrls.core.relations.sides import Side, Spectrum, decompose
 
 __all__ = [
-    "ClosedForm",
     "CompleteSpectrum",
     "PairedRanking",
     "SquaredSum",
-    "TwoStep",
     "closed_form",
     "damped",
     "row_centred",
@@ -51,36 +37,6 @@ COSTLY = 100.0
 NEGLIGIBLE = 1e-11
 
 
-class ClosedForm(ABC):
-    """Closed-form solution for every alpha, with the coefficients V inner(alpha) Uᵀ.
-
-    Attributes
-    ----------
-    left, right : Spectrum
-        λ, V of the row objects and σ, U of the column objects. Products with λσ = 0 are functions
-        of norm zero and are ignored.
-    pairwise : PairwiseKernel
-    """
-
-    left: Spectrum
-    right: Spectrum
-    pairwise: PairwiseKernel = KRONECKER
-
-    @cached_property
-    def bases(self) -> tuple[Spectrum, Spectrum]:
-        """The eigenvectors in use; without the null spaces if eigenvalues are products λσ."""
-        return shared_bases(self.left, self.right, self.pairwise)
-
-    @abstractmethod
-    def inner(self, alpha: float) -> Array:
-        """Compute the coefficients between V and Uᵀ of `bases`, shape (r, s)."""
-
-    def coefficients(self, alphas: Array) -> Array:
-        """Compute A of f(x, z) = k_xᵀ A g_z for every alpha, shape (n_alphas, p, g)."""
-        V, U = (basis.vectors for basis in self.bases)
-        return np.stack([V @ self.inner(alpha) @ U.T for alpha in alphas])
-
-
 def shared_bases(
     left: Spectrum, right: Spectrum, pairwise: PairwiseKernel
 ) -> tuple[Spectrum, Spectrum]:
@@ -90,57 +46,34 @@ def shared_bases(
     return left.complete, right.complete
 
 
-def closed_form(rows: Side, columns: Side, Y: Array, loss: RelationLoss) -> ClosedForm:
-    """Build the closed-form solution of a complete problem.
-
-    Parameters
-    ----------
-    rows : Side of p objects
-    columns : Side of g objects
-        With a sign, this must be ``rows`` itself.
-    Y : ndarray of shape (p, g)
-    loss : RelationLoss
-        A pairwise kernel with a closed form. "polynomial" has none for ranking with a sign.
-    """
+def closed_form(rows: Side, columns: Side, Y: Array, loss: RelationLoss) -> CompleteSpectrum:
+    """Build the closed form of a complete problem; with a sign, ``columns`` is ``rows``."""
     if loss.sign and loss.ranking:
-        return PairedRanking(rows.spectrum(), Y, loss.sign, loss.pairwise)
+        return PairedRanking(rows.spectrum(), Y, loss)
     left = rows.spectrum(centred=loss.free.columns)
     right = left if loss.sign else columns.spectrum(centred=loss.free.rows)
-    if loss.pairwise.name == "two-step":
-        return TwoStep(left, right, Y, loss)
     if loss.pairwise.name == "polynomial":
         return SquaredSum(left, right, Y, loss, (rows.K, columns.K))
     return CompleteSpectrum(left, right, Y, loss)
 
 
-class CompleteSpectrum(ClosedForm):
-    """Closed form in the eigenvectors of both kernels.
+class CompleteSpectrum:
+    """Closed form in the eigenvectors of both kernels: A = V (Ỹ ∘ D) Uᵀ with Ỹ = VᵀYU.
 
-    Parameters
-    ----------
-    left : Spectrum
-        λ, V of K, for p objects.
-    right : Spectrum
-        σ, U of G, for g objects; for ranking, of C G C.
-    Y : ndarray of shape (p, g)
-        Labels. For ranking, offsets of rows have no effect.
-    loss : RelationLoss
-        A sign is for regression only, with ``left`` on both sides.
-
-    Notes
-    -----
-    Let D = 1/(λσᵀ + alpha), or 1/(λ + σ + alpha) for the Cartesian kernel, and let Ỹ = VᵀYU,
-    symmetrised if there is a sign. The coefficients are A = V (Ỹ ∘ D) Uᵀ. Rows or columns have
-    offsets if the spectrum of the other side is centred. The constant c that is subtracted from Y
-    makes the coefficients sum to zero: with e = Vᵀ1 1ᵀU,
-
-        c = Σ e∘D∘Ỹ / Σ e∘D∘e.
+    D = 1/(λσᵀ + alpha), or 1/(λ + σ + alpha) for the Cartesian kernel. Two-step regression has a
+    pair of alphas and D = 1/((λ + alpha₁)(σ + alpha₂)). With a sign, Ỹ is symmetrised. A free
+    constant c makes the coefficients sum to zero: c = Σ e∘D∘Ỹ / Σ e∘D∘e with e = Vᵀ1 1ᵀU.
     """
 
     def __init__(self, left: Spectrum, right: Spectrum, Y: Array, loss: RelationLoss) -> None:
-        self.left, self.right, self.pairwise = left, right, loss.pairwise
-        self.ranking, self.sign, self.constant = loss.ranking, loss.sign, loss.free.constant
-        self.Y = Y
+        self.left, self.right, self.Y, self.pairwise = left, right, Y, loss.pairwise
+        self.sign, self.constant = loss.sign, loss.free.constant
+        self.bases = shared_bases(left, right, loss.pairwise)
+
+    def coefficients(self, alphas: Array) -> Array:
+        """Compute A of f(x, z) = k_xᵀ A g_z for every alpha, shape (n_alphas, p, g)."""
+        V, U = (basis.vectors for basis in self.bases)
+        return np.stack([V @ self.inner(alpha) @ U.T for alpha in alphas])
 
     def labels(self, V: Array, U: Array) -> Array:
         """Compute VᵀYU of shape (r, s), without offsets."""
@@ -169,18 +102,21 @@ class CompleteSpectrum(ClosedForm):
     def _live(self) -> tuple[Array, Array]:
         """Ỹ and the eigenvalues λσᵀ (or λ + σ) of `bases`."""
         left, right = self.bases
-        return self.labels(left.vectors, right.vectors), self.products(left.values, right.values)
+        products = self.pairwise.eigenvalues(left.values, right.values)
+        return self.labels(left.vectors, right.vectors), products
 
-    def products(self, lam: Array, sigma: Array) -> Array:
-        """Compute the eigenvalues λσ (or λ + σ) of the pairwise kernel, shape (r, s)."""
-        return self.pairwise.eigenvalues(lam, sigma)
-
-    def inner(self, alpha: float) -> Array:
-        """Compute Ỹ ∘ D, shape (r, s)."""
+    def inner(self, alpha: Any) -> Array:
+        """Compute Ỹ ∘ D, the coefficients between V and Uᵀ of `bases`, shape (r, s)."""
         labels, products = self._live
+        if self.pairwise.name == "two-step":
+            first, second = (
+                damped(basis.values, float(one))
+                for basis, one in zip(self.bases, alpha, strict=True)
+            )
+            return labels * first[:, None] * second
         D = damped(products, alpha)
         if self.constant:
-            ones, (label, size) = self._ones
+            ones, (label, size) = self.ones
             total = float(np.vdot(ones * D, ones)) + size / alpha
             labels = labels - (float(np.vdot(ones * D, labels)) + label / alpha) / total * ones
         D *= labels
@@ -189,7 +125,7 @@ class CompleteSpectrum(ClosedForm):
         return D
 
     @cached_property
-    def _ones(self) -> tuple[Array, tuple[float, float]]:
+    def ones(self) -> tuple[Array, tuple[float, float]]:
         """Vᵀ1 1ᵀU without the null spaces, and the parts of 1ᵀY1 and 1ᵀ1 in them."""
         sums, rests = [], []
         for spectrum in self.bases:
@@ -200,48 +136,17 @@ class CompleteSpectrum(ClosedForm):
             sums.append(inside)
             rests.append(rest)
         (a, b), (v, u), Y = sums, rests, self._shifted
-        live = 1.0 - v
         size = float(v @ v) * len(u) + float(a @ a) * float(u @ u)
-        label = float(v @ Y.sum(axis=1)) + float(live @ Y @ u)
+        label = float(v @ Y.sum(axis=1)) + float((1.0 - v) @ Y @ u)
         return np.outer(a, b), (label, size)
 
 
-class TwoStep(CompleteSpectrum):
-    """Two-step ridge regression, with RankRLS over the ranked objects for ranking.
-
-    Every row of labels is smoothed by the regression over the columns, and every column of the
-    result by the regression over the rows: A = (K + alpha₁ I)⁻¹ Y (G + alpha₂ I)⁻¹. The order of
-    the steps has no effect. Each alpha is a pair (alpha₁, alpha₂) (Pahikkala, Stock, Airola,
-    Aittokallio, De Baets, Waegeman, ECML PKDD 2014).
-    """
-
-    def inner(self, alpha: Any) -> Array:
-        """Compute Ỹ / ((λ + alpha₁)(σ + alpha₂)), shape (r, s)."""
-        left, right = self.bases
-        return (
-            self._live[0]
-            * damped(left.values, float(alpha[0]))[:, None]
-            * damped(right.values, float(alpha[1]))
-        )
-
-
 class SquaredSum(CompleteSpectrum):
-    """Closed form for the kernel (k + g)² = 2kg + k² + g².
+    """Closed form for the kernel (k + g)² = 2kg + k² + g², of positive semi-definite kernels.
 
-    Parameters
-    ----------
-    left, right, Y, loss
-        As in `CompleteSpectrum`.
-    kernels : tuple of two ndarray, of shape (p, p) and (g, g)
-        K and G, positive semi-definite.
-
-    Notes
-    -----
-    Γ = 2 K ⊗ G + B Φ Φᵀ Bᵀ, where Bᵀ with B = [I ⊗ 1, 1 ⊗ I] sums labels by row and column, and
-    Φ Φᵀ is block diagonal with the squares of the two kernels. Let N = 2 K ⊗ G + alpha I, which is
-    diagonal in V and U, and let Q = BᵀN⁻¹B, of order p + g. By the Woodbury identity
-
-        (I + ΦᵀQΦ) s = ΦᵀBᵀN⁻¹y,     A = N⁻¹(y − BΦs).
+    Γ = 2 K ⊗ G + B Φ Φᵀ Bᵀ, where Bᵀ with B = [I ⊗ 1, 1 ⊗ I] sums by row and column, and Φ Φᵀ is
+    block diagonal with the squared kernels. By the Woodbury identity with N = 2 K ⊗ G + alpha I,
+    (I + ΦᵀBᵀN⁻¹BΦ) s = ΦᵀBᵀN⁻¹y and A = N⁻¹(y − BΦs).
     """
 
     def __init__(
@@ -318,51 +223,24 @@ class SquaredSum(CompleteSpectrum):
         return np.linalg.pinv(gram, rcond=NEGLIGIBLE, hermitian=True)
 
 
-class PairedRanking(ClosedForm):
+class PairedRanking(CompleteSpectrum):
     """Closed form for the ranking loss of symmetric and reciprocal relations.
 
-    It minimises Σ_i ‖C(y_i − f_i)‖² + alpha ‖f‖² over functions with f(x, z) = s f(z, x).
+    With the notation of `docs/mathematics.md` (7), n nonzero eigenvalues, and ν the sum of e² over
+    the others, digits would cancel for small alpha. With Λ = 1 − alpha T the matrix is
 
-    Parameters
-    ----------
-    left : Spectrum
-        λ, V of K, for p objects.
-    Y : ndarray of shape (p, p)
-    sign : {1, −1}
-        The sign s of symmetric (1) or reciprocal (−1) relations.
-    pairwise : PairwiseKernel
-        With the Cartesian kernel, λ + λ' replaces λλ', and all eigenvectors are used.
+        ½(1 + ν) I − (s/2) eeᵀ + (alpha/2) [diag(T(e∘e)) + s T∘eeᵀ].
 
-    Notes
-    -----
-    Let R = ½(YC + s(YC)ᵀ), R̃ = VᵀRV, e = Vᵀ1/√p, T = 1/(λλᵀ + alpha) and Λ = λλᵀ ∘ T. The
-    coefficients are B = V {[R̃ + ½(v eᵀ + s e vᵀ)] ∘ T} Vᵀ, where v, the offsets in the basis V,
-    solves
-
-        (I − ½ diag(Λ(e∘e)) − (s/2) Λ∘eeᵀ) v = (Λ∘R̃) e.
-
-    In this form digits cancel for small alpha, because for s = 1 the direction e is nearly
-    singular. Let n be the number of eigenvectors with nonzero eigenvalues; v is zero on the others,
-    and ν is the sum of e² over the others. With Λ = 1 − alpha T, the matrix is
-
-        ½(1 + ν) I − (s/2) eeᵀ + (alpha/2) [diag(T(e∘e)) + s T∘eeᵀ],
-
-    where the bracket is positive semi-definite. After a reflection of e to the first axis, the
-    entry that vanishes, ν + alpha(…), is computed without a difference. The right-hand side uses
-    eᵀR̃e = 0 in the same way.
+    After a reflection of e to the first axis, the entry that vanishes, ν + alpha(…), and the right
+    side, with eᵀR̃e = 0, are computed without a difference.
     """
 
-    def __init__(
-        self, left: Spectrum, Y: Array, sign: int, pairwise: PairwiseKernel = KRONECKER
-    ) -> None:
-        p = len(Y)
-        self.sign, self.pairwise = sign, pairwise
-        self.left = self.right = left
-        whole = left.complete
-        V, live = whole.vectors, (whole.values != 0.0) | (not pairwise.plain)
-        YC = row_centred(Y)
-        R = V.T @ YC @ V
-        R = 0.5 * (R + sign * R.T)  # exact: a single antisymmetric entry is zero
+    def __init__(self, left: Spectrum, Y: Array, loss: RelationLoss) -> None:
+        super().__init__(left, left, Y, loss)
+        p, whole = len(Y), left.complete
+        V, live = whole.vectors, (whole.values != 0.0) | (not self.pairwise.plain)
+        R = V.T @ row_centred(Y) @ V
+        R = 0.5 * (R + self.sign * R.T)  # exact: a single antisymmetric entry is zero
         e = V.sum(axis=0) / np.sqrt(p)
         null = e[~live]
         if np.linalg.norm(null) <= p * EPS:
@@ -374,7 +252,7 @@ class PairedRanking(ClosedForm):
         self.R = R[np.ix_(live, live)]
         self.e = e[live]
         values = whole.values[live]
-        self.products = pairwise.eigenvalues(values, values)
+        self.products = self.pairwise.eigenvalues(values, values)
 
     def inner(self, alpha: float) -> Array:
         """Compute [R̃ + ½(v eᵀ + s e vᵀ)] ∘ T, shape (n, n)."""
@@ -414,11 +292,7 @@ class PairedRanking(ClosedForm):
 
 
 def damped(products: Array, alpha: float) -> Array:
-    """Compute 1/(λσ + alpha); raise an error if λσ + alpha is not positive.
-
-    ``products`` are the eigenvalues of the pairwise kernel, λσ or others. They can be negative if
-    a kernel is indefinite.
-    """
+    """Compute 1/(μ + alpha) of eigenvalues μ; raise an error if μ + alpha is not positive."""
     shifted = products + alpha
     lowest = shifted.min(initial=np.inf)
     if lowest <= 0.0:

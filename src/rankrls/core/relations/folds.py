@@ -1,8 +1,4 @@
-"""Folds of a relation, and predictions of held-out pairs.
-
-On complete relations, predictions are computed from decomposed kernels (`core.relations.holdout`),
-or from a closed form for each fold. Otherwise each fold is refitted.
-"""
+"""Folds of a relation, and predictions of held-out pairs."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ from rankrls.core.relations.holdout import CompleteHoldout
 from rankrls.core.relations.labels import Observations
 from rankrls.core.relations.problem import RelationProblem
 
-__all__ = ["BlockFold", "HeldOutEdges", "RelationFolds", "alpha_chunks", "cross_validate"]
+__all__ = ["BlockFold", "RelationFolds", "alpha_chunks", "cross_validate"]
 
 Array = NDArray[Any]
 
@@ -36,24 +32,12 @@ class BlockFold(NamedTuple):
 
 @dataclass(frozen=True)
 class RelationFolds:
-    """Folds of a cross-validation of a relation.
-
-    Attributes
-    ----------
-    kind : {"blocks", "leave-row-out", "entries", "pairs"}
-    blocks : tuple of BlockFold
-        The folds of "blocks".
-    entries : tuple of int arrays
-        The folds of "entries": columns that are held out together, for one row at a time.
-    pairs : ndarray of shape (q,), int
-        The folds of "pairs": the fold of every observed pair, or −1 if it is never held out.
-    n_pair_folds : int
-    """
+    """Folds of a relation of a kind: "blocks", "leave-row-out", "entries" or "pairs"."""
 
     kind: str
     blocks: tuple[BlockFold, ...] = ()
-    entries: tuple[Array, ...] = ()
-    pairs: Array | None = None
+    entries: tuple[Array, ...] = ()  # columns that are held out together, for one row at a time
+    pairs: Array | None = None  # the fold of every observed pair, or −1 if it is never held out
     n_pair_folds: int = 0
 
     @property
@@ -91,27 +75,6 @@ class RelationFolds:
         return member(self.blocks[number].train), member(self.blocks[number].test)
 
 
-class HeldOutEdges(NamedTuple):
-    """Held-out edges and their predictions.
-
-    Attributes
-    ----------
-    lists : ndarray of shape (n,), int
-        List index of every edge. Edges of a list have the same row and the same model, and are
-        ranked together.
-    y : ndarray of shape (n,)
-    predictions : ndarray of shape (n_alphas, n)
-    n_refits : ndarray of shape (n_alphas,), int
-        Number of refits that replaced a shortcut that would have lost digits, or the number of
-        folds if there is no shortcut.
-    """
-
-    lists: Array
-    y: Array
-    predictions: Array
-    n_refits: Array
-
-
 def alpha_chunks(alphas: Array, shape: tuple[int, int]) -> list[Array]:
     """Split alphas into chunks that limit the size of the work space."""
     size = max(1, min(WORK, _resources.budget() // 64) // (shape[0] * shape[1]))
@@ -126,10 +89,11 @@ def cross_validate(
     solver: str,
     options: IterationOptions,
     progress: Progress,
-) -> HeldOutEdges:
+) -> tuple[Array, Array, Array, Array]:
     """Predict held-out edges for some alphas (see `alpha_chunks`).
 
-    ``solver`` and ``options`` are those of refits, if the relation is not complete.
+    Returns the list of every edge, edges of one row and model, which are ranked together; labels;
+    predictions (n_alphas, n); and the number of refits for every alpha.
     """
     Y = problem.labels()
     if folds.kind in ("leave-row-out", "entries"):
@@ -144,7 +108,7 @@ def cross_validate(
             for number, cols in enumerate(folds.entries):
                 fold_of[cols] = number
             lists = lists * len(folds.entries) + np.tile(fold_of, p)
-        return HeldOutEdges(lists, Y.ravel(), held.reshape(len(alphas), -1), n_refits)
+        return lists, Y.ravel(), held.reshape(len(alphas), -1), n_refits
     closed = solver in ("auto", "closed") and problem.has_closed_form
     closed = closed and Y is not None and folds.kind == "blocks"
     if problem.two_step and not closed:
@@ -173,7 +137,7 @@ def cross_validate(
     if not parts:
         raise ValueError("no fold has both edges to learn from and edges to predict")
     all_lists, labels, predictions = zip(*parts, strict=True)
-    return HeldOutEdges(
+    return (
         np.concatenate(all_lists),
         np.concatenate(labels),
         np.concatenate(predictions, axis=1),

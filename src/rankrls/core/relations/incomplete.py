@@ -1,18 +1,9 @@
 """Solve incomplete relations, which are RankRLS over the observed pairs (cells).
 
-Every cell is a data row with the pairwise kernel Γ, such as K ⊗ G, and its row object is the query.
-There are three routes to the same function:
-
-- `solve_in_eigenvectors`: conjugate gradients in the eigenvectors of both kernels, where the system
-  of a complete relation is diagonal. The diagonal of a relation in which all pairs have the mean
-  weight is the preconditioner.
-- `solve_over_cells`: conjugate gradients or a factorisation of the system over the cells, for few
-  cells and for pairwise kernels without common eigenvectors.
-- `solve_over_products` and `solve_over_objects`: a factorisation over the products of few features,
-  or over the objects if functions are sums of functions of the two objects.
-
-`iterate_functions` follows conjugate gradients in the space of functions, which regularise if they
-are stopped: at the best score of validation pairs, or after a given number of iterations.
+The routes to the same function are conjugate gradients in the eigenvectors of both kernels
+(`solve_in_eigenvectors`), a system over few cells (`solve_over_cells`), and systems over products
+of few features or over objects (`solve_over_products`, `solve_over_objects`). Iterations in the
+space of functions (`iterate_functions`) regularise if they are stopped.
 """
 
 from __future__ import annotations
@@ -86,23 +77,9 @@ def few_cells(n_cells: int, p: int, g: int) -> bool:
 
 
 class CellLoss:
-    """The loss (y − f)ᵀ F Fᵀ (y − f) over q cells.
+    """The loss (y − f)ᵀ F Fᵀ (y − f) over q cells, with F = D_ω^{1/2} (I − projection on offsets).
 
-    Parameters
-    ----------
-    cells : Cells
-        Sorted by row.
-    free : FreeOffsets
-        All free offsets, with those of rows for the ranking loss.
-
-    Notes
-    -----
-    With weights ω and the unit vectors u_r = √(ω/Ω_r) over the cells of row r,
-
-        F = D_ω^{1/2} (I − Σ_r u_r u_rᵀ),
-
-    because min_c Σ_e ω_e (y_e − c − f_e)² is the squared length of (I − u uᵀ) D_ω^{1/2} (y − f).
-    Other offsets are projected out in the same way. Arrays have the cells as their last axis.
+    The offset of row r is projected out by u_r = √(ω/Ω_r). Arrays have the cells as last axis.
     """
 
     def __init__(self, cells: Cells, free: FreeOffsets) -> None:
@@ -151,22 +128,9 @@ class CellLoss:
 
 
 class CellKernel:
-    """Products with the pairwise kernel Γ between q cells, which is never formed.
+    """Products with the pairwise kernel Γ of q cells and pairs ``to`` (by default the cells).
 
-    Parameters
-    ----------
-    sides : tuple of two SideValues
-    cells : Cells
-    loss : RelationLoss
-        With a sign, Γ plus (minus) Γ with swapped columns, times ½, replaces Γ. This is the
-        symmetric (reciprocal) kernel of P5, (8) and (9).
-    to : tuple of two int arrays of shape (q',), optional
-        Rows and columns of the output pairs. By default these are the cells.
-
-    Notes
-    -----
-    (K ⊗ G) vec(M) = vec(K M G), with the values of the cells in the p × g matrix M. For few cells M
-    is sparse, and only the output pairs are computed.
+    With a sign, Γ plus (minus) Γ with swapped columns, times ½, replaces Γ (P5, (8) and (9)).
     """
 
     def __init__(
@@ -194,20 +158,7 @@ class CellKernel:
         if not self.sampled:
             return pairwise.table(*self.sides, self.scatter(v))[self.to]
         A = pairwise.symmetrised(self.cells.table(v), self.loss.sign)
-        if not pairwise.plain:
-            return pairwise.at(*self.sides, A, *self.to)
-        out = np.empty(len(self.to[0]))
-        sampled_products(self.sides[0].K, np.ascontiguousarray((A @ self._turned).T), *self.to, out)
-        return out
-
-    @cached_property
-    def _turned(self) -> Array:
-        """Gᵀ in the memory order of products with sparse matrices."""
-        return np.ascontiguousarray(self.sides[1].K.T)
-
-    def row_sizes(self) -> Array:
-        """Approximate the norms of the rows, shape (q',)."""
-        return self.loss.pairwise.row_sizes(*self.sides, *self.to)
+        return pairwise.at(*self.sides, A, *self.to)
 
     def dense(self) -> Array:
         """Form the matrix of shape (q', q), for few cells."""
@@ -219,17 +170,10 @@ class CellKernel:
 
 
 class SpectralEquations:
-    """The problem in the eigenvectors of both kernels.
+    """The problem for B in f = V (√Λ ∘ B) Uᵀ, where Λ are the eigenvalues of Γ.
 
-    Notes
-    -----
-    With f = V (√Λ ∘ B) Uᵀ, where Λ = λσᵀ are the eigenvalues of Γ, ‖f‖² is the sum of B² and
-
-        √Λ ∘ VᵀL(V(√Λ ∘ B)Uᵀ)U + alpha B = √Λ ∘ VᵀL(Y)U.
-
-    If all pairs had the mean weight ρ, the left-hand side would be the diagonal ρΛ + alpha, which
-    is the preconditioner. With a sign, B is symmetric or antisymmetric. The values of f at all
-    pairs have the norm of √Λ ∘ B.
+    √Λ ∘ VᵀL(V(√Λ ∘ B)Uᵀ)U + alpha B = √Λ ∘ VᵀL(Y)U, and the preconditioner ρΛ + alpha is the
+    left-hand side if all pairs had the mean weight ρ. With a sign, B is (anti)symmetric.
     """
 
     def __init__(self, left: Spectrum, right: Spectrum, cells: Cells, loss: RelationLoss) -> None:
@@ -257,10 +201,9 @@ class SpectralEquations:
         scaled = np.multiply(self.root, B, dtype=V.dtype, casting="same_kind")
         cells = self.cells
         if self.sampled:
-            f = np.empty(len(cells))
             by_rows = U.shape[1] <= V.shape[1]
             ends = (V @ scaled, U) if by_rows else (V, U @ scaled.T)
-            sampled_products(*ends, cells.rows, cells.cols, f)
+            f = sampled_products(*ends, cells.rows, cells.cols)
         else:
             f = (V @ scaled @ U.T).ravel()[cells.flat]
         return self._back(self.loss.apply(f), V, U) + alpha * B
@@ -282,8 +225,8 @@ class SpectralEquations:
     def solve(self, alpha: float, B: Array, options: IterationOptions) -> tuple[Array, int, float]:
         """Iterate from B; return the solution, the number of iterations and the error of f.
 
-        The recurrence is restarted until the true residual confirms its error. Products in single
-        precision are used as long as the problem is not ill-conditioned.
+        The recurrence is restarted until the true residual confirms its error, with products in
+        single precision as long as the problem is not ill-conditioned.
         """
         M = self.rho * self.values + alpha
         rough = self.values.size >= LARGE and not self.sampled
@@ -314,9 +257,8 @@ class SpectralEquations:
     ) -> tuple[Array, int, float, float]:
         """Run conjugate gradients from B, with the residual R, until f is accurate.
 
-        Returns the change of B, the number of iterations, an estimate of the relative error of f
-        from its changes and their rate of decrease (0 if the callback requested a stop), and the
-        ratio of this error to that which the residual would imply if M were the system.
+        Returns the change of B, the number of iterations, the relative error of f estimated from
+        its changes (0 if the callback stopped), and its ratio to that of a system equal to M.
         """
         shape, flat = B.shape, M.reshape(-1, 1)
         run = MultiShiftCG(
@@ -358,27 +300,9 @@ def solve_in_eigenvectors(
     options: IterationOptions,
     loss: RelationLoss,
 ) -> tuple[Array, int, Array]:
-    """Compute coefficients between eigenvectors, from the largest to the smallest alpha.
+    """Compute coefficients between eigenvectors, (n_alphas, r, s), from large to small alphas.
 
-    Parameters
-    ----------
-    left : Spectrum
-        λ, V of the row objects.
-    right : Spectrum
-        σ, U of the column objects, centred for the ranking loss. With a sign, this is ``left``.
-    cells : Cells
-    alphas : ndarray of shape (n_alphas,)
-    options : IterationOptions
-        ``tol`` is the relative error of the values of f at all pairs.
-    loss : RelationLoss
-        A pairwise kernel with the eigenvectors V ⊗ U, and eigenvalues that are not negative.
-
-    Returns
-    -------
-    coefficients : ndarray of shape (n_alphas, r, s)
-    n_iter : int
-    accepted : ndarray of shape (n_alphas,), bool
-        Whether the solutions reach the tolerance.
+    Returns also the number of iterations, and the alphas whose f has a relative error of ``tol``.
     """
     equations = SpectralEquations(left, right, cells, loss)
     inner = np.zeros((len(alphas), *equations.values.shape))
@@ -394,10 +318,7 @@ def solve_in_eigenvectors(
 
 
 class CellEquations:
-    """The system (FᵀΓF + alpha I) x = Fᵀy over q cells; the coefficients of the cells are F x.
-
-    It implements `core.linalg.krylov.Equations`.
-    """
+    """The system (FᵀΓF + alpha I) x = Fᵀy over q cells; the coefficients of the cells are F x."""
 
     outputs = np.zeros(1, dtype=np.int64)
     dtype = np.dtype(np.float64)
@@ -427,9 +348,11 @@ class CellEquations:
         return np.ones(len(self.C))
 
     def magnitude(self, W: Array) -> Array:
-        """Compute ‖k_i‖ ‖g_j‖ ‖F w‖ for the rows k_i of K and g_j of G, shape (q, k')."""
+        """Bound the entries of products by √(Γ_ee trace Γ) ‖F w‖, shape (q, k')."""
+        kernel, cells = self.kernel, self.kernel.cells
+        own = kernel.loss.pairwise.diagonal(*kernel.sides)[cells.rows, cells.cols]
         size = np.linalg.norm(self.loss.forward(W.T), axis=1)
-        return (self.loss.root * self.kernel.row_sizes())[:, None] * size
+        return (self.loss.root * np.sqrt(own * own.sum()))[:, None] * size
 
 
 def solve_over_cells(
@@ -440,10 +363,9 @@ def solve_over_cells(
     loss: RelationLoss,
     options: IterationOptions | None = None,
 ) -> tuple[Array, int, Array]:
-    """Compute coefficients A of shape (n_alphas, p, g) by the system over the cells.
+    """Compute A (n_alphas, p, g) by the system over the cells, without ``options`` by factorising.
 
-    It is solved by conjugate gradients, in one run for all alphas, or without ``options`` by a
-    factorisation. Returns also the number of iterations, and the alphas that reach the tolerance.
+    Returns also the number of iterations, and the alphas that reach the tolerance.
     """
     equations = CellEquations(rows, columns, cells, loss)
     n_iter, accepted = 1, np.ones(len(alphas), dtype=bool)
@@ -466,23 +388,13 @@ def solve_over_cells(
 
 
 class Validation(NamedTuple):
-    """Pairs whose ranking decides when iterations stop.
-
-    Attributes
-    ----------
-    sides : tuple of two SideValues
-        Kernel values between the objects of these pairs and the training objects.
-    rows, cols, y : ndarray of shape (n,)
-        The pairs, as objects of ``sides``, and their labels.
-    score : function of (labels, predictions, rows), each of shape (n,)
-        Higher is better.
-    """
+    """Pairs (rows, cols) of ``sides`` and labels y whose ``score`` decides when iterations stop."""
 
     sides: tuple[SideValues, SideValues]
     rows: Array
     cols: Array
     y: Array
-    score: Callable[[Array, Array, Array], float]
+    score: Callable[[Array, Array, Array], float]  # of labels, predictions, rows; higher is better
 
 
 def hold_out_cells(
@@ -490,9 +402,8 @@ def hold_out_cells(
 ) -> Array:
     """Choose edges to hold out for early stopping; return a mask of shape (n_edges,).
 
-    Random rows with at least four pairs are visited until the fraction is reached, and half of the
-    pairs of each are held out, because an edge can only be ranked against others of its row. All
-    edges of a pair are held out together, with ``mirror`` also those of its mirror image.
+    Half of the pairs of random rows, because an edge is ranked against others of its row. All edges
+    of a pair are held out together, with ``mirror`` also those of its mirror image.
     """
     cells = observations.cells
     p, g = observations.shape
@@ -532,12 +443,8 @@ def iterate_functions(
 ) -> tuple[Array, History]:
     """Compute A of shape (p, g) at the iteration that ranks ``validation`` best, or at the last.
 
-    Notes
-    -----
-    These are conjugate gradients in the space of functions, the same iterates as those of RankRLS
-    with explicit features of pairs. A function f = Γa has the squared norm aᵀΓa, and the gradient
-    of the objective is −2Γr with r = L(y − f) − alpha a. Therefore all products are those of the
-    coefficients with Γ, and every iteration needs one of them, and one for new validation objects.
+    The gradient at f = Γa is −2Γr with r = L(y − f) − alpha a, so that all products are those of
+    coefficients with Γ. The iterates are those of RankRLS with explicit features of pairs.
     """
     cells, q = observations.cells, len(observations.cells)
     cell_loss, sides = CellLoss(cells, loss.free), (rows.values, columns.values)
@@ -618,11 +525,7 @@ def solve_over_products(
 ) -> Array:
     """Compute coefficients between eigenvectors, (n_alphas, r, s), by one factorisation.
 
-    Notes
-    -----
-    With the products Φ of eigenvectors over the cells, scaled by the roots of Λ = λσᵀ,
-
-        (ΦᵀLΦ + alpha I) β = ΦᵀLy,     inner = β / √Λ.
+    (ΦᵀLΦ + alpha I) β = ΦᵀLy for the products Φ of eigenvectors, scaled by √Λ.
     """
     r, s, sign = len(left.values), len(right.values), loss.sign
     i, j = np.triu_indices(r, 0 if sign == 1 else 1) if sign else np.divmod(np.arange(r * s), s)
@@ -651,12 +554,7 @@ def solve_over_products(
 
 
 def _moments(V: Array, U: Array, loss: CellLoss) -> tuple[Array, Array]:
-    """Compute ΦᵀLΦ and ΦᵀLy of the products Φ of rows of V (p, r) and U (g, s).
-
-    With v, u the rows of V and U, ΦᵀLΦ is Σ_rows vvᵀ ⊗ Σ_cells ω uuᵀ (minus the offset of the row).
-    The inner sums for all rows are one sparse matrix product, and the outer sum is one dense matrix
-    product. Both only need a triangle of vvᵀ and uuᵀ.
-    """
+    """Compute ΦᵀLΦ and ΦᵀLy of the products Φ of rows of V (p, r) and U (g, s)."""
     cells = loss.cells
     (p, r), s = V.shape, U.shape[1]
     a, b = np.triu_indices(s)
@@ -687,14 +585,10 @@ def _moments(V: Array, U: Array, loss: CellLoss) -> tuple[Array, Array]:
 def solve_over_objects(
     rows: Side, columns: Side, cells: Cells, alphas: Array, loss: RelationLoss
 ) -> Array:
-    """Compute coefficients A of shape (n_alphas, p, g) for a kernel c (K ⊗ 11ᵀ + 11ᵀ ⊗ G).
+    """Compute A (n_alphas, p, g) for a kernel c (K ⊗ 11ᵀ + 11ᵀ ⊗ G) of sums of functions.
 
-    Functions are f(x, z) = h₁(x) + h₂(z), or h(x) ± h(z) with a sign. With the incidence matrix N
-    of cells and objects and the features Φ = V√(cλ) of the objects,
-
-        (ΦᵀNᵀLNΦ + alpha I) β = ΦᵀNᵀLy,     h = Φβ.
-
-    A has the row sums V√(c/λ) β₁ and the column sums of the other side.
+    With the incidence N of cells and objects and the features Φ = V√(cλ) of the objects,
+    (ΦᵀNᵀLNΦ + alpha I) β = ΦᵀNᵀLy. A has the row sums V√(c/λ) β₁ and the column sums of β₂.
     """
     sign, weight = loss.pairwise.sign or loss.sign, loss.pairwise.terms[0].weight
     cell_loss, free, (p, g) = CellLoss(cells, loss.free), loss.free, cells.shape
@@ -743,10 +637,7 @@ def solve_over_objects(
 
 
 def _constants_outside(side: Spectrum) -> tuple[Array, bool]:
-    """Return the part of the constants in the null space of the kernel, if there is one.
-
-    Otherwise, return the constants, and False.
-    """
+    """Return the part of the constants in the null space of the kernel, if there is one."""
     one, V = np.ones(len(side.vectors)), side.vectors
     rest = one - V @ (V.T @ one)
     rest -= V @ (V.T @ rest)

@@ -1,12 +1,4 @@
-"""Labels of pairs (row object, column object), and unpenalised offsets of these labels.
-
-A relation is a p × g matrix of labels. Any part of it may be observed, and a pair may be observed
-several times (edges of a multigraph). Edges are stored as lists, a complete matrix as a matrix.
-
-Offsets of all pairs, of each row or of each column are not regularised. The loss over the observed
-pairs is the loss of residuals minus their best offsets, which is a projection. The ranking loss has
-an offset for each row, which does not affect rankings.
-"""
+"""Labels of pairs (row object, column object), and unpenalised offsets of these labels."""
 
 from __future__ import annotations
 
@@ -31,27 +23,18 @@ __all__ = [
     "FreeOffsets",
     "Observations",
     "TableOffsets",
-    "free_offsets",
 ]
 
 Array = NDArray[Any]
 
 EPS = float(np.finfo(np.float64).eps)
 
+#: A table is stored densely if at least one in this many entries has a weight.
+DENSE = 20
 
-@dataclass(frozen=True)
-class CompleteBlock:
-    """A completely observed part of the relation, with all pairs observed equally often.
 
-    Attributes
-    ----------
-    rows : ndarray of shape (p',), int
-    cols : ndarray of shape (g',), int
-    Y : ndarray of shape (p', g')
-        Labels, averaged if there are several for each pair.
-    multiplicity : int
-        Number of edges for each pair.
-    """
+class CompleteBlock(NamedTuple):
+    """Labels Y (p', g') of all pairs of some rows and columns, each observed equally often."""
 
     rows: Array
     cols: Array
@@ -61,21 +44,7 @@ class CompleteBlock:
 
 @dataclass(frozen=True)
 class Cells:
-    """The distinct observed pairs, sorted by row and column, with averaged labels.
-
-    Σ_e (y_e − c − f)² over the n edges of a pair is n (ȳ − c − f)² plus a constant. Pairs with
-    weights n are therefore sufficient for a least-squares loss.
-
-    Attributes
-    ----------
-    rows, cols : ndarray of shape (q,), int
-    y : ndarray of shape (q,)
-        Mean labels.
-    weight : ndarray of shape (q,)
-        Numbers of edges.
-    shape : tuple of int
-        (p, g).
-    """
+    """The q distinct observed pairs, sorted by row and column: mean labels and numbers of edges."""
 
     rows: Array
     cols: Array
@@ -112,31 +81,17 @@ class Cells:
 
 
 class Observations:
-    """Labels of some of the pairs of p row objects and g column objects.
-
-    Parameters
-    ----------
-    rows, cols : ndarray of shape (n_edges,), int
-        Row and column of every edge. Pairs may be repeated.
-    y : ndarray of shape (n_edges,)
-        Labels.
-    shape : tuple of int
-        (p, g).
-    """
+    """Labels of pairs of p row and g column objects: lists of edges, or a matrix without gaps."""
 
     def __init__(
         self, rows: Any, cols: Any, y: Any, shape: tuple[int, int], matrix: Array | None = None
     ) -> None:
         self._lists = None if matrix is not None else (rows, cols, y)
-        #: The labels as a matrix of shape (p, g), if they were given as one without gaps.
         self.matrix, self.shape = matrix, shape
 
     @classmethod
     def from_matrix(cls, Y: Array, *, whole: bool = False) -> Observations:
-        """Create observations from labels of shape (p, g), with NaN for unobserved pairs.
-
-        ``whole``: it is known that no label is missing.
-        """
+        """Create observations from a matrix with NaN (``whole``: without) for unobserved pairs."""
         missing = None if whole else np.isnan(Y)
         if missing is not None and missing.any():
             rows, cols = np.nonzero(~missing)
@@ -204,8 +159,7 @@ class Observations:
 
     def as_matrix(self) -> Observations:
         """Store the labels as a matrix, if every pair has one label."""
-        p, g = self.shape
-        if self.matrix is not None or self.n_edges != p * g:
+        if self.matrix is not None or self.n_edges != np.prod(self.shape):
             return self
         rows, cols, y = self.lists
         Y = np.full(self.shape, np.nan)
@@ -229,41 +183,26 @@ class Observations:
         return Cells(rows, cols, y, np.ones(len(rows)), self.shape)
 
     def block(self, *, ranking: bool, square: bool = False) -> CompleteBlock | None:
-        """Return the observations as one complete block, or None if they are incomplete.
-
-        Rows and columns without an edge are ignored. For ``ranking``, rows with a single pair are
-        ignored too, because there is nothing to compare. With ``square``, the block must have the
-        same objects on both sides.
-        """
+        """Return the labels as one complete block (``square``: of the same objects), or None."""
         p, g = self.shape
         if self.matrix is not None:
             return CompleteBlock(np.arange(p), np.arange(g), self.matrix, 1)
         cells = self.cells
-        if ranking:
+        if ranking:  # rows with a single pair have nothing to compare
             cells = cells.select(np.bincount(cells.rows, minlength=p)[cells.rows] > 1)
         rows, cols = np.unique(cells.rows), np.unique(cells.cols)
-        if not len(cells) or len(cells) != len(rows) * len(cols):
+        if (
+            len(cells) != len(rows) * len(cols)
+            or len(np.unique(cells.weight)) != 1
+            or (square and not np.array_equal(rows, cols))
+        ):
             return None
-        if (cells.weight != cells.weight[0]).any():
-            return None
-        if square and not np.array_equal(rows, cols):
-            return None
-        return CompleteBlock(
-            rows, cols, cells.y.reshape(len(rows), len(cols)), int(cells.weight[0])
-        )
-
-
-#: A table is stored densely if at least one in this many entries has a weight.
-DENSE = 20
+        Y = cells.y.reshape(len(rows), len(cols))
+        return CompleteBlock(rows, cols, Y, int(cells.weight[0]))
 
 
 class FreeOffsets(NamedTuple):
-    """Flags of the offsets in a model. Offsets of rows or columns include the constant.
-
-    Attributes
-    ----------
-    rows, columns, constant : bool
-    """
+    """The offsets that a model has; those of rows or columns include the constant."""
 
     rows: bool = False
     columns: bool = False
@@ -274,33 +213,20 @@ class FreeOffsets(NamedTuple):
         """The offsets of the transposed relation."""
         return FreeOffsets(self.columns, self.rows, self.constant)
 
+    def with_loss(self, *, ranking: bool) -> FreeOffsets:
+        """Return all offsets of a loss. The ranking loss adds offsets of rows."""
+        rows = self.rows or ranking
+        return FreeOffsets(rows, self.columns, self.constant and not (rows or self.columns))
+
 
 NO_OFFSETS = FreeOffsets()
 
 
-def free_offsets(offsets: FreeOffsets, *, ranking: bool) -> FreeOffsets:
-    """Return all offsets of a loss. The ranking loss adds offsets of rows."""
-    rows = offsets.rows or ranking
-    return FreeOffsets(rows, offsets.columns, offsets.constant and not (rows or offsets.columns))
-
-
 class TableOffsets:
-    """Least-squares offsets of weighted cells of a table of shape (p, g).
+    """Least-squares offsets a of the rows and b of the columns of weighted cells (p, g).
 
-    Parameters
-    ----------
-    cells : Cells
-    free : FreeOffsets
-
-    Notes
-    -----
-    With weights W, total weights Ω of rows and total weights Ψ of columns, the offsets a and b of
-    residuals E solve
-
-        Ω a + W b = (W∘E) 1,     Wᵀ a + Ψ b = (W∘E)ᵀ 1.
-
-    The larger side is eliminated. The system of the smaller side is singular, because a constant
-    can be moved from a to b. Its solution of minimal norm is used.
+    With weights W and their sums Ω of rows and Ψ of columns, the offsets of residuals E solve
+    Ω a + W b = (W∘E) 1 and Wᵀ a + Ψ b = (W∘E)ᵀ 1. The larger side is eliminated.
     """
 
     def __init__(self, cells: Cells, free: FreeOffsets) -> None:
@@ -310,30 +236,15 @@ class TableOffsets:
             np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
             for total in self.totals
         )
-        self.by_rows = self.shape[0] > self.shape[1]  # which side is eliminated
 
     @cached_property
-    def _table(self) -> Any:
-        """The weights with the eliminated side as rows, as a sparse matrix."""
-        table = self.cells.table(self.cells.weight)
-        return table if self.by_rows else table.T.tocsr()
-
-    @cached_property
-    def _even(self) -> float:
-        """The common weight of all pairs, or 0 if weights differ."""
-        weight = self.cells.weight
-        full = len(weight) == self.shape[0] * self.shape[1] > 0
-        return float(weight[0]) if full and bool((weight == weight[0]).all()) else 0.0
-
-    @cached_property
-    def _solve_smaller(self) -> Callable[[Array], Array]:
-        """Function from right-hand sides (n,) to minimal-norm solutions for the smaller side.
-
-        The null space consists of the constants on each connected component of the graph of
-        observed pairs. Adding the projections on them makes the system positive definite, and does
-        not change the solution for right-hand sides orthogonal to these constants.
-        """
-        W, (first, second) = self._table, (0, 1) if self.by_rows else (1, 0)
+    def _eliminated(self) -> tuple[Any, Callable[[Array], Array]]:
+        """The weights with the larger side as rows, and the solution for the smaller side."""
+        W = self.cells.table(self.cells.weight)
+        first, second = self._sides
+        W = W if first == 0 else W.T.tocsr()
+        # The null space has the constants on each connected component of the observed pairs.
+        # Projections on these make the system positive definite.
         both = sparse.block_array([[None, W], [W.T, None]])
         part = connected_components(both, directed=False)[1][W.shape[0] :]
         part = np.unique(part, return_inverse=True)[1]
@@ -350,46 +261,43 @@ class TableOffsets:
             factor = cho_factor(S, lower=True, check_finite=False)
         except LinAlgError:  # weights differ so much that components are hardly connected
             inverse = np.linalg.pinv(S, rcond=16 * len(S) * EPS, hermitian=True)
-            return lambda right: inverse @ right
+            return W, lambda right: inverse @ right
 
         def solve(right: Array) -> Array:
             right = right - (np.bincount(part, right) / counts)[part]
             return cho_solve(factor, right, check_finite=False)
 
-        return solve
+        return W, solve
+
+    @property
+    def _sides(self) -> tuple[int, int]:
+        """The larger and the smaller side: 0 for rows, 1 for columns."""
+        return (0, 1) if self.shape[0] > self.shape[1] else (1, 0)
 
     def solve(self, row_sums: Array, column_sums: Array) -> tuple[Array, Array]:
         """Compute offsets (p,) and (g,) from sums of weighted residuals by row and column."""
-        p, g = self.shape
+        if self.free.rows and self.free.columns:
+            first, second = self._sides
+            sums, (W, solve) = (row_sums, column_sums), self._eliminated
+            b = solve(sums[second] - W.T @ (self.shares[first] * sums[first]))
+            a = self.shares[first] * (sums[first] - W @ b)
+            return (a, b) if first == 0 else (b, a)
+        rows, columns = (np.zeros(n) for n in self.shape)
         if self.free.constant:
             total = self.totals[0].sum()
-            return np.full(p, row_sums.sum() / total if total else 0.0), np.zeros(g)
-        if not self.free.columns:
-            a = row_sums * self.shares[0] if self.free.rows else np.zeros(p)
-            return a, np.zeros(g)
-        if not self.free.rows:
-            return np.zeros(p), column_sums * self.shares[1]
-        first, second = (0, 1) if self.by_rows else (1, 0)
-        sums = row_sums, column_sums
-        if self._even:  # the offsets are means
-            b = sums[second] / (self._even * self.shape[first])
-            b -= b.mean()
-            a = sums[first] / (self._even * self.shape[second])
-            return (a, b) if self.by_rows else (b, a)
-        W = self._table
-        b = self._solve_smaller(sums[second] - W.T @ (self.shares[first] * sums[first]))
-        a = self.shares[first] * (sums[first] - W @ b)
-        return (a, b) if self.by_rows else (b, a)
+            rows += row_sums.sum() / total if total else 0.0
+        elif self.free.rows:
+            rows = row_sums * self.shares[0]
+        elif self.free.columns:
+            columns = column_sums * self.shares[1]
+        return rows, columns
 
     def fit(self, cells: Cells, residual: Array) -> FittedOffsets:
         """Fit offsets to residuals (q,) of cells, as a constant and deviations from it."""
         return self.split(*self.solve(*cells.sums(cells.weight * residual)))
 
     def split(self, rows: Array, columns: Array) -> FittedOffsets:
-        """Split offsets (p,) and (g,) into a constant and deviations from it.
-
-        The deviations of a side without offsets are exactly zero.
-        """
+        """Split offsets into a constant and deviations, which are 0 on a side without offsets."""
         constant, parts = 0.0, []
         for values, total, fitted in zip((rows, columns), self.totals, self.free[:2], strict=True):
             seen = total > 0
@@ -401,16 +309,7 @@ class TableOffsets:
 
 @dataclass(frozen=True)
 class FittedOffsets:
-    """Offsets of the pairs of p × g objects: constant + rows_i + columns_j.
-
-    Attributes
-    ----------
-    constant : float
-    rows : ndarray of shape (p,)
-    columns : ndarray of shape (g,)
-        Both have mean zero over the objects with labels, and are zero for the others. New objects
-        also have the offset zero.
-    """
+    """Offsets constant + rows_i + columns_j; those of objects without labels are zero."""
 
     constant: float
     rows: Array

@@ -1,20 +1,8 @@
-"""Pairwise kernels as sums of Kronecker products of kernels of the two sides.
+"""Pairwise kernels Γ((x, z), (x', z')) = Σ_t c_t L_t(x, x') R_t(z, z') of kernels of two sides.
 
-A kernel of pairs of objects (x, z) and (x', z') is made of the kernels k of the row objects and g
-of the column objects:
-
-    Γ((x, z), (x', z')) = Σ_t c_t L_t(x, x') R_t(z, z'),
-
-where L_t is k, k², 1 if x = x' (identity) or 1 (ones), and R_t the same of g. A function with the
-coefficients A, a p × g matrix, is f(x, z) = Σ_t c_t L_t(x, ·) A R_t(·, z). The same sum gives
-products with the kernel matrix of pairs, predictions, and values of single pairs.
-
-Two kernels between objects of one kind have symmetric or antisymmetric functions. "ranking" is
-twice the antisymmetric part of "additive", f(x, z) = h(x) − h(z). "mlpk", the metric learning
-pairwise kernel (k(x, x') − k(x, z') − k(z, x') + k(z, z'))², is k ⊗ k between differences of
-objects. "pairs" is Σ_t k_t ⊗ g_t for several kernels on each side. The definitions follow
-Viljanen, Airola, Pahikkala, *Generalized vec trick for fast learning of pairwise kernel models*,
-Machine Learning 111 (2022).
+L_t is k, k², 1 if x = x' (identity) or 1 (ones), and R_t the same of g. A function with the
+coefficients A (p, g) is f(x, z) = Σ_t c_t L_t(x, ·) A R_t(·, z) (Viljanen, Airola, Pahikkala,
+Machine Learning 111, 2022).
 """
 
 from __future__ import annotations
@@ -28,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankrls.core.relations.labels import NO_OFFSETS, FreeOffsets, free_offsets
+from rankrls.core.relations.labels import NO_OFFSETS, FreeOffsets
 
 __all__ = [
     "KRONECKER",
@@ -51,15 +39,7 @@ CHUNK = 256
 
 
 class Term(NamedTuple):
-    """A term c L ⊗ R of a pairwise kernel.
-
-    Attributes
-    ----------
-    weight : float
-        The factor c.
-    left, right : {"kernel", "square", "identity", "ones"}, or int
-        The function of the kernel of each side, or the index of one of several kernels.
-    """
+    """A term c L ⊗ R of a pairwise kernel."""
 
     weight: float
     left: str | int
@@ -67,15 +47,9 @@ class Term(NamedTuple):
 
 
 class SideValues:
-    """Kernel values between n' objects of a side and its n training objects.
+    """Kernel values K (n', n) between objects and training objects, of a sum also its ``parts``.
 
-    Parameters
-    ----------
-    K : ndarray of shape (n', n)
-    same : sparse array of shape (n', n), optional
-        Indicator matrix of matching training objects. None: all training objects in their order.
-    parts : list of ndarray of shape (n', n)
-        Values of every kernel in the sum K, for "pairs".
+    ``same`` (n', n) indicates matching training objects; None: these are the objects.
     """
 
     def __init__(self, K: Array, same: Any = None, parts: Sequence[Array] = ()) -> None:
@@ -88,6 +62,11 @@ class SideValues:
     def square(self) -> Array:
         """k(x, x')², shape (n', n)."""
         return self.K**2
+
+    @cached_property
+    def turned(self) -> Array:
+        """Kᵀ in the memory order of products with sparse matrices."""
+        return np.ascontiguousarray(self.K.T)
 
     def matrix(self, kind: str | int) -> Array:
         """Return values of the kernel, its square, or one of several kernels, shape (n', n)."""
@@ -103,14 +82,6 @@ class SideValues:
             return A if self.same is None else self.same @ A
         return self.matrix(kind) @ A
 
-    def after(self, kind: str | int, B: Array) -> Array:
-        """Multiply B (k, n) by the transposed values; shape (k, n'), or (k, 1) for ones."""
-        if kind == ONES:
-            return B.sum(axis=1, keepdims=True)
-        if kind == IDENTITY:
-            return B if self.same is None else (self.same @ B.T).T
-        return B @ self.matrix(kind).T
-
     def gram(self, kind: str | int, rows: Array, cols: Array) -> Array:
         """Return values between training objects, shape (len(rows), len(cols))."""
         if kind == ONES:
@@ -119,30 +90,18 @@ class SideValues:
             return (rows[:, None] == cols).astype(np.float64)
         return self.matrix(kind)[np.ix_(rows, cols)]
 
-    def lengths(self, kind: str | int) -> Array:
-        """Compute norms of the rows of values, shape (n',)."""
-        if kind == ONES:
-            return np.full(len(self), np.sqrt(self.K.shape[1]))
-        if kind == IDENTITY:
+    def diagonal(self, kind: str | int) -> Array:
+        """Return the sizes of values of training objects with themselves, shape (n,)."""
+        if kind in (ONES, IDENTITY):
             return np.ones(len(self))
-        return np.linalg.norm(self.matrix(kind), axis=1)
+        return np.abs(self.matrix(kind).diagonal())
 
 
 class PairwiseKernel:
-    """A kernel of pairs.
+    """A kernel of pairs, given by terms; with L ⊗ R there is always R ⊗ L.
 
-    Parameters
-    ----------
-    name : str
-    terms : tuple of Term
-        The terms. For every L ⊗ R there is R ⊗ L, so that rows and columns can be exchanged.
-    sign : {0, 1, −1}
-        1 (−1): coefficients are made symmetric (antisymmetric), see `symmetrised`.
-    differences : bool
-        Whether the kernel compares differences of the objects of pairs ("mlpk").
-    spectral : bool
-        Whether products of eigenvectors of the two kernels are eigenvectors of the kernel matrix
-        of all pairs.
+    ``sign``: the kernel of symmetric (1) or antisymmetric (−1) functions; ``differences``: between
+    differences of the objects of pairs; ``spectral``: products of eigenvectors are eigenvectors.
     """
 
     def __init__(
@@ -178,21 +137,14 @@ class PairwiseKernel:
         return self.terms or tuple(Term(1.0, t, t) for t in range(len(left.parts)))
 
     def eigenvalues(self, lam: Array, sigma: Array) -> Array:
-        """Compute eigenvalues (r, s) for products of eigenvectors, from λ (r,) and σ (s,).
-
-        For a kernel that is not spectral, these are the eigenvalues of its term k ⊗ g.
-        """
+        """Compute eigenvalues (r, s) of Γ, or of its term k ⊗ g, from λ (r,) and σ (s,)."""
         if self.name == "cartesian":
             return np.add.outer(lam, sigma)
         weight = sum(term.weight for term in self.terms if term[1:] == (KERNEL, KERNEL))
         return np.outer(weight * lam, sigma)
 
     def symmetrised(self, A: Any, sign: int = 0) -> Any:
-        """Symmetrise coefficients A (p, g), dense or sparse, according to the kernel.
-
-        With the result, Γ defines the same function as A with the kernel ½(Γ ± Γ with swapped
-        columns), or with the kernel of differences.
-        """
+        """Symmetrise A (p, g), dense or sparse: Γ then has its function for ½(Γ ± swapped Γ)."""
         sign = self.sign or sign
         if self.differences:  # e_xx − e_xz − e_zx + e_zz for every pair
             rows, columns = (np.asarray(A.sum(axis=axis)).ravel() for axis in (1, 0))
@@ -214,17 +166,19 @@ class PairwiseKernel:
             return out
         total: Any = None
         for weight, first, second in self.terms_of(left):
-            part = right.after(second, left.times(first, A))  # one row or column: all are equal
+            part = right.times(second, left.times(first, A).T).T  # one row or column if equal
             part = part if weight == 1.0 else weight * part
             total = part if total is None else total + part
         return total
 
     def at(self, left: SideValues, right: SideValues, A: Any, rows: Array, cols: Array) -> Array:
         """Compute the function of A (p, g), dense or sparse, for some pairs, shape (n,)."""
+        if self.plain:
+            return sampled_products(left.K, (A @ right.turned).T, rows, cols)
         if self.differences:
-            out = -2.0 * _products(left.K, (A @ right.K.T).T, rows, cols)
-            out += np.vecdot(left.K, (A @ left.K.T).T)[rows]
-            out += np.vecdot(right.K, (A @ right.K.T).T)[cols]
+            out = -2.0 * sampled_products(left.K, (A @ right.turned).T, rows, cols)
+            out += np.vecdot(left.K, (A @ left.turned).T)[rows]
+            out += np.vecdot(right.K, (A @ right.turned).T)[cols]
             return out
         out = np.zeros(len(rows))
         for weight, first, second in self.terms_of(left):
@@ -239,7 +193,7 @@ class PairwiseKernel:
             elif first == IDENTITY:
                 out += weight * left.times(IDENTITY, product.T)[rows, cols]
             else:
-                out += weight * _products(left.matrix(first), product, rows, cols)
+                out += weight * sampled_products(left.matrix(first), product, rows, cols)
         return out
 
     def between(
@@ -266,50 +220,28 @@ class PairwiseKernel:
             out += part if weight == 1.0 else weight * part
         return out
 
-    def row_sizes(self, left: SideValues, right: SideValues, rows: Array, cols: Array) -> Array:
-        """Approximate norms of the rows of kernel values of some pairs, shape (n,)."""
+    def diagonal(self, left: SideValues, right: SideValues) -> Array:
+        """Compute values of all pairs of training objects with themselves, shape (p, g)."""
         if self.differences:
-            K = left.lengths(KERNEL)
-            return (K[rows] + K[cols]) ** 2
-        out = np.zeros(len(rows))
-        for weight, a, b in self.terms_of(left):
-            out += weight * left.lengths(a)[rows] * right.lengths(b)[cols]
-        return out
-
-    def trace(self, left: SideValues, right: SideValues) -> float:
-        """Compute the trace of the kernel matrix of all pairs."""
-        if self.differences:
-            diagonal = left.K.diagonal()
-            return float(((diagonal[:, None] + diagonal - 2.0 * left.K) ** 2).sum())
-        total = 0.0
-        for weight, *kinds in self.terms_of(left):
-            part = weight
-            for kind, side in zip(kinds, (left, right), strict=True):
-                counted = kind in (IDENTITY, ONES)
-                part *= len(side) if counted else float(np.abs(side.matrix(kind).diagonal()).sum())
-            total += part
+            k = left.K.diagonal()
+            return (k[:, None] + k - 2.0 * left.K) ** 2
+        total = np.zeros((len(left), len(right)))
+        for weight, first, second in self.terms_of(left):
+            total += weight * np.outer(left.diagonal(first), right.diagonal(second))
         return total
 
 
-def sampled_products(left: Array, right: Array, rows: Array, cols: Array, out: Array) -> None:
-    """Write entries (rows, cols) of left rightᵀ into out (n,), for left (p, k), right (g, k).
-
-    Long runs of equal rows are products of a matrix and a vector.
-    """
+def sampled_products(left: Array, right: Array, rows: Array, cols: Array) -> Array:
+    """Compute entries (rows, cols) of left rightᵀ, shape (n,), for left (p, k) and right (g, k)."""
+    out, right = np.empty(len(rows)), np.ascontiguousarray(right)
     starts = np.flatnonzero(np.concatenate([[True], rows[1:] != rows[:-1]])[: len(rows)])
-    if len(rows) >= RUN * len(starts):
+    if len(rows) >= RUN * len(starts):  # long runs of equal rows
         for first, stop in zip(starts, np.append(starts[1:], len(rows)), strict=True):
             out[first:stop] = right[cols[first:stop]] @ left[rows[first]]
-        return
+        return out
     for start in range(0, len(rows), CHUNK):
         part = slice(start, start + CHUNK)
         np.vecdot(left[rows[part]], right[cols[part]], out=out[part])
-
-
-def _products(L: Array, T: Array, rows: Array, cols: Array) -> Array:
-    """Compute sampled products for T in any memory order, as a new array (n,)."""
-    out = np.empty(len(rows))
-    sampled_products(L, np.ascontiguousarray(T), rows, cols, out)
     return out
 
 
@@ -330,7 +262,7 @@ PAIRWISE = {
         PairwiseKernel("mlpk", (Term(1.0, KERNEL, KERNEL),), differences=True),
         PairwiseKernel("ranking", tuple(term._replace(weight=2.0) for term in ADDITIVE), sign=-1),
         PairwiseKernel("pairs", ()),
-        # Functions of the same form, with other coefficients (`core.relations.complete.TwoStep`).
+        # Functions of the same form, with other coefficients (`CompleteSpectrum`).
         PairwiseKernel("two-step", (Term(1.0, KERNEL, KERNEL),), spectral=True),
     )
 }
@@ -340,25 +272,14 @@ KRONECKER = PAIRWISE["kronecker"]
 
 @dataclass(frozen=True)
 class RelationLoss:
-    """What is minimised: the loss, the symmetry of functions and the pairwise kernel.
-
-    Attributes
-    ----------
-    ranking : bool
-        Whether every row has a free offset (ranking loss) or not (regression).
-    sign : {0, 1, −1}
-        1: f(x, z) = f(z, x); −1: f(x, z) = −f(z, x).
-    offsets : FreeOffsets
-        Further free offsets. They are not available with a sign.
-    pairwise : PairwiseKernel
-    """
+    """What is minimised: ``ranking`` frees row offsets, ``sign`` s: f(x, z) = s f(z, x)."""
 
     ranking: bool
     sign: int = 0
-    offsets: FreeOffsets = NO_OFFSETS
+    offsets: FreeOffsets = NO_OFFSETS  # further free offsets, not with a sign
     pairwise: PairwiseKernel = KRONECKER
 
     @property
     def free(self) -> FreeOffsets:
         """All free offsets, including those of the ranking loss."""
-        return free_offsets(self.offsets, ranking=self.ranking)
+        return self.offsets.with_loss(ranking=self.ranking)

@@ -1,12 +1,4 @@
-"""Posterior variances of pairs, for the model as a Gaussian process with covariance K ⊗ G.
-
-The noise of a label has variance alpha. With S = K ⊗ G + alpha I over the observed pairs and free
-offsets T (flat prior), the variance of f at a pair with kernel values k is
-
-    k₀ − kᵀ Q k,     Q = S⁻¹ − S⁻¹T (TᵀS⁻¹T)⁺ TᵀS⁻¹,
-
-and that of f + c with a free constant c is k₀ − kᵀS⁻¹k + (1 − kᵀS⁻¹1)²/1ᵀS⁻¹1.
-"""
+"""Posterior variances of pairs, for the model as a Gaussian process with covariance K ⊗ G."""
 
 from __future__ import annotations
 
@@ -33,12 +25,7 @@ WORK = 2**24
 
 
 class CellPoints(NamedTuple):
-    """Pairs of row and column objects, or differences of two columns for a row object.
-
-    ``left`` (p', p) and ``right`` (g', g) are kernel values with the training objects, and
-    ``left_prior`` (p',) and ``right_prior`` (g',) those of the objects with themselves, of columns
-    possibly of differences. ``level`` is the coefficient of a constant: 1, or 0 for differences.
-    """
+    """Pairs of row and column objects, or differences of two columns for a row object."""
 
     left: Array
     right: Array
@@ -48,15 +35,7 @@ class CellPoints(NamedTuple):
 
 
 class CellPosterior:
-    """Posterior variances of pairs; what they have in common is factorised once.
-
-    Parameters
-    ----------
-    problem : RelationProblem
-        A problem without a sign, without offsets of columns, and without offsets of rows except
-        those of the ranking loss. Its labels are not used.
-    alpha : float
-    """
+    """Posterior variances of pairs; what they have in common is factorised once."""
 
     def __init__(self, problem: RelationProblem, alpha: float) -> None:
         self.problem, self.alpha = problem, alpha
@@ -68,7 +47,6 @@ class CellPosterior:
         if block is None or block.Y.shape != self.problem.observations.shape:
             return None
         form = closed_form(*self.problem.sides, block.Y, self.problem.loss)
-        assert isinstance(form, CompleteSpectrum)
         return form, self.alpha / block.multiplicity
 
     @cached_property
@@ -95,7 +73,7 @@ class CellPosterior:
         a, b = points.left @ left.vectors, points.right @ right.vectors
         explained = a**2 @ D @ (b**2).T
         if form.constant:
-            ones, (_, size) = form._ones
+            ones, (_, size) = form.ones
             weighted = ones * D
             total = float(np.vdot(weighted, ones)) + size / alpha
             explained -= (points.level - a @ weighted @ b.T) ** 2 / total

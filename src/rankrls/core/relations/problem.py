@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,13 @@ from rankrls.core.relations.incomplete import (
     solve_over_objects,
     solve_over_products,
 )
-from rankrls.core.relations.labels import CompleteBlock, FittedOffsets, Observations, TableOffsets
+from rankrls.core.relations.labels import (
+    Cells,
+    CompleteBlock,
+    FittedOffsets,
+    Observations,
+    TableOffsets,
+)
 from rankrls.core.relations.pairwise_kernels import (
     KRONECKER,
     PairwiseKernel,
@@ -60,32 +66,30 @@ SAMPLE = 64
 
 @dataclass(frozen=True)
 class RelationModel:
-    """Coefficients of a fitted relation, and how they were computed.
+    """A fitted relation f(x, z) = k_xᵀ A g_z of kernel values, or xᵀ A z of features if ``linear``.
 
-    Attributes
-    ----------
-    tables : ndarray of shape (n_alphas, p, g), or (n_alphas, d, e) if ``linear``
-        The coefficients A of f(x, z) = k_xᵀ A g_z, where k_x and g_z are the kernel values of the
-        two sides. Pairwise kernels other than K ⊗ G use A differently (see `PairwiseKernel`).
-    solver : str
-    n_iter : int
-        1 for direct solvers.
-    linear : bool
-        Whether ``tables`` are the weights W of f(x, z) = xᵀ W z, for features of both sides.
-    history : History or None
-        The history of early stopping.
-    offsets : list of FittedOffsets, or None
-        The offsets added to scores, for every alpha.
-    pairwise : PairwiseKernel
+    A are the tables ``given`` (n_alphas, p, g), or V inner Uᵀ of ``factors``: the spectra of both
+    sides, and inner coefficients (r, s) for every alpha.
     """
 
-    tables: Array
     solver: str
-    n_iter: int = 1
-    linear: bool = False
-    history: History | None = None
-    offsets: list[FittedOffsets] | None = None
     pairwise: PairwiseKernel = KRONECKER
+    given: Array | None = None
+    factors: tuple[Spectrum, Spectrum, Any] | None = None
+    linear: bool = False
+    n_iter: int = 1
+    history: History | None = None
+    offsets: list[FittedOffsets] | None = None  # for every alpha
+
+    @cached_property
+    def tables(self) -> Array:
+        """The coefficients A of kernel values, or of features if ``linear``, for every alpha."""
+        if self.factors is None:
+            assert self.given is not None
+            return self.given
+        *spectra, inners = self.factors
+        V, U = (side.weights * side.values if self.linear else side.vectors for side in spectra)
+        return np.stack([V @ inner @ U.T for inner in inners])
 
     def coefficients(self, sides: tuple[Side, Side]) -> Array:
         """Compute the coefficients A of kernel values, shape (n_alphas, p, g)."""
@@ -111,42 +115,28 @@ class RelationModel:
         return values
 
     def _plain(self, sides: tuple[Side, Side], rows: Array, cols: Array) -> Array:
-        parts, places = [], []
-        for side, used in zip(sides, (rows, cols), strict=True):
+        inners = self.tables if self.factors is None else self.factors[2]
+        parts: list[Any] = []
+        places: list[Array] = []
+        for number, (side, used) in enumerate(zip(sides, (rows, cols), strict=True)):
             chosen, place = np.unique(used, return_inverse=True)
-            parts.append((side.features if self.linear else side.K)[chosen])
+            if self.factors is None:
+                parts.append((side.features if self.linear else side.K)[chosen])
+            else:
+                parts.append(side.images(self.factors[number], chosen))
             places.append(place)
         left, right = parts
         few = few_cells(len(rows), len(left), len(right))
-        sampled = few or not _resources.fits(len(left), len(right), copies=2)
-        values = np.empty((len(self.tables), len(rows)))
-        for out, A in zip(values, self.tables, strict=True):
-            if sampled:
-                sampled_products(left @ A, right, places[0], places[1], out)
-            else:
-                out[:] = (left @ A @ right.T)[places[0], places[1]]
-        return values
+        if few or not _resources.fits(len(left), len(right), copies=2):
+            return np.stack([sampled_products(left @ A, right, *places) for A in inners])
+        return np.stack([(left @ A @ right.T)[places[0], places[1]] for A in inners])
 
 
 class RelationProblem:
-    """The problem of ranking column objects for each row object.
+    """Minimise (y − f)ᵀ L (y − f) + alpha ‖f‖² over the observed pairs of two sides.
 
-    Parameters
-    ----------
-    rows : Side of p objects
-        The objects that rankings are conditioned on.
-    columns : Side of g objects
-        The objects to rank. This is ``rows`` itself if both sides have the same objects.
-    observations : Observations
-        Labels, of shape (p, g).
-    loss : RelationLoss
-        "two-step" needs a complete relation, and takes pairs of alphas, of shape (n_alphas, 2).
-
-    Notes
-    -----
-    Minimises (y − f)ᵀ L (y − f) + alpha ‖f‖² over the observed edges, with L = I or centring by
-    row (P5 (31), (32)), in the space of a kernel Γ = K ⊗ G, or ½(Γ ± swapped). Over the observed
-    pairs this is RankRLS with the row objects as queries, weighted by their size.
+    L = I, or centring by row (P5 (31), (32)), in the space of a pairwise kernel. With both sides
+    of the same objects, these are the same `Side`. Two-step takes alphas of shape (n_alphas, 2).
     """
 
     def __init__(
@@ -182,7 +172,7 @@ class RelationProblem:
         """Upper bound of the largest eigenvalue of the kernel matrix of pairs."""
         if self.pairwise.plain:
             return self.sides[0].size * self.sides[1].size
-        return self.pairwise.trace(*(side.values for side in self.sides))
+        return float(self.pairwise.diagonal(*(side.values for side in self.sides)).sum())
 
     def select(self, chosen: Array) -> RelationProblem:
         """Return the problem restricted to some edges, given by a mask or indices."""
@@ -239,17 +229,7 @@ class RelationProblem:
     ) -> RelationModel:
         """Compute the coefficients for every alpha.
 
-        Parameters
-        ----------
-        alphas : ndarray of shape (n_alphas,), or (n_alphas, 2) for two-step
-            With ``validation``, a single alpha. Zero: regularise by the number of iterations.
-        solver : {"auto", "closed", "primal", "dual", "cg"}
-            As in `ConditionalRankRLS`.
-        options : IterationOptions, optional
-            Options of "cg".
-        validation : Validation, optional
-            Regularise by early stopping, at the iteration that ranks these pairs best.
-        progress : Progress, optional
+        ``validation``: the iteration that ranks these pairs best; alpha zero: ``max_iter`` of them.
         """
         options = IterationOptions() if options is None else options
         wanted, early = solver, validation is not None or not np.all(alphas)
@@ -258,9 +238,8 @@ class RelationProblem:
         if solver == "auto" and not self.two_step:
             solver = "closed" if block is not None else "cg" if early else self._choose()
         self._check_solver(solver, block, early=early)
-        p, g = self.observations.shape
         if progress is not None:
-            n = self.observations.n_edges
+            n, (p, g) = self.observations.n_edges, self.observations.shape
             progress(f"{n:,} edges of {p:,} × {g:,} objects: solver {solver}")
         if block is not None:
             model = self._closed(block, alphas)
@@ -273,12 +252,33 @@ class RelationProblem:
                 *self.sides, self.observations, float(alphas[0]), options, validation, self.loss
             )
             kept = history if validation is not None else None
-            model = RelationModel(
-                A[None], "cg", history.n_iter, history=kept, pairwise=self.pairwise
-            )
+            model = RelationModel("cg", self.pairwise, A[None], n_iter=history.n_iter, history=kept)
         else:
             model = self._iterate(alphas, options, fallback=wanted == "auto")
         return self._with_offsets(model)
+
+    def solve_block(self, block: CompleteBlock, alphas: Array) -> RelationModel:
+        """Solve the closed form of the labels of some rows and columns only."""
+        model = self._closed(block, alphas)
+        if not any(self.offsets):
+            return model
+        rows, cols = (part.ravel() for part in np.meshgrid(*block[:2], indexing="ij"))
+        labels = Observations(rows, cols, block.Y.ravel(), self.observations.shape)
+        return self._with_offsets(model, labels.cells)
+
+    def _closed(self, block: CompleteBlock, alphas: Array) -> RelationModel:
+        objects = (block.rows, block.cols)
+        first, second = (side.select(of) for side, of in zip(self.sides, objects, strict=True))
+        if self.sides[0] is self.sides[1] and np.array_equal(*objects):
+            second = first
+        form = closed_form(first, second, block.Y, self.loss)
+        left, right = (
+            spectrum.among(of, len(side))
+            for spectrum, of, side in zip(form.bases, objects, self.sides, strict=True)
+        )
+        # n edges for each pair: n Σ(ȳ − f)² + alpha ‖f‖²
+        inners = [form.inner(alpha) for alpha in alphas / block.multiplicity]
+        return self._of_factors("closed", left, right, inners)
 
     def _choose(self) -> str:
         """Choose a solver of an incomplete relation."""
@@ -343,23 +343,6 @@ class RelationProblem:
 
     # ------------------------------------------------------------------ solvers
 
-    def _closed(self, block: CompleteBlock, alphas: Array) -> RelationModel:
-        objects = (block.rows, block.cols)
-        parts = [
-            side if len(of) == len(side) else side.select(of)
-            for side, of in zip(self.sides, objects, strict=True)
-        ]
-        if self.sides[0] is self.sides[1] and np.array_equal(*objects):
-            parts[1] = parts[0]
-        form = closed_form(parts[0], parts[1], block.Y, self.loss)
-        spectra = [
-            spectrum.among(of, len(side))
-            for spectrum, of, side in zip(form.bases, objects, self.sides, strict=True)
-        ]
-        # n edges for each pair: n Σ(ȳ − f)² + alpha ‖f‖²
-        inners = map(form.inner, alphas / block.multiplicity)
-        return self._model("closed", spectra[0], spectra[1], inners)
-
     def _primal(self, alphas: Array) -> RelationModel:
         cells, spectra = self.observations.cells, None
         n, what = sum(self.observations.shape), "objects"
@@ -370,9 +353,9 @@ class RelationProblem:
         _resources.require(f"solver='primal' with {n:,} {what}", n, n, copies=6, advice=advice)
         if spectra is None:
             A = solve_over_objects(*self.sides, cells, alphas, self.loss)
-            return RelationModel(A, "primal", pairwise=self.pairwise)
+            return RelationModel("primal", self.pairwise, A)
         inners = solve_over_products(*spectra, cells, alphas, self.loss)
-        return self._model("primal", *spectra, inners)
+        return self._of_factors("primal", *spectra, inners)
 
     def _dual(self, alphas: Array) -> RelationModel:
         q = len(self.observations.cells)
@@ -380,26 +363,22 @@ class RelationProblem:
             f"solver='dual' with {q:,} observed pairs", q, q, copies=4, advice="use solver='cg'"
         )
         A, *_ = solve_over_cells(*self.sides, self.observations.cells, alphas, self.loss)
-        return RelationModel(A, "dual", pairwise=self.pairwise)
+        return RelationModel("dual", self.pairwise, A)
 
     def _iterate(
         self, alphas: Array, options: IterationOptions, *, fallback: bool
     ) -> RelationModel:
-        """Solve by conjugate gradients in eigenvectors or over cells.
-
-        With ``fallback``, alphas that do not converge are solved by a factorisation if there are
-        few cells.
-        """
+        """Solve by conjugate gradients, or as ``fallback`` by a factorisation over few cells."""
         cells = self.observations.cells
         if self._in_eigenvectors():
             left, right = self._spectra()
             A, n_iter, accepted = solve_in_eigenvectors(
                 left, right, cells, alphas, options, self.loss
             )
-            model = self._model("cg", left, right, A, n_iter)
+            model = self._of_factors("cg", left, right, A, n_iter)
         else:
             A, n_iter, accepted = solve_over_cells(*self.sides, cells, alphas, self.loss, options)
-            model = RelationModel(A, "cg", n_iter, pairwise=self.pairwise)
+            model = RelationModel("cg", self.pairwise, A, n_iter=n_iter)
         if accepted.all():
             return model
         if fallback and len(cells) <= MAX_FALLBACK:
@@ -415,9 +394,8 @@ class RelationProblem:
     def _in_eigenvectors(self) -> bool:
         """Whether conjugate gradients are faster in the eigenvectors of both kernels.
 
-        They need kernels with common eigenvectors and eigenvalues that are not negative. A system
-        over few cells has cheaper products, which outweighs its larger number of iterations, or
-        needs fewer iterations than there are cells.
+        They need common eigenvectors and no negative eigenvalues. A system over few cells has
+        cheaper products, which outweighs more iterations, or has fewer unknowns.
         """
         if not self.pairwise.spectral:
             return False
@@ -440,22 +418,18 @@ class RelationProblem:
 
     # ------------------------------------------------------------------ models
 
-    def _model(
-        self, solver: str, left: Spectrum, right: Spectrum, inners: Iterable[Array], n_iter: int = 1
+    def _of_factors(
+        self, solver: str, left: Spectrum, right: Spectrum, inners: Any, n_iter: int = 1
     ) -> RelationModel:
-        """Build the model with the coefficients V inner Uᵀ, for ``inners`` of shape (r, s)."""
         linear = left.weights is not None and right.weights is not None
-        V, U = left.vectors, right.vectors
-        if linear:
-            V, U = left.weights * left.values, right.weights * right.values
-        tables = np.stack([V @ inner @ U.T for inner in inners])
-        return RelationModel(tables, solver, n_iter, linear, pairwise=self.pairwise)
+        factors = left, right, inners
+        return RelationModel(solver, self.pairwise, factors=factors, linear=linear, n_iter=n_iter)
 
-    def _with_offsets(self, model: RelationModel) -> RelationModel:
-        """Fit offsets to the residuals, for every alpha, if the problem has any."""
+    def _with_offsets(self, model: RelationModel, cells: Cells | None = None) -> RelationModel:
+        """Fit offsets to the residuals of cells, for every alpha, if the problem has any."""
         if not any(self.offsets):
             return model
-        cells = self.observations.cells
+        cells = self.observations.cells if cells is None else cells
         best = TableOffsets(cells, self.free)
         values = model.predict(self.sides, cells.rows, cells.cols)
         fitted = [best.fit(cells, cells.y - f) for f in values]
@@ -466,12 +440,10 @@ class RelationProblem:
     def rounding_error(
         self, model: RelationModel, alphas: Array, options: IterationOptions
     ) -> float:
-        """Estimate the relative error of predictions due to rounding, 0 if it must be small.
+        """Estimate the relative error of predictions due to rounding.
 
-        Offsets that are much larger than what kernel values differ in cost digits. If rounding
-        errors of the kernels can exceed alpha, the problem is solved again for the
-        smallest alpha, with random errors in kernel values and features. Errors above the level of
-        rounding also show directions that were taken for rounding errors themselves.
+        Offsets much larger than what kernel values differ in cost digits. If rounding errors of the
+        kernels can exceed alpha, the problem is solved again with random errors in the kernels.
         """
         decomposed = model.linear or (model.solver == "closed" and self.pairwise.plain)
         error = EPS

@@ -1,13 +1,4 @@
-"""The objects of one side of a relation: their kernel, and its eigendecomposition.
-
-A linear kernel of few features is decomposed by the singular vectors of the features, any other
-kernel by its matrix. For the ranking loss, the kernel of the ranked objects is centred and
-decomposed on the complement of the constants.
-
-A kernel may be a sum of kernels. Three of them need no features: "identity" (an object is similar
-to itself only), "profile" (objects with similar labels are similar) and "constant" (all objects are
-equally similar).
-"""
+"""The objects of one side of a relation: their kernel, and its eigendecomposition."""
 
 from __future__ import annotations
 
@@ -21,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigh
 
+from rankrls.core.linalg.factorizations import Complement
 from rankrls.core.relations.labels import FreeOffsets, Observations, TableOffsets
 from rankrls.core.relations.pairwise_kernels import SideValues
 from rankrls.core.spaces.spaces import Kernel
@@ -44,28 +36,18 @@ EPS = float(np.finfo(np.float64).eps)
 #: Ratio of column sizes above which the smaller column has less than eight correct digits in the
 #: kernel matrix.
 LOSING_SPREAD = 1e4
+#: Number of selected parts of a side that are kept.
+KEPT = 16
 
 
 @dataclass(frozen=True)
 class Spectrum:
-    """S = V diag(values) Vᵀ for the kernel matrix S of n objects, plain or centred.
+    """S = V diag(values) Vᵀ for the kernel matrix S of n objects, plain or centred."""
 
-    Attributes
-    ----------
-    values : ndarray of shape (r,)
-        Eigenvalues. Those at the level of rounding error are set to zero.
-    vectors : ndarray of shape (n, r)
-        Orthonormal eigenvectors, at least of all nonzero eigenvalues.
-    centred : bool
-        Whether S is C K C with the centring matrix C. All eigenvectors then sum to zero.
-    weights : ndarray of shape (d, r) or None
-        P with X P = V, if S is X Xᵀ with features X.
-    """
-
-    values: Array
-    vectors: Array
+    values: Array  # (r,), zero at the level of rounding errors
+    vectors: Array  # (n, r), orthonormal; they sum to zero if S is centred
     centred: bool = False
-    weights: Array | None = None
+    weights: Array | None = None  # (d, r): P with X P = V, if S = X Xᵀ with features X
 
     @cached_property
     def range(self) -> Spectrum:
@@ -101,11 +83,7 @@ class Spectrum:
 
 
 def decompose(S: Array, noise: float = 0.0) -> tuple[Array, Array]:
-    """Compute eigenvalues and eigenvectors of a symmetric matrix, which is overwritten.
-
-    Eigenvalues of at most n max(eps ‖S‖, noise) are rounding errors and set to zero. This is the
-    only place in `core.relations` that determines the rank of a kernel matrix.
-    """
+    """Decompose a symmetric matrix in place; eigenvalues up to n max(eps ‖S‖, noise) become 0."""
     if not len(S):
         return np.empty(0), np.empty((0, 0))
     if not np.isfinite(S).all():
@@ -118,18 +96,9 @@ def decompose(S: Array, noise: float = 0.0) -> tuple[Array, Array]:
 
 
 class Side:
-    """The objects of one side of a relation.
+    """The objects of one side of a relation: a kernel matrix, and the features of a linear kernel.
 
-    Parameters
-    ----------
-    kernel : ndarray of shape (n, n), or a function that returns it
-        The kernel matrix. A function is called when the matrix is first needed.
-    features : ndarray of shape (n, d), optional
-        Features, if the kernel is their inner product.
-    parts : function, optional
-        Returns the kernel matrices, each of shape (n, n), that add up to the kernel.
-    relabel : function, optional
-        Returns the side for other labels, if a part of the kernel is computed from labels.
+    ``parts`` returns the matrices of a sum of kernels, ``relabel`` the side for other labels.
     """
 
     def __init__(
@@ -143,6 +112,7 @@ class Side:
         self._kernel, self._several, self._relabel = kernel, parts, relabel
         self.features: Any = None if features is None else np.asarray(features, dtype=np.float64)
         self._spectra: dict[bool, Spectrum] = {}
+        self._selected: dict[bytes, Side] = {}
 
     @cached_property
     def K(self) -> Array:
@@ -159,11 +129,7 @@ class Side:
 
     @cached_property
     def by_features(self) -> bool:
-        """Whether the features are decomposed instead of the kernel matrix.
-
-        This is so for fewer features than objects, and for features of very different scales, of
-        which the kernel matrix would lose digits.
-        """
+        """Whether the features are decomposed instead of the kernel matrix."""
         X = self.features
         return X is not None and (X.shape[1] < len(X) or self.loses_digits)
 
@@ -215,89 +181,69 @@ class Side:
     def spectrum(self, *, centred: bool = False) -> Spectrum:
         """Decompose the kernel matrix, or its centred form on the complement of the constants."""
         if centred not in self._spectra:
-            if self.by_features:
-                made = _spectrum_of_features(self.features, centred)
-            elif centred:
-                made = _centred_spectrum(self.K)
-            else:
-                made = Spectrum(*decompose(np.array(self.K, dtype=np.float64)))
-            self._spectra[centred] = made
+            make = self._of_features if self.by_features else self._of_kernel
+            self._spectra[centred] = make(centred)
         return self._spectra[centred]
 
+    def _of_features(self, centred: bool) -> Spectrum:
+        X = self.features
+        if centred:
+            X = X - X[:1]  # constant columns become exactly zero
+            X = X - X.mean(axis=0)
+        if not np.abs(X).max(initial=0.0) < 1e150:
+            raise ValueError("the squares of the features overflow; scale the features down")
+        V, s, Qt = np.linalg.svd(X, full_matrices=False)
+        kept = s > max(X.shape) * EPS * s.max(initial=0.0)
+        return Spectrum(s[kept] ** 2, V[:, kept], centred, Qt[kept].T / s[kept])
+
+    def _of_kernel(self, centred: bool) -> Spectrum:
+        if not centred:
+            return Spectrum(*decompose(np.array(self.K, dtype=np.float64)))
+        S = self.K - self.K.mean(axis=0, dtype=np.float64)
+        S -= S.mean(axis=1, keepdims=True)
+        others = Complement(np.full((len(S), 1), 1.0 / np.sqrt(len(S))))
+        noise = EPS * float(np.abs(self.K.diagonal()).max(initial=0.0))
+        values, inner = decompose(others.restrict(S), noise)
+        return Spectrum(values, others.expand(inner), centred=True)
+
     def select(self, chosen: Array) -> Side:
-        """Select objects by index."""
-        block = np.ix_(chosen, chosen)
-        parts = None if self._several is None else lambda: [K[block] for K in self.values.parts]
-        if self.features is None:
-            return Side(self.K[block], parts=parts)
-        return Side(lambda: self.K[block], self.features[chosen])
+        """Select objects by ascending index; the latest parts keep their decompositions."""
+        if len(chosen) == len(self):
+            return self
+        key = np.asarray(chosen, dtype=np.int64).tobytes()
+        if key not in self._selected:
+            block = np.ix_(chosen, chosen)
+            parts = None if self._several is None else lambda: [K[block] for K in self.values.parts]
+            if self.features is None:
+                part = Side(self.K[block], parts=parts)
+            else:
+                part = Side(lambda: self.K[block], self.features[chosen])
+            if len(self._selected) >= KEPT:
+                self._selected.clear()
+            self._selected[key] = part
+        return self._selected[key]
 
     def perturbed(self, rng: np.random.Generator, level: float, *, features: bool) -> Side:
-        """Return the objects with random errors of ``level`` times eps in kernel values.
+        """Return the objects with random errors of ``level`` times eps in kernel values."""
 
-        ``features``: in the features instead, if these are decomposed.
-        """
-
-        def rounded(values: Array, symmetric: bool) -> Array:
+        def errors(values: Array) -> Array:
             size = level * EPS * np.abs(values).max(initial=0.0)
-            noise = size * rng.standard_normal(values.shape)
-            return values + (noise + noise.T if symmetric else noise)
+            return size * rng.standard_normal(values.shape)
 
         if features and self.by_features:
-            X = rounded(self.features, False)
+            X = self.features + errors(self.features)
             return Side(lambda: X @ X.T, X)
-        parts = None
-        if self._several is not None:
-            several = [rounded(part, True) for part in self.values.parts]
-            parts = lambda: several  # noqa: E731
-        return Side(rounded(self.K, True), parts=parts)
+        K, *parts = (M + (E := errors(M)) + E.T for M in (self.K, *self.values.parts))
+        return Side(K, parts=None if self._several is None else lambda: parts)
 
-    def images(self, spectrum: Spectrum, objects: Array, of: Array) -> Array:
-        """Compute K' V, shape (n', r), with the kernel values K' between ``objects`` and ``of``.
+    def images(self, spectrum: Spectrum, objects: Array) -> Array:
+        """Compute K' V, shape (n', r), with the kernel values K' of some objects.
 
-        ``spectrum`` is that of the objects ``of``. If it is centred and computed from features,
-        every column has another constant, which does not affect rankings.
+        If the spectrum is centred and of features, every column has another constant.
         """
         if spectrum.weights is None:
-            return self.K[np.ix_(objects, of)] @ spectrum.vectors
+            return self.K[objects] @ spectrum.vectors
         return (self.features[objects] @ spectrum.weights) * spectrum.values
-
-
-def _spectrum_of_features(X: Any, centred: bool) -> Spectrum:
-    if centred:
-        X = X - X[:1]  # constant columns become exactly zero
-        X = X - X.mean(axis=0)
-    if not np.abs(X).max(initial=0.0) < 1e150:
-        raise ValueError("the squares of the features overflow; scale the features down")
-    V, s, Qt = np.linalg.svd(X, full_matrices=False)
-    kept = s > max(X.shape) * EPS * s.max(initial=0.0)
-    return Spectrum(s[kept] ** 2, V[:, kept], centred, Qt[kept].T / s[kept])
-
-
-def _centred_spectrum(G: Array) -> Spectrum:
-    """Decompose C G C on the complement of the constants.
-
-    The Householder reflection H takes the constants to the first axis. Without its first row and
-    column, H C G C H has order n − 1. Its eigenvectors, reflected back, are orthogonal to the
-    constants at floating-point precision, even if G is singular.
-    """
-    n = len(G)
-    noise = EPS * float(np.abs(G.diagonal()).max(initial=0.0))
-    S = G - G.mean(axis=0, dtype=np.float64)
-    S -= S.mean(axis=1, keepdims=True)
-    w = np.full(n, 1.0 / np.sqrt(n))
-    w[0] += 1.0
-    w /= np.linalg.norm(w)
-    Sw = S @ w
-    # H S H = S − 2 w (Sw)ᵀ − 2 (Sw) wᵀ + 4 (wᵀSw) w wᵀ
-    Sw -= (w @ Sw) * w
-    S -= 2.0 * np.outer(w, Sw)
-    S -= 2.0 * np.outer(Sw, w)
-    values, inner = decompose(np.ascontiguousarray(S[1:, 1:]), noise)
-    U = np.zeros((n, n - 1), order="F")
-    U[1:] = inner
-    U -= np.outer(2.0 * w, w[1:] @ inner)
-    return Spectrum(values, U, centred=True)
 
 
 #: Kernels that do not use features.
@@ -306,15 +252,7 @@ FEATURELESS = ("identity", "profile", "constant")
 
 @dataclass(frozen=True)
 class KernelSum:
-    """Σ w k(x, x') over several kernels of the same objects.
-
-    Attributes
-    ----------
-    kernels : tuple of Kernel
-        The kernels. A metric may be one of `FEATURELESS`.
-    weights : ndarray of shape (n_kernels,)
-        The weights w ≥ 0.
-    """
+    """Σ w k(x, x') over several kernels of the same objects, with weights w ≥ 0."""
 
     kernels: tuple[Kernel, ...]
     weights: Array
@@ -369,20 +307,18 @@ def profile_gamma(kernel: Kernel) -> float:
 def profile_kernel(observations: Observations, free: FreeOffsets) -> Array:
     """Compute the Gaussian kernel of the labels of the row objects, shape (p, p).
 
-    The profile of an object is its row of labels minus the offsets of the model (at least the
-    mean of all labels). Unobserved entries are zero. The width is the mean squared length of the
-    profiles (van Laarhoven, Nabuurs, Marchiori, Bioinformatics 27, 2011). An object without labels
-    has no profile, and its kernel values are zero. Powers of the values give other widths.
+    A profile is a row of labels without offsets, 0 where unobserved; the width is the mean squared
+    length of the profiles (van Laarhoven, Nabuurs, Marchiori, Bioinformatics 27, 2011).
     """
     cells, p = observations.cells, observations.shape[0]
     if not len(cells):
         return np.zeros((p, p))
     free = free if free.rows or free.columns else FreeOffsets(constant=True)
     y = cells.y - TableOffsets(cells, free).fit(cells, cells.y).at(cells.rows, cells.cols)
-    table = sparse.csr_array((y, (cells.rows, cells.cols)), shape=observations.shape)
-    dense = 5 * len(cells) > p * observations.shape[1]
-    P = table.toarray() if dense else table
-    S = P @ P.T if dense else (P @ P.T).toarray()
+    P: Any = cells.table(y)
+    P = P.toarray() if 5 * len(cells) > P.shape[0] * P.shape[1] else P
+    S = P @ P.T
+    S = S.toarray() if sparse.issparse(S) else S
     square = S.diagonal().copy()
     seen = np.bincount(cells.rows, minlength=p) > 0
     width = float(square[seen].mean())
@@ -395,11 +331,7 @@ def profile_kernel(observations: Observations, free: FreeOffsets) -> Array:
 
 
 def profiled_side(fixed: Array, kernels: KernelSum, profile: Array, free: FreeOffsets) -> Side:
-    """Build a side with profile kernels beside ``fixed`` (n, n).
-
-    ``profile`` (n, n) is the profile kernel of all labels with gamma = 1, and ``free`` are the
-    offsets subtracted from labels, with these objects as rows.
-    """
+    """Build a side with profile kernels beside ``fixed`` (n, n)."""
     K = fixed.copy()
     for weight, kernel in kernels:
         if kernel.metric == "profile":

@@ -1,10 +1,4 @@
-"""Support vector machine for pairs, with the squared hinge loss of labels −1 and 1.
-
-The objective is Σ ω max(0, 1 − y (f + c))² + alpha ‖f‖², with free offsets c. Given the pairs that
-violate their margin, minimising it is a regression on their labels. Newton's method solves a
-sequence of such regressions (Keerthi and DeCoste, JMLR 6, 2005). Each is an incomplete relation,
-and an exact line search connects successive solutions.
-"""
+"""Support vector machine for pairs, with the squared hinge loss of labels −1 and 1."""
 
 from __future__ import annotations
 
@@ -36,16 +30,7 @@ SETTLED = 1e-12
 def solve_squared_hinge(
     problem: RelationProblem, alpha: float, solver: str, options: IterationOptions
 ) -> RelationModel:
-    """Minimise the squared hinge loss. ``n_iter`` of the result counts Newton steps.
-
-    Parameters
-    ----------
-    problem : RelationProblem
-        The regression problem, with labels −1 and 1. Repeated pairs must have the same label.
-    alpha : float
-    solver, options
-        Solver of the regressions, as in `RelationProblem.solve`.
-    """
+    """Minimise the squared hinge loss. ``n_iter`` of the result counts Newton steps."""
     cells = problem.observations.cells
     y, weight = cells.y, cells.weight
     plain, scores = np.zeros(len(cells)), np.zeros(len(cells))  # f, and f + c
@@ -127,6 +112,6 @@ def _between(
 ) -> RelationModel:
     """Compute (1 − t) old + t new, without offsets."""
     if old.linear == new.linear:
-        return replace(new, tables=(1 - t) * old.tables + t * new.tables)
+        return replace(new, given=(1 - t) * old.tables + t * new.tables, factors=None)
     first, second = (model.coefficients(problem.sides) for model in (old, new))
-    return replace(new, tables=(1 - t) * first + t * second, linear=False)
+    return replace(new, given=(1 - t) * first + t * second, factors=None, linear=False)

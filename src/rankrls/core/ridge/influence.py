@@ -17,7 +17,7 @@ This module solves no systems.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,7 +28,7 @@ from scipy.stats import f as f_distribution
 from rankrls import _resources
 from rankrls.core.preferences.laplacian import SumLaplacian
 from rankrls.core.ridge.problem import RidgeProblem, certain, rotated
-from rankrls.core.ridge.residuals import Folds, HeldOut, Residuals, split_folds
+from rankrls.core.ridge.residuals import Folds, Residuals, split_folds
 from rankrls.core.spaces.spaces import DualSpace, NystroemSpace
 
 Array = NDArray[Any]
@@ -137,25 +137,6 @@ def row_influence(problem: RidgeProblem, alpha: float, new: NewRows | None = Non
     energy = float(np.square(factor.t).sum())
     found = _influence(terms, alpha, every, e, size, kappa, n_terms, energy, problem, new)
     return replace(found, agreement=None, weight=np.where(kappa > 0, kappa, np.nan))
-
-
-# -- two groups left out together -------------------------------------------------------------
-
-
-def without_two_folds(
-    problem: RidgeProblem, folds: Sequence[Array], alpha: float, *, judgements: bool = False
-) -> Iterator[tuple[Array, HeldOut]]:
-    """Predict the rows (or given pairs) of each pair of folds by the model without both.
-
-    Yields the indices of folds, shape (n, 2), each pair once, and predictions of the n unions.
-    """
-    folds = Folds.of_list(folds)
-    leave_out = problem.leave_judgements_out if judgements else problem.leave_out
-    two = np.column_stack(np.triu_indices(len(folds), 1))
-    block = np.cumsum(folds.sizes[two].sum(axis=1)) // WORK  # of a limited number of members
-    for some in np.split(two, np.flatnonzero(np.diff(block)) + 1) if len(two) else ():
-        unions = Folds(folds.take(some.ravel()).members, folds.sizes[some].sum(axis=1))
-        yield some, leave_out(unions, np.array([alpha]))
 
 
 # -- terms ------------------------------------------------------------------------------------

@@ -1,0 +1,247 @@
+"""Options to rankers and the steps before them, and model files to something that scores rows.
+
+Filling in and scaling learn from the features of all rows and never from labels; they become part
+of the model.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
+
+from rankrls import AutoRanker, RankRLS, RankRLSCV, RankSVM
+from rankrls._frames import RawTable, required_features
+from rankrls._resources import SCALER_VECTORS, require_features
+from rankrls.cli._doubts import warn_about_columns, warn_about_empty_columns
+from rankrls.cli._files import DataFile
+from rankrls.core.preferences.costs import Loss
+from rankrls.estimators.choosing import Scoring
+from rankrls.io import load_model
+from rankrls.preprocessing import QueryScaler, TableEncoder
+
+__all__ = ["Scorer", "add_history", "before", "fit_rows", "last_step", "make_ranker",
+           "name_features", "rows_for", "scale_of", "warn_about", "with_steps"]  # fmt: skip
+
+#: What members of an AutoRanker are chosen by unless ``--scoring`` says something else.
+AUTO_SCORING = "ndcg@10"
+
+SHARED = ("kernel", "gamma", "degree", "coef0", "query_weighting", "solver", "basis",
+          "random_state")  # fmt: skip
+
+
+def make_ranker(o: Any, alpha: float | None = None, cv: str | None = None) -> Any:
+    """AutoRanker with ``--auto``, RankRLSCV without an alpha, or RankRLS or RankSVM."""
+    scoring = AUTO_SCORING if o.auto and "scoring" not in o.given else o.scoring
+    Scoring(scoring, loss=None if o.auto else Loss())  # report an unknown name at once
+    if o.auto:
+        return AutoRanker(scoring, effort=o.effort, random_state=o.random_state)
+    given = {name: getattr(o, name) for name in SHARED}
+    limits = {name: getattr(o, name) for name in ("max_iter", "tol")}
+    given |= {name: value for name, value in limits.items() if value is not None}
+    if alpha is not None and o.loss == "hinge":
+        return RankSVM(alpha, **given)
+    given |= {"cost": o.cost, "ties": o.ties}
+    if alpha is not None:
+        return RankRLS(alpha, **given)
+    cv = getattr(o, "cv", "auto") if cv is None else cv
+    grid = {} if o.alphas is None else {"alphas": o.alphas}
+    return RankRLSCV(**grid, cv=int(cv) if cv.isdigit() else cv, scoring=scoring, **given)
+
+
+def last_step(model: Any) -> Any:
+    """The ranker at the end of a pipeline, or the model itself."""
+    return model.steps[-1][1] if isinstance(model, Pipeline) else model
+
+
+def before(model: Any) -> dict[str, Any]:
+    """The steps before the ranker, by name."""
+    return dict(model.steps[:-1]) if isinstance(model, Pipeline) else {}
+
+
+def name_features(model: Any, names: list[str] | None) -> None:
+    """Store the names of the columns, as scikit-learn does for data frames."""
+    if names is not None:
+        first = model.steps[0][1] if isinstance(model, Pipeline) else model
+        first.feature_names_in_ = np.array(names, dtype=object)
+
+
+def add_history(model: Any, event: str, **columns: str | None) -> None:
+    """Store the columns of the training files in a model, and an event in its history."""
+    ranker = last_step(model)
+    source = dict(getattr(ranker, "_source", {}))
+    source |= {name: column for name, column in columns.items() if column is not None}
+    when = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+    source["history"] = [*source.get("history", [])[-99:], f"{when} {event}"]
+    ranker._source = source
+
+
+# ---------------------------------------------------------------------- before the ranker
+
+
+def scale_of(o: Any) -> str:
+    """The scaling: what was asked for, or the default of the kernel."""
+    if o.scale is not None or o.kernel == "precomputed":
+        return o.scale or "none"
+    return "maxabs" if o.kernel in ("chi2", "additive_chi2") else "standard"  # features stay >= 0
+
+
+def with_steps(ranker: Any, o: Any, rows: Any) -> Any:
+    """The ranker, or a pipeline of the imputer and the scaler of the options that ends in it."""
+    is_sparse, kind, steps = sparse.issparse(rows.data), scale_of(o), []
+    if o.missing in ("mean", "zero"):
+        how: Any = {"strategy": "mean"}
+        if o.missing == "zero":
+            how = {"strategy": "constant", "fill_value": 0.0}
+        steps.append(("impute", SimpleImputer(**how, keep_empty_features=True)))
+    if is_sparse and kind in ("minmax", "query-minmax", "query-standard"):
+        other = "query-maxabs" if kind.startswith("query") else "maxabs or standard"
+        raise ValueError(f"--scale {kind} would fill in all zeros of sparse data: use {other}")
+    scaler: Any = None
+    if kind.startswith("query-"):
+        scaler = QueryScaler(kind.removeprefix("query-"))
+    elif kind == "standard":
+        scaler = StandardScaler(with_mean=not is_sparse)
+    elif kind != "none":
+        scaler = {"minmax": MinMaxScaler, "maxabs": MaxAbsScaler}[kind]()
+    steps += [] if scaler is None else [("scale", scaler)]
+    with config_context(enable_metadata_routing=True):
+        if isinstance(scaler, QueryScaler):
+            scaler.set_transform_request(qid=True)
+        if steps and rows.qid is not None:
+            ranker.set_fit_request(qid=True)
+            ranker.set_score_request(qid=True)
+    return Pipeline([*steps, ("rank", ranker)]) if steps else ranker
+
+
+def warn_about(model: Any, rows: Any, o: Any) -> None:
+    """Warn of columns without values, of those like ids and, if there is no scaler, of scales."""
+    steps, X = before(model), rows.data
+    if "impute" in steps:
+        warn_about_empty_columns(rows, o)
+        X = clone(steps["impute"]).fit_transform(X)
+    if o.kernel != "precomputed":
+        warn_about_columns(rows, X, o, scales="scale" not in steps)
+    if "scale" in steps and not isinstance(steps["scale"], QueryScaler):
+        require_features(X.shape[1], copies=SCALER_VECTORS)
+
+
+def fit_rows(model: Any, rows: Any) -> Any:
+    """Fit a ranker, or a pipeline that ends in one, to rows of a file."""
+    given = {"qid": rows.qid, "sample_weight": rows.sample_weight}
+    if isinstance(model, Pipeline):
+        scaler = before(model).get("scale")
+        given = {f"rank__{name}": value for name, value in given.items()}
+        given |= {"scale__qid": rows.qid} if isinstance(scaler, QueryScaler) else {}
+    return model.fit(rows.data, rows.target, **given)
+
+
+# ---------------------------------------------------------------------- models from files
+
+
+class Scorer:
+    """A model from a file, and what it needs to know of rows.
+
+    ``ranker`` and ``steps`` are its last step and those before. ``names`` are those of its
+    features, or None, and ``unused`` those that it has dropped: a file need not have them.
+    ``needs_qid``: rows are compared within queries before they are ranked. ``fills_in``: what it
+    puts in the place of missing features, None if it does not take them. ``text``: columns of text
+    as `load_ranking` takes them. ``source``: columns of label, qid and weight that it was fitted
+    to, and its history.
+    """
+
+    def __init__(self, path: str) -> None:
+        if path == "-":
+            raise ValueError("the model is read from a file, not from stdin")
+        self.model = load_model(path)
+        self.ranker, self.steps = last_step(self.model), list(before(self.model).values())
+        kind = type(self.ranker).__name__
+        if not hasattr(self.ranker, "predict") or not hasattr(self.model, "n_features_in_"):
+            raise ValueError(f"{path}: a {kind} does not score rows; use it in Python")
+        if kind.startswith("Conditional"):
+            raise ValueError(f"{path}: a ranker of pairs of objects is used in Python")
+        names = getattr(self.model, "feature_names_in_", None)
+        self.names = None if names is None else [str(name) for name in names]
+        needed = set(required_features(self.model) or ())
+        self.unused = [name for name in self.names or () if name not in needed]
+        self.n_features = int(self.model.n_features_in_)
+        self.source: dict[str, Any] = dict(getattr(self.ranker, "_source", {}))
+        auto = isinstance(self.ranker, AutoRanker)
+        self._gives_qid = auto and self.ranker._with_qid
+        self.needs_qid = self._gives_qid or any(isinstance(s, QueryScaler) for s in self.steps)
+        imputers = [step.strategy for step in self.steps if isinstance(step, SimpleImputer)]
+        self.fills_in = imputers[0] if imputers else None
+        first: Any = self.steps[0] if self.steps else self.ranker._table if auto else None
+        # By its name: sklearn.compose is slow to import.
+        self._takes_frames = type(first).__name__ == "ColumnTransformer"
+        self.takes_tables = self._takes_frames or isinstance(first, TableEncoder)
+        self.text: Any = None
+        if self._takes_frames:  # its steps take text and missing values, or refuse them
+            self.fills_in, self.text = "steps", "auto"
+        elif self.takes_tables:
+            columns = first.text_columns
+            self.fills_in, self.text = "median", "auto" if columns else None
+            if self.names is not None:
+                self.text = [self.names[j] for j in columns]
+
+    def scores(self, X: Any, qid: Any = None, *, name: str) -> Any:
+        """Scores of rows of the file ``name``, shape (n,) or (n, n_outputs)."""
+        if X.shape[1] != self.n_features:
+            raise ValueError(
+                f"{name}: the rows have {X.shape[1]} feature{'s' * (X.shape[1] != 1)}, and the "
+                f"model was fitted to {self.n_features}"
+            )
+        if self._takes_frames and self.names is not None and not sparse.issparse(X):
+            X = (X if isinstance(X, RawTable) else RawTable(self.names, X, {})).to_frame()
+        for step in self.steps:
+            by_query = isinstance(step, QueryScaler)
+            moves_zeros = step.method != "maxabs" if by_query else (
+                isinstance(step, MinMaxScaler) or getattr(step, "with_mean", False))  # fmt: skip
+            if sparse.issparse(X) and moves_zeros:
+                X = X.toarray()
+            X = step.transform(X, qid=qid) if by_query else step.transform(X)
+        if not self._gives_qid:
+            return self.ranker.predict(X)
+        return self.ranker.predict(X, qid=np.zeros(X.shape[0]) if qid is None else qid)
+
+
+def rows_for(
+    scorer: Scorer, data: Any, o: Any, need: tuple[str, ...], beyond: str = ""
+) -> DataFile:
+    """The rows of a file with the features of a model, in their order.
+
+    Missing features are NaN if the model or ``--missing`` fills them in. Features that the model
+    does not know are an error with ``beyond="error"``, or if they could change a score.
+    """
+    missing, fills_in = getattr(o, "missing", None), scorer.fills_in
+    for wrong, text in (
+        (missing is not None and scorer.takes_tables, ": the model takes raw tables and fills in "
+         "missing features itself; leave --missing out"),
+        (missing == "mean" and fills_in != "mean", " mean: the model has learned no means; fit it "
+         "with --missing mean, or use --missing zero"),
+        (missing == "zero" and fills_in is not None, " zero: the model fills in missing features "
+         f"by their {fills_in}; leave --missing out"),
+    ):  # fmt: skip
+        if wrong:
+            raise ValueError(f"--missing{text}")
+    filled = fills_in is not None if missing is None else missing != "error"
+    linear = getattr(scorer.ranker, "kernel", "linear") == "linear"
+    return DataFile(
+        data,
+        o,
+        named=scorer.names,
+        unused=scorer.unused,
+        stored=scorer.source,
+        need=need,
+        n_features=scorer.n_features,
+        beyond=beyond or ("drop" if linear else "error"),
+        missing="nan" if filled else "error",
+        text=scorer.text,
+    )

@@ -1,0 +1,384 @@
+"""Choice of the members of `AutoRanker`: held-out scores of candidates, compared and averaged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankrls.core.preferences.graph import PreferenceGraph
+from rankrls.core.preferences.query_weights import varying_queries
+from rankrls.core.ridge.residuals import Folds, query_folds
+from rankrls.estimators.auto_members import (
+    ALL_ROWS,
+    ALPHAS,
+    BY_QUERY,
+    LinearMember,
+    Rows,
+    mean_squared_norm,
+    unfitted,
+)
+from rankrls.estimators.choosing import Scoring
+from rankrls.metrics import pairwise_accuracy
+
+__all__ = [
+    "Candidate",
+    "Choice",
+    "Judge",
+    "Target",
+    "choose",
+    "nested_scores",
+    "stacked",
+    "tradeoffs",
+]
+
+Array = NDArray[Any]
+
+#: Weights of the trees in the average that are tried beside 0.
+TREE_WEIGHTS = (1 / 3, 1 / 2)
+
+#: Minimum number of compared queries; and at most one query is compared for this many rows of the
+#: limit.
+FEWEST_QUERIES, ROWS_PER_QUERY = 10, 10
+
+#: Steps of the weights of several labels in the table of trade-offs; of more labels, one.
+STEPS = {2: 10, 3: 5, 4: 3}
+
+#: Number of folds of the nested estimate, and of folds of rows if there are no queries.
+N_FOLDS = 10
+
+#: The mean of the metric is noisy if there are few queries, so half of the pairwise accuracy, which
+#: uses all pairs of a query, is added to it.
+ACCURACY_SHARE = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """Labels of rows, with the names and numbers of their queries; or pairs of row numbers.
+
+    Labels have the shape (n,), or (n, n_labels) if there are several, which are divided by
+    ``scale`` to learn from them.
+    """
+
+    y: Any = None
+    qid: Any = None
+    codes: Array | None = None
+    weights: Array | None = None
+    scale: Array | None = None
+    pairs: Any = None
+    magnitude: Any = None
+
+    def take(self, rows: Any) -> Target:
+        """Select rows with labels."""
+        names = ("y", "qid", "codes", "weights")
+        parts = {name: getattr(self, name) for name in names}
+        return replace(self, **{k: None if v is None else v[rows] for k, v in parts.items()})
+
+    def fields(self, compared: str) -> dict[str, Any]:
+        """Return the arguments of ``fit``."""
+        if self.pairs is not None:
+            return {"pairs": self.pairs, "magnitude": self.magnitude}
+        qid = None if compared == ALL_ROWS else self.qid
+        y = self.y if self.scale is None else self.y / self.scale
+        return {"y": y, "qid": qid, "sample_weight": self.weights}
+
+    def graph(self, compared: str, n_rows: int) -> PreferenceGraph:
+        """Return the preferences between the rows that are compared."""
+        if self.pairs is not None:
+            return PreferenceGraph.from_pairs(n_rows=n_rows, **self.fields(compared))
+        return PreferenceGraph.from_scores(**self.fields(compared))
+
+    def sample(
+        self, order: Array, most: float, rng: np.random.RandomState
+    ) -> tuple[Array, Target, Array]:
+        """Draw about ``most`` rows in random whole queries, or pairs; all if there are no more.
+
+        Returns the rows, their target, and the rows, or pairs, that are compared.
+        """
+        if self.pairs is not None:
+            units = np.arange(len(self.pairs))
+            if len(units) > most:
+                units = np.sort(rng.choice(len(units), int(most), replace=False))
+            rows = order[np.isin(order, self.pairs[units])]
+            place = np.zeros(len(order), dtype=np.int64)
+            place[rows] = np.arange(len(rows))
+            magnitude = None if self.magnitude is None else self.magnitude[units]
+            return rows, Target(pairs=place[self.pairs[units]], magnitude=magnitude), units
+        rows = self._sampled_rows(order, most, rng)
+        target = self.take(rows)
+        if target.codes is not None:
+            target = replace(target, codes=np.unique(target.codes, return_inverse=True)[1])
+        return rows, target, rows
+
+    def _sampled_rows(self, order: Array, most: float, rng: np.random.RandomState) -> Array:
+        m, codes = len(order), self.codes
+        if codes is None:
+            return order[np.sort(rng.choice(m, int(most), replace=False))] if m > most else order
+        sizes = np.bincount(codes)
+        if m <= most and len(sizes) <= most // ROWS_PER_QUERY:
+            return order
+        varies = varying_queries(self.y.reshape(m, -1), codes, len(sizes)).any(axis=1)
+        # Queries with a pair first; the others carry no information about the order.
+        both = (np.flatnonzero(part) for part in (varies, ~varies))
+        drawn = np.concatenate([rng.permutation(part) for part in both])
+        fitting = int(np.searchsorted(np.cumsum(sizes[drawn]), most))
+        # Fewer rows if queries are short, because holding out each query takes time.
+        taken = drawn[: max(FEWEST_QUERIES, min(fitting, int(most // ROWS_PER_QUERY)))]
+        return order[np.isin(codes[order], taken)]
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """Held-out scores of a member with a loss, centred in each list, for each alpha.
+
+    ``metric`` and ``criterion``, (n_alphas, n_lists), are the user's metric of each held-out list,
+    NaN where it is undefined, and what candidates are chosen by; ``best`` is its largest mean. Of
+    the candidates with the same ``view``, one can be chosen.
+    """
+
+    view: Any
+    member: Any
+    alphas: Array
+    scores: Array
+    metric: Array
+    criterion: Array
+    loss: tuple[str, str]
+    best: float = np.nan
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A candidate, the index of one of its alphas, its weight, and the factor of its scores."""
+
+    candidate: Candidate
+    alpha: int
+    weight: float
+    factor: float
+
+
+class Judge:
+    """Evaluate held-out lists: queries, or the folds of a single ranking.
+
+    With several labels, each has lists of its own, one label after the other. A pair is a list of
+    two rows.
+    """
+
+    def __init__(self, scoring: Any, target: Target, rng: np.random.RandomState) -> None:
+        self.scoring = Scoring(scoring)
+        self.scoring.require_scores()
+        self.target, self.n_labels = target, 1
+        if target.pairs is not None:
+            prefers = 1.0 if target.magnitude is None else target.magnitude > 0
+            self.lists = np.repeat(np.arange(len(target.pairs)), 2)
+            self.y = np.column_stack(np.broadcast_arrays(prefers, np.zeros(len(target.pairs))))
+            self.y = self.y.ravel().astype(np.float64)
+        else:
+            self.y, self.n_labels = target.y.T.ravel(), target.y[:1].size
+            lists = target.codes
+            if lists is None:
+                lists = _row_folds(target.y.reshape(len(target.y), -1).sum(axis=1), rng)
+            self.folds, n = query_folds(lists), lists.max() + 1
+            self.lists = np.concatenate([lists + n * j for j in range(self.n_labels)])
+        self.sizes = np.bincount(self.lists)
+        self.n_lists = len(self.sizes)
+        weights = None if target.weights is None else np.tile(target.weights, self.n_labels)
+        self.weights = np.bincount(self.lists, weights) / self.sizes
+
+    def of_rows(self, scores: Array) -> Array:
+        """Scores of lists from scores of rows, in the last axis."""
+        if self.target.pairs is None:
+            return scores
+        differences = scores[..., self.target.pairs[:, 0]] - scores[..., self.target.pairs[:, 1]]
+        return self._of_differences(differences)
+
+    @staticmethod
+    def _of_differences(values: Array) -> Array:
+        return np.stack([values / 2, -values / 2], axis=-1).reshape(*values.shape[:-1], -1)
+
+    def unlisted(self, scores: Array) -> Array:
+        """Scores of rows, (n,) or (n, n_labels), or differences of pairs from those of lists."""
+        if self.target.pairs is not None:
+            return 2 * scores[::2]
+        return scores if self.n_labels == 1 else scores.reshape(self.n_labels, -1).T
+
+    def mean(self, values: Array, some: Any = slice(None)) -> Any:
+        """Mean over lists that have a value, or NaN; a list has the mean weight of its rows."""
+        values = values[..., some]
+        known = ~np.isnan(values)
+        weights = known * self.weights[some]
+        total = weights.sum(axis=-1)
+        sums = (weights * np.where(known, values, 0.0)).sum(axis=-1)
+        return np.where(total > 0, sums / np.where(total > 0, total, 1.0), np.nan)
+
+    def metric(self, scores: Array) -> Array:
+        """Compute the user's metric for each list, shape (n_lists,)."""
+        scoring = self.scoring
+        if scoring.by_list:
+            try:
+                return np.asarray(scoring.value(self.y, scores, self.lists, average=None))
+            except ValueError as error:
+                raise ValueError(
+                    f"scoring={scoring.name!r}: {error} (scoring='pairwise_accuracy' takes any y)"
+                ) from error
+        values = np.full(self.n_lists, np.nan)
+        for number, rows in enumerate(query_folds(self.lists)):
+            y, some, one = self.y[rows], scores[rows], np.zeros(len(rows), dtype=np.int64)
+            if np.ptp(y) > 0:
+                values[number] = scoring.value(y, some, one)
+            else:
+                with suppress(ValueError):  # it may be undefined if all labels are equal
+                    values[number] = scoring.value(y, some, one)
+        return values
+
+    def criterion(self, metric: Array, scores: Array) -> Array:
+        """Add half of the pairwise accuracy to the metric of each list."""
+        accuracy = np.asarray(pairwise_accuracy(self.y, scores, qid=self.lists, average=None))
+        return metric + ACCURACY_SHARE * np.where(np.isnan(accuracy), 0.5, accuracy)
+
+    def linear(
+        self,
+        view: Any,
+        member: LinearMember,
+        rows: Rows,
+        features: Any,
+        loss: tuple[str, str],
+        alphas: Array | None = None,
+    ) -> Candidate:
+        """Hold out each list from a linear member, exactly, for a grid of alphas by default."""
+        phi, ranker = member.phi(rows, features), unfitted(1.0, loss)
+        graph = self.target.graph(loss[1], len(phi))
+        problem = ranker._problem(ranker._check_options(), phi, graph)
+        if alphas is None:
+            alphas = ALPHAS * mean_squared_norm(phi) * (1 / 64 if loss[1] == BY_QUERY else 1.0)
+        if self.target.pairs is not None:
+            single = Folds.single(len(self.target.pairs))
+            scores = self._of_differences(
+                problem.leave_judgements_out(single, alphas).values[..., 0]
+            )
+        else:
+            scores = problem.leave_out(self.folds, alphas).by_row(len(phi))
+            scores = scores.transpose(0, 2, 1).reshape(len(alphas), -1)
+        return self.candidate(view, member, alphas, scores, loss)
+
+    def candidate(
+        self, view: Any, member: Any, alphas: Array, scores: Array, loss: tuple[str, str]
+    ) -> Candidate:
+        """Centre within lists and score held-out predictions of shape (n_alphas, n_scores)."""
+        metric, criterion = np.empty((2, len(scores), self.n_lists))
+        centred = np.empty(scores.shape)
+        for a, one in enumerate(scores):
+            centred[a] = one - (np.bincount(self.lists, one) / self.sizes)[self.lists]
+            metric[a] = self.metric(centred[a])
+            criterion[a] = self.criterion(metric[a], centred[a])
+        best = float(self.mean(criterion).max())
+        return Candidate(view, member, alphas, centred, metric, criterion, loss, best)
+
+
+def tradeoffs(scores: Array, judge: Judge, names: Sequence[str]) -> dict[str, Array]:
+    """Table of the metric of each label if rows are ranked by weighted sums of held-out scores."""
+    k, n = judge.n_labels, judge.n_lists // judge.n_labels
+    step = STEPS.get(k, 1)
+    weights = np.array([w for w in np.ndindex(*[step + 1] * k) if sum(w) == step][::-1]) / step
+    if k > 2:
+        weights = np.vstack([weights, np.full(k, 1 / k)])
+    found = np.empty(weights.shape)
+    for values, one in zip(found, weights, strict=True):
+        metric = judge.metric(np.tile(judge.unlisted(scores) @ one, k))
+        values[:] = [judge.mean(metric, slice(j * n, (j + 1) * n)) for j in range(k)]
+    what = judge.scoring.name or "score"
+    return {
+        **{f"weight of {name}": column for name, column in zip(names, weights.T, strict=True)},
+        **{f"{what} of {name}": column for name, column in zip(names, found.T, strict=True)},
+    }
+
+
+def _row_folds(y: Array, rng: np.random.RandomState) -> Array:
+    """Return the fold of each row of a single ranking; all folds have all labels."""
+    ends = [np.count_nonzero(y == end) for end in (y.min(), y.max())]
+    if min(ends) < 2 and len(np.unique(y)) < 3:
+        raise ValueError(
+            "without qid, rows are held out in folds; at least two labels must have two rows or "
+            "more"
+        )
+    order = rng.permutation(len(y))
+    order = order[np.argsort(y[order], kind="stable")]
+    folds = np.empty(len(y), dtype=np.int64)
+    folds[order] = np.arange(len(y)) % min(N_FOLDS, max(2, len(y) // 5))
+    return folds
+
+
+def choose(
+    candidates: Sequence[Candidate], judge: Judge, some: Array, n_members: int
+) -> list[Choice]:
+    """Choose the best candidate and alpha of each of the best views, based on some of the lists.
+
+    Factors give the scores of all members the same spread within lists. The average has boosted
+    trees if that is better, and is replaced by one column if that is better by more than its
+    standard error.
+    """
+    rows = np.isin(judge.lists, some)
+    best: dict[Any, tuple[float, Candidate, int]] = {}
+    for candidate in candidates:
+        values = judge.mean(candidate.criterion, some)
+        alpha = len(values) - 1 - int(np.argmax(values[::-1]))  # the largest of equally good ones
+        if candidate.view not in best or values[alpha] > best[candidate.view][0]:
+            best[candidate.view] = (float(values[alpha]), candidate, alpha)
+    column, trees = best.pop("column", None), best.pop("trees", None)
+    ordered = sorted(best.values(), key=lambda one: -one[0])[:n_members]
+
+    def choice(candidate: Candidate, alpha: int, weight: float) -> Choice:
+        spread = float(np.sqrt(np.mean(candidate.scores[alpha, rows] ** 2)))
+        return Choice(candidate, alpha, weight, weight / spread if spread > 0 else 0.0)
+
+    def judged(chosen: list[Choice]) -> Array:
+        scores = stacked(chosen)
+        return judge.criterion(judge.metric(scores), scores)
+
+    options = [[choice(*one[1:], 1 / len(ordered)) for one in ordered]]
+    if trees is not None:
+        spread = float(np.sqrt(np.mean(stacked(options[0])[rows] ** 2))) or 1.0
+        for share in TREE_WEIGHTS:
+            rest = 1 - share
+            scaled = [
+                replace(one, weight=rest * one.weight, factor=rest * one.factor / spread)
+                for one in options[0]
+            ]
+            options.append([*scaled, choice(*trees[1:], share)])
+    if column is None and len(options) == 1:
+        return options[0]
+    found = [judged(option) for option in options]
+    top = max(range(len(options)), key=lambda k: judge.mean(found[k], some))
+    if column is None:
+        return options[top]
+    alone = [choice(*column[1:], 1.0)]
+    gains = judged(alone) - found[top]
+    error = np.nanstd(gains[some]) / np.sqrt(max(1, np.isfinite(gains[some]).sum()))
+    return alone if judge.mean(gains, some) > error else options[top]
+
+
+def stacked(chosen: Sequence[Choice]) -> Array:
+    """Held-out scores of the average."""
+    return np.sum([one.factor * one.candidate.scores[one.alpha] for one in chosen], axis=0)
+
+
+def nested_scores(
+    candidates: Sequence[Candidate], judge: Judge, n_members: int, rng: np.random.RandomState
+) -> Array:
+    """Held-out scores of averages that were chosen without the fold of the row, shape (n_rows,).
+
+    Lists with a defined metric are distributed evenly over the folds.
+    """
+    n = judge.n_lists // judge.n_labels  # the lists of all labels of a query are held out together
+    defined = np.isfinite(candidates[0].metric[0]).reshape(-1, n).any(axis=0)
+    k = max(2, min(N_FOLDS, int(defined.sum())))
+    order = np.concatenate([rng.permutation(np.flatnonzero(part)) for part in (defined, ~defined)])
+    scores = np.empty(len(judge.y))
+    for start in range(min(k, n)):
+        out = np.isin(np.arange(judge.n_lists) % n, order[start::k])
+        others, held = np.flatnonzero(~out), out[judge.lists]
+        scores[held] = stacked(choose(candidates, judge, others, n_members))[held]
+    return scores
