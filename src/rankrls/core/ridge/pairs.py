@@ -344,6 +344,7 @@ class Bipartite:
         everything = Groups(np.zeros(m, dtype=np.int64), None, 1)
         self.classes = Groups(self.upper.astype(np.int64), None, 2)
         self.W = self.classes.isometry.toarray()
+        self.K: Array | None = None
         if isinstance(smaller.space, DualSpace):
             K = smaller.space.gram
             self.noise = np.finfo(float).eps * float((K.diagonal()[:, None] * self.root**2).max())

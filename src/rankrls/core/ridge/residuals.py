@@ -461,8 +461,9 @@ def _batches(keys: Array, q: int) -> Iterator[Array]:
 
 def _of_alphas(rows: Array, W: Array, b: Array) -> Array:
     """Rows diag(w) b for each column w of W: (n_alphas, …, k)."""
-    joined = (W[:, :, None] * b[:, None]).reshape(len(b), -1)
-    return np.moveaxis((rows @ joined).reshape(*rows.shape[:-1], *W.shape[1:], -1), -2, 0)
+    n_alphas, k = W.shape[1], b.shape[1]
+    joined = (W[:, :, None] * b[:, None]).reshape(len(b), n_alphas * k)
+    return np.moveaxis((rows @ joined).reshape(*rows.shape[:-1], n_alphas, k), -2, 0)
 
 
 def _products(A: Array, B: Array, W: Array) -> Array:
