@@ -165,7 +165,7 @@ def judgement_terms(
 
 def _coordinate_terms(problem: RidgeProblem, grid: Array) -> tuple[Residuals, Any, Array]:
     """Residuals of all coordinates of the factor, the factor, and their share of free offsets."""
-    width = problem.n_coefficients
+    width = len(problem.decompose(grid)[0].b)
     advice = "use fewer features or basis vectors, or leave out the diagnostics"
     _resources.require("diagnostics", problem.graph.n_rows, width, copies=4, advice=advice)
     terms, factor, _ = problem.residuals(0, grid, cut=True)

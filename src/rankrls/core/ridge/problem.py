@@ -122,14 +122,6 @@ class RidgeProblem:
         """Total number of edges over all outputs."""
         return sum(o.n_pairs * len(o.outputs) for o in self.objectives)
 
-    @property
-    def n_coefficients(self) -> int:
-        """Number of unknowns: weights of features or basis vectors, or one for each row."""
-        space = self.space
-        if isinstance(space, DualSpace):
-            return space.n_rows
-        return len(space.basis.kept) if isinstance(space, NystroemSpace) else space.X.shape[1]
-
     def like(self, graph: PreferenceGraph, space: Space | None = None) -> RidgeProblem:
         """The problem of other preferences (and another space), with the same options."""
         options: Any = {name: getattr(self, name) for name in ("keep_basis", "names", "pair_scale")}
