@@ -6,7 +6,7 @@ computed at most once, and the same object is used for fit, path, cross-validati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -480,48 +480,22 @@ def choose_space(
     used: int | None = None,
     early_stopping: bool = False,
 ) -> Space:
-    """Resolve and check ``solver`` for X, of which ``used`` rows have an edge; draw the basis."""
-    rows = None
-    if basis is not None or solver == "nystroem":
-        rows = choose_basis(basis, X.shape[0], random_state)
-    m = X.shape[0] if used is None else used
-    solver = choose_solver(solver, kernel, X, m, basis=rows, early_stopping=early_stopping)
-    if solver == "nystroem" or (solver == "cg" and not kernel.linear):
-        if rows is None:
-            every = np.arange(X.shape[0])
-            rows = every if solver == "cg" else choose_basis(None, X.shape[0], random_state)
-        with_basis = NystroemSpace(Basis.of(kernel, X, rows), X)
-        with_basis.solver = solver
-        return with_basis
-    if solver == "dual":
-        return DualSpace(kernel, X)
-    space = LinearSpace(kernel, X)
-    space.solver = solver
-    return space
-
-
-def choose_solver(
-    solver: str,
-    kernel: Kernel,
-    X: Any,
-    m: int,
-    *,
-    basis: Sized | None,
-    early_stopping: bool = False,
-) -> str:
-    """Resolve and check ``solver`` for m rows that have an edge, before anything is allocated.
+    """Resolve and check ``solver`` for X, of which ``used`` rows have an edge; draw the basis.
 
     ``auto``: ``nystroem`` if a ``basis`` is given, ``cg`` for early stopping; for other kernels
     than linear ``dual`` if two m × m matrices fit into half of the memory, otherwise ``nystroem``;
     linear: ``cg`` if X is sparse with more than 5000 rows and columns, or if the direct solvers do
     not fit into memory, otherwise ``primal`` if n <= m, else ``dual``.
     """
-    n = X.shape[1]
+    n_rows, n = X.shape
+    m, rows = n_rows if used is None else used, None
+    if basis is not None or solver == "nystroem":
+        rows = choose_basis(basis, n_rows, random_state)
     if solver == "auto":
         size = min(n, m)
         if early_stopping:
             solver = "cg"
-        elif basis is not None:
+        elif rows is not None:
             solver = "nystroem"
         elif kernel.linear:
             large = sparse.issparse(X) and size > DIRECT_SIZE
@@ -543,17 +517,25 @@ def choose_solver(
             f"solver={solver!r} works on explicit features and needs kernel='linear'; with "
             f"kernel={kernel.name} use solver='dual' or 'nystroem'"
         )
-    if basis is not None and solver != "nystroem" and (solver != "cg" or kernel.linear):
+    with_basis = solver == "nystroem" or (solver == "cg" and not kernel.linear)
+    if rows is not None and not with_basis:
         raise ValueError(f"basis belongs to solver='nystroem'; got solver={solver!r}")
+    if with_basis and rows is None:
+        every = np.arange(n_rows)
+        rows = every if solver == "cg" else choose_basis(None, n_rows, random_state)
     shape, advice = (n, n), "use solver='cg'"
-    if solver == "nystroem" or (solver == "cg" and not kernel.linear):
-        default = DEFAULT_BASIS if solver == "nystroem" else X.shape[0]
-        r = min(default, X.shape[0]) if basis is None else len(basis)
-        shape, advice = (X.shape[0], r), "use fewer basis vectors (basis=1000, say)"
+    if rows is not None:
+        shape, advice = (n_rows, len(rows)), "use fewer basis vectors (basis=1000, say)"
     elif solver == "dual":
         shape = (m, m)
         advice = advice if kernel.linear else "use solver='nystroem' with basis=1000, say"
     free = solver == "cg" and kernel.linear
     if not (free or (solver == "dual" and kernel.precomputed)):
         _resources.require(f"solver={solver!r}", *shape, copies=2, advice=advice)
-    return solver
+    space: Space
+    if rows is not None:
+        space = NystroemSpace(Basis.of(kernel, X, rows), X)
+    else:
+        space = DualSpace(kernel, X) if solver == "dual" else LinearSpace(kernel, X)
+    space.solver = solver
+    return space
