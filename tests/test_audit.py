@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse, stats
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -82,7 +83,7 @@ def test_judgements_against_refits(space, by):
         "group": [np.flatnonzero(judges == j) for j in range(5)],
     }[by]
     labels = {"judgement": range(n_pairs), "item": np.unique(pairs), "group": range(5)}[by]
-    np.testing.assert_array_equal(table.labels, list(labels))
+    assert_array_equal(table.labels, list(labels))
 
     def fit(kept):
         model = RankRLS(alpha, **SPACES[space]).fit(
@@ -93,12 +94,7 @@ def test_judgements_against_refits(space, by):
 
     d, accuracy = fit(np.arange(n_pairs))
     w, counted = np.sqrt(weight), np.flatnonzero(weight)
-    Phi = X.toarray() if sparse.issparse(X) else X
-    K = {
-        "rbf": lambda: _rbf(Phi, Phi),
-        "nystroem": lambda: _nystroem(Phi, SPACES["nystroem"]["basis"]),
-        "precomputed": lambda: Phi,
-    }.get(space, lambda: Phi @ Phi.T)()
+    Phi, K = _kernel(SPACES[space], X)
     Delta = np.eye(m)[pairs[counted, 0]] - np.eye(m)[pairs[counted, 1]]
     Sigma = w[counted, None] * (Delta @ K @ Delta.T) * w[counted]
     t = (w * magnitude)[counted]
@@ -120,25 +116,23 @@ def test_judgements_against_refits(space, by):
         rms = np.sqrt(weight[mine] @ missed**2 / weight[mine].sum())
         if len(mine) == 1:
             rms *= np.sign(missed[0])
-        np.testing.assert_allclose(table.deleted_residual[number], rms, rtol=loose, atol=loose)
+        assert_allclose(table.deleted_residual[number], rms, rtol=loose, atol=loose)
         cook = np.sum((w * (without - d)) ** 2) / (np.trace(H) * noise)
-        np.testing.assert_allclose(table.cook_distance[number], cook, rtol=loose, atol=1e-9)
-        np.testing.assert_allclose(table.metric_change[number], changed - accuracy, atol=1e-12)
+        assert_allclose(table.cook_distance[number], cook, rtol=loose, atol=1e-9)
+        assert_allclose(table.metric_change[number], changed - accuracy, atol=1e-12)
         if magnitude[mine].any():
             a, b = (w * magnitude)[mine], (w * without)[mine]
             cosine = a @ b / np.linalg.norm(a) / np.linalg.norm(b)
-            np.testing.assert_allclose(table.agreement[number], cosine, rtol=1e-4, atol=1e-4)
+            assert_allclose(table.agreement[number], cosine, rtol=1e-4, atol=1e-4)
         else:
             assert np.isnan(table.agreement[number])
         at = np.searchsorted(counted, mine)
-        np.testing.assert_allclose(
-            table.leverage[number], np.trace(H[np.ix_(at, at)]), rtol=loose, atol=loose
-        )
+        assert_allclose(table.leverage[number], np.trace(H[np.ix_(at, at)]), rtol=loose, atol=loose)
         if space == "graded":  # Sigma has values up to 1e13
             continue
         size, p = _expected(t, Sigma, at, alpha)
-        np.testing.assert_allclose(table.studentised[number], size, rtol=loose)
-        np.testing.assert_allclose(table.p_value[number], p, rtol=loose, atol=loose)
+        assert_allclose(table.studentised[number], size, rtol=loose)
+        assert_allclose(table.p_value[number], p, rtol=loose, atol=loose)
 
 
 def _hat(Psi, alpha):
@@ -152,13 +146,15 @@ def _hat_of(S, alpha):
     return S @ np.linalg.inv(S + alpha * np.eye(len(S)))
 
 
-def _rbf(X, Y):
-    return np.exp(-0.2 * ((X[:, None] - Y[None]) ** 2).sum(axis=2))
-
-
-def _nystroem(X, basis):
-    K_MR = _rbf(X, X[basis])
-    return K_MR @ np.linalg.pinv(_rbf(X[basis], X[basis]), rcond=1e-10) @ K_MR.T
+def _kernel(options, X):
+    """Dense rows, and their kernel matrix, or that of the Nyström features."""
+    Phi, basis = X.toarray() if sparse.issparse(X) else X, options.get("basis")
+    if options.get("kernel") != "rbf":
+        return Phi, Phi if options.get("kernel") == "precomputed" else Phi @ Phi.T
+    K = np.exp(-0.2 * ((Phi[:, None] - Phi[None]) ** 2).sum(axis=2))
+    if basis is None:
+        return Phi, K
+    return Phi, K[:, basis] @ np.linalg.pinv(K[np.ix_(basis, basis)], rcond=1e-10) @ K[basis]
 
 
 LOSSES = [
@@ -201,31 +197,24 @@ def test_queries_against_refits(space, loss):
         model = RankRLS(alpha, **options).fit(X, y, qid=alone)
         g = model.predict(X)
         cook = (g - f) @ L @ (g - f) / (dof * noise)
-        np.testing.assert_allclose(table.cook_distance[number], cook, rtol=loose, atol=1e-9)
+        assert_allclose(table.cook_distance[number], cook, rtol=loose, atol=1e-9)
         changed = pairwise_accuracy(y_new, model.predict(X_new), qid=qid_new)
-        np.testing.assert_allclose(table.metric_change[number], changed - accuracy, atol=1e-12)
+        assert_allclose(table.metric_change[number], changed - accuracy, atol=1e-12)
         if loss.get("cost", "magnitude") == "magnitude":
             missed = y - g
             residual = missed[mine] @ L[np.ix_(mine, mine)] @ missed[mine]
             expected = np.sqrt(residual / np.trace(L[np.ix_(mine, mine)]))
-            np.testing.assert_allclose(
-                table.deleted_residual[number], expected, rtol=loose, atol=loose
-            )
+            assert_allclose(table.deleted_residual[number], expected, rtol=loose, atol=loose)
         if loss == LOSSES[0]:
             expected = (y - g)[mine].std(ddof=1)
-            np.testing.assert_allclose(table.deleted_residual[number], expected, rtol=1e-4)
+            assert_allclose(table.deleted_residual[number], expected, rtol=1e-4)
             r = np.corrcoef(y[mine], g[mine])[0, 1] if np.ptp(y[mine]) else np.nan
-            np.testing.assert_allclose(table.agreement[number], r, rtol=1e-4, atol=1e-4)
+            assert_allclose(table.agreement[number], r, rtol=1e-4, atol=1e-4)
 
 
 def _freedom_and_noise(options, X, L, graph, loss, alpha):
     """trace H and tᵀρ/N from the pseudo-inverse of L."""
-    Phi = X.toarray() if sparse.issparse(X) else X
-    if options.get("kernel") == "rbf":
-        basis = options.get("basis")
-        K = _rbf(Phi, Phi) if basis is None else _nystroem(Phi, basis)
-    else:
-        K = Phi if options.get("kernel") == "precomputed" else Phi @ Phi.T
+    Phi, K = _kernel(options, X)
     r = graph.target(**{"cost": "magnitude", "ties": "keep", **loss})
     values, vectors = np.linalg.eigh(L)
     used = values > 1e-9 * values.max()
@@ -249,31 +238,22 @@ def test_rows_against_refits(space):
     )
     whole = RankRLS(0.7, **options).fit(X, y, qid=qid)
     accuracy = pairwise_accuracy(y_new, whole.predict(X_new), qid=qid_new)
+    f, moved = whole.predict(X), []
     for row in range(23):
         alone = np.where(np.arange(24) == row, 9, qid)
         model = RankRLS(0.7, **options).fit(X, y, qid=alone)
         g = model.predict(X)
         others = np.setdiff1d(np.flatnonzero(qid == qid[row]), row)
         missed = y[row] - g[row] - (y[others] - g[others]).mean()
-        np.testing.assert_allclose(table.deleted_residual[row], missed, rtol=1e-8)
+        assert_allclose(table.deleted_residual[row], missed, rtol=1e-8)
         changed = pairwise_accuracy(y_new, model.predict(X_new), qid=qid_new)
-        np.testing.assert_allclose(table.metric_change[row], changed - accuracy, atol=1e-12)
-        f = whole.predict(X)
-        moved = sum(np.var((f - g)[qid == q]) * np.sum(qid == q) for q in range(3))
-        np.testing.assert_allclose(
-            table.cook_distance[row] / table.cook_distance[0],
-            moved / _moved_without_first(options, X, y, qid, f),
-            rtol=1e-7,
-        )
+        assert_allclose(table.metric_change[row], changed - accuracy, atol=1e-12)
+        moved.append(sum(np.var((f - g)[qid == q]) * np.sum(qid == q) for q in range(3)))
+    cook = table.cook_distance[:23]
+    assert_allclose(cook / cook[0], np.array(moved) / moved[0], rtol=1e-7)
     assert table.agreement is None
     assert table.size[23] == 0
     assert np.isnan(table.p_value[23])
-
-
-def _moved_without_first(options, X, y, qid, f):
-    alone = np.where(np.arange(24) == 0, 9, qid)
-    g = RankRLS(0.7, **options).fit(X, y, qid=alone).predict(X)
-    return sum(np.var((f - g)[qid == q]) * np.sum(qid == q) for q in range(3))
 
 
 def test_rows_keep_the_weight_of_their_query():
@@ -282,7 +262,7 @@ def test_rows_keep_the_weight_of_their_query():
     X, y = rng.standard_normal((12, 3)), rng.standard_normal(12)
     table = audit(RankRLS(2.0), X, y, by="row")
     g = RankRLS(2.0 * 11 / 12).fit(X[1:], y[1:]).predict(X)
-    np.testing.assert_allclose(table.deleted_residual[0], y[0] - g[0] - (y - g)[1:].mean())
+    assert_allclose(table.deleted_residual[0], y[0] - g[0] - (y - g)[1:].mean())
 
 
 @pytest.mark.parametrize("alpha", [1e-9, 1e-4, 1e9])
@@ -297,14 +277,14 @@ def test_alphas_of_rows(alpha, kernel):
         alone = np.where(np.arange(20) == row, 9, qid)
         missed = y - RankRLS(alpha, **options).fit(X, y, qid=alone).predict(X)
         expected = missed[row] - missed[rest].mean()
-        np.testing.assert_allclose(table.deleted_residual[row], expected, rtol=1e-7)
+        assert_allclose(table.deleted_residual[row], expected, rtol=1e-7)
 
 
 def test_features_that_tell_nothing_apart():
     y, qid = np.tile([0.0, 1.0, 3.0], 4), np.repeat(np.arange(4), 3)
     table = audit(RankRLS(), np.ones((12, 2)), y, qid=qid)
-    np.testing.assert_array_equal(table.leverage, 0)
-    np.testing.assert_allclose(table.deleted_residual, y[:3].std(ddof=1))
+    assert_array_equal(table.leverage, 0)
+    assert_allclose(table.deleted_residual, y[:3].std(ddof=1))
 
 
 @pytest.mark.parametrize("alpha", [1e-8, 1e-3, 1e6])
@@ -319,7 +299,7 @@ def test_alphas(alpha, kernel):
         rest = np.delete(pairs, judgement, axis=0)
         f = RankRLS(alpha, kernel=kernel).fit(X, pairs=rest).predict(X)
         held_out = f[pairs[judgement, 0]] - f[pairs[judgement, 1]]
-        np.testing.assert_allclose(table.deleted_residual[judgement], 1 - held_out, rtol=1e-6)
+        assert_allclose(table.deleted_residual[judgement], 1 - held_out, rtol=1e-6)
 
 
 def test_p_values_are_uniform_under_the_model():
@@ -363,7 +343,7 @@ def test_groups_of_queries_and_chosen_alpha():
     ranker = RankRLS(chosen.alpha_, query_weighting="size")
     table = audit(chosen, X, y, qid=qid, groups=qid % 3)
     assert table.labels.tolist() == [0, 1, 2]
-    np.testing.assert_allclose(table.p_value, audit(ranker, X, y, qid=qid, groups=qid % 3).p_value)
+    assert_allclose(table.p_value, audit(ranker, X, y, qid=qid, groups=qid % 3).p_value)
     assert table.size.sum() == len(y) - 12
 
 
@@ -374,7 +354,7 @@ def test_alpha_in_the_place_of_the_chosen_one():
         found = audit(search, X, y, qid=qid, by=by, alpha=3.0)
         expected = audit(RankRLS(3.0), X, y, qid=qid, by=by)
         for name, values in expected.columns.items():
-            np.testing.assert_array_equal(found.columns[name], values)
+            assert_array_equal(found.columns[name], values)
     with pytest.raises(ValueError, match="alpha must be finite and > 0"):
         audit(search, X, y, qid=qid, alpha=0)
     with pytest.raises(ValueError, match=r"got a Pipeline .for a pipeline, pass its last step"):
@@ -390,11 +370,11 @@ def test_pair_features_and_scores_beside_pairs():
     model = RankRLS().fit(X, pairs=pairs, pair_weight=np.arange(50) > 0, pair_features=C)
     f = model.predict(X)
     d = f[pairs[0, 0]] - f[pairs[0, 1]] + C[0] @ model.pair_coef_
-    np.testing.assert_allclose(table.deleted_residual[0], 1 - d)
+    assert_allclose(table.deleted_residual[0], 1 - d)
     y, qid = rng.integers(0, 3, 20), np.repeat([0, 1], 10)
     mixed = audit(RankRLS(), X, y, qid=qid, pairs=pairs)
     f = RankRLS().fit(X, y, qid=qid, pairs=pairs[1:]).predict(X)
-    np.testing.assert_allclose(mixed.deleted_residual[0], 1 - f[pairs[0, 0]] + f[pairs[0, 1]])
+    assert_allclose(mixed.deleted_residual[0], 1 - f[pairs[0, 0]] + f[pairs[0, 1]])
     assert ((mixed.p_value > 0) & (mixed.p_value <= 1)).all()
     with pytest.raises(ValueError, match="only groups of whole queries"):
         audit(RankRLS(), X, y, qid=qid, pairs=pairs, by="query")
@@ -414,27 +394,24 @@ def test_table():
 
 def test_bad_input():
     X, y, qid = make_ranking(n_queries=5, random_state=0, return_X_y_qid=True)
-    cases = [
-        ({"by": "queries"}, "by must be"),
-        ({"by": "judgement"}, "needs pairs"),
-        ({"by": "item"}, "needs pairs"),
-        ({"by": "group"}, "needs groups"),
-        ({"by": "query", "groups": qid}, "groups"),
-        ({"groups": np.arange(len(y)) % 2}, "whole queries"),
-        ({"groups": qid[:3]}, "groups"),
-        ({"eval_set": (X, y)}, "eval_set needs it too"),
-    ]
-    for options, message in cases:
+    labels = {"y": y, "qid": qid}
+    drop, two, judged = RankRLS(ties="drop"), np.column_stack([y, y]), {"pairs": [(0, 1), (2, 1)]}
+    for options, message, *ranker in (
+        (labels | {"by": "queries"}, "by must be"),
+        (labels | {"by": "judgement"}, "needs pairs"),
+        (labels | {"by": "item"}, "needs pairs"),
+        (labels | {"by": "group"}, "needs groups"),
+        (labels | {"by": "query", "groups": qid}, "groups"),
+        (labels | {"groups": np.arange(len(y)) % 2}, "whole queries"),
+        (labels | {"groups": qid[:3]}, "groups"),
+        (labels | {"eval_set": (X, y)}, "eval_set needs it too"),
+        ({"y": y, "by": "query"}, "for the rows of one ranking: by='row'"),
+        ({"y": np.round(y), "qid": qid, "by": "row"}, "by='row' needs cost", drop),
+        ({"y": two, "qid": qid}, "one at a time"),
+        (judged | {"by": "query"}, "needs labels y"),
+    ):
         with pytest.raises(ValueError, match=message):
-            audit(RankRLS(), X, y, qid=qid, **options)
-    with pytest.raises(ValueError, match="for the rows of one ranking: by='row'"):
-        audit(RankRLS(), X, y, by="query")
-    np.testing.assert_array_equal(audit(RankRLS(), X, y).labels, np.arange(len(y)))
-    with pytest.raises(ValueError, match="by='row' needs cost"):
-        audit(RankRLS(ties="drop"), X, np.round(y), qid=qid, by="row")
-    with pytest.raises(ValueError, match="one at a time"):
-        audit(RankRLS(), X, np.column_stack([y, y]), qid=qid)
-    with pytest.raises(ValueError, match="needs labels y"):
-        audit(RankRLS(), X, pairs=[(0, 1), (2, 1)], by="query")
+            audit(ranker[0] if ranker else RankRLS(), X, **options)
+    assert_array_equal(audit(RankRLS(), X, y).labels, np.arange(len(y)))
     with pytest.raises(TypeError, match="magnitudes"):
-        audit(RankRLS(), X, pairs=[(0, 1), (2, 1)], magnitudes=[1, 2])
+        audit(RankRLS(), X, **judged, magnitudes=[1, 2])

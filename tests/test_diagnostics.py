@@ -7,6 +7,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.stats import norm
 from sklearn.linear_model import Ridge
@@ -89,11 +90,11 @@ def test_suggestions_of_wide_sparse_and_chosen_alpha():
     assert wide.solver_ == "dual"
     expected = suggest_pairs(wide, X, k=4)
     primal = RankRLS(0.5, solver="primal").fit(X, pairs=pairs)
-    np.testing.assert_array_equal(suggest_pairs(primal, X, k=4), expected)
+    assert_array_equal(suggest_pairs(primal, X, k=4), expected)
     stored = RankRLS(0.5, solver="primal").fit(sparse.csr_array(X), pairs=pairs)
-    np.testing.assert_array_equal(suggest_pairs(stored, sparse.csr_array(X), k=4), expected)
+    assert_array_equal(suggest_pairs(stored, sparse.csr_array(X), k=4), expected)
     chosen = RankRLSCV([0.5], solver="primal").fit(X, pairs=pairs)
-    np.testing.assert_array_equal(suggest_pairs(chosen, X, k=4), expected)
+    assert_array_equal(suggest_pairs(chosen, X, k=4), expected)
 
 
 def test_suggestions_of_many_rows_are_drawn():
@@ -101,7 +102,7 @@ def test_suggestions_of_many_rows_are_drawn():
     X = rng.standard_normal((1600, 2))
     model = RankRLS().fit(X, pairs=[(0, 1), (2, 3)])
     found = suggest_pairs(model, X, k=3, random_state=0)
-    np.testing.assert_array_equal(found, suggest_pairs(model, X, k=3, random_state=0))
+    assert_array_equal(found, suggest_pairs(model, X, k=3, random_state=0))
     assert len(np.unique(found, axis=0)) == 3
     # Far apart: the ends of the cloud tell most.
     assert (np.linalg.norm(X[found[:, 0]] - X[found[:, 1]], axis=1) > 4).all()
@@ -147,7 +148,7 @@ def test_top_by_the_noise_of_the_calibration():
     plain = RankRLS(search.alpha_).fit(X, pairs=pairs)
     search.calibration_ = replace(found, slope=0.0)  # no better than chance: alpha is what is known
     expected = suggest_pairs(plain, X, k=6, top=5)
-    np.testing.assert_array_equal(suggest_pairs(search, X, k=6, top=5), expected)
+    assert_array_equal(suggest_pairs(search, X, k=6, top=5), expected)
 
 
 def test_suggestions_for_a_top_that_is_certain():
@@ -166,28 +167,24 @@ def test_fewer_candidates_than_asked_for():
 def test_suggestions_refused(tmp_path):
     X, pairs = _items()
     model = RankRLS().fit(X, pairs=pairs)
-    for options, message in (
-        ({"k": 0}, "k must be"),
-        ({"top": 0}, "top must be"),
-        ({"top": 8}, "top=8 must be below the number of rows of X, which is 8"),
-        ({"candidates": [(0, 9)]}, r"candidates\[0\] = \(0, 9\) is out of range"),
-        ({"candidates": [(0, 1), (2, 2)]}, r"candidates\[1\] = \(2, 2\) prefers .* itself"),
+    save_model(model, tmp_path / "slim.rankrls", uncertainty=False)
+    K, two = X @ X.T, RankRLS().fit(X, np.arange(16).reshape(8, 2))
+    precomputed = RankRLS(kernel="precomputed").fit(K, pairs=pairs)
+    for ranker, rows, options, message in (
+        (model, X, {"k": 0}, "k must be"),
+        (model, X, {"top": 0}, "top must be"),
+        (model, X, {"top": 8}, "top=8 must be below the number of rows of X, which is 8"),
+        (model, X, {"candidates": [(0, 9)]}, r"candidates\[0\] = \(0, 9\) is out of range"),
+        (model, X, {"candidates": [(0, 1), (2, 2)]}, r"candidates\[1\] = .* itself"),
+        (model, X[:1], {}, "to form a pair"),
+        (RankSVM().fit(X, pairs=pairs), X, {}, "must be a RankRLS"),
+        (RankRLS(solver="cg").fit(X, pairs=pairs), X, {}, "does not factorise"),
+        (precomputed, K, {}, "precomputed"),
+        (two, X, {}, "2 outputs"),
+        (load_model(tmp_path / "slim.rankrls"), X, {}, "uncertainty=False"),
     ):
         with pytest.raises(ValueError, match=message):
-            suggest_pairs(model, X, **options)
-    with pytest.raises(ValueError, match="to form a pair"):
-        suggest_pairs(model, X[:1])
-    with pytest.raises(ValueError, match="must be a RankRLS"):
-        suggest_pairs(RankSVM().fit(X, pairs=pairs), X)
-    with pytest.raises(ValueError, match="does not factorise"):
-        suggest_pairs(RankRLS(solver="cg").fit(X, pairs=pairs), X)
-    with pytest.raises(ValueError, match="precomputed"):
-        suggest_pairs(RankRLS(kernel="precomputed").fit(X @ X.T, pairs=pairs), X @ X.T)
-    with pytest.raises(ValueError, match="2 outputs"):
-        suggest_pairs(RankRLS().fit(X, np.arange(16).reshape(8, 2)), X)
-    save_model(model, tmp_path / "slim.rankrls", uncertainty=False)
-    with pytest.raises(ValueError, match="uncertainty=False"):
-        suggest_pairs(load_model(tmp_path / "slim.rankrls"), X)
+            suggest_pairs(ranker, rows, **options)
 
 
 # -- explain ----------------------------------------------------------------------------------
@@ -202,21 +199,21 @@ def test_contributions_add_up(estimator, space):
     model = estimator(0.5, **options).fit(X, pairs=pairs)
     f = model.predict(X)
     explained = explain(model, X[0], X[1])
-    np.testing.assert_allclose(explained.contribution.sum(), f[0] - f[1], atol=1e-12)
-    np.testing.assert_allclose(explained.difference, f[0] - f[1], atol=1e-12)
-    np.testing.assert_allclose(explained.contribution, explained.weight * explained.change)
+    assert_allclose(explained.contribution.sum(), f[0] - f[1], atol=1e-12)
+    assert_allclose(explained.difference, f[0] - f[1], atol=1e-12)
+    assert_allclose(explained.contribution, explained.weight * explained.change)
     assert (np.diff(np.abs(explained.contribution)) <= 0).all()
     alone = explain(model, X[[0]])
-    np.testing.assert_allclose(alone.difference, f[0], atol=1e-12)
+    assert_allclose(alone.difference, f[0], atol=1e-12)
     if space in ("linear", "wide"):
         assert explained.kind == "feature"
         order = [int(name[1:]) for name in explained.labels]
-        np.testing.assert_allclose(explained.contribution, (model.coef_ * (X[0] - X[1]))[order])
+        assert_allclose(explained.contribution, (model.coef_ * (X[0] - X[1]))[order])
     else:
         assert explained.kind == "row"
         coefficients = dict(zip(model_rows(model), model.dual_coef_, strict=True))
         expected = [coefficients[row] for row in explained.labels]
-        np.testing.assert_allclose(explained.weight, expected, atol=1e-12)
+        assert_allclose(explained.weight, expected, atol=1e-12)
 
 
 def model_rows(model):
@@ -234,11 +231,11 @@ def test_names_pipelines_and_frames():
     assert list(explained.to_frame().columns) == ["feature", "contribution", "weight", "change"]
     scaled = make_pipeline(StandardScaler(), RankRLS()).fit(X, rankrls__pairs=pairs)
     f = scaled.predict(X)
-    np.testing.assert_allclose(explain(scaled, X[3], X[4]).difference, f[3] - f[4])
+    assert_allclose(explain(scaled, X[3], X[4]).difference, f[3] - f[4])
     named = make_pipeline(StandardScaler(), RankRLS()).fit(frame, rankrls__pairs=pairs)
     parts = explain(named, frame.iloc[[3]], frame.iloc[[4]])
-    np.testing.assert_array_equal(parts.labels, frame.columns[parts.index])
-    np.testing.assert_allclose(parts.difference, f[3] - f[4])
+    assert_array_equal(parts.labels, frame.columns[parts.index])
+    assert_allclose(parts.difference, f[3] - f[4])
     assert repr(explain(model, frame.iloc[0])).startswith("Explanation(")
     rows = explain(RankRLS(kernel="rbf").fit(X, pairs=pairs), X[0]).to_frame()
     assert list(rows.columns) == ["row", "contribution", "weight", "change"]
@@ -249,7 +246,7 @@ def test_selected_features():
     model = GreedyRankRLS(n_features_to_select=1).fit(X, X[:, 1])
     found = explain(model, X[0], X[2])
     assert (found.labels[0], found.index[0]) == ("x1", 1)
-    np.testing.assert_allclose(found.difference, model.coef_ @ (X[0] - X[2]))
+    assert_allclose(found.difference, model.coef_ @ (X[0] - X[2]))
 
 
 def test_sparse_rows():
@@ -257,20 +254,19 @@ def test_sparse_rows():
     model = RankRLS().fit(sparse.csr_array(X), pairs=pairs)
     f = model.predict(sparse.csr_array(X))
     found = explain(model, sparse.csr_array(X[[0]]), sparse.csr_array(X[[2]]))
-    np.testing.assert_allclose(found.difference, f[0] - f[2])
+    assert_allclose(found.difference, f[0] - f[2])
 
 
 def test_explanations_refused():
     X, pairs = _items()
     y = np.arange(8.0)
-    model = RankRLS().fit(X, pairs=pairs)
-    with pytest.raises(ValueError, match="x_b must be one row; got 2"):
-        explain(model, X[0], X[:2])
-    with pytest.raises(ValueError, match="got a Ridge"):
-        explain(Ridge().fit(X, y), X[0])
-    with pytest.raises(ValueError, match="got a Ridge"):
-        explain(make_pipeline(StandardScaler(), Ridge()).fit(X, y), X[0])
-    with pytest.raises(ValueError, match="2 outputs"):
-        explain(RankRLS(kernel="rbf").fit(X, np.column_stack([y, -y])), X[0])
-    with pytest.raises(ValueError, match="2 outputs"):
-        explain(RankRLS().fit(X, np.column_stack([y, -y])), X[0])
+    two = np.column_stack([y, -y])
+    for model, rows, message in (
+        (RankRLS().fit(X, pairs=pairs), (X[0], X[:2]), "x_b must be one row; got 2"),
+        (Ridge().fit(X, y), X[:1], "got a Ridge"),
+        (make_pipeline(StandardScaler(), Ridge()).fit(X, y), X[:1], "got a Ridge"),
+        (RankRLS(kernel="rbf").fit(X, two), X[:1], "2 outputs"),
+        (RankRLS().fit(X, two), X[:1], "2 outputs"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            explain(model, *rows)

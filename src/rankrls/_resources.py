@@ -134,11 +134,12 @@ def _address_space() -> list[int]:
 
 def _address_space_left(statm: Path = Path("/proc/self/statm")) -> list[int]:
     """What is left of the address space, if it is limited and its size is known."""
+    limits = _address_space()
     try:
-        used = int(statm.read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+        used = int(statm.read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE") if limits else 0
     except (OSError, ValueError, IndexError):  # not Linux
         return []
-    return [max(limit - used, 0) for limit in _address_space()]
+    return [max(limit - used, 0) for limit in limits]
 
 
 @cache

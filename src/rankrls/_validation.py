@@ -5,6 +5,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -78,11 +79,6 @@ def is_missing(value: Any) -> bool:
         return True
 
 
-def check_positive(name: str, value: Any) -> float:
-    """Return ``value`` as a float if it is a finite number above zero."""
-    return check_number(name, value, above=0.0)
-
-
 def check_number(name: str, value: Any, *, above: float = -np.inf) -> float:
     """Return ``value`` as a float if it is a finite real number larger than ``above``."""
     bound = "" if above == -np.inf else f" > {above:g}"
@@ -96,6 +92,9 @@ def check_number(name: str, value: Any, *, above: float = -np.inf) -> float:
         condition = f"finite and{bound}" if bound else "finite"
         raise ValueError(f"{name} must be {condition}; got {show(value)}")
     return number
+
+
+check_positive = partial(check_number, above=0.0)
 
 
 def check_integer(name: str, value: Any, *, least: int) -> int:

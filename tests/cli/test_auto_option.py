@@ -457,3 +457,18 @@ def test_explain(run, data):
     ):
         assert message in run(f"explain {data} {words}", 2).err
     assert "difference" in run("explain train.dat -m nameless").out
+
+
+def test_update(run):
+    """New queries are added to the members; those that the model knows are refused."""
+    told = json.loads(run("update model test.csv -o updated --json").out)
+    assert told["rows_added"] == len(pd.read_csv("test.csv"))
+    assert told["n_queries"] == told["queries_before"] + 20
+    frame = pd.read_parquet("test.parquet")
+    by_hand = load_model("model")
+    features = frame[list(by_hand.feature_names_in_)]
+    by_hand.partial_fit(features, frame["grade"], qid=frame["query"])
+    scores = load_model("updated").predict(features, qid=frame["query"])
+    np.testing.assert_allclose(scores, by_hand.predict(features, qid=frame["query"]), atol=1e-9)
+    assert "was given in an earlier call" in run("update updated test.csv", 2).err
+    assert "cannot forget" in run("update model --forget train.csv -o updated", 2).err

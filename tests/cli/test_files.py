@@ -24,7 +24,7 @@ def folder(tmp_path, monkeypatch):
     for part in range(3):
         keep = rows.qid % 3 == part
         dump_letor(X[keep], rows.target[keep], f"S{part}.txt", qid=rows.qid[keep])
-    Path("names.txt").write_text("\n".join(NAMES))
+    Path("names.txt").write_text("\n".join(NAMES), encoding="utf-8-sig")  # as some editors do
     return X, rows.target, rows.qid
 
 

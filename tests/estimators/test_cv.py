@@ -190,7 +190,9 @@ LOSSES = [
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("loss", LOSSES, ids="-".join)
-@pytest.mark.parametrize(("outputs", "weights"), [(1, None), (2, None), (1, "zeros")])
+@pytest.mark.parametrize(
+    ("outputs", "weights"), [(1, None), (2, None), (1, "zeros"), (1, "positive")]
+)
 def test_leave_query_out(loss, model, outputs, weights):
     X, y, qid = data_for(model, outputs=outputs)
     weight = None if weights is None else cases.weights(weights, N, np.random.default_rng(5))
@@ -394,6 +396,8 @@ def test_no_warning_inside():
         assert ranker.alpha_ == 1.0
         RankRLSCV([2.0], scoring=middle).fit(X, y, qid=qid)  # a grid of one has no edge
         assert RankRLSCV(2.0).fit(X, y, qid=qid).alpha_ == 2.0
+        unsorted = RankRLSCV([1e3, 1, 1, 1e-3], scoring=middle).fit(X, y, qid=qid)
+        assert_array_equal(unsorted.cv_results_["alpha"], [1e-3, 1.0, 1e3])
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -531,7 +535,11 @@ BAD = [
     case("lists of a pair", "leave-pair-out compares two", cv="leave-pair-out", scoring="ndcg"),
     case("split incomplete", PARTITION, cv=[(ROWS[:10], ROWS[12:])]),
     case("row twice", "cv", cv=[(ROWS[5:], [0, 0, 1, 2, 3, 4])]),
-    case("alphas empty", "alphas is empty", alphas=[]),
+    case("alphas empty", "alphas is empty; give at least one number > 0", alphas=[]),
+    case("alphas 0", "alphas must be finite and > 0; got 0", alphas=[1.0, 0.0]),
+    case("alphas of text", "alphas must be numeric", alphas=["a"]),
+    case("alphas 2-D", "alphas must be 1-D", alphas=[[1.0]]),
+    case("cv of floats", "cv must be 'auto'", cv=3.0),
     case("alphas negative", "alphas must be finite and > 0; got -1", alphas=[1.0, -1.0]),
     case("alphas NaN", "alphas contains NaN or infinity", alphas=[1.0, np.nan]),
     case(
@@ -680,9 +688,6 @@ def test_spread_of_the_scores(scoring, metric, grouped, outputs):
             counts.append(len(values))
         assert_allclose(ranker.cv_results_["std_score"][a], np.mean(deviations), atol=1e-12)
         assert ranker.cv_results_["n_scores"][a] == min(counts)
-
-
-# -- the end of the grid
 
 
 # ---------------------------------------------------------------------- several gammas
@@ -934,16 +939,6 @@ def test_weights_count_in_the_score(scoring):
     np.testing.assert_allclose(found, expected, rtol=1e-12)
     unweighted = RankRLSCV([1.0], cv=splits, scoring=scoring).fit(X, y, qid=qid)
     assert abs(unweighted.best_score_ - found) > 1e-3
-
-
-@pytest.mark.parametrize("kind", ["positive", "zeros"])
-@pytest.mark.parametrize("cost", cases.COSTS)
-def test_leave_query_out_with_weights(cost, kind):
-    X, y, qid = make(seed=2)
-    weight = cases.weights(kind, N, np.random.default_rng(5))
-    ranker = fit_cv(X, y, qid=qid, weight=weight, cost=cost, scoring=smooth)
-    expected = literal_scores({"cost": cost}, X, y, by_query(qid), smooth, qid, weight)
-    assert_chosen(ranker, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("weighting", cases.WEIGHTINGS)

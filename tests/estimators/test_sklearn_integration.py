@@ -663,15 +663,3 @@ def test_fit_of_a_fold_where_the_scores_say_nothing(case, solver, data):
         assert_allclose(*stds)
         edges = oracles.edges_of_pairs(pairs.pairs, cost=cost)
         assert_allclose(found.coef_, oracles.primal_coefficients(edges, X, 1.0), atol=1e-8)
-
-
-# ---------------------------------------------------------------------- plain pairs in a search
-
-
-@pytest.mark.parametrize("target", [True, False])
-def test_plain_pairs_in_a_search_are_refused(target, data):
-    X, y, _ = data
-    pairs = np.array([(N - 1, 0), (3, N - 2), (N // 2, 5)])
-    search = GridSearchCV(RankRLS(), {"alpha": ALPHAS}, cv=KFold(3), error_score="raise")
-    with pytest.raises(ValueError, match="PreferenceGraph"):
-        search.fit(X, y if target else None, pairs=pairs)

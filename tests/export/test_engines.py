@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.exceptions import NotFittedError
@@ -148,9 +149,7 @@ def check_everything(estimator, predictions, X, rtol=1e-12):
     """All targets score like ``predict``, up to one constant."""
     folded = linear_scores(estimator)
     scale = np.abs(X * folded.weights).sum(axis=1).max()
-    np.testing.assert_allclose(
-        X @ folded.weights + folded.constant, predictions, rtol=0, atol=rtol * scale
-    )
+    assert_allclose(X @ folded.weights + folded.constant, predictions, rtol=0, atol=rtol * scale)
     single = 1e-5 * scale / (np.abs(predictions).max() + np.ptp(predictions))
     body = to_elasticsearch(estimator, NAMES, "m")
     assert same_up_to_constant(
@@ -160,7 +159,7 @@ def check_everything(estimator, predictions, X, rtol=1e-12):
     solr = json.dumps(to_solr(estimator, NAMES, "m", store="s"))
     assert same_up_to_constant(read_solr(solr, NAMES[::-1], X[:, ::-1]), predictions, single)
     scores = read_svmrank(to_svmrank(estimator), X)
-    np.testing.assert_allclose(scores, predictions, rtol=0, atol=rtol * scale)
+    assert_allclose(scores, predictions, rtol=0, atol=rtol * scale)
 
 
 @pytest.mark.parametrize("ranker", RANKERS.values(), ids=RANKERS)
@@ -239,9 +238,7 @@ def test_float32_models_are_folded_in_float64():
     ranker, scaler = pipeline[-1], pipeline[0]
     assert ranker.coef_.dtype == np.float32
     folded = linear_scores(pipeline)
-    np.testing.assert_allclose(
-        folded.weights, ranker.coef_.astype(float) / scaler.scale_, rtol=1e-15
-    )
+    assert_allclose(folded.weights, ranker.coef_.astype(float) / scaler.scale_, rtol=1e-15)
 
 
 def test_greedy_selection_at_the_end_and_as_a_step():
@@ -252,13 +249,13 @@ def test_greedy_selection_at_the_end_and_as_a_step():
     pipeline = Pipeline([("select", selector), ("rank", RankRLS().fit(selector.transform(X), y))])
     folded = linear_scores(pipeline)
     assert set(np.flatnonzero(folded.weights)) == set(selector.selected_features_)
-    np.testing.assert_allclose(X @ folded.weights, pipeline.predict(X), rtol=1e-12)
+    assert_allclose(X @ folded.weights, pipeline.predict(X), rtol=1e-12)
     body = to_elasticsearch(selector, NAMES, drop_zeros=True)
     chosen = [NAMES[i] for i in sorted(selector.selected_features_)]
     assert list(json.loads(body["model"]["model"]["definition"])) == chosen
     model = to_solr(selector, ["a", "b", "c", "d", "e"], drop_zeros=True)
     assert len(model["features"]) == len(model["params"]["weights"]) == 2
-    np.testing.assert_allclose(
+    assert_allclose(
         read_solr(json.dumps(model), ["a", "b", "c", "d", "e"], X), X @ selector.coef_, rtol=1e-4
     )
     text = to_svmrank(selector)
@@ -293,10 +290,8 @@ def test_outputs_are_chosen():
     pipeline = make_pipeline(StandardScaler(), RankRLS()).fit(X, np.c_[y, -2 * y])
     for j in (0, 1):
         folded = linear_scores(pipeline, output=j)
-        np.testing.assert_allclose(
-            X @ folded.weights + folded.constant, pipeline.predict(X)[:, j], rtol=1e-10
-        )
-        np.testing.assert_allclose(
+        assert_allclose(X @ folded.weights + folded.constant, pipeline.predict(X)[:, j], rtol=1e-10)
+        assert_allclose(
             read_svmrank(to_svmrank(pipeline, output=j), X), pipeline.predict(X)[:, j], rtol=1e-10
         )
     for export in (to_elasticsearch, to_opensearch, to_solr):
@@ -452,7 +447,7 @@ def test_weights_beyond_32_bits_and_zero_models():
     ranker.coef_ = np.array([3.0, -0.0, 0.0, 1e-5, -1e22])
     text = json.dumps(to_solr(ranker, list("abcde")))
     assert "-0.0" not in text
-    np.testing.assert_allclose(read_solr(text, list("abcde"), np.eye(5)), ranker.coef_, rtol=1e-6)
+    assert_allclose(read_solr(text, list("abcde"), np.eye(5)), ranker.coef_, rtol=1e-6)
     definition = to_elasticsearch(ranker, list("abcde"))["model"]["model"]["definition"]
     assert json.loads(definition) == dict(zip("abcde", ranker.coef_, strict=True))
 

@@ -7,6 +7,7 @@ import sqlite3
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.decomposition import PCA
 from sklearn.feature_selection import VarianceThreshold
 from sklearn.impute import SimpleImputer
@@ -69,7 +70,7 @@ def test_databases_score_as_predict_does(data, name, run):
         X @ linear_scores(model).weights + linear_scores(model).constant)  # fmt: skip
     frame = pd.DataFrame(X, columns=NAMES)
     (found,) = run(frame, [to_sql(model, NAMES)])
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
+    assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("run", [in_sqlite, in_duckdb])
@@ -85,10 +86,10 @@ def test_missing_values_are_filled_in(data, run, strategy):
     if run is in_duckdb:
         frame = frame.astype("Float64")  # NULL, not NaN
     (found,) = run(frame, [to_sql(model, NAMES)])
-    np.testing.assert_allclose(found, model.predict(holes), rtol=1e-9)
+    assert_allclose(found, model.predict(holes), rtol=1e-9)
     plain = make_pipeline(StandardScaler(), RankRLS(1.0)).fit(X, y)
     (found,) = run(frame, [to_sql(plain, NAMES)])
-    np.testing.assert_array_equal(np.isnan(found), np.isnan(holes).any(axis=1))
+    assert_array_equal(np.isnan(found), np.isnan(holes).any(axis=1))
 
 
 def test_a_number_that_stands_for_missing(data):
@@ -98,7 +99,7 @@ def test_a_number_that_stands_for_missing(data):
     model = make_pipeline(SimpleImputer(missing_values=-999), StandardScaler(), RankRLS(1.0))
     model.fit(holes, y)
     (found,) = in_sqlite(pd.DataFrame(holes, columns=NAMES), [to_sql(model, NAMES)])
-    np.testing.assert_allclose(found, model.predict(holes), rtol=1e-9)
+    assert_allclose(found, model.predict(holes), rtol=1e-9)
 
 
 @pytest.mark.parametrize("run", [in_sqlite, in_duckdb])
@@ -110,7 +111,7 @@ def test_integers_and_small_weights(run):
     model = RankRLS(1e-3).fit(X, y)
     frame = pd.DataFrame(X.astype(np.int64), columns=["a", "b", "c"])
     (found,) = run(frame, [to_sql(model, ["a", "b", "c"])])
-    np.testing.assert_allclose(found, model.predict(X), rtol=1e-12)
+    assert_allclose(found, model.predict(X), rtol=1e-12)
 
 
 @pytest.mark.parametrize("run", [in_sqlite, in_duckdb])
@@ -121,7 +122,7 @@ def test_wide_models(run, n):
     model = RankRLS(1.0).fit(X, np.arange(5.0))
     names = [f"f{i}" for i in range(n)]
     (found,) = run(pd.DataFrame(X, columns=names), [to_sql(model, names)])
-    np.testing.assert_allclose(found, model.predict(X), rtol=1e-10)
+    assert_allclose(found, model.predict(X), rtol=1e-10)
 
 
 def test_a_misspelt_column_in_sqlite(data):
@@ -144,11 +145,11 @@ def test_quotes_and_names(data, tmp_path):
     assert '"say ""hi"""' in text
     frame = pd.DataFrame(X, columns=NAMES)
     found = in_sqlite(frame, [to_sql(model, quote=quote) for quote in ('"', "`")])
-    np.testing.assert_allclose(found, [model.predict(frame)] * 2, rtol=1e-9)
+    assert_allclose(found, [model.predict(frame)] * 2, rtol=1e-9)
     simple = [f"c{i}" for i in range(7)]
     bracketed = to_sql(model, simple, quote="[")
     (found,) = in_sqlite(pd.DataFrame(X, columns=simple), [bracketed])
-    np.testing.assert_allclose(found, model.predict(frame), rtol=1e-9)
+    assert_allclose(found, model.predict(frame), rtol=1e-9)
     with pytest.raises(sqlite3.OperationalError, match="no such column"):
         in_sqlite(pd.DataFrame(X[:, 1:], columns=simple[1:]), [bracketed])
 
@@ -156,22 +157,16 @@ def test_quotes_and_names(data, tmp_path):
 def test_what_sql_cannot_say(data):
     X, y, _ = data
     model = RankRLS(1.0).fit(X, y)
+    by_query = make_pipeline(QueryScaler(), RankRLS()).fit(X, y)
+    filled = make_pipeline(StandardScaler(), SimpleImputer(), RankRLS()).fit(X, y)
     for estimator, options, message in (
         (model, {}, "fitted to rows without feature names"),
         (model, {"feature_names": ["a"]}, "feature_names has 1 names for 7 features"),
         (model, {"feature_names": NAMES, "quote": "'"}, "quote must be one of"),
         (RankRLS(kernel="rbf").fit(X, y), {"feature_names": NAMES}, "has no feature weights"),
-        (
-            make_pipeline(QueryScaler(), RankRLS()).fit(X, y),
-            {"feature_names": NAMES},
-            "QueryScaler",
-        ),
+        (by_query, {"feature_names": NAMES}, "QueryScaler"),
         (RankRLS().fit(np.ones_like(X), y), {"feature_names": NAMES}, "every weight is zero"),
-        (
-            make_pipeline(StandardScaler(), SimpleImputer(), RankRLS()).fit(X, y),
-            {"feature_names": NAMES},
-            "a SimpleImputer cannot be folded",
-        ),
+        (filled, {"feature_names": NAMES}, "a SimpleImputer cannot be folded"),
     ):
         with pytest.raises(ValueError, match=message):
             to_sql(estimator, **options)
@@ -197,7 +192,7 @@ def test_rank_profiles_score_as_predict_does(data, name, tmp_path):
     for column, feature in sorted(enumerate(FEATURES), key=lambda pair: -len(pair[1])):
         expression = expression.replace(feature, f"X[:, {column}]")
     assert re.fullmatch(r"[-+*() .\dEX:\[\],]*", expression)
-    np.testing.assert_allclose(eval(expression), model.predict(X), rtol=1e-9, atol=1e-9)
+    assert_allclose(eval(expression), model.predict(X), rtol=1e-9, atol=1e-9)
 
 
 def test_what_vespa_cannot_say(data):
@@ -253,10 +248,10 @@ def test_normalizers_keep_the_scores(data, name, drop_zeros):
     expected = model.predict(X)
     for made in (to_elasticsearch, to_opensearch):
         body = made(model, names, normalizers=True, drop_zeros=drop_zeros)
-        np.testing.assert_allclose(as_the_plugin(body, X, names), expected, rtol=1e-9, atol=1e-9)
+        assert_allclose(as_the_plugin(body, X, names), expected, rtol=1e-9, atol=1e-9)
         assert "feature_normalizers" not in made(model, names)["model"]["model"]
     solr = to_solr(model, names, normalizers=True, drop_zeros=drop_zeros)
-    np.testing.assert_allclose(as_solr(solr, X, names), expected, rtol=1e-9, atol=1e-9)
+    assert_allclose(as_solr(solr, X, names), expected, rtol=1e-9, atol=1e-9)
 
 
 def test_a_window_is_not_all_negative(data):

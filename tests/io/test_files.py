@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import zipfile
+from itertools import product
 
 import numpy as np
 import pytest
@@ -111,41 +112,19 @@ def assert_equal(a, b):
 
 
 VALUES = [
-    None,
-    True,
-    -(10**30),
-    "text \x00 \ud800 ä",
-    0.1,
-    -0.0,
-    5e-324,
-    1.7976931348623157e308,
-    np.inf,
-    -np.inf,
-    np.nan,
-    [1, [2.0, "a"], []],
-    (1, (2, "b"), ()),
+    *(None, True, -(10**30), "text \x00 \ud800 ä", 0.1, -0.0, 5e-324, 1.7976931348623157e308),
+    *(np.inf, -np.inf, np.nan, [1, [2.0, "a"], []], (1, (2, "b"), ())),
     {"a": 1, "float": [1.0], "array": None, "object": {"": ()}},
-    np.float32(0.1),
-    np.float64(np.nan),
-    np.int8(-3),
-    np.bool_(True),
-    np.uint64(2**64 - 1),
+    *(np.float32(0.1), np.float64(np.nan), np.int8(-3), np.bool_(True), np.uint64(2**64 - 1)),
     np.array(["a", "bcd", ""]),
     np.array([["a", "bcd"], ["", "é"]], dtype=object),
-    np.array([], dtype=object),
-    np.zeros((0, 3), dtype=np.float32),
-    np.array(2.5),
+    *(np.array([], dtype=object), np.zeros((0, 3), dtype=np.float32), np.array(2.5)),
     np.arange(24).reshape(2, 3, 4).transpose(2, 0, 1),
     np.arange(12.0).reshape(3, 4).T,
     np.arange(12.0).reshape(3, 4)[::-1, ::2],
-    np.arange(5)[::-1],
-    np.broadcast_to(np.arange(3.0), (4, 3)),
-    np.array([True, False]),
-    np.arange(3, dtype=">i4"),
-    np.array([1.5, np.nan, np.inf], dtype=">f8"),
-    SPARSE,
-    sparse.csr_matrix(SPARSE),
-    sparse.csr_array((3, 0)),
+    *(np.arange(5)[::-1], np.broadcast_to(np.arange(3.0), (4, 3)), np.array([True, False])),
+    *(np.arange(3, dtype=">i4"), np.array([1.5, np.nan, np.inf], dtype=">f8")),
+    *(SPARSE, sparse.csr_matrix(SPARSE), sparse.csr_array((3, 0))),
 ]
 
 
@@ -370,22 +349,16 @@ def central(content, number):
     return position
 
 
-@pytest.mark.parametrize("fields", [(20,), (24,), (20, 24)])
-@pytest.mark.parametrize("size", [0, 100, 2**31, 2**32 - 2])
-@pytest.mark.parametrize("number", [0, 1])
-def test_sizes_of_members(fields, size, number, path):
-    """Compressed and real sizes in the directory of the zip file."""
+SIZES = product([(20,), (24,), (20, 24)], [0, 100, 2**31, 2**32 - 2], [0, 1])
+OFFSETS = product([(42,)], [1, 30, 2**31, 2**32 - 2], [1])
+
+
+@pytest.mark.parametrize(("fields", "size", "number"), [*SIZES, *OFFSETS])
+def test_sizes_and_offsets_of_members(fields, size, number, path):
+    """Compressed and real sizes, and offsets, in the directory of the zip file."""
     content = bytearray(path.read_bytes())
     for field in fields:
         struct.pack_into("<I", content, central(content, number) + field, size)
-    path.write_bytes(content)
-    refuse(path)
-
-
-@pytest.mark.parametrize("offset", [1, 30, 2**31, 2**32 - 2])
-def test_offsets_of_members(offset, path):
-    content = bytearray(path.read_bytes())
-    struct.pack_into("<I", content, central(content, 1) + 42, offset)
     path.write_bytes(content)
     refuse(path)
 
@@ -408,43 +381,11 @@ def test_members_that_share_their_bytes(path):
     refuse(path, "claim 1,8|[Oo]verlap")
 
 
-def test_compressed_members(path):
-    contents = members(path)
-    write(path, contents.items(), zipfile.ZIP_DEFLATED)
-    refuse(path, "compressed")
-
-
-def test_zip_bomb(path):
-    """A hundred megabytes of zeros in a small file."""
-    contents = list(members(path).items())
-    zeros = bytes(2**20)
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(*contents[0], zipfile.ZIP_STORED)
-        with archive.open("arrays/0.npy", "w") as member:
-            for _ in range(100):
-                member.write(zeros)
-    assert path.stat().st_size < 2**20
-    refuse(path, "compressed")
-
-
-def test_bomb_in_place_of_the_manifest(path):
-    write(path, [("manifest.json", b"[" * 10_000_000)], zipfile.ZIP_DEFLATED)
-    refuse(path, "compressed")
-    write(path, [("manifest.json", b"[" * 100_000)])
-    refuse(path, "tiny lists")
-    write(path, [("manifest.json", b'{"tuple": [' * 100_000)])
-    refuse(path, "JSON")
-
-
 def test_manifest_that_is_too_long(path, monkeypatch):
     monkeypatch.setattr(_archive, "MAX_MANIFEST", 500)
     refuse(path, "its manifest has")
     with pytest.raises(ValueError, match="very many query labels"):
-        save_model(load_ranker(), path)
-
-
-def load_ranker():
-    return RankRLS().fit(X, y)
+        save_model(fitted(), path)
 
 
 SHAPES = [
@@ -491,38 +432,38 @@ def test_object_arrays(path):
 # -- members -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "../evil",
-        "/etc/evil",
-        "arrays/../../evil",
-        "C:\\evil",
-        "arrays/99.npy",
-        "arrays/",
-        "x" * 300,
-    ],
-)
+EVIL = ["../evil", "/etc/evil", "arrays/../../evil", "C:\\evil", "arrays/99.npy", "arrays/"]
+
+
+@pytest.mark.parametrize("name", [*EVIL, "x" * 300])
 def test_members_that_do_not_belong_there(name, path):
     write(path, [*members(path).items(), (name, b"evil")])
     refuse(path, "does not belong there")
     assert {p.name for p in path.parent.iterdir()} == {"model.rankrls"}
 
 
+STORED, DEFLATED = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
+BOMB = ("arrays/0.npy", bytes(100 * 2**20))
+
+#: Members made of those of a file, how they are stored, and the error.
+ARCHIVES = {
+    "compressed": (lambda c: c, DEFLATED, "compressed"),
+    "bomb": (lambda c: [c[0], BOMB], DEFLATED, "compressed"),
+    "bomb as manifest": (lambda c: [(c[0][0], b"[" * 10_000_000)], DEFLATED, "compressed"),
+    "lists": (lambda c: [(c[0][0], b"[" * 100_000)], STORED, "tiny lists"),
+    "tuples": (lambda c: [(c[0][0], b'{"tuple": [' * 100_000)], STORED, "JSON"),
+    "array twice": (lambda c: [*c, c[-1]], STORED, "does not belong there|there is no array"),
+    "manifest twice": (lambda c: [c[0], *c], STORED, "manifest.json"),
+    "missing": (lambda c: c[:-1], STORED, "does not belong there|there is no array"),
+    "no manifest": (lambda c: c[1:], STORED, "without a manifest"),
+    "exchanged": (lambda c: [c[0], c[2], c[1], *c[3:]], STORED, "not belong there|is no array"),
+}
+
+
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_duplicate_members(path):
-    contents = list(members(path).items())
-    write(path, [*contents, contents[-1]])
-    refuse(path, "does not belong there|there is no array")
-    write(path, [contents[0], *contents])
-    refuse(path, "manifest.json")
-
-
-def test_missing_and_exchanged_members(path):
-    contents = list(members(path).items())
-    write(path, contents[:-1])
-    refuse(path, "does not belong there|there is no array")
-    write(path, contents[1:])
-    refuse(path, "without a manifest")
-    write(path, [contents[0], contents[2], contents[1], *contents[3:]])
-    refuse(path, "does not belong there|there is no array")
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_members_of_another_kind(name, path):
+    make, compression, message = ARCHIVES[name]
+    write(path, make(list(members(path).items())), compression)
+    assert path.stat().st_size < 2 * 2**20
+    refuse(path, message)

@@ -500,61 +500,53 @@ def test_parameters_that_a_stranger_chose(transformer, rows, values, path):
         load_model(path)
 
 
-def test_a_pipeline_with_a_name_twice_or_no_transformer(path):
-    save_model(make_pipeline(StandardScaler(), RankRLS()).fit(X, y), path)
-
-    def twice(manifest):
-        steps = manifest["model"]["params"]["steps"]
-        steps.insert(0, steps[1])
-
-    edit(path, twice)
-    with pytest.raises(ValueError, match=r"two steps of the same name|no transformer"):
-        load_model(path)
-    union = Pipeline([("u", make_union(StandardScaler(), MinMaxScaler())), ("r", RankRLS())])
-    save_model(union.fit(X, y), path)
-
-    def narrow(manifest):
-        parts = manifest["model"]["params"]["steps"][0]["tuple"][1]["params"]["transformer_list"]
-        del parts[1]
-
-    edit(path, narrow)
-    with pytest.raises(ValueError, match="fitted to 10 features, and 'u' gives 5"):
-        load_model(path)
+SCALED = make_pipeline(StandardScaler(), RankRLS())
+UNITED = Pipeline([("u", make_union(StandardScaler(), MinMaxScaler())), ("r", RankRLS())])
+SLICED = make_column_transformer((StandardScaler(), slice(0, 2)), remainder="passthrough")
+DROPPED = make_column_transformer((StandardScaler(), [0]), ("drop", [1]))
 
 
-def test_slices_of_columns_that_are_not_there(path):
-    model = make_column_transformer((StandardScaler(), slice(0, 2)), remainder="passthrough")
-    save_model(model.fit(X), path)
+def twice(model):
+    model["params"]["steps"].insert(0, model["params"]["steps"][1])
+
+
+def narrow(model):
+    del model["params"]["steps"][0]["tuple"][1]["params"]["transformer_list"][1]
+
+
+def many(model):
+    model["fields"]["n_features_in_"] = 2**50
+    model["fields"]["transformers_"][1]["tuple"][2] = {"slice": [None, None, None]}
+
+
+def columns_of(part):
+    return lambda model: model["fields"]["transformers_"][1]["tuple"].__setitem__(1, part)
+
+
+def union_of_nothing(model):
+    model["params"]["transformer_list"][1]["tuple"][1] = None
+
+
+NO_PART = r"step 'drop' of a ColumnTransformer .* no transformer"
+
+
+@pytest.mark.parametrize(
+    ("model", "change", "message"),
+    [
+        (SCALED, twice, r"two steps of the same name|no transformer"),
+        (UNITED, narrow, "fitted to 10 features, and 'u' gives 5"),
+        (SLICED, many, "would take"),
+        (DROPPED, columns_of(None), NO_PART),
+        (DROPPED, columns_of("passthrough"), NO_PART),
+        (make_union(StandardScaler(), "drop"), union_of_nothing, "not a valid model"),
+    ],
+)
+def test_parts_that_do_not_fit_together(model, change, message, path):
+    save_model(clone(model).fit(X, y), path)
     size = path.stat().st_size
-
-    def many(manifest):
-        fields = manifest["model"]["fields"]
-        fields["n_features_in_"] = 2**50
-        fields["transformers_"][1]["tuple"][2] = {"slice": [None, None, None]}
-
-    edit(path, many)
+    edit(path, lambda manifest: change(manifest["model"]))
     assert path.stat().st_size < 2 * size
-    with pytest.raises(ValueError, match="would take"):
-        load_model(path)
-
-
-@pytest.mark.parametrize("part", [None, "passthrough"])
-def test_columns_and_unions_of_nothing(part, path):
-    save_model(make_column_transformer((StandardScaler(), [0]), ("drop", [1])).fit(X), path)
-
-    def nothing(manifest):
-        manifest["model"]["fields"]["transformers_"][1]["tuple"][1] = part
-
-    edit(path, nothing)
-    with pytest.raises(ValueError, match=r"step 'drop' of a ColumnTransformer .* no transformer"):
-        load_model(path)
-    save_model(make_union(StandardScaler(), "drop").fit(X), path)
-
-    def none(manifest):
-        manifest["model"]["params"]["transformer_list"][1]["tuple"][1] = None
-
-    edit(path, none)
-    with pytest.raises(ValueError, match="not a valid model"):
+    with pytest.raises(ValueError, match=message):
         load_model(path)
 
 

@@ -96,10 +96,8 @@ def test_pairs_are_lazy_and_counted_without_a_list():
     y = np.arange(n) % 2
     assert LeavePairOut().get_n_splits(np.zeros((n, 1)), y) == (n // 2) ** 2
     assert LeavePairOut("all").get_n_splits(np.zeros((n, 1))) == n * (n - 1) // 2
-    assert rows_of(itertools.islice(LeavePairOut().split(np.zeros((n, 1)), y), 2)) == [
-        [0, 1],
-        [0, 3],
-    ]
+    first = itertools.islice(LeavePairOut().split(np.zeros((n, 1)), y), 2)
+    assert rows_of(first) == [[0, 1], [0, 3]]
 
 
 def test_given_pairs():
@@ -215,19 +213,24 @@ def test_query_out_is_one_group_out(kind):
         assert as_lists(LeaveQueryOut().split(X, graph)) == as_lists(splits)
 
 
-def test_query_out_of_bad_input():
+def test_bad_queries_and_components():
     X, y, qid = make_data()
+    judged = PreferenceGraph.from_pairs([(0, 1)], n_rows=14)
+    chain = PreferenceGraph.from_pairs([(i, i + 1) for i in range(12)], n_rows=14)
+    unknown = np.where(np.arange(14) == 0, np.nan, qid)
+    queries = r"groups must hold the query of every row.*'qid'"
+    cases = [
+        (LeaveQueryOut(), y, [1] * 14, "only one query"),
+        (QueryKFold(), y, qid, "4 queries cannot make n_splits=5 folds"),
+        (ComponentKFold(2), y, qid, "needs y as a PreferenceGraph"),
+        (ComponentKFold(2), chain, None, r"1 connected.*largest has 13 of 14 rows.*Use fewer"),
+    ]
     for splitter in (LeaveQueryOut(), QueryKFold(2)):
-        with pytest.raises(ValueError, match=r"groups must hold the query of every row.*'qid'"):
-            next(splitter.split(X, y))
-        with pytest.raises(ValueError, match="groups must hold the query of every row"):
-            next(splitter.split(X, PreferenceGraph.from_pairs([(0, 1)], n_rows=14)))
-        with pytest.raises(ValueError, match="groups is nan at row 0"):
-            next(splitter.split(X, y, np.where(np.arange(14) == 0, np.nan, qid)))
-    with pytest.raises(ValueError, match="only one query"):
-        next(LeaveQueryOut().split(X, y, [1] * 14))
-    with pytest.raises(ValueError, match="4 queries cannot make n_splits=5 folds"):
-        next(QueryKFold().split(X, y, qid))
+        cases += [(splitter, y, None, queries), (splitter, judged, None, queries)]
+        cases += [(splitter, y, unknown, "groups is nan at row 0")]
+    for splitter, target, groups, message in cases:
+        with pytest.raises(ValueError, match=message):
+            next(splitter.split(X, target, groups))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -322,15 +325,6 @@ def test_components_of_scores_pairs_and_groups():
     )
     groups = ["a", "b", "c", "d", "e", "f", "g", "b"]
     assert rows_of(ComponentKFold(2).split(X, scored, groups)) == [[0, 1, 6, 7], [2, 3, 4, 5]]
-
-
-def test_component_folds_of_bad_input():
-    X, y, qid = make_data()
-    with pytest.raises(ValueError, match="needs y as a PreferenceGraph"):
-        next(ComponentKFold(2).split(X, y, qid))
-    chain = PreferenceGraph.from_pairs([(i, i + 1) for i in range(12)], n_rows=14)
-    with pytest.raises(ValueError, match=r"1 connected.*largest has 13 of 14 rows.*Use fewer"):
-        next(ComponentKFold(2).split(X, chain))
 
 
 # ---------------------------------------------------------------------- in scikit-learn

@@ -6,18 +6,13 @@ import warnings
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.metrics import roc_auc_score
 
-from rankrls import (
-    ConditionalRankRLSCV,
-    RankRLS,
-    RankRLSCV,
-    metrics,
-    regularization_path,
-)
+from rankrls import ConditionalRankRLSCV, RankRLS, RankRLSCV, metrics, regularization_path
 from rankrls.model_selection import (
     leave_pair_out_score,
     leave_pair_out_tournament,
@@ -79,19 +74,19 @@ def test_path_of_an_estimator():
     by_query = np.array(
         [metrics.pairwise_accuracy(y, row, qid=qid, average=None) for row in held_out]
     )
-    np.testing.assert_allclose(display.score_line_.get_ydata(), by_query.mean(axis=1), rtol=1e-10)
-    np.testing.assert_array_equal(display.score_line_.get_xdata(), ALPHAS)
+    assert_allclose(display.score_line_.get_ydata(), by_query.mean(axis=1), rtol=1e-10)
+    assert_array_equal(display.score_line_.get_xdata(), ALPHAS)
     error = by_query.std(axis=1) / np.sqrt(6)
     band = display.spread_.get_paths()[0].vertices
     assert np.isclose(band[:, 1].max(), (by_query.mean(axis=1) + error).max())
     assert np.isclose(band[:, 1].min(), (by_query.mean(axis=1) - error).min())
     coef = regularization_path(base, X, y, alphas=ALPHAS, qid=qid).coef
-    np.testing.assert_allclose(display.coef, coef, rtol=1e-12)
+    assert_allclose(display.coef, coef, rtol=1e-12)
     assert len(display.coef_lines_) == 5
     at_best = coef[list(ALPHAS).index(ranker.alpha_)]
     for line, feature in zip(display.coef_lines_, np.argsort(-at_best), strict=True):
         assert line.get_label() == f"feature {feature}"
-        np.testing.assert_allclose(line.get_ydata(), coef[:, feature], rtol=1e-12)
+        assert_allclose(line.get_ydata(), coef[:, feature], rtol=1e-12)
     assert display.ax_ is display.axes_[0]
     assert display.ax_.get_xscale() == display.axes_[1].get_xscale() == "log"
     assert display.ax_.get_ylabel() == "pairwise accuracy"
@@ -105,18 +100,13 @@ def test_path_options():
     X, y, qid = data()
     frame = pd.DataFrame(X, columns=list("abcde"))
     ranker = RankRLSCV(ALPHAS, scoring="ndcg@3").fit(frame, y, qid=qid)
+    how = {"n_features": 2, "spread": "deviation", "score_kw": {"color": "red"}}
     display = RegularizationPathDisplay.from_estimator(
-        ranker,
-        frame,
-        y,
-        qid=qid,
-        standardize=True,
-        name="mine",
-        plot_options={"n_features": 2, "spread": "deviation", "score_kw": {"color": "red"}},
+        ranker, frame, y, qid=qid, standardize=True, name="mine", plot_options=how
     )
     draw(display)
     coef = regularization_path(RankRLS(), X, y, alphas=ALPHAS, qid=qid).coef
-    np.testing.assert_allclose(display.coef, coef * X.std(axis=0), rtol=1e-10)
+    assert_allclose(display.coef, coef * X.std(axis=0), rtol=1e-10)
     best = (coef * X.std(axis=0))[display.best_index]
     largest = np.argsort(-np.abs(best))[:2]
     named = [list("abcde")[j] for j in largest[np.argsort(-best[largest])]]
@@ -128,7 +118,7 @@ def test_path_options():
     again = RegularizationPathDisplay.from_estimator(
         ranker, sparse.csr_array(X), y, qid=qid, standardize=True
     )
-    np.testing.assert_allclose(again.coef, display.coef, rtol=1e-10)
+    assert_allclose(again.coef, display.coef, rtol=1e-10)
     same = display.plot(spread="none", n_features=0)
     assert same is display
     assert display.spread_ is None
@@ -160,7 +150,7 @@ def test_path_without_coefficients_and_in_given_axes():
         RegularizationPathDisplay.from_estimator(outputs, X, np.c_[y, -y], qid=qid, output=j)
         for j in (0, 1)
     )
-    np.testing.assert_allclose(first.coef, -second.coef, rtol=1e-8)
+    assert_allclose(first.coef, -second.coef, rtol=1e-8)
     with pytest.raises(ValueError, match="output=2"):
         RegularizationPathDisplay.from_estimator(outputs, X, np.c_[y, -y], qid=qid, output=2)
 
@@ -171,7 +161,7 @@ def test_path_of_conditional_rankers_and_of_early_stopping():
     Y = X[:, :1] * Z[:, 0] + 0.5 * rng.normal(size=(12, 10))
     ranker = ConditionalRankRLSCV([0.01, 1.0, 100.0], cv="rows").fit(X, Y, Z)
     display = draw(RegularizationPathDisplay.from_estimator(ranker))
-    np.testing.assert_array_equal(display.score_line_.get_ydata(), ranker.cv_results_["mean_score"])
+    assert_array_equal(display.score_line_.get_ydata(), ranker.cv_results_["mean_score"])
     X, y, qid = data()
     early = RankRLSCV([0.0, 1.0, 100.0], early_stopping=True, random_state=0).fit(X, y, qid=qid)
     display = draw(RegularizationPathDisplay.from_estimator(early))
@@ -190,28 +180,24 @@ def test_path_of_predictions():
     )
     draw(display)
     expected = [metrics.pairwise_accuracy(y, row, qid=qid) for row in held_out]
-    np.testing.assert_allclose(display.mean_score, expected, rtol=1e-12)
-    np.testing.assert_allclose(display.score_line_.get_ydata(), expected[::-1], rtol=1e-12)
+    assert_allclose(display.mean_score, expected, rtol=1e-12)
+    assert_allclose(display.score_line_.get_ydata(), expected[::-1], rtol=1e-12)
     assert display.n_scores == 6
     best = max(a for a, s in zip(alphas, display.mean_score, strict=True) if s == max(expected))
     assert alphas[display.best_index] == best
     one = RegularizationPathDisplay.from_predictions(y, held_out, alphas=alphas, scoring="ndcg@5")
     assert one.std_score is None
-    np.testing.assert_allclose(one.mean_score, [metrics.ndcg(y, row, k=5) for row in held_out])
+    assert_allclose(one.mean_score, [metrics.ndcg(y, row, k=5) for row in held_out])
     for wrong, message in [
         ({"alphas": [1.0]}, "5 entries for 1 alphas"),
         ({"coef": coef[:2]}, "coef has 2 entries for 5"),
         ({"coef": coef, "feature_names": ["a"]}, "feature_names has 1"),
         ({"scoring": "accuracy"}, "it is called .pairwise_accuracy. here"),
+        ({"plot_options": {"spread": "wide"}}, "spread must be"),
+        ({"plot_options": {"n_features": -1}}, "n_features must be"),
     ]:
         with pytest.raises(ValueError, match=message):
             RegularizationPathDisplay.from_predictions(y, held_out, **({"alphas": alphas} | wrong))
-    for options, message in [
-        ({"spread": "wide"}, "spread must be"),
-        ({"n_features": -1}, "n_features must be"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            display.plot(**options)
     with pytest.raises(ValueError, match="needs a fitted RankRLSCV"):
         RegularizationPathDisplay.from_estimator(RankRLS().fit(X, y))
 
@@ -227,8 +213,8 @@ def test_early_stopping():
     display = EarlyStoppingDisplay.from_estimator(ranker, train=(X[train], y[train], qid[train]))
     draw(display)
     line = display.validation_line_
-    np.testing.assert_array_equal(line.get_xdata(), ranker.validation_iterations_)
-    np.testing.assert_array_equal(line.get_ydata(), ranker.validation_curve_)
+    assert_array_equal(line.get_xdata(), ranker.validation_iterations_)
+    assert_array_equal(line.get_ydata(), ranker.validation_curve_)
     best = ranker.best_iteration_
     assert display.best_point_.get_xdata() == [best]
     assert display.best_point_.get_ydata() == [ranker.validation_curve_.min()]
@@ -260,7 +246,7 @@ def test_early_stopping_of_a_grid():
     assert display.figure_ is ax.figure
     chosen = [0.1, 10.0, 1000.0].index(ranker.alpha_)
     curve = ranker.validation_curve_[:, chosen]
-    np.testing.assert_array_equal(display.validation_line_.get_ydata(), curve[~np.isnan(curve)])
+    assert_array_equal(display.validation_line_.get_ydata(), curve[~np.isnan(curve)])
     assert display.others.shape[1] == 2
     assert texts(ax)[0] == "other alphas"
     assert ax.get_title() == "grid"
@@ -283,15 +269,14 @@ def test_early_stopping_of_given_errors():
     assert EarlyStoppingDisplay.from_predictions([1], [0.5]).best_iteration == 1
     last = EarlyStoppingDisplay.from_predictions([1, 2], [0.1, 0.3], best_iteration=2)
     assert last.best_point_.get_ydata() == [0.3]
-    for wrong, message in [
-        (([1, 2], [0.1]), "validation_error has 1 entries for 2 iterations"),
-        (([], []), "iterations is empty"),
-        (([1, 2], [0.1, np.nan]), "validation_error"),
+    for iterations, error, best, message in [
+        ([1, 2], [0.1], None, "validation_error has 1 entries for 2 iterations"),
+        ([], [], None, "iterations is empty"),
+        ([1, 2], [0.1, np.nan], None, "validation_error"),
+        ([1, 2], [0.1, 0.2], 7, "best_iteration=7"),
     ]:
         with pytest.raises(ValueError, match=message):
-            EarlyStoppingDisplay.from_predictions(*wrong)
-    with pytest.raises(ValueError, match="best_iteration=7"):
-        EarlyStoppingDisplay.from_predictions([1, 2], [0.1, 0.2], best_iteration=7)
+            EarlyStoppingDisplay.from_predictions(iterations, error, best_iteration=best)
     X, y, _ = data()
     with pytest.raises(ValueError, match="early_stopping=True"):
         EarlyStoppingDisplay.from_estimator(RankRLS().fit(X, y))
@@ -327,7 +312,7 @@ def test_roc_is_that_of_the_literal_tournament(kernel):
     X, y = two_classes()
     ranker = RankRLS(0.3, kernel=kernel)
     _, _, wins = literal_tournament(lambda: RankRLS(0.3, kernel=kernel), X, y)
-    np.testing.assert_allclose(leave_pair_out_tournament(ranker, X, y), wins, rtol=1e-12)
+    assert_allclose(leave_pair_out_tournament(ranker, X, y), wins, rtol=1e-12)
     display = draw(LeavePairOutRocDisplay.from_estimator(ranker, X, y))
     assert np.isclose(display.roc_auc, roc_auc_score(y, wins))
     assert np.isclose(display.leave_pair_out_auc, leave_pair_out_score(ranker, X, y))
@@ -371,12 +356,8 @@ def test_bad_tournaments():
     X, y = two_classes()
     pairs = np.array(list(itertools.combinations(range(22), 2)))
     scores = np.zeros((len(pairs), 2))
-    for wrong, message in [
-        (pairs[1:], "pairs must be all 231 pairs"),
-        (np.r_[pairs[1:], pairs[1:2]], "pairs must be all 231 pairs"),
-        (np.r_[pairs, pairs[:1]], "pairs must be all 231 pairs"),
-    ]:
-        with pytest.raises(ValueError, match=message):
+    for wrong in (pairs[1:], np.r_[pairs[1:], pairs[1:2]], np.r_[pairs, pairs[:1]]):
+        with pytest.raises(ValueError, match="pairs must be all 231 pairs"):
             LeavePairOutRocDisplay.from_predictions(y, scores[: len(wrong)], pairs=wrong)
     for labels in (X, np.arange(22), np.zeros(22)):
         with pytest.raises(ValueError, match="two levels"):
@@ -436,7 +417,7 @@ def test_reliability_of_predictions_against_loops():
     assert np.isclose(display.log_loss, loss / weight.sum())
     assert (display.prob_low < display.prob_true).all()
     assert (display.prob_high > display.prob_true).all()
-    np.testing.assert_array_equal(display.line_.get_ydata(), display.prob_true)
+    assert_array_equal(display.line_.get_ydata(), display.prob_true)
     again = ReliabilityDisplay.from_predictions(p, won, ax=display.ax_, name="again")
     assert again.diagonal_ is None
     assert again.line_.get_color() != display.line_.get_color()
@@ -482,7 +463,7 @@ def test_reliability_of_refits_and_of_new_judgements():
         new = ReliabilityDisplay.from_estimator(ranker, values, more, held_out=False)
         losses.append(new.log_loss)
     q = ranker.preference_proba(X[more[:, 0]], X[more[:, 1]])
-    np.testing.assert_allclose(losses, -np.log(q).mean(), rtol=1e-9)
+    assert_allclose(losses, -np.log(q).mean(), rtol=1e-9)
 
 
 def test_reliability_with_scores_beside_judgements():
@@ -520,13 +501,12 @@ def test_reliability_of_bad_input(proba, outcome, options, message):
 
 def test_reliability_of_bad_estimators():
     X, pairs, _, _ = judged()
-    with pytest.raises(ValueError, match="groups can be used only with"):
-        ReliabilityDisplay.from_estimator(
-            RankRLS().fit(X, pairs=pairs), X, pairs, groups=pairs[:, 0], held_out=False
-        )
-    with pytest.raises(ValueError, match="got a Ridge; use from_predictions"):
-        ReliabilityDisplay.from_estimator(Ridge(), X, pairs)
-    with pytest.raises(NotFittedError):
-        ReliabilityDisplay.from_estimator(RankRLSCV(), X, pairs)
-    with pytest.raises(ValueError, match="held_out must be"):
-        ReliabilityDisplay.from_estimator(RankRLS(), X, pairs, held_out="yes")
+    fitted, new = RankRLS().fit(X, pairs=pairs), {"groups": pairs[:, 0], "held_out": False}
+    for estimator, options, error, message in (
+        (fitted, new, ValueError, "groups can be used only with"),
+        (Ridge(), {}, ValueError, "got a Ridge; use from_predictions"),
+        (RankRLSCV(), {}, NotFittedError, "not fitted"),
+        (RankRLS(), {"held_out": "yes"}, ValueError, "held_out must be"),
+    ):
+        with pytest.raises(error, match=message):
+            ReliabilityDisplay.from_estimator(estimator, X, pairs, **options)

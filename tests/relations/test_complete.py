@@ -6,7 +6,6 @@ from scipy.linalg import block_diag
 
 import oracles
 import relation_cases as cases
-from rankrls.core.relations.complete import PairedRanking
 from rankrls.core.relations.complete import closed_form as closed_form_of_sides
 from rankrls.core.relations.holdout import CompleteHoldout
 from rankrls.core.relations.incomplete import CellLoss
@@ -32,10 +31,6 @@ def commutation(p):
 def swapped_kernel(K, sign):
     P = commutation(len(K))
     return 0.5 * (np.eye(len(P)) + sign * P) @ np.kron(K, K)
-
-
-def spectrum(K):
-    return Side(K).spectrum()
 
 
 def centred_spectrum(G):
@@ -146,37 +141,6 @@ def test_ranking_is_regression_with_the_centred_kernel(rank):
     r = Y.ravel() - kernel @ A.ravel()
     gradient = -2 * kernel @ L @ r + 2 * alpha * kernel @ A.ravel()
     assert np.abs(gradient).max() < 1e-11 * np.abs(kernel @ L @ Y.ravel()).max()
-
-
-@pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize(
-    "kind", ["full", "low rank", "duplicates", "constants only", "no constants"]
-)
-def test_closed_form_of_paired_ranking(sign, kind):
-    """What P5 §4.4 leaves to iteration, from tiny to huge alpha."""
-    rng = np.random.default_rng(2)
-    p = 6
-    if kind == "constants only":
-        K = np.ones((p, p))
-    elif kind == "no constants":
-        X = rng.integers(-3, 4, (p, 2)) * 1.0
-        X -= X.mean(axis=0)
-        K = 36 * (X @ X.T)
-    else:
-        X = cases.features(kind, p, rng)
-        K = X @ X.T
-    Y = rng.standard_normal((p, p))
-    Y = Y + sign * Y.T
-    rows, cols = (a.ravel() for a in np.indices((p, p)))
-    form = PairedRanking(spectrum(K), Y, RelationLoss(True, sign))
-    for alpha in ALPHAS:
-        B = form.coefficients(np.array([alpha]))[0]
-        A = oracles.relation_coefficients(
-            K, K, rows, cols, Y.ravel(), alpha, ranking=True, sign=sign
-        )
-        F = K @ A @ K
-        rounding = 1e-14 * np.abs(Y).max() * min(1.0, np.linalg.norm(K, 2) ** 2 / alpha)
-        assert np.abs(K @ B @ K - F).max() <= 1e-10 * np.abs(F).max() + rounding
 
 
 # ---------------------------------------------------------------------- spectra

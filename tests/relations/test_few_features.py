@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.base import clone
 
 from rankrls import ConditionalRankRLS, regularization_path
 from rankrls.core.linalg.krylov import IterationOptions
@@ -56,6 +57,11 @@ def test_dual_coefficients_are_made_when_asked_for(loss, condition_on, tmp_path)
     loaded = load_model(tmp_path / "after.rankrls")
     np.testing.assert_array_equal(loaded.dual_coef_, A)
     np.testing.assert_array_equal(loaded.predict(*objects), expected)
+    path = regularization_path(model, objects[0], labels, Z=objects[1], alphas=[0.1, 0.5])
+    np.testing.assert_allclose(path.dual_coef[1], A, atol=1e-12)
+    np.testing.assert_allclose(path.predict(*objects)[1], expected, atol=1e-10)
+    in_sparse = clone(model).fit(sparse.csr_array(objects[0]), labels, sparse.csr_array(objects[1]))
+    np.testing.assert_allclose(in_sparse.coef_, model.coef_, atol=1e-10)
     again = model.fit(objects[0], 2 * labels, objects[1])
     np.testing.assert_allclose(again.dual_coef_, 2 * A, atol=1e-12)
 
@@ -131,15 +137,6 @@ def test_many_objects_need_no_kernel_matrix(monkeypatch):
         assert model.fit(left, labels, right).solver_ == solver
         model.set_params(fit_offsets=False, tol=1e-10).fit(left, labels, right)
         np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-7)
-
-
-def test_paths_make_them_too():
-    path = regularization_path(ConditionalRankRLS(), X, Y, Z=Z, alphas=[0.1, 10.0])
-    assert path.dual_coef.shape == (2, P, G)
-    for k, alpha in enumerate(path.alphas):
-        fitted = ConditionalRankRLS(alpha).fit(X, Y, Z)
-        np.testing.assert_allclose(path.dual_coef[k], fitted.dual_coef_, atol=1e-12)
-        np.testing.assert_allclose(path.predict(X, Z)[k], fitted.predict(X, Z), atol=1e-10)
 
 
 def test_gaps_and_infinities_are_still_seen():

@@ -73,7 +73,9 @@ def test_what_does_not_converge_is_factorised_or_told(monkeypatch):
     ranker, data = smooth_problem(loss="ranking", max_iter=3, alpha=1e-5)
     monkeypatch.setattr("rankrls.core.relations.problem.MAX_DUAL_CELLS", 10)
     assert ranker.fit(*data).solver_ == "dual"
-    with pytest.warns(ConvergenceWarning, match=r"raise max_iter.*add 'identity' to the kernels"):
+    with pytest.warns(
+        ConvergenceWarning, match=r"after 3 iterations with an error > tol.*add 'identity'"
+    ):
         ranker.set_params(solver="cg").fit(*data)
 
 

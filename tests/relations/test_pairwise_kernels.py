@@ -498,6 +498,7 @@ def test_two_step_by_hand():
     ("options", "message"),
     [
         ({"pairwise": "tensor"}, "pairwise must be one of"),
+        ({"pairwise": "additive", "fit_offsets": "columns"}, "nothing left to learn beside offs"),
         ({"pairwise": "mlpk"}, "pairwise='mlpk' is for objects of one kind.*Z must be None"),
         ({"pairwise": "ranking"}, "pairwise='ranking' is for objects of one kind"),
         ({"alpha": (1.0, 2.0)}, "is a pair, which only pairwise='two-step' takes"),

@@ -6,7 +6,7 @@ from scipy import sparse
 from scipy.stats import norm
 from sklearn.metrics.pairwise import rbf_kernel
 
-from rankrls import ConditionalRankRLS, ConditionalRankRLSCV
+from rankrls import ConditionalRankRLS
 from rankrls.io import load_model, save_model
 
 ALPHA = 0.3
@@ -119,19 +119,6 @@ def test_several_kernels(complete, tmp_path):
         load_model(file).predict(*points, return_std=True)[1],
         model.predict(*points, return_std=True)[1],
     )
-
-
-def test_precomputed_kernels_know_training_objects():
-    X, Y, Z = data("complete")
-    K, G = rbf_kernel(X), rbf_kernel(Z)
-    model = ConditionalRankRLSCV([ALPHA], kernel="precomputed", loss="regression").fit(K, Y, G)
-    by_name = ConditionalRankRLS(
-        ALPHA, kernel="rbf", gamma=None, object_kernel="rbf", loss="regression"
-    ).fit(X, Y, Z)
-    expected = by_name.predict(X[2:4], Z, return_std=True)[1]
-    assert np.allclose(model.predict(K[2:4], G, return_std=True)[1], expected)
-    with pytest.raises(ValueError, match="row 1 of X is none of the training objects"):
-        model.predict(np.vstack([K[0], K[0] / 2]), G, return_std=True)
 
 
 def test_refusals():

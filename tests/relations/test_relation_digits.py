@@ -416,19 +416,14 @@ def test_digits_with_offsets(solver, fit_offsets, loss):
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("pairwise", PAIRWISE_SOLVERS)
-def test_an_offset_of_the_features_costs_an_rbf_kernel_no_digits(pairwise, loss):
+def test_offsets_of_features_that_cost_no_digits(pairwise, loss):
+    """Those of an RBF kernel, and of a linear kernel of differences."""
     for solver in set(PAIRWISE_SOLVERS[pairwise]) & {"closed", "dual"}:
-        error, told = pairwise_error(pairwise, solver, "offset 1e6", 0.1, loss, kernel="rbf")
-        assert error < 1e-8
-        assert not told
-
-
-@pytest.mark.parametrize("pairwise", ["mlpk", "ranking"])
-def test_kernels_of_differences_do_not_see_an_offset(pairwise):
-    for loss in LOSSES:
-        error, told = pairwise_error(pairwise, "dual", "offset 1e6", 1.0, loss)
-        assert error < 1e-8
-        assert not told
+        kernels = ("rbf", "linear") if pairwise in ("mlpk", "ranking") else ("rbf",)
+        for kernel in kernels:
+            found = pairwise_error(pairwise, solver, "offset 1e6", 0.1, loss, kernel=kernel)
+            assert found[0] < 1e-8
+            assert not found[1]
 
 
 @pytest.mark.parametrize("loss", LOSSES)

@@ -310,23 +310,20 @@ def test_refusals_of_kernels(options, match):
 
 @pytest.mark.parametrize("loss", ["ranking", "regression"])
 @pytest.mark.parametrize("density", [0.1, 0.8])
-@pytest.mark.parametrize("precomputed", [False, True])
-def test_identity_kernels_converge_at_any_alpha(loss, density, precomputed):
+def test_identity_kernels_converge_at_any_alpha(loss, density):
     """Within the default max_iter, for the default grid; a warning would fail."""
     rng = np.random.default_rng(0)
-    X, Z = rng.standard_normal((60, 3)), rng.standard_normal((45, 2))
-    Y = np.sin(X[:, :1] * Z[:, 0]) + 0.3 * rng.standard_normal((60, 45))
+    X, Z = rng.standard_normal((40, 3)), rng.standard_normal((30, 2))
+    Y = np.sin(X[:, :1] * Z[:, 0]) + 0.3 * rng.standard_normal((40, 30))
     Y[rng.random(Y.shape) > density] = np.nan
-    kernel = ["precomputed" if precomputed else "rbf", "identity", "profile"]
-    if precomputed:
-        X, Z = rbf_kernel(X), rbf_kernel(Z)
-    model = ConditionalRankRLS(kernel=kernel, loss=loss, fit_offsets=True, solver="cg")
-    path = regularization_path(model, X, Y, Z=Z, alphas=2.0 ** np.arange(-15, 16))
-    exact = regularization_path(
-        model.set_params(solver="dual"), X, Y, Z=Z, alphas=2.0 ** np.arange(-15, 16)
+    model = ConditionalRankRLS(kernel=["rbf", "identity", "profile"], loss=loss, fit_offsets=True)
+    found, expected = (
+        regularization_path(
+            model.set_params(solver=solver), X, Y, Z=Z, alphas=2.0 ** np.arange(-15, 16, 3)
+        ).predict(X, Z)
+        for solver in ("cg", "dual")
     )
-    expected = exact.predict(X, Z)
-    error = np.abs(path.predict(X, Z) - expected).max(axis=(1, 2))
+    error = np.abs(found - expected).max(axis=(1, 2))
     assert (error < 1e-5 * np.abs(expected).max(axis=(1, 2))).all()
 
 
@@ -339,15 +336,6 @@ def test_profiles_do_not_depend_on_an_offset_of_all_labels(offset):
     )
     assert abs(plain - moved).max() < 1e-15 * offset * 10
     assert abs(plain - np.eye(12)).max() > 0.01
-
-
-def test_additive_kernels_beside_offsets_of_both_sides_are_refused():
-    rng = np.random.default_rng(3)
-    X, Z, Y = rng.standard_normal((6, 2)), rng.standard_normal((5, 2)), rng.standard_normal((6, 5))
-    ranker = ConditionalRankRLS(pairwise="additive", fit_offsets="columns")
-    with pytest.raises(ValueError, match="nothing left to learn beside offsets"):
-        ranker.fit(X, Y, Z)
-    ranker.set_params(loss="regression").fit(X, Y, Z)
 
 
 @pytest.mark.parametrize("pairwise", ["kronecker", "cartesian", "additive"])

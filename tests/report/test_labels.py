@@ -20,7 +20,7 @@ from rankrls.diagnostics import audit
 from rankrls.model_selection import leave_query_out_predict
 from rankrls.report import write_report
 from rankrls.report._analysis import analyse
-from rankrls.report._data import check_rankings
+from rankrls.report._data import Steps, check_rankings
 from rankrls.report._heldout import make_plan
 from rankrls.report._page import render
 from rankrls.report._reproduce import code_lines
@@ -37,7 +37,7 @@ def ranking():
 
 def analysed(X, y, qid=None, *, estimator=None, alphas=None, **names):
     train = check_rankings(X, y, qid, **names)
-    return analyse(train, None, make_plan(estimator, alphas, train.X))
+    return analyse(train, None, make_plan(estimator, alphas, train.X), Steps(None, None))
 
 
 def section(text, key):

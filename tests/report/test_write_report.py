@@ -19,7 +19,7 @@ from rankrls.metrics import pairwise_accuracy, pairwise_error
 from rankrls.model_selection import leave_query_out_predict
 from rankrls.report import AlphaPath, Report, write_report
 from rankrls.report._analysis import analyse
-from rankrls.report._data import check_rankings
+from rankrls.report._data import Steps, check_rankings
 from rankrls.report._errors import mean_interval, query_errors, row_errors, row_errors_of_pairs
 from rankrls.report._features import feature_statistics
 from rankrls.report._findings import check_model
@@ -42,7 +42,7 @@ def ranking():
 def analysed(X, y, qid=None, *, estimator=None, alphas=None, test=None, **names):
     train = check_rankings(X, y, qid, **names)
     unseen = None if test is None else check_rankings(*test, where="test ")
-    return analyse(train, unseen, make_plan(estimator, alphas, train.X))
+    return analyse(train, unseen, make_plan(estimator, alphas, train.X), Steps(None, None))
 
 
 def quietly(search, *arguments, **options):

@@ -88,13 +88,12 @@ class ConditionalRankRLS(ConditionalRanker):
     solver : {"auto", "closed", "primal", "dual", "cg"}, default="auto"
         "closed" decomposes the two kernels. It needs a complete Y: every pair of the objects with
         labels is observed, and all equally often. "primal" factorises a system over all products
-        of a feature of X and one of Z (linear kernels, dense features), or over all objects
-        (pairwise "additive" and "ranking"). "dual" factorises a system over the observed pairs.
-        "cg" uses conjugate gradients in the eigenvectors of both kernels, preconditioned by the
-        system of a complete Y, or over the observed pairs if these are few. "auto": "closed" if Y
-        is complete and it applies; else "primal" if there are fewer products of features than
-        observed pairs and they are cheap enough; else "dual" up to 2000 observed pairs; else "cg",
-        and "dual" up to 6000 observed pairs if that does not converge.
+        of a feature of X and one of Z (linear kernels), or over all objects (pairwise "additive"
+        and "ranking"). "dual" factorises a system over the observed pairs. "cg" uses conjugate
+        gradients in the eigenvectors of both kernels, preconditioned by the system of a complete
+        Y, or over the observed pairs if these are few. "auto": the first of "closed", "primal" (if
+        products of features are few), "dual" (up to 2000 observed pairs) and "cg" that applies,
+        and "dual" for up to 6000 observed pairs if "cg" does not converge.
     max_iter : int, default=200
         Maximum number of iterations of "cg".
     tol : float, default=1e-6
@@ -150,12 +149,11 @@ class ConditionalRankRLS(ConditionalRanker):
     Notes
     -----
     The Kronecker product of the kernel matrices K ⊗ G is never formed. On complete data the
-    solution is A = V (VᵀYU ∘ 1/(λσᵀ + alpha)) Uᵀ with the eigendecompositions of K and G. For the
-    ranking loss, G is replaced by C G C with the centring matrix C. The kernels may be singular.
-    With a symmetric or reciprocal relation, the ranking loss needs one more system of equations for
-    the offsets c_i, with one equation per object. Linear kernels are decomposed by their features,
-    so that the scales of features do not affect the accuracy. If features still lose digits in a
-    kernel matrix, a warning names their columns.
+    solution is A = V (VᵀYU ∘ 1/(λσᵀ + alpha)) Uᵀ with the eigendecompositions of K and G, which may
+    be singular. For the ranking loss, G is replaced by C G C with the centring matrix C. With a
+    symmetric or reciprocal relation, this needs one more system of equations for the offsets c_i.
+    Linear kernels are decomposed by their features, which keeps more digits of features of very
+    different scales. A warning is issued where predictions lose digits.
 
     Pairwise kernels are sums of products of k or k², g or g², 1 (ones) and "x is x'" (identity),
     and f(x, z) is the same sum of products with A between them:
@@ -191,8 +189,8 @@ class ConditionalRankRLS(ConditionalRanker):
 
     The profile of an object is its row (column) of labels minus the offsets of the model (at least
     the mean label), with zeros for unobserved labels. The kernel is
-    exp(−gamma ‖difference‖²/mean ‖profile‖²), with gamma = 1 unless set in ``kernel_params``. New
-    objects have neither identity nor profile. Profiles never contain held-out labels.
+    exp(−gamma ‖difference‖²/mean ‖profile‖²), with gamma = 1 unless set in ``kernel_params``.
+    Profiles never contain held-out labels. New objects have neither identity nor profile.
 
     Each observation of a pair is a term of the loss. With a ``relation``, an observed pair (i, j)
     is one term, and the pair (j, i) is another term only if it is observed too. Rows with a single
@@ -321,17 +319,13 @@ class ConditionalRankRLS(ConditionalRanker):
         and the columns of a kernel matrix to match its rows. Different names are an error. A
         `RangeIndex` is not used as names.
         """
-        self._fit_path(X, Y, Z, self._check_alpha(self.alpha), callback=callback, eval_set=eval_set)
+        alphas = self._check_alpha(self.alpha)
+        self._fit_relation(self._read(X, Y, Z), alphas, callback=callback, eval_set=eval_set)
         return self
 
     @property
     def _alpha(self) -> Any:
         return self.alpha
-
-    def _fit_path(self, X: Any, Y: Any, Z: Any, alphas: Array, **fit: Any) -> RelationModel:
-        """Fit for all ``alphas``; fitted attributes are set for the first alpha."""
-        self._iteration_options(callback=fit.get("callback"))
-        return self._fit_relation(self._read(X, Y, Z), alphas, **fit)
 
 
 @dataclass(frozen=True, repr=False)
@@ -357,10 +351,7 @@ class ConditionalPath:
         """A of f(x, z) = k_xᵀ A g_z for every alpha."""
         ranker = self._estimator
         tables = ranker._oriented(self._model.tables)
-        if not self._model.linear:
-            return tables
-        left, right = (np.linalg.pinv(side.X) for side in (ranker._rows, ranker._ranked))
-        return left.T @ tables @ right
+        return ranker._dual(tables) if self._model.linear else tables
 
     def __repr__(self) -> str:
         low, high = self.alphas.min(), self.alphas.max()
@@ -396,5 +387,5 @@ def conditional_path(
     estimator._require_squared_loss("a path of alphas")
     ranker = clone(estimator)
     grid = check_alpha_pairs("alphas", alphas) if ranker._two_step else alphas
-    model = ranker._fit_path(X, Y, Z, grid)
+    model = ranker._fit_relation(ranker._read(X, Y, Z), grid)
     return ConditionalPath(alphas, model.solver, ranker, model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -27,7 +28,6 @@ from rankrls._frames import (
     names_anything,
     row_names,
     table_frame,
-    warn_about_columns,
 )
 from rankrls._relation_labels import EdgeList, read_labels
 from rankrls._validation import check_integer, check_positive, show
@@ -52,7 +52,7 @@ from rankrls.core.relations.sides import KernelSum, Side
 from rankrls.core.relations.squared_hinge import solve_squared_hinge
 from rankrls.core.spaces.spaces import Kernel, check_gram
 from rankrls.estimators.conditional_updates import add_labels, remove_labels, remove_objects
-from rankrls.estimators.objects import NewObjects, Objects, in_order, n_matrices, read_kernels
+from rankrls.estimators.objects import NewObjects, Objects, in_order, read_kernels
 from rankrls.estimators.ranker import check_return_std
 from rankrls.estimators.relation_inputs import (
     SIGNS,
@@ -166,7 +166,7 @@ class ConditionalRanker(BaseEstimator):
         self._refuse(one_kind and own, "object_kernel", option, hint=hint)
         self._refuse(one_kind and weights is not None, "object_kernel_weights", option, hint=hint)
         hint = ": the labels of an object are in its row and in its column"
-        self._refuse(one_kind and _profiled(first), "kernel", option, hint=hint)
+        self._refuse(one_kind and first.profiled, "kernel", option, hint=hint)
         if self._pairwise.several:
             hint = ", which has a weight in kernel_weights for each pair of kernels"
             self._refuse(weights is not None, "object_kernel_weights", "pairwise", hint=hint)
@@ -180,7 +180,7 @@ class ConditionalRanker(BaseEstimator):
         elif not own and weights is None:
             return first, first
         second = read(kernel, weights, params, "object_kernel", gamma=gamma)
-        profiled = _profiled(first) or _profiled(second)
+        profiled = first.profiled or second.profiled
         self._refuse(self._pairwise.several and profiled, "kernel", "pairwise")
         return first, second
 
@@ -194,16 +194,12 @@ class ConditionalRanker(BaseEstimator):
         return self.pairwise == "two-step"
 
     @property
-    def _ranking(self) -> bool:
-        return self.loss == "ranking"
-
-    @property
     def _free(self) -> FreeOffsets:
         """All free offsets of rows and columns of Y, including those of the ranking loss."""
-        offsets = OFFSETS[self.fit_offsets]
+        offsets, ranking = OFFSETS[self.fit_offsets], self.loss == "ranking"
         if self.condition_on == "rows":
-            return offsets.with_loss(ranking=self._ranking)
-        return offsets.T.with_loss(ranking=self._ranking).T
+            return offsets.with_loss(ranking=ranking)
+        return offsets.T.with_loss(ranking=ranking).T
 
     def _iteration_options(
         self, progress: Progress | None = None, callback: Any = None
@@ -263,15 +259,13 @@ class ConditionalRanker(BaseEstimator):
         X, names = in_order(kernels[0], X, "X")
         others, other_names = (X, names) if Z is None else in_order(kernels[1], Z, "Z")
         Y = labels_in_order(Y, names, other_names, one_domain=Z is None)
-        X = self._check_X(X, reset=True)
-        rows = Objects.of(kernels[0], X, names, self._pairwise.sees_differences)
-        _warn_about_columns(kernels[0], X, getattr(self, "feature_names_in_", None))
-        columns = None
+        X, columns = self._check_X(X, reset=True), None
+        known = getattr(self, "feature_names_in_", None)
+        rows = Objects.of(kernels[0], X, names, self._pairwise.sees_differences, columns=known)
         if Z is not None:
             columns = Objects.of(kernels[1], self._check_Z(others, reset=True), other_names)
-            _warn_about_columns(kernels[1], columns.X)
-        elif kernels[1] is not kernels[0] or _profiled(kernels[1]) or self._pairwise.several:
-            columns = Objects.of(kernels[1], X, names)
+        elif kernels[1] is not kernels[0] or kernels[1].profiled or self._pairwise.several:
+            columns = Objects.of(kernels[1], X, names, warns=False)
         n_columns = len(rows if columns is None else columns)
         labels = read_relation(Y, len(rows), n_columns, one_domain=Z is None)
         check_relation(labels, self.relation, noisy=sparse.issparse(Y))
@@ -281,7 +275,7 @@ class ConditionalRanker(BaseEstimator):
         """Require something to learn, and compute profile kernels from the labels."""
         rows, columns, labels, _ = relation
         seen = labels if self.condition_on == "rows" else labels.T
-        require_labels(seen, ranking=self._ranking, condition_on=self.condition_on)
+        require_labels(seen, ranking=self.loss == "ranking", condition_on=self.condition_on)
         columns = columns if columns is None else columns.given(labels.T, self._free.T)
         return relation._replace(rows=rows.given(labels, self._free), columns=columns)
 
@@ -339,7 +333,7 @@ class ConditionalRanker(BaseEstimator):
         shape: tuple[int, ...] = getattr(X, "shape", ())
         n, among = len(objects), None
         # Kernel values with the training objects may be followed by those among the objects.
-        if n_matrices(objects.kernel) == 1 and len(shape) == 2 and shape[1] == n + shape[0]:
+        if objects.kernel.n_blocks == 1 and len(shape) == 2 and shape[1] == n + shape[0]:
             names = row_names(X)
             if objects.names is not None and names is not None:
                 X = columns_in_order(X, np.concatenate([objects.names, np.asarray(names)]), name)
@@ -366,7 +360,8 @@ class ConditionalRanker(BaseEstimator):
             left = relation.rows.side(self._free)
             columns = relation.columns
             sides = left, left if columns is None else columns.side(self._free.T)
-        offsets, labels, ranking = OFFSETS[self.fit_offsets], relation.labels, self._ranking
+        offsets, labels = OFFSETS[self.fit_offsets], relation.labels
+        ranking = self.loss == "ranking"
         if self.condition_on == "columns":
             labels, offsets = labels.T, offsets.T
         if ranking:  # the ranking loss has row offsets, which include a constant
@@ -438,7 +433,7 @@ class ConditionalRanker(BaseEstimator):
         progress = Progress(type(self).__name__, self.verbose)
         problem = self._problem(relation) if problem is None else problem
         rows, columns, _, self._two_domains = relation
-        self._rows, self._columns = rows.stored(), columns and columns.stored()
+        self._rows, self._columns = replace(rows), columns and replace(columns)  # no caches
         model = self._solve(problem, alphas, progress, **fit)
         progress("solved")
         self._store(relation.labels, model, alphas[0])
@@ -725,9 +720,8 @@ class ConditionalRanker(BaseEstimator):
     @cached_property
     def _posterior(self) -> CellPosterior:
         """The posterior of the observed pairs, which does not depend on their labels."""
-        columns = self._columns and self._columns.stored()
-        labels = self._known_labels
-        problem = self._problem(Relation(self._rows.stored(), columns, labels, self._two_domains))
+        columns, labels = self._columns and replace(self._columns), self._known_labels
+        problem = self._problem(Relation(replace(self._rows), columns, labels, self._two_domains))
         return CellPosterior(problem, self._noise)
 
     def __getstate__(self) -> Any:
@@ -756,11 +750,15 @@ class ConditionalRanker(BaseEstimator):
         They are computed on first access if predictions use weights of features.
         """
         check_is_fitted(self)
+        return self._dual(self._weights)
+
+    def _dual(self, weights: Array) -> Array:
+        """Compute coefficients of kernel values from weights of features, (…, d, e)."""
         left, right = (
             np.linalg.pinv(X.toarray() if sparse.issparse(X) else X)
             for X in (self._rows.X, self._ranked.X)
         )
-        return left.T @ self._weights @ right
+        return left.T @ weights @ right
 
     @property
     def _linear(self) -> bool:
@@ -797,10 +795,9 @@ class ConditionalRanker(BaseEstimator):
         """Warn of new objects that no kernel describes, or pairs of two new objects."""
         sides = [(self._rows, X)] if Z is X else [(self._rows, X), (self._ranked, Z)]
         for objects, new in sides if self._pairwise.multiplies else ():
-            if not isinstance(objects.kernel, KernelSum) or not objects.kernel.blind:
-                continue
-            if n_new := int(new.unknown.sum()):
-                names = ", ".join(map(repr, dict.fromkeys(objects.kernel.metric)))
+            if objects.kernel.blind and (n_new := int(new.unknown.sum())):
+                metrics: Any = objects.kernel.metric
+                names = ", ".join(map(repr, dict.fromkeys(metrics)))
                 warn(
                     f"{n_new} of the objects {new.name} are new, and kernel {names} describes "
                     "known objects only: their scores are offsets alone. Add a kernel of features"
@@ -1016,15 +1013,6 @@ def _is_plain(X: Any) -> bool:
         return False
     with np.errstate(all="ignore"):
         return bool(np.isfinite(X.sum()))  # False if the sum overflows, too
-
-
-def _profiled(kernel: Kernel | KernelSum) -> bool:
-    return isinstance(kernel, KernelSum) and kernel.profiled
-
-
-def _warn_about_columns(kernel: Kernel | KernelSum, X: Any, names: Any = None) -> None:
-    if not kernel.precomputed and not (isinstance(kernel, KernelSum) and kernel.featureless):
-        warn_about_columns(X, names=names, scales=isinstance(kernel.metric, str))
 
 
 def _offset_parts(

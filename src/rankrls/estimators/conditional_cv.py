@@ -11,18 +11,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
+from rankrls import _resources
 from rankrls._calls import Progress, all_or_nothing, warn
 from rankrls._validation import check_integer
 from rankrls.core.linalg.krylov import IterationOptions
 from rankrls.core.relations.complete import CompleteSpectrum, closed_form
-from rankrls.core.relations.folds import RelationFolds, alpha_chunks, cross_validate
 from rankrls.core.relations.holdout import holdout_error, holdout_errors
 from rankrls.core.relations.problem import RelationProblem
-from rankrls.core.relations.sides import KernelSum, Side
+from rankrls.core.relations.sides import Side
 from rankrls.estimators.choosing import Scoring, best_of, check_alphas, default_grid, search_alphas
 from rankrls.estimators.conditional_base import ConditionalRanker
 from rankrls.estimators.objects import Objects
-from rankrls.estimators.relation_folds import folds_of
+from rankrls.estimators.relation_folds import RelationFolds, cross_validate, folds_of
 from rankrls.estimators.relation_inputs import Relation, check_alpha_grids, check_alpha_pairs
 from rankrls.estimators.relation_search import (
     descend_weights,
@@ -47,6 +47,8 @@ SMALL_GAIN, AFTER_DESCENT = 0.005, 20
 VALIDATION_FOLDS = 2, 4
 #: Relative accuracy of these refits, and maximal number of iterations.
 ROUGH, FEW = 1e-3, 40
+#: Maximal number of entries of a work space, which limits the alphas processed together.
+WORK = 2**27
 
 
 class ConditionalRankRLSCV(ConditionalRanker):
@@ -245,8 +247,8 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
         names = list(sides) if self.condition_on == "rows" else list(sides)[::-1]
         held = {"entries": [], "rows": names[:1], "columns": names[1:]}.get(folds.held, names)
         for name in held if self._pairwise.multiplies else ():
-            kernel = sides[name].kernel
-            if isinstance(kernel, KernelSum) and kernel.blind:
+            kernel: Any = sides[name].kernel
+            if kernel.blind:
                 warn(
                     f"cross-validation holds out {name}, of which the kernels know nothing "
                     f"({', '.join(kernel.metric)}): held-out scores are offsets alone. Use "
@@ -298,7 +300,8 @@ class _Search:
         scores, n_refits = [], []
         if self.ranker._two_step:
             alphas = check_alpha_pairs("alphas", alphas)
-        for part in alpha_chunks(alphas, self.relation.labels.shape):
+        most = min(WORK, _resources.budget() // 64) // int(np.prod(self.relation.labels.shape))
+        for part in np.split(alphas, range(max(most, 1), len(alphas), max(most, 1))):
             lists, y, predictions, refits = cross_validate(
                 problem,
                 self.folds,

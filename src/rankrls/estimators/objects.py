@@ -22,6 +22,7 @@ from rankrls._frames import (
     object_names,
     shown_names,
     square_in_order,
+    warn_about_columns,
 )
 from rankrls._validation import check_positive, show
 from rankrls.core.relations.labels import NO_OFFSETS, FreeOffsets, Observations
@@ -38,7 +39,7 @@ from rankrls.core.spaces.products import centre, subtract
 from rankrls.core.spaces.spaces import Kernel, check_gram, first_equal
 from rankrls.estimators.ranker import canonical
 
-__all__ = ["NewObjects", "Objects", "in_order", "n_matrices", "read_kernels"]
+__all__ = ["NewObjects", "Objects", "in_order", "read_kernels"]
 
 Array = NDArray[Any]
 
@@ -55,14 +56,23 @@ class Objects:
 
     @classmethod
     def of(
-        cls, kernel: Kernel | KernelSum, X: Any, names: Any = None, sees_differences: bool = False
+        cls,
+        kernel: Kernel | KernelSum,
+        X: Any,
+        names: Any = None,
+        sees_differences: bool = False,
+        *,
+        columns: Any = None,
+        warns: bool = True,
     ) -> Objects:
-        """Build training objects from checked X; kernels of a sum are divided by their size."""
+        """Build training objects from checked X with names of its rows and columns."""
         X = canonical(X, dense=kernel.precomputed)
         made = cls(kernel, X, None, kept_names(names), sees_differences)
         for _, _, block in made._terms(X):
             if block is not None:
                 check_gram(block)
+        if warns and not (kernel.precomputed or kernel.featureless):
+            warn_about_columns(X, names=columns, scales=isinstance(kernel.metric, str))
         return made.weighted(kernel.weights) if isinstance(kernel, KernelSum) else made
 
     def __len__(self) -> int:
@@ -91,7 +101,7 @@ class Objects:
 
     def given(self, observations: Observations, free: FreeOffsets) -> Objects:
         """Return the objects with profiles of ``observations`` without the offsets ``free``."""
-        if not (isinstance(self.kernel, KernelSum) and self.kernel.profiled):
+        if not self.kernel.profiled:
             return self
         return self._changed(profile=profile_kernel(observations, free))
 
@@ -103,25 +113,23 @@ class Objects:
         )
         return made
 
-    def stored(self) -> Objects:
-        """Return the objects without cached kernel matrices."""
-        return replace(self)
-
     # ------------------------------------------------------------------ kernels of known objects
 
     @cached_property
     def _matrices(self) -> list[Any]:
-        """The kernel matrices, (n, n); None for profiles."""
-        return [
-            None if kernel.metric == "profile" else self._matrix(kernel, block)
-            for _, kernel, block in self._terms(self.X)
-        ]
-
-    def _matrix(self, kernel: Kernel, block: Array | None) -> Array:
-        if is_featureless(kernel):
-            n = len(self)
-            return np.eye(n) if kernel.metric == "identity" else np.ones((n, n))
-        return np.asarray(self._between(kernel) if block is None else block, dtype=np.float64)
+        """The kernel matrices, (n, n), in float64; None for profiles."""
+        n, made = len(self), []
+        for _, kernel, block in self._terms(self.X):
+            K: Any = None
+            if kernel.metric == "identity":
+                K = np.eye(n)
+            elif kernel.metric == "constant":
+                K = np.ones((n, n))
+            elif kernel.metric != "profile":
+                block = self._between(kernel) if block is None else block
+                K = np.asarray(block, dtype=np.float64)
+            made.append(K)
+        return made
 
     @cached_property
     def _sizes(self) -> Array:
@@ -265,7 +273,7 @@ class Objects:
         missing = second.unknown
         if other is None and new.among is not None:
             values, missing = np.where(missing, new.among.diagonal(), values), np.zeros(1, bool)
-        elif other is not None and n_matrices(self.kernel) == 1:
+        elif other is not None and self.kernel.n_blocks == 1:
             swapped = np.asarray(new.known.multiply(other.X).sum(axis=1)).ravel()
             values, missing = np.where(missing, swapped, values), missing & new.unknown
         if missing.any():
@@ -458,11 +466,6 @@ def read_kernels(
     return KernelSum(tuple(made), used)
 
 
-def n_matrices(kernel: Kernel | KernelSum) -> int:
-    """Number of precomputed kernel matrices in X."""
-    return kernel.n_blocks if isinstance(kernel, KernelSum) else int(kernel.precomputed)
-
-
 def in_order(
     kernel: Kernel | KernelSum, X: Any, name: str, objects: Objects | None = None
 ) -> tuple[Any, Any]:
@@ -470,7 +473,7 @@ def in_order(
 
     A list of kernel matrices is stacked horizontally.
     """
-    k = n_matrices(kernel)
+    k = kernel.n_blocks
     square, known = objects is None, None if objects is None else objects.names
     listed = isinstance(X, list | tuple)
     if k == 1 and column_names(X) is not None:

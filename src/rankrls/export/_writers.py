@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
@@ -139,16 +140,7 @@ def to_elasticsearch(
     return body
 
 
-def to_opensearch(
-    estimator: Any,
-    feature_names: Any = None,
-    name: str = "rankrls",
-    *,
-    output: int | None = None,
-    drop_zeros: bool = False,
-    normalizers: bool = False,
-    path: Any = None,
-) -> dict[str, Any]:
+def to_opensearch(*arguments: Any, **options: Any) -> dict[str, Any]:
     """Export a linear model to OpenSearch's Learning to Rank plugin (``model/linear``).
 
     OpenSearch's plugin is a fork of the Elasticsearch plugin. The request, the model type and the
@@ -164,8 +156,10 @@ def to_opensearch(
     dict
         The body of ``POST _ltr/_featureset/<feature set>/_createmodel``.
     """
-    options: dict[str, Any] = {"output": output, "drop_zeros": drop_zeros, "path": path}
-    return to_elasticsearch(estimator, feature_names, name, normalizers=normalizers, **options)
+    return to_elasticsearch(*arguments, **options)
+
+
+to_opensearch.__signature__ = inspect.signature(to_elasticsearch)  # type: ignore[attr-defined]
 
 
 def to_solr(

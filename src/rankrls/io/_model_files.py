@@ -19,7 +19,7 @@ import sklearn
 from rankrls import __version__
 from rankrls._atomic import atomic_file
 from rankrls._validation import show
-from rankrls.io import _stored_auto, _stored_composites, _stored_rankers, _stored_steps
+from rankrls.io import _stored_composites, _stored_rankers, _stored_steps
 from rankrls.io._archive import ArchiveReader, write_archive
 from rankrls.io._kinds import require
 from rankrls.io._records import SCHEMA, record_of
@@ -28,7 +28,7 @@ from rankrls.io._values import Decoder, Encoder, tag_of, what_can_be_saved
 
 __all__ = ["describe_model", "load_model", "save_model", "trusted_types"]
 
-for _module in (_stored_rankers, _stored_auto, _stored_steps, _stored_composites):
+for _module in (_stored_rankers, _stored_steps, _stored_composites):
     SCHEMA.update({record.name: record for record in _module.RECORDS})
 
 #: Version of the file format. A file of another version is refused.

@@ -44,58 +44,26 @@ def _fill(cls: type[Any], fields: dict[str, Any]) -> Any:
 
 @dataclass(frozen=True)
 class Record:
-    """A class that can be stored.
+    """A class that can be stored: what its objects hold, and how they are rebuilt."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the class, as in files.
-    module : str
-        Module of the class. Files hold only the name, never the module.
-    fields : mapping of str to Kind
-        All stored attributes. Axes named n have the length ``n_features_in_``, if there is one.
-    params : mapping of str to Kind, optional
-        For an estimator, the parameters that are not `DATA`. A parameter missing in a file gets its
-        default. None: the class is no estimator, and can only be a part of one.
-    derived : tuple of str
-        Attributes that are not stored because ``unpack``, ``finish`` or the object computes them.
-    dropped : tuple of str
-        Parameters that are not stored.
-    for_learning : tuple of str
-        Fields that are stored only with the solvers, because only incremental learning uses them.
-    advice : mapping of str to str
-        What to do about parameters that cannot be stored.
-    pack, pack_params : callable, optional
-        ``pack(instance)`` returns the values of fields that are stored in another form (``...`` if
-        not at all), ``pack_params(estimator)`` those of parameters.
-    cost : callable, optional
-        ``cost(fields)`` returns the bytes that rebuilding takes in addition to the values.
-    unpack : callable
-        ``unpack(cls, fields)`` returns the instance, if it is no estimator.
-    finish : callable, optional
-        ``finish(estimator)`` computes the derived attributes.
-    check : callable, optional
-        ``check(instance)`` raises an error for what `rankrls.io._stored_composites.probe` cannot
-        notice: values that compiled code takes as indices, options without effect on a prediction.
-    probe : callable, optional
-        ``probe(estimator)`` calls predict or transform with few rows, and returns the number of
-        output columns (None if unknown). By default one row of zeros is transformed.
-    """
-
-    name: str
-    module: str
-    fields: Mapping[str, Kind]
+    name: str  # of the class, as in files
+    module: str  # of the class, which files never name
+    fields: Mapping[str, Kind]  # all stored attributes; an axis n has the length n_features_in_
+    #: Parameters of an estimator that are not `DATA`; None: the class can only be a part of one.
     params: Mapping[str, Kind] | None = None
-    derived: tuple[str, ...] = ()
-    dropped: tuple[str, ...] = ("n_jobs",)  # depends on the machine
-    for_learning: tuple[str, ...] = ()
-    advice: Mapping[str, str] = field(default_factory=dict)
+    derived: tuple[str, ...] = ()  # attributes that unpack, finish or the object computes
+    dropped: tuple[str, ...] = ("n_jobs",)  # parameters that depend on the machine
+    for_learning: tuple[str, ...] = ()  # fields that only incremental learning uses
+    advice: Mapping[str, str] = field(default_factory=dict)  # on parameters that are no data
+    #: Values of fields, and of parameters, in another form; ``...`` if they are not stored.
     pack: Callable[[Any], dict[str, Any]] | None = None
     pack_params: Callable[[Any], dict[str, Any]] | None = None
-    cost: Callable[[dict[str, Any]], int] | None = None
-    unpack: Callable[[type[Any], dict[str, Any]], Any] = _fill
-    finish: Callable[[Any], Any] | None = None
+    cost: Callable[[dict[str, Any]], int] | None = None  # bytes of rebuilding from the fields
+    unpack: Callable[[type[Any], dict[str, Any]], Any] = _fill  # makes what is no estimator
+    finish: Callable[[Any], Any] | None = None  # computes derived attributes of an estimator
+    #: Raises for what a probe cannot notice: indices in compiled code, options of fits.
     check: Callable[[Any], None] | None = None
+    #: Predicts few rows, and returns the number of columns; by default zeros are transformed.
     probe: Callable[[Any], int | None] | None = None
 
     @property

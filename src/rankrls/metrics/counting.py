@@ -74,9 +74,7 @@ def _count(y: Array, score: Array, codes: Array, n_queries: int, weight: Array |
     """Comparable, discordant and tied pairs of some queries, shape (3, n_queries).
 
     With the rows of a query in ascending order of (score, y), a discordant pair is an inversion
-    of y. The number is the same if the two variables swap roles: the one with fewer levels is
-    processed bit by bit. With weights, rows of weight zero are dropped, and every query is scaled
-    to total weight one.
+    of y. With weights, rows of weight zero are dropped, and every query has total weight one.
     """
     scale: Array = np.ones(n_queries)
     if weight is not None:
@@ -94,18 +92,13 @@ def _count(y: Array, score: Array, codes: Array, n_queries: int, weight: Array |
     starts = np.cumsum(sizes) - sizes
 
     # Rows by (query, score), then the places of these rows by (query, y).
-    order, score_level = sorted_levels(score, codes, n_queries)
-    place, y_level = sorted_levels(y[order], codes if n_queries == 1 else codes[order], n_queries)
-    score_rank, y_rank = (_within(level, starts, sizes) for level in (score_level, y_level))
-    walk_y = int(y_rank.max()) <= int(score_rank.max())
-    if walk_y:
-        outer, inner, target, rank = score_level, y_level, y_rank, np.empty_like(y_rank)
-        rank[place] = y_rank
-    else:
-        outer, inner, target, rank = y_level, score_level, score_rank, score_rank[place]
-        order = order[place]
-    weight = None if weight is None else weight[order]
-    rank, weight = _break_ties(outer, rank, weight)
+    order, outer = sorted_levels(score, codes, n_queries)
+    place, inner = sorted_levels(y[order], codes if n_queries == 1 else codes[order], n_queries)
+    target = inner if n_queries == 1 else inner - np.repeat(inner[starts], sizes)
+    target = target.astype(np.min_scalar_type(int(target.max())))
+    rank = np.empty_like(target)
+    rank[place] = target
+    rank, weight = _break_ties(outer, rank, None if weight is None else weight[order])
     result[1, filled] = _inversions(rank, target, starts, weight)
 
     # Cells of rows with equal (query, score, y), and for each cell the query and both levels.
@@ -115,10 +108,9 @@ def _count(y: Array, score: Array, codes: Array, n_queries: int, weight: Array |
     cell = np.diff(first, append=len(rank)) if weight is None else np.add.reduceat(weight, first)
     cells = np.searchsorted(first, starts)
     query = np.repeat(np.arange(len(cells)), np.diff(cells, append=len(first)))
-    levels = [outer[first], rank[first] + inner[starts][query]]
     of_score, of_y, of_query = (
         np.bincount(level, weights=cell).astype(cell.dtype, copy=False)[level]
-        for level in (*(levels if walk_y else levels[::-1]), query)
+        for level in (outer[first], rank[first] + inner[starts][query], query)
     )
     # comparable = Σ_cells T (W − Y) / 2, tied = Σ_cells T (S − T) / 2
     result[0, filled] = np.add.reduceat(cell * (of_query - of_y), cells)
@@ -139,13 +131,6 @@ def sorted_levels(values: Array, codes: Array, n_queries: int) -> tuple[Array, A
     level = np.zeros(len(values), dtype=np.int64)
     np.cumsum(change, out=level[1:])
     return order, level
-
-
-def _within(level: Array, starts: Array, sizes: Array) -> Array:
-    """Levels counted from the first level of the query, in the smallest unsigned type."""
-    if len(starts) > 1:
-        level = level - np.repeat(level[starts], sizes)
-    return level.astype(np.min_scalar_type(int(level.max())))
 
 
 def _break_ties(outer: Array, rank: Array, weight: Array | None) -> tuple[Array, Array | None]:

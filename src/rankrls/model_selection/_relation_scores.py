@@ -12,10 +12,9 @@ from sklearn.utils import check_random_state
 
 from rankrls._calls import Progress, tells
 from rankrls._validation import check_integer
-from rankrls.core.relations.folds import RelationFolds
 from rankrls.estimators.choosing import Scoring
 from rankrls.estimators.conditional_base import ConditionalRanker
-from rankrls.estimators.relation_folds import folds_of
+from rankrls.estimators.relation_folds import RelationFolds, folds_of
 from rankrls.estimators.relation_inputs import Relation
 
 __all__ = ["conditional_cross_val_score"]

@@ -27,13 +27,12 @@ N_WORST = 6
 
 
 def analyse(
-    train: Rankings, test: Rankings | None, plan: FitPlan, before: Steps | None = None
+    train: Rankings, test: Rankings | None, plan: FitPlan, before: Steps
 ) -> SimpleNamespace:
     """Fit, cross-validate and check the data: all that the page shows.
 
-    ``before`` holds the preprocessing steps. ``errors`` are those of queries or rows on the test
-    data if there are any, else held out in training, and ``scores`` the predictions behind them;
-    ``error`` is the estimated error of the model.
+    ``errors`` are those on the test data if there are any, else held out in training, with the
+    ``scores`` behind them; ``error`` is the estimated error of the model.
     """
     summary = summarise(train)
     if summary.n_pairs == 0:
@@ -93,7 +92,7 @@ def analyse(
         test_summary=test_summary,
         findings=sorted(findings, key=lambda finding: order[finding.level]),
         plan=plan,
-        before=Steps(None, None) if before is None else before,
+        before=before,
         model=model,
         alpha=alpha,
         held=held,

@@ -9,7 +9,7 @@ import numpy as np
 
 from rankrls._streams import written
 from rankrls.leaderboards import Leaderboard
-from rankrls.report._page import page
+from rankrls.report._page import page, sortable
 from rankrls.report._svg import forest_chart
 from rankrls.report._words import number, percent
 
@@ -32,28 +32,21 @@ def write_leaderboard(
         Made by `rankrls.leaderboard`.
     title : str, optional
     """
-    t, low, high = board.table(), board.ranks_[:, 0], board.ranks_[:, 1]
-    ranks = [f"{a}–{b}" if a < b else f"{a}" for a, b in board.ranks_]
-    columns: list[tuple[str, str, Any, Any]] = [
-        ("Rating", "num", t["rating"], number),
-        ("Low", "num wide", t["low"], number),
-        ("High", "num wide", t["high"], number),
-        ("Ranks", "num", (low + high) / 2, None),
-        ("Tied group", "num wide", t["tied_group"], "{:,}".format),
-        ("P(best)", "num", t["p_best"], percent),
-        ("Win rate", "num wide", t["win_rate"], percent),
-        ("Judgements", "num wide", t["n_judgements"], "{:,}".format),
+    t, ranks = board.table(), board.ranks_
+    shown = {i: f"{a}–{b}" if a < b else f"{a}" for i, (a, b) in enumerate(ranks)}
+    columns: list[Any] = [
+        ("Rating", "num", "", t["rating"], number),
+        ("Low", "num wide", "", t["low"], number),
+        ("High", "num wide", "", t["high"], number),
+        ("Ranks", "num", "ascending", ranks.mean(axis=1), number),
+        ("Tied group", "num wide", "ascending", t["tied_group"], "{:,}".format),
+        ("P(best)", "num", "", t["p_best"], percent),
+        ("Win rate", "num wide", "", t["win_rate"], percent),
+        ("Judgements", "num wide", "", t["n_judgements"], "{:,}".format),
     ]
-    rows = [
-        (
-            str(name),
-            [
-                (ranks[i] if text is None else text(values[i]), f"{values[i]:.10g}", kind)
-                for _, kind, values, text in columns
-            ],
-        )
-        for i, name in enumerate(board.items_)
-    ]
+    table = sortable("Item", [(i, str(name)) for i, name in enumerate(board.items_)], columns)
+    for i, (_, cells) in enumerate(table["rows"]):
+        cells[3] = (shown[i], *cells[3][1:])
     fields = (board.controls_[key].tolist() for key in ("name", "effect", "low", "high"))
     controls = list(zip(*fields, strict=True))
     judges: list[Any] = []
@@ -68,8 +61,7 @@ def write_leaderboard(
         default="Leaderboard",
         results={"leaderboard": t, "controls": board.controls_, "confidence": board.confidence},
         b=board,
-        rows=rows,
-        head=[("Item", ""), *((title, kind) for title, kind, _, _ in columns)],
+        table=table,
         n_judgements=board.n_judgements_,
         n_groups=board.n_groups_ or 0,
         chart=forest_chart(names, *kept),

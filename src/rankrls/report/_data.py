@@ -38,26 +38,11 @@ MAX_LEVELS = 12
 
 @dataclass(frozen=True)
 class Rankings:
-    """Rows of queries with labels.
+    """Rows of queries with labels, and with the features before scaling, if they were scaled.
 
-    Attributes
-    ----------
-    X : ndarray or CSR of shape (n_rows, n_features); kernel values if the kernel is precomputed
-    y : ndarray of shape (n_rows,)
-    codes : ndarray of shape (n_rows,), int64
-        Query number of each row.
-    labels : sequence of length n_queries
-        Query id of each query number.
-    has_qid : bool
-        Whether rows belong to queries; otherwise all rows form one ranking.
-    feature_names : list of str of length n_features
-    document_names : list of str of length n_rows or None
-    weight : ndarray of shape (n_rows,) or None
-        Weights of the rows in training.
-    unscaled : ndarray or CSR of shape (n_rows, n_features), or None
-        The features before scaling, if they were scaled.
-    scaled : bool
-        Whether these are the unscaled features of a model with a scaler.
+    X is an array or CSR, or kernel values; ``codes`` the query number of each row, whose id is in
+    ``labels``; ``has_qid`` is False if all rows form one ranking; ``scaled`` is True for the
+    unscaled features of a model with a scaler.
     """
 
     X: Any
@@ -98,7 +83,7 @@ class Rankings:
 
     @property
     def as_given(self) -> Rankings:
-        """Return the data with unscaled features."""
+        """The data with unscaled features."""
         if self.unscaled is None:
             return self
         return replace(self, X=self.unscaled, unscaled=None, scaled=True)
@@ -124,18 +109,15 @@ class Rankings:
     def take(self, rows: Array) -> Rankings:
         """Select rows and renumber their queries."""
         kept, codes = np.unique(self.codes[rows], return_inverse=True)
-        names = None
-        if self.document_names is not None:
-            names = [self.document_names[row] for row in rows]
-        return Rankings(
-            self.X[rows],
-            self.y[rows],
-            codes,
-            [self.labels[code] for code in kept],
-            self.has_qid,
-            self.feature_names,
-            names,
-            None if self.weight is None else self.weight[rows],
+        return replace(
+            self,
+            X=self.X[rows],
+            y=self.y[rows],
+            codes=codes,
+            labels=[self.labels[code] for code in kept],
+            document_names=self.document_names and [self.document_names[row] for row in rows],
+            weight=None if self.weight is None else self.weight[rows],
+            unscaled=None,
         )
 
     def sample_queries(self, max_rows: int, seed: int = 0) -> Array:
@@ -215,8 +197,7 @@ def check_test(test: Any, train: Rankings, document_names: Any, *, precomputed: 
     if np.shape(test[0])[1:] != (width,):
         raise ValueError(
             f"test X has shape {np.shape(test[0])}; it must have {width} columns, like the "
-            "training "
-            "data"
+            "training data"
         )
     columns, names = getattr(test[0], "columns", None), train.feature_names
     if columns is not None and not precomputed:
@@ -321,11 +302,7 @@ class Steps:
                 raise ValueError(f"{name} must have fit and transform; got {step!r}")
         self.imputer = None if imputer is None else clone(imputer)
         self.scaler = None if scaler is None else clone(scaler)
-
-    @property
-    def by_query(self) -> bool:
-        """Whether the scaler takes qid."""
-        return isinstance(self.scaler, QueryScaler)
+        self.by_query = isinstance(scaler, QueryScaler)
 
     def fill_in(self, X: Any, *, fit: bool = False) -> Any:
         """Impute missing features."""
@@ -336,24 +313,17 @@ class Steps:
             X = check_array(X, accept_sparse="csr", dtype=kinds, ensure_all_finite="allow-nan")
         return self.imputer.fit_transform(X) if fit else self.imputer.transform(X)
 
-    def fill_in_test(self, test: Any) -> Any:
-        """Impute missing features of (X, y, …)."""
-        if self.imputer is None or not isinstance(test, tuple | list) or not len(test):
-            return test
-        return (self.fill_in(test[0]), *test[1:])
-
     def scale(self, data: Rankings, *, fit: bool = False) -> Rankings:
-        """Return rows with scaled features, which also keep the unscaled ones."""
+        """Rows with scaled features, which also keep the unscaled ones."""
         if self.scaler is None:
             return data
-        options = {"qid": data.qid} if self.by_query else {}
         change = self.scaler.fit_transform if fit else self.scaler.transform
-        X = change(data.X, **options)
+        X = change(data.X, **({"qid": data.qid} if self.by_query else {}))
         X = sparse.csr_array(X) if sparse.issparse(X) else X
         return replace(data, X=X, unscaled=data.X)
 
     def with_model(self, model: Any) -> Any:
-        """Return a pipeline of the steps and the fitted model."""
+        """A pipeline of the steps and the fitted model."""
         both = (("impute", self.imputer), ("scale", self.scaler))
         steps = [(name, step) for name, step in both if step is not None]
         return Pipeline([*steps, ("rank", model)]) if steps else model

@@ -15,7 +15,7 @@ from rankrls.core.spaces.spaces import first_equal
 from rankrls.report._data import Rankings
 from rankrls.report._errors import Interval, UnitErrors
 from rankrls.report._features import equal_columns, feature_statistics, rows_in_common
-from rankrls.report._heldout import FitPlan
+from rankrls.report._heldout import FitPlan, HeldOutErrors
 from rankrls.report._words import number, plural
 
 __all__ = ["Finding", "check_data", "check_model", "check_test"]
@@ -340,7 +340,7 @@ def check_test(
 
 
 def check_model(
-    held: SimpleNamespace,
+    held: HeldOutErrors,
     errors: UnitErrors,
     error: Interval,
     baseline: Any,

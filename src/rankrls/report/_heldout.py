@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ from rankrls.report._errors import (
     row_errors_of_pairs,
 )
 
-__all__ = ["AlphaPath", "FitPlan", "fit", "hold_out", "make_plan", "predict"]
+__all__ = ["AlphaPath", "FitPlan", "HeldOutErrors", "fit", "hold_out", "make_plan", "predict"]
 
 Array = NDArray[Any]
 
@@ -171,77 +171,74 @@ class AlphaPath:
         return "smallest" if self.best == 0 else "largest"
 
 
-def hold_out(plan: FitPlan, data: Rankings) -> SimpleNamespace:
-    """Predict each row of the training data by a model trained without it.
+@dataclass(frozen=True)
+class HeldOutErrors:
+    """Errors of the training data by models trained without them.
 
-    The result has the ``method`` (leave-query-out, leave-pair-out, folds or refits) with
-    ``n_folds``; ``errors`` at the alpha of the model and the ``scores`` behind them, None for
-    pairs; the ``path`` of alphas; the ``estimate`` of the error, and whether it is ``corrected``
-    for the choice of alpha; and the fitted ``model`` of an `AutoRanker`.
+    The ``method`` is leave-query-out, leave-pair-out, folds or refits; ``errors`` are those at the
+    alpha of the model, with the ``scores`` behind them, None for pairs; the ``estimate`` is
+    ``corrected`` for the choice of alpha or not; ``model`` is that of an `AutoRanker`, fitted.
     """
+
+    method: str
+    errors: UnitErrors
+    scores: Array | None
+    path: AlphaPath | None
+    estimate: Interval
+    corrected: bool
+    n_folds: int | None = None
+    model: Any = None
+
+
+def hold_out(plan: FitPlan, data: Rankings) -> HeldOutErrors:
+    """Predict each row of the training data by a model trained without it."""
     if plan.base is None:
         return _refits(plan, data)
     plan.tell("Choosing alpha by held-out predictions")
-    exact, options = plan.exact, data.fit_options()
-    by_query = exact and data.has_qid and plan.search.cv in ("auto", "leave-query-out")
-    try:
-        path, held = _searched(plan, data, store_cv_predictions=by_query)
-        alpha = float(path.alphas[path.chosen])
-        model, corrected = plan.with_alpha(alpha), plan.fixed is not None or len(path.alphas) == 1
-        if exact and data.has_qid:
-            scores = (held[path.chosen] if by_query
-                      else leave_query_out_predict(model, data.X, data.y, **options))  # fmt: skip
-            errors = query_errors(data, scores)
-            estimate = errors.mean
-            if by_query and not corrected and path.metric == "pairwise_accuracy":
-                # Each query at the alpha that is best for all others; the largest wins ties.
-                found = [pairwise_error(data.y, f, qid=data.codes, average=None) for f in held]
-                table = np.array(found)[::-1, np.isfinite(found[0])]
-                best = np.argmin(table.sum(axis=1, keepdims=True) - table, axis=0)
-                estimate = mean_interval(table[best, np.arange(table.shape[1])])
-                corrected = True
-            return _found("leave-query-out", errors, scores, path, estimate, corrected)
-    except MemoryError:
-        if plan.precomputed:
-            raise
-        exact = False
-    if not exact:
-        path, _ = _searched(plan, data, solver="cg", cv="auto")
-        model = plan.with_alpha(float(path.alphas[path.chosen]))
-        corrected = plan.fixed is not None or len(path.alphas) == 1
-        errors, scores = _refitted(plan, model, data)
-        return _found("folds", errors, scores, path, errors.mean, corrected, _n_folds(data))
-    if data.n_rows <= MAX_PAIR_ROWS and plan.search.cv in ("auto", "leave-pair-out"):
+    if plan.exact:
+        try:
+            return _exact(plan, data)
+        except MemoryError:
+            if plan.precomputed:
+                raise
+    path, _ = _searched(plan, data, solver="cg", cv="auto")
+    errors, scores = _refitted(plan, plan.with_alpha(float(path.alphas[path.chosen])), data)
+    corrected = plan.fixed is not None or len(path.alphas) == 1
+    return HeldOutErrors("folds", errors, scores, path, errors.mean, corrected, _n_folds(data))
+
+
+def _exact(plan: FitPlan, data: Rankings) -> HeldOutErrors:
+    """Held-out predictions without refits: by query, by pair of rows, or by folds of rows."""
+    options, cv = data.fit_options(), plan.search.cv
+    by_query = data.has_qid and cv in ("auto", "leave-query-out")
+    path, held = _searched(plan, data, store_cv_predictions=by_query)
+    model = plan.with_alpha(float(path.alphas[path.chosen]))
+    corrected = plan.fixed is not None or len(path.alphas) == 1
+    if data.has_qid:
+        scores = (held[path.chosen] if by_query
+                  else leave_query_out_predict(model, data.X, data.y, **options))  # fmt: skip
+        errors = query_errors(data, scores)
+        estimate = errors.mean
+        if by_query and not corrected and path.metric == "pairwise_accuracy":
+            # Each query at the alpha that is best for all others; the largest wins ties.
+            found = [pairwise_error(data.y, f, qid=data.codes, average=None) for f in held]
+            table = np.array(found)[::-1, np.isfinite(found[0])]
+            best = np.argmin(table.sum(axis=1, keepdims=True) - table, axis=0)
+            estimate = mean_interval(table[best, np.arange(table.shape[1])])
+            corrected = True
+        return HeldOutErrors("leave-query-out", errors, scores, path, estimate, corrected)
+    if data.n_rows <= MAX_PAIR_ROWS and cv in ("auto", "leave-pair-out"):
         i, j = np.triu_indices(data.n_rows, 1)
         pairs = np.column_stack([i, j])[data.y[i] != data.y[j]]
-        try:
+        with suppress(ValueError):  # no shortcut for this cost, weights, or only one pair
             values = leave_pair_out_predict(model, data.X, data.y, pairs=pairs)
-        except ValueError:  # no shortcut for this cost, weights, or only one pair
-            pass
-        else:
             errors = row_errors_of_pairs(data.y, pairs, values)
             errors = replace(errors, mean=_pair_interval(plan, data, model, path, errors.mean))
-            return _found("leave-pair-out", errors, None, path, errors.mean, corrected)
+            return HeldOutErrors("leave-pair-out", errors, None, path, errors.mean, corrected)
     folds = _folds(data, max(2, min(10, data.n_rows // 5)))
     parts = holdout_predict(model, data.X, data.y, folds, **options)
     errors, scores = _of_rows(data, folds, parts)
-    return _found("folds", errors, scores, path, errors.mean, corrected, len(folds))
-
-
-def _found(
-    method: str, errors: UnitErrors, scores: Any, path: Any, estimate: Interval, corrected: bool,
-    n_folds: int | None = None, model: Any = None,
-) -> SimpleNamespace:  # fmt: skip
-    return SimpleNamespace(
-        method=method,
-        errors=errors,
-        scores=scores,
-        path=path,
-        estimate=estimate,
-        corrected=corrected,
-        n_folds=n_folds,
-        model=model,
-    )
+    return HeldOutErrors("folds", errors, scores, path, errors.mean, corrected, len(folds))
 
 
 def _pair_interval(
@@ -274,7 +271,7 @@ def _searched(plan: FitPlan, data: Rankings, **changes: Any) -> tuple[AlphaPath,
     return path, getattr(ranker, "cv_predictions_", None)
 
 
-def _refits(plan: FitPlan, data: Rankings) -> SimpleNamespace:
+def _refits(plan: FitPlan, data: Rankings) -> HeldOutErrors:
     """Refit any estimator for each fold of whole queries (of rows without qid).
 
     An `AutoRanker` that has held out each query already has the predictions.
@@ -285,9 +282,10 @@ def _refits(plan: FitPlan, data: Rankings) -> SimpleNamespace:
         scores = model.nested_scores_
         if np.isfinite(scores).all():
             errors = query_errors(data, scores)
-            return _found("leave-query-out", errors, scores, None, errors.mean, False, model=model)
+            method, mean = "leave-query-out", errors.mean
+            return HeldOutErrors(method, errors, scores, None, mean, False, model=model)
     errors, scores = _refitted(plan, plan.estimator, data)
-    return _found("refits", errors, scores, None, errors.mean, True, _n_folds(data))
+    return HeldOutErrors("refits", errors, scores, None, errors.mean, True, _n_folds(data))
 
 
 def _refitted(plan: FitPlan, estimator: Any, data: Rankings) -> tuple[UnitErrors, Array]:

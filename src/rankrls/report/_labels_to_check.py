@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from scipy.stats import f as f_distribution
 from rankrls import RankRLSCV
 from rankrls.diagnostics import audit
 from rankrls.report._data import Rankings
-from rankrls.report._heldout import FitPlan
+from rankrls.report._heldout import FitPlan, HeldOutErrors
 
 __all__ = ["LabelsToCheck", "QueryToCheck", "RowToCheck", "labels_to_check"]
 
@@ -122,7 +121,7 @@ class LabelsToCheck:
 
 
 def labels_to_check(
-    plan: FitPlan, data: Rankings, held: SimpleNamespace, alpha: float | None
+    plan: FitPlan, data: Rankings, held: HeldOutErrors, alpha: float | None
 ) -> LabelsToCheck:
     """Audit the labels of the training data; without a shortcut, by predictions of folds."""
     plan.tell("Comparing labels with predictions without them")
@@ -144,38 +143,35 @@ def labels_to_check(
     found: dict[str, Any] = {"no_p_values": no_p_values, "no_rows": no_rows}
     if not (no_p_values and no_rows):
         found["alpha"] = alpha
-    rows = None
+    rows: Any = None
+    order = np.empty(0, dtype=np.int64)  # of rows, the largest residual first
     if by_row is not None:
-        rows = _RowTable(data, by_row)
-        found["rows"] = rows.worst(np.arange(data.n_rows), N_ROWS)
-        found["n_rows"], found["rows_below"] = _below(rows.p_value)
-        found["largest_studentised"] = float(np.nanmax(rows.size, initial=0.0))
+        rows = _studentised(data, by_row)
+        size = rows["studentised"]
+        order = np.argsort(-size, kind="stable")[: int((~np.isnan(size)).sum())]
+        found["rows"] = _rows_to_check(data, rows, order[:N_ROWS])
+        found["n_rows"], found["rows_below"] = _below(rows["p_value"])
+        found["largest_studentised"] = float(np.nanmax(size, initial=0.0))
     if data.has_qid:
-        unknown = np.full(data.n_queries, np.nan)
-        agreement, size, studentised, p_value = (
-            _agreement(data, held),
-            data.sizes - 1,
-            unknown,
-            unknown,
-        )
+        agreement, size = _agreement(data, held), data.sizes - 1
+        studentised = p_value = np.full(data.n_queries, np.nan)
         if by_query is not None:
             agreement, size = by_query.agreement, by_query.size
             studentised, p_value = by_query.studentised, by_query.p_value
         known = np.flatnonzero(np.isfinite(agreement))
         # Agreement of few comparisons is shrunk towards the mean.
-        n, mean = size[known], 0.0
-        if len(known):
-            mean = float(np.average(agreement[known], weights=n))
+        n = size[known]
+        mean = float(np.average(agreement[known], weights=n)) if len(known) else 0.0
         shrunk = (n * agreement[known] + SHRINKAGE * mean) / (n + SHRINKAGE)
-        lowest = known[np.argsort(shrunk, kind="stable")[:N_QUERIES]]
+        lowest = known[np.argsort(shrunk, kind="stable")[:N_QUERIES]].tolist()
         found["queries"] = [
             QueryToCheck(
-                data.query_name(int(q)),
+                data.query_name(q),
                 int(data.sizes[q]),
                 float(agreement[q]),
                 float(studentised[q]),
                 float(p_value[q]),
-                [] if rows is None else rows.worst(np.flatnonzero(data.codes == q), N_OF_QUERY),
+                _rows_to_check(data, rows, order[data.codes[order] == q][:N_OF_QUERY]),
             )
             for q in lowest
         ]
@@ -185,7 +181,7 @@ def labels_to_check(
     return LabelsToCheck(**found)
 
 
-def _of_least_squares(plan: FitPlan, data: Rankings, held: SimpleNamespace, alpha: float) -> float:
+def _of_least_squares(plan: FitPlan, data: Rankings, held: HeldOutErrors, alpha: float) -> float:
     """The alpha with the smallest squared error on held-out labels, if alpha was chosen."""
     if plan.fixed is not None or held.path is None or len(held.path.alphas) < 2:
         return alpha
@@ -210,7 +206,7 @@ def _audited(plan: FitPlan, data: Rankings, alpha: float, by: str) -> tuple[Any,
         return None, f"{text[:1].upper()}{text[1:]}."
 
 
-def _agreement(data: Rankings, held: SimpleNamespace) -> Array:
+def _agreement(data: Rankings, held: HeldOutErrors) -> Array:
     """Correlation of labels with held-out scores by query; NaN where one of them is constant."""
     agreement = np.full(data.n_queries, np.nan)
     if held.scores is None:
@@ -233,36 +229,31 @@ def _below(p_values: Array) -> tuple[int, int]:
     return n, int((p_values < LEVEL / max(1, n)).sum())
 
 
-class _RowTable:
-    """Rows with studentised residuals, computed as if all rows had the same weight.
+def _studentised(data: Rankings, found: Any) -> dict[str, Array]:
+    """Studentised residuals, as if all rows had the same weight, and their p-values.
 
     A residual of weight κ has assumed variance σ²/κ. With the same variance σ²/κ̄ for all, where κ̄
     is the mean weight, studentised residuals change by the factor √(κ̄/κ).
     """
+    known = np.flatnonzero(np.isfinite(found.weight))
+    mean = float(found.weight[known].mean()) if len(known) else 1.0
+    size = found.studentised * np.sqrt(mean / found.weight)
+    freedom = len(known) - len(np.unique(data.codes[known]))  # each query has an offset
+    p_value = f_distribution.sf(np.square(size), 1, max(1, freedom - 1))
+    return {"studentised": size, "p_value": p_value, "missed": found.deleted_residual}
 
-    def __init__(self, data: Rankings, found: Any) -> None:
-        self.data, self.residual = data, found.deleted_residual
-        known = np.flatnonzero(np.isfinite(found.weight))
-        mean = float(found.weight[known].mean()) if len(known) else 1.0
-        self.size = found.studentised * np.sqrt(mean / found.weight)
-        freedom = len(known) - len(np.unique(data.codes[known]))  # each query has an offset
-        self.p_value = f_distribution.sf(np.square(self.size), 1, max(1, freedom - 1))
 
-    def worst(self, rows: Array, n: int) -> list[RowToCheck]:
-        """Return the ``n`` of the given rows with the largest studentised residuals."""
-        data, found = self.data, []
-        rows = rows[~np.isnan(self.size[rows])]
-        for row in map(int, rows[np.argsort(-self.size[rows], kind="stable")[:n]]):
-            label, missed = float(data.y[row]), float(self.residual[row])
-            found.append(
-                RowToCheck(
-                    data.document_name(row),
-                    data.query_name(int(data.codes[row])) if data.has_qid else None,
-                    row,
-                    label,
-                    label - missed,
-                    float(np.copysign(self.size[row], missed)),
-                    float(self.p_value[row]),
-                )
-            )
-        return found
+def _rows_to_check(data: Rankings, found: dict[str, Array], rows: Array) -> list[RowToCheck]:
+    """Rows with their predictions."""
+    return [
+        RowToCheck(
+            data.document_name(row),
+            data.query_name(int(data.codes[row])) if data.has_qid else None,
+            row,
+            float(data.y[row]),
+            float(data.y[row]) - float(found["missed"][row]),
+            float(np.copysign(found["studentised"][row], found["missed"][row])),
+            float(found["p_value"][row]),
+        )
+        for row in rows.tolist()
+    ]

@@ -24,7 +24,7 @@ from rankrls.report._reproduce import code_lines
 from rankrls.report._svg import bar, columns_chart, forest_chart, histogram, path_chart
 from rankrls.report._words import fixed, number, percent, plural, probability
 
-__all__ = ["page", "render"]
+__all__ = ["page", "render", "sortable"]
 
 Array = NDArray[Any]
 
@@ -34,17 +34,6 @@ MAX_NAME = 120
 _FORBIDDEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
 )
-#: Columns of the table of members: title, class (small screens hide "wide" cells), format.
-MEMBERS = {
-    "view": ("View", "", "{}"),
-    "kernel": ("Kernel", "", "{}"),
-    "blocks": ("Blocks", "wide", "{}"),
-    "cost": ("Cost", "wide", "{}"),
-    "compared": ("Compared", "wide", "{}"),
-    "alpha": ("alpha", "num wide", "{:.4g}"),
-    "score": ("Held out", "num", "{:.4f}"),
-    "weight": ("Weight", "num", "{:.3g}"),
-}
 
 
 def page(template: str, *, title: str | None, default: str, **values: Any) -> str:
@@ -61,7 +50,8 @@ def page(template: str, *, title: str | None, default: str, **values: Any) -> st
         undefined=jinja2.StrictUndefined,
     )
     environment.filters |= {"number": number, "percent": percent, "fixed": fixed}
-    environment.filters |= {"probability": probability, "markup": Markup}
+    environment.filters |= {"probability": probability, "markup": Markup, "compact": _compact}
+    environment.filters["commas"] = "{:,}".format
     environment.filters["name"] = lambda text: (
         Markup("<bdi>") + escape(_clean(_cut(text) or "(no name)")) + Markup("</bdi>")
     )
@@ -88,83 +78,34 @@ def render(
     examination: Any = None,
 ) -> str:
     """Render the whole page as text; ``limit`` bounds the table of errors."""
-    auto = isinstance(a.model, AutoRanker)
-    unit = "query" if a.errors.unit == "query" else "row"
-    sections = {
-        "short": "Summary",
-        "findings": "Findings",
-        "data": "Data",
-        **({} if examination is None else {"clicks": "Clicks and positions"}),
-        "members" if auto else "alpha": "Members" if auto else "Choice of alpha",
-        "held-out": "Held-out error",
-        "errors": f"Error by {unit}",
-        "worst": f"Worst {'queries' if unit == 'query' else 'rows'}",
-        "labels": "Labels to check",
-        "features": "Features",
-        "reproduce": "Code",
-    }
     levels = [finding.level for finding in a.findings]
-    both = ("problem", "warning")
     kept = kept_units(a.errors, limit)
-    code = [*([] if load_code is None else [load_code, ""]), *code_lines(a)]
+    values = a.errors.error[a.errors.defined]
+    shares = {"10%": 0.1, "25%": 0.25, "Half": 0.5, "75%": 0.75, "90%": 0.9}
     return page(
         "page.html",
         title=title,
         default="Ranking report",
         results=_results(a),
         a=a,
+        auto=isinstance(a.model, AutoRanker),
         kind=type(a.model).__name__,
         versions=(
             f"rankrls {__version__}, Python {platform.python_version()}, NumPy {np.__version__}, "
             f"SciPy {scipy.__version__}, scikit-learn {sklearn.__version__}"
         ),
-        sections=sections,
-        source=_source(a),
-        serious=[(levels.count(level), level) for level in both if level in levels],
-        tiles=_tiles(a),
-        facts=_facts(a),
+        serious=[(levels.count(one), one) for one in ("problem", "warning") if one in levels],
         charts=_charts(a),
-        members=_members(a.model) if auto else None,
         clicks=None if examination is None else _clicks(examination),
         kept=kept,
         limit=limit,
-        quantiles=_quantiles(a.errors),
+        quantiles={name: np.quantile(values, share) for name, share in shares.items()},
+        without_error=(values == 0).mean(),
+        worse_than_random=(values > 0.5).mean(),
         table=_table(a, kept),
         bar=lambda value, values: bar(float(value), float(np.abs(values).max())),
-        code="\n".join(code),
+        code="\n".join([*([] if load_code is None else [load_code, ""]), *code_lines(a)]),
     )
-
-
-def _source(a: SimpleNamespace) -> str:
-    """How the errors were estimated, to follow "held out by"."""
-    if a.test is not None:
-        return "test data"
-    exact = a.held.method in ("leave-query-out", "leave-pair-out")
-    return f"exact {a.held.method}" if exact else f"{a.held.n_folds} folds"
-
-
-def _tiles(a: SimpleNamespace) -> list[tuple[str, str, str]]:
-    """The numbers of the summary: name, value, note."""
-    error, path, gain = a.error, a.held.path, a.errors.mean_ndcg
-    note = "too few for an interval"
-    if error.method != "none":
-        note = f"{error.level:.0%} interval {percent(error.low)} to {percent(error.high)}"
-    tiles = [("Pairwise error", percent(error.value), f"{note}; {_source(a)}")]
-    searched = path is not None and len(path.alphas) > 1 and a.plan.fixed is None
-    if gain is not None:
-        note = f"mean over {plural(gain.n, 'query', 'queries')}"
-        if gain.method != "none":
-            note = f"{gain.level:.0%} interval {gain.low:.3f} to {min(1.0, gain.high):.3f}; {note}"
-        if a.test is None and searched:
-            note += "; alpha chosen by the same queries"
-        tiles.append(("NDCG@10", f"{gain.value:.3f}", note))
-    if a.alpha is not None:
-        note = f"best of {len(path.alphas)} values" if path is not None and searched else "as given"
-        tiles.append(("alpha", number(a.alpha), note))
-    where = "in one ranking"
-    if a.train.has_qid:
-        where = f"in {plural(a.summary.n_with_pairs, 'query', 'queries')}"
-    return [*tiles, ("Training pairs", _compact(a.summary.n_pairs), where)]
 
 
 def _compact(n: int) -> str:
@@ -173,29 +114,6 @@ def _compact(n: int) -> str:
             scale = 1000 if unit == "k" else size
             return f"{n / scale:.3g}\N{NO-BREAK SPACE}{unit}"
     return f"{n:,}"
-
-
-def _facts(a: SimpleNamespace) -> list[tuple[str, list[str]]]:
-    """Counts of the training data and of the test data."""
-    columns = [a.summary] if a.test_summary is None else [a.summary, a.test_summary]
-    rows: list[tuple[str, Any]] = [("Rows", lambda s: f"{s.n_rows:,}")]
-    if a.train.has_qid:
-        rows += [
-            ("Queries", lambda s: f"{s.n_queries:,}"),
-            ("Queries with a pair", lambda s: f"{s.n_with_pairs:,}"),
-            ("Rows per query, median", lambda s: f"{s.size_quantiles[2]:,}"),
-            (
-                "Rows per query, range",
-                lambda s: f"{s.size_quantiles[0]:,} – {s.size_quantiles[4]:,}",
-            ),
-        ]
-    rows.append(("Pairs with different labels", lambda s: f"{s.n_pairs:,}"))
-    rows.append(("Distinct labels", lambda s: f"{s.n_levels:,}"))
-    if not a.plan.precomputed:
-        rows.append(("Features", lambda s: f"{s.n_features:,}"))
-    if a.summary.density is not None:
-        rows.append(("Non-zero entries", lambda s: percent(s.density or 0.0, 2)))
-    return [(key, [value(summary) for summary in columns]) for key, value in rows]
 
 
 def _charts(a: SimpleNamespace) -> dict[str, str]:
@@ -207,11 +125,12 @@ def _charts(a: SimpleNamespace) -> dict[str, str]:
     share = counts / max(1, counts.sum())
     about = "; ".join(f"{one}: {percent(s)}" for one, s in zip(names, share, strict=True))
     axis = "label" + (" (from)" if binned else "")
-    charts = {"labels": columns_chart(names, counts, name="Labels", about=about, axis=axis)}
-    charts["labels_caption"] = (
-        f"Labels of the training rows. Most frequent: {names[int(np.argmax(counts))]} "
-        f"({percent(float(share.max()))})."
-    )
+    charts = {
+        "labels": columns_chart(names, counts, name="Labels", about=about, axis=axis),
+        "labels_caption": "Labels of the training rows. Most frequent: "
+        f"{names[int(np.argmax(counts))]} ({percent(float(share.max()))}).",
+        "sizes": "",
+    }
     sizes = a.train.sizes
     if a.train.has_qid and sizes.min() < sizes.max():
         about = f"From {sizes.min()} to {sizes.max()} rows, median {summary.size_quantiles[2]}."
@@ -231,56 +150,20 @@ def _charts(a: SimpleNamespace) -> dict[str, str]:
     charts["errors"] = histogram(
         values, name=f"Errors of {units}", about=about, percent=True, axis=f"error of a {what}"
     )
-    return charts | {"sizes": charts.get("sizes", "")}
+    return charts
 
 
 def _clicks(ex: Any) -> dict[str, Any]:
-    """The examination of positions with its interval, and where it comes from."""
+    """The examination of positions with its interval, and a chart of the first ones."""
     error = 1.96 * np.nan_to_num(ex.std)
     low, high = ex.examination - error, ex.examination + error
-    positions = [number(position) for position in ex.positions]
-    shown = slice(40)  # positions in the chart
+    positions, shown = [number(position) for position in ex.positions], slice(40)
     chart = forest_chart(positions[shown], ex.examination[shown], low[shown], high[shown],
                          axis="examination", title="Examination by position")  # fmt: skip
-    values = zip(positions, ex.examination, ex.std, low, high, ex.n_clicks, strict=True)
-    rows = [
-        [position, fixed(theta), f"{fixed(a)} to {fixed(b)}" if np.isfinite(std) else "as given",
-         f"{n:,.0f}"]
-        for position, theta, std, a, b, n in values
-    ]  # fmt: skip
+    known = np.isfinite(ex.std).tolist()
+    rows = list(zip(positions, ex.examination, low, high, known, ex.n_clicks, strict=True))
     pooled = len(np.unique(ex.group)) < len(ex.group)
     return {"chart": chart, "rows": rows, "pooled": pooled, "additive": ex.model == "additive"}
-
-
-def _members(ranker: AutoRanker) -> dict[str, Any]:
-    """The table of the members of an `AutoRanker`, best first."""
-    table = ranker.members_
-    chosen = int((table["weight"] > 0).sum())
-    return {
-        "chosen": chosen,
-        "n": len(table["weight"]),
-        "metric": ranker.scoring if isinstance(ranker.scoring, str) else "the given metric",
-        "sampled": ranker.n_compared_ < len(ranker.held_out_scores_),
-        "head": [(title, kind) for title, kind, _ in MEMBERS.values()],
-        "rows": [
-            [(form.format(table[key][i]), kind) for key, (_, kind, form) in MEMBERS.items()]
-            for i in range(chosen)
-        ],
-    }
-
-
-def _quantiles(errors: UnitErrors) -> list[tuple[str, float]]:
-    """Lines of the table beside the histogram of errors."""
-    what, values = "queries" if errors.unit == "query" else "rows", errors.error[errors.defined]
-    levels = {"10%": 0.1, "25%": 0.25, "Half": 0.5, "75%": 0.75, "90%": 0.9}
-    return [
-        (f"{what.capitalize()} without an error", float((values == 0).mean())),
-        *(
-            (f"{name} of the {what} have at most", float(np.quantile(values, level)))
-            for name, level in levels.items()
-        ),
-        (f"{what.capitalize()} worse than random", float((values > 0.5).mean())),
-    ]
 
 
 def kept_units(errors: UnitErrors, limit: int) -> Array:
@@ -298,37 +181,38 @@ def kept_units(errors: UnitErrors, limit: int) -> Array:
 
 
 def _table(a: SimpleNamespace, kept: Array) -> dict[str, Any]:
-    """The sortable table of errors: heads, and (text, value, class) of the cells of each unit."""
+    """The table of errors."""
     by, data = a.errors, a.evaluated
-    columns: list[tuple[str, str, str, Any, Any]]  # title, class, first order, values, text
+    columns: list[tuple[str, str, str, Any, Any]]
+    pairs: Any = ("Pairs", "num", "", by.pairs, "{:,}".format)
     if by.unit == "query":
-        columns = [
-            ("Rows", "num wide", "", data.sizes, "{:,}".format),
-            ("Pairs", "num", "", by.pairs, "{:,}".format),
-        ]
+        columns = [("Rows", "num wide", "", data.sizes, "{:,}".format), pairs]
     else:
-        columns = [
-            ("Label", "num", "", data.y, number),
-            ("Pairs", "num wide", "", by.pairs, "{:,}".format),
-        ]
+        columns = [("Label", "num", "", data.y, number), ("Pairs", "num wide", *pairs[2:])]
     columns.append(("Wrong", "num wide", "", by.wrong, lambda value: number(value, 6)))
     columns.append(("Error", "num", "", by.error, percent))
     if by.ndcg is not None:
         text = lambda value: f"{value:.3f}" if np.isfinite(value) else "–"  # noqa: E731
         columns.append(("NDCG@10", "num", "ascending", by.ndcg, text))
     named = data.query_name if by.unit == "query" else data.document_name
-    rows = [
-        (
-            named(int(u)),
-            [
-                (text(values[u]), f"{values[u]:.10g}" if np.isfinite(values[u]) else "", kind)
-                for _, kind, _, values, text in columns
-            ],
-        )
-        for u in kept
-    ]
-    first = ("Query" if by.unit == "query" else "Row", "", "ascending")
-    return {"head": [first, *(column[:3] for column in columns)], "rows": rows}
+    return sortable(by.unit.capitalize(), [(int(u), named(int(u))) for u in kept], columns)
+
+
+def sortable(
+    what: str, names: list[tuple[int, str]], columns: list[tuple[str, str, str, Any, Any]]
+) -> dict[str, Any]:
+    """A sortable table: heads, and (text, value, class) of the cells of each name.
+
+    Columns have a title, a class (small screens hide "wide" ones), the first order, all values,
+    and a function that shows one.
+    """
+
+    def cell(value: Any, kind: str, text: Any) -> tuple[str, str, str]:
+        return text(value), f"{value:.10g}" if np.isfinite(value) else "", kind
+
+    rows = [(name, [cell(values[u], kind, text) for _, kind, _, values, text in columns])
+            for u, name in names]  # fmt: skip
+    return {"head": [(what, "", "ascending"), *(column[:3] for column in columns)], "rows": rows}
 
 
 def _results(a: SimpleNamespace) -> dict[str, object]:

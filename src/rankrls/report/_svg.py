@@ -6,6 +6,7 @@ Each chart is an image with a name and a description for screen readers. All use
 from __future__ import annotations
 
 from html import escape
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -27,89 +28,85 @@ def path_chart(
     """Chart of the error against alpha (logarithmic), with a band of ± one standard error."""
     band = np.zeros(len(error)) if spread is None else spread
     low, high, ticks = _axis(float((error - band).min()), float((error + band).max()))
-    x = np.log2(alphas)
-    span = (x[-1] - x[0]) or 1.0
-    px = LEFT + (x - x[0]) / span * (WIDTH - LEFT - RIGHT)
-    if len(x) == 1:
-        px = np.array([(LEFT + WIDTH - RIGHT) / 2])
+    x, floor = np.log2(alphas), HEIGHT - BOTTOM
+
+    def px(value: Any) -> Any:
+        share = (value - x[0]) / (x[-1] - x[0]) if len(x) > 1 else 0.5 + 0.0 * value
+        return LEFT + share * (WIDTH - LEFT - RIGHT)
 
     def py(value: Any) -> Any:
-        return HEIGHT - BOTTOM - (value - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
+        return floor - (value - low) / (high - low) * (floor - TOP)
 
-    parts = [_rule(LEFT, WIDTH - RIGHT, py(tick), _percent(tick, ticks)) for tick in ticks]
+    def points(values: Array) -> list[str]:
+        return [f"{a:.1f},{b:.1f}" for a, b in zip(px(x), py(values), strict=True)]
+
+    parts = [_rule(py(tick), _percent(tick, ticks)) for tick in ticks]
     for tick, label in _decades(alphas):
-        at = LEFT + (np.log2(tick) - x[0]) / span * (WIDTH - LEFT - RIGHT) if len(x) > 1 else px[0]
-        parts.append(_text(at, HEIGHT - BOTTOM + 20, label, "middle"))
-        parts.append(
-            f'<line class="tick" x1="{at:.1f}" x2="{at:.1f}" y1="{HEIGHT - BOTTOM}" '
-            f'y2="{HEIGHT - BOTTOM + 5}"/>'
-        )
-    parts.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, "alpha", "middle", "axis"))
+        at = px(np.log2(tick))
+        parts.append(_text(at, floor + 20, label, "middle"))
+        parts.append(_line("tick", at, floor, at, floor + 5))
     if spread is not None and len(x) > 1:
-        upper = [f"{a:.1f},{b:.1f}" for a, b in zip(px, py(error + band), strict=True)]
-        lower = [f"{a:.1f},{b:.1f}" for a, b in zip(px, py(error - band), strict=True)]
-        parts.append(f'<polygon class="band" points="{" ".join(upper + lower[::-1])}"/>')
-    line = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(px, py(error), strict=True))
-    parts.append(f'<polyline class="line" points="{line}"/>')
-    for k in range(len(x)):
-        tip = f"alpha {number(alphas[k])}: error {error[k]:.2%}"
-        if spread is not None:
-            tip += f" ± {spread[k]:.2%}"
-        radius = 3 if k != chosen else 6
-        kind = "dot" if k != chosen else "dot chosen"
-        parts.append(
-            f'<circle class="{kind}" cx="{px[k]:.1f}" cy="{py(error[k]):.1f}" r="{radius}">'
-            f"<title>{escape(tip)}</title></circle>"
-        )
-    x0 = px[chosen]
-    parts.append(
-        f'<line class="mark" x1="{x0:.1f}" x2="{x0:.1f}" y1="{py(error[chosen]) + 8:.1f}" '
-        f'y2="{HEIGHT - BOTTOM}"/>'
-    )
-    return _svg("Held-out error against alpha", about, parts)
+        outline = points(error + band) + points(error - band)[::-1]
+        parts.append(f'<polygon class="band" points="{" ".join(outline)}"/>')
+    parts.append(f'<polyline class="line" points="{" ".join(points(error))}"/>')
+    for k, alpha in enumerate(alphas):
+        tip = f"alpha {number(alpha)}: error {error[k]:.2%}"
+        tip += "" if spread is None else f" ± {spread[k]:.2%}"
+        kind, radius = ("dot chosen", 6) if k == chosen else ("dot", 3)
+        parts.append(_dot(kind, px(x[k]), py(error[k]), radius, tip))
+    parts.append(_line("mark", px(x[chosen]), py(error[chosen]) + 8, px(x[chosen]), floor))
+    return _svg("Held-out error against alpha", about, [*parts, _axis_name("alpha")])
 
 
 def histogram(values: Array, *, name: str, about: str, percent: bool, axis: str) -> str:
     """Histogram with bins of equal width over the range of the values, or over 0 to 100 %."""
     if percent:
-        edges = np.linspace(0, 1, 21)
+        edges: Array = np.linspace(0, 1, 21)
         labels = [(k / 20, f"{k * 5}%") for k in range(0, 21, 4)]
-    else:
-        edges = _integer_edges(values)
-        middle = edges[len(edges) // 2]
-        ends = [edges[0], middle, edges[-1]]
+        where = [f"{a:.0%} to {b:.0%}" for a, b in pairwise(edges)]
+    else:  # at most 24 bins of integer width
+        low, high = int(values.min()), int(values.max()) + 1
+        width = max(1, int(np.ceil((high - low) / 24)))
+        edges = low + width * np.arange(int(np.ceil((high - low) / width)) + 1)
+        ends = [edges[0], edges[len(edges) // 2], edges[-1]]
         labels = [(float(edge), f"{edge:,.0f}") for edge in dict.fromkeys(ends)]
+        where = [f"from {edge:,.0f}" for edge in edges[:-1]]
     counts, _ = np.histogram(values, bins=edges)
-    span = edges[-1] - edges[0]
-    plot = WIDTH - LEFT - RIGHT
-    tops = _top(int(counts.max(initial=0)))
-    parts = [_rule(LEFT, WIDTH - RIGHT, _height(tick, tops[-1]), f"{tick:,.0f}") for tick in tops]
-    for k, count in enumerate(counts):
-        left = LEFT + (edges[k] - edges[0]) / span * plot
-        width = max(1.0, (edges[k + 1] - edges[k]) / span * plot - 2)
-        where = f"{edges[k]:.0%} to {edges[k + 1]:.0%}" if percent else f"from {edges[k]:,.0f}"
-        parts.append(_column(left + 1, width, int(count), tops[-1], where))
+    px = LEFT + (edges - edges[0]) / (edges[-1] - edges[0]) * (WIDTH - LEFT - RIGHT)
+    parts = _columns(px[:-1] + 1, np.maximum(1.0, np.diff(px) - 2), counts, where)
     for value, label in labels:
-        at = LEFT + (value - edges[0]) / span * plot
+        at = LEFT + (value - edges[0]) / (edges[-1] - edges[0]) * (WIDTH - LEFT - RIGHT)
         anchor = "end" if value == edges[-1] else "start" if value == edges[0] else "middle"
         parts.append(_text(at, HEIGHT - BOTTOM + 18, label, anchor))
-    parts.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, axis, "middle", "axis"))
-    return _svg(name, about, parts)
+    return _svg(name, about, [*parts, _axis_name(axis)])
 
 
 def columns_chart(names: list[str], counts: Array, *, name: str, about: str, axis: str) -> str:
     """Chart with a column for each name."""
     plot = WIDTH - LEFT - RIGHT
-    tops = _top(int(np.max(counts, initial=0)))
-    parts = [_rule(LEFT, WIDTH - RIGHT, _height(tick, tops[-1]), f"{tick:,.0f}") for tick in tops]
-    each = plot / max(1, len(names))
+    each, k = plot / max(1, len(names)), np.arange(len(names))
+    parts = _columns(LEFT + k * each + 3, np.full(len(k), each - 6), counts, names)
     skip = max(1, int(np.ceil(len(names) * max(map(len, names)) * 9 / plot)))
-    for k, (label, count) in enumerate(zip(names, counts, strict=True)):
-        parts.append(_column(LEFT + k * each + 3, each - 6, int(count), tops[-1], label))
-        if k % skip == 0:
-            parts.append(_text(LEFT + (k + 0.5) * each, HEIGHT - BOTTOM + 18, label, "middle"))
-    parts.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, axis, "middle", "axis"))
-    return _svg(name, about, parts)
+    for j in range(0, len(names), skip):
+        parts.append(_text(LEFT + (j + 0.5) * each, HEIGHT - BOTTOM + 18, names[j], "middle"))
+    return _svg(name, about, [*parts, _axis_name(axis)])
+
+
+def _columns(left: Array, width: Array, counts: Array, where: list[str]) -> list[str]:
+    """Columns with the rules of a count axis."""
+    largest, floor = int(np.max(counts, initial=0)), HEIGHT - BOTTOM
+    step = max(1.0, _nice(max(1, largest) / 4))
+    top = step * max(1, int(np.ceil(largest / step)))
+    scale = (floor - TOP) / top
+    ticks = np.arange(0, top + step / 2, step)
+    parts = [_rule(floor - tick * scale, f"{tick:,.0f}") for tick in ticks]
+    for x, w, count, tip in zip(left, width, counts.tolist(), where, strict=True):
+        height = max(count * scale, 1.5) if count else 0.0  # even a count of one remains visible
+        parts.append(
+            f'<rect class="column" x="{x:.1f}" y="{floor - height:.1f}" width="{w:.1f}" '
+            f'height="{height:.1f}"><title>{escape(tip)}: {count:,}</title></rect>'
+        )
+    return parts
 
 
 def forest_chart(
@@ -131,21 +128,15 @@ def forest_chart(
     parts = []
     for tick in ticks:
         parts.append(_text(px(tick), height - BOTTOM + 20, number(tick, 3), "middle"))
-        parts.append(
-            f'<line class="rule" x1="{px(tick):.1f}" x2="{px(tick):.1f}" y1="{TOP}" '
-            f'y2="{height - BOTTOM}"/>'
-        )
+        parts.append(_line("rule", px(tick), TOP, px(tick), height - BOTTOM))
     for k, name in enumerate(names):
         y = TOP + 22 * k + 11
         shown = name if len(name) <= 20 else name[:19] + "…"
         tip = f"{name}: {number(value[k], 3)}, {number(low[k], 3)} to {number(high[k], 3)}"
         parts.append(_text(left - 7, y + 4.5, shown, "end"))
-        parts.append(
-            f'<line class="line" x1="{px(low[k]):.1f}" x2="{px(high[k]):.1f}" y1="{y}" y2="{y}"/>'
-            f'<circle class="dot" cx="{px(value[k]):.1f}" cy="{y}" r="4">'
-            f"<title>{escape(tip)}</title></circle>"
-        )
-    parts.append(_text((left + WIDTH - RIGHT) / 2, height - 6, axis, "middle", "axis"))
+        parts.append(_line("line", px(low[k]), y, px(high[k]), y))
+        parts.append(_dot("dot", px(value[k]), y, 4, tip))
+    parts.append(_axis_name(axis, left, height))
     return _svg(title, f"From {names[0]} to {names[-1]}.", parts, height)
 
 
@@ -168,45 +159,30 @@ def _svg(name: str, about: str, parts: list[str], height: int = HEIGHT) -> str:
     )
 
 
-def _rule(x1: float, x2: float, y: float, label: str) -> str:
-    line = f'<line class="rule" x1="{x1}" x2="{x2}" y1="{y:.1f}" y2="{y:.1f}"/>'
-    return line + _text(x1 - 7, y + 4.5, label, "end")
+def _line(kind: str, x1: float, y1: float, x2: float, y2: float) -> str:
+    ends = f'x1="{x1:.1f}" x2="{x2:.1f}" y1="{y1:.1f}" y2="{y2:.1f}"'
+    return f'<line class="{kind}" {ends}/>'
+
+
+def _dot(kind: str, x: float, y: float, radius: int, tip: str) -> str:
+    return (
+        f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}">'
+        f"<title>{escape(tip)}</title></circle>"
+    )
+
+
+def _rule(y: float, label: str) -> str:
+    return _line("rule", LEFT, y, WIDTH - RIGHT, y) + _text(LEFT - 7, y + 4.5, label, "end")
+
+
+def _axis_name(name: str, left: int = LEFT, height: int = HEIGHT) -> str:
+    return _text((left + WIDTH - RIGHT) / 2, height - 6, name, "middle", "axis")
 
 
 def _text(x: float, y: float, text: str, anchor: str, kind: str = "label") -> str:
     return (
         f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
     )
-
-
-def _height(count: float, top: float) -> float:
-    return float(HEIGHT - BOTTOM - count / top * (HEIGHT - TOP - BOTTOM))
-
-
-def _column(x: float, width: float, count: int, top: float, where: str) -> str:
-    y = _height(count, top)
-    if count:  # even a count of one remains visible
-        y = min(y, HEIGHT - BOTTOM - 1.5)
-    return (
-        f'<rect class="column" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" '
-        f'height="{HEIGHT - BOTTOM - y:.1f}"><title>{escape(where)}: {count:,}</title></rect>'
-    )
-
-
-def _integer_edges(values: Array) -> Array:
-    """At most 24 bins of integer width."""
-    low, high = int(values.min()), int(values.max()) + 1
-    width = max(1, int(np.ceil((high - low) / 24)))
-    n = int(np.ceil((high - low) / width))
-    return low + width * np.arange(n + 1)
-
-
-def _top(largest: int) -> list[float]:
-    """Ticks 0 … top of a count axis."""
-    step = _nice(max(1, largest) / 4)
-    step = max(1.0, step)
-    n = max(1, int(np.ceil(largest / step)))
-    return [step * k for k in range(n + 1)]
 
 
 def _axis(low: float, high: float, least: float = 0.01) -> tuple[float, float, list[float]]:

@@ -211,7 +211,8 @@ def write_report(
     plan = make_plan(estimator, alphas, train.X, progress)
     unseen = None
     if test is not None:
-        test = prepare.fill_in_test(test)
+        if isinstance(test, tuple | list) and len(test):
+            test = (prepare.fill_in(test[0]), *test[1:])
         unseen = check_test(test, train, test_document_names, precomputed=plan.precomputed)
     elif test_document_names is not None:
         raise ValueError("test_document_names is given without test; give test, or leave it out")

@@ -191,13 +191,7 @@ class SpectralEquations:
 
     def product(self, B: Array, alpha: float, *, rough: bool = False) -> Array:
         """Compute the left-hand side, shape (r, s), if ``rough`` in single precision."""
-        return self._product(B, alpha, *(self._single if rough else (self.V, self.U)))
-
-    @cached_property
-    def _single(self) -> tuple[Array, Array]:
-        return self.V.astype(np.float32), self.U.astype(np.float32)
-
-    def _product(self, B: Array, alpha: float, V: Array, U: Array) -> Array:
+        V, U = self._single if rough else (self.V, self.U)
         scaled = np.multiply(self.root, B, dtype=V.dtype, casting="same_kind")
         cells = self.cells
         if self.sampled:
@@ -207,6 +201,10 @@ class SpectralEquations:
         else:
             f = (V @ scaled @ U.T).ravel()[cells.flat]
         return self._back(self.loss.apply(f), V, U) + alpha * B
+
+    @cached_property
+    def _single(self) -> tuple[Array, Array]:
+        return self.V.astype(np.float32), self.U.astype(np.float32)
 
     def _back(self, v: Array, V: Array, U: Array) -> Array:
         """Compute √Λ ∘ Vᵀ T U, where the table T holds values of the cells."""

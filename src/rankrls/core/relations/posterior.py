@@ -1,4 +1,8 @@
-"""Posterior variances of pairs, for the model as a Gaussian process with covariance K ⊗ G."""
+"""Posterior variances of pairs, for the model as a Gaussian process with covariance K ⊗ G.
+
+With S = K ⊗ G + alpha I over the observed pairs and free offsets T, f at a pair with kernel values
+k has the variance k₀ − kᵀ Q k with Q = S⁻¹ − S⁻¹T (TᵀS⁻¹T)⁺ TᵀS⁻¹.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +31,11 @@ WORK = 2**24
 class CellPoints(NamedTuple):
     """Pairs of row and column objects, or differences of two columns for a row object."""
 
-    left: Array
-    right: Array
-    left_prior: Array
-    right_prior: Array
-    level: float = 1.0
+    left: Array  # kernel values (p', p) with the training objects
+    right: Array  # (g', g)
+    left_prior: Array  # kernel values (p',) of the objects with themselves
+    right_prior: Array  # (g',)
+    level: float = 1.0  # coefficient of a free constant, 0 for differences
 
 
 class CellPosterior:
