@@ -2,6 +2,8 @@
 
     python benchmarks/clicks.py [sessions ...]
 
+Means of three draws of sessions, and the standard error of each difference to click rates.
+
 Clicks are simulated on real features with graded labels: the first folds of peer_data.py; sets that
 are absent are reported and skipped. A logging ranker fitted to 1 % of the training queries, plus
 noise in every session, shows ten documents. Clicks are position-based with examination
@@ -15,7 +17,9 @@ import sys
 import warnings
 
 import numpy as np
-from peer_data import SETS, load
+import pandas as pd
+from peer_data import load
+from timing import DATA
 
 from rankrls import RankRLS, RankRLSCV
 from rankrls.clicks import click_labels, estimate_examination
@@ -87,9 +91,23 @@ def peers(X, log, train_qid, X_test):
     return found
 
 
+def open_bandit():
+    """Examination in a real log: Open Bandit's sample, shown at random and by Thompson sampling."""
+    for policy in ("random", "bts"):
+        paths = {kind: DATA / "open_bandit" / f"{policy}_{kind}.csv" for kind in ("men", "women")}
+        if not all(path.exists() for path in paths.values()):
+            print(f"open_bandit: no {policy} in {DATA / 'open_bandit'}")
+            continue
+        table = pd.concat([pd.read_csv(path).assign(kind=kind) for kind, path in paths.items()])
+        log = {"query": table["kind"], "item": table["item_id"], "clicks": table["click"]}
+        found = estimate_examination(pd.DataFrame(log | {"position": table["position"]}))
+        print(f"open_bandit, {policy}: {found.examination.round(2)} ± {found.std.round(2)}")
+
+
 def main(sessions):
     warnings.simplefilter("ignore")
-    for name in SETS:
+    open_bandit()
+    for name in ("ohsumed", "mslr", "lightgbm"):
         try:
             folds = load(name)
         except FileNotFoundError as error:
@@ -111,24 +129,27 @@ def main(sessions):
                 (1.5, 0, 0),
                 (1, 1, 0),
             ):
-                log = simulate(X, y, qid, n_sessions, eta, cascade, noise, 0)
-                labels = click_labels(log, examination=estimate_examination(log, monotone=True))
-                rows = labels.item
-                scores = {
-                    "clicks over examinations": fitted(
-                        X[rows], labels.label, labels.query, labels.weight
-                    ).predict(X_test),
-                    "click rates": fitted(
-                        X[rows], labels.clicks / labels.impressions, labels.query, labels.weight
-                    ).predict(X_test),
-                }
-                if n_sessions <= 10**5:
-                    scores |= peers(X, log, qid, X_test)
+                draws = []
+                for seed in range(3):
+                    log = simulate(X, y, qid, n_sessions, eta, cascade, noise, seed)
+                    labels = click_labels(log, examination=estimate_examination(log, monotone=True))
+                    at, rates = labels.item, labels.clicks / labels.impressions
+                    query, weight = labels.query, labels.weight
+                    scores = {
+                        "click rates": fitted(X[at], rates, query, weight).predict(X_test),
+                        "labels": fitted(X[at], labels.label, query, weight).predict(X_test),
+                    }
+                    if n_sessions <= 10**4:
+                        scores |= peers(X, log, qid, X_test)
+                    draws.append([ndcg(y_test, s, qid=qid_test, k=10) for s in scores.values()])
+                found = np.array(draws)
+                error = (found - found[:, :1]).std(axis=0, ddof=1) / np.sqrt(len(draws))
                 what = "cascade" if cascade else f"eta {eta}, noise {noise}"
-                values = (
-                    f"{k} {ndcg(y_test, s, qid=qid_test, k=10):.3f}" for k, s in scores.items()
+                values = ", ".join(
+                    f"{k} {mean:.3f} (± {e:.3f})"
+                    for k, mean, e in zip(scores, found.mean(axis=0), error, strict=True)
                 )
-                print(f"  {n_sessions:>8} sessions, {what}: {', '.join(values)}", flush=True)
+                print(f"  {n_sessions:>8} sessions, {what}: {values}", flush=True)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from rankrls._frames import check_feature_names
 from rankrls._validation import check_length, encode_qid, refuse_lazy
 from rankrls.estimators import RankRLSCV, stream
+from rankrls.estimators.auto import AutoRanker
 from rankrls.estimators.incremental import learned_by, rescale_features
 from rankrls.estimators.scalers import SCALERS, rescaling, scaled, taken_apart, unlearn
 from rankrls.estimators.seen_queries import query_keys, show_query
@@ -33,7 +34,7 @@ def fit_stream(estimator: Any, batches: Any, *, basis_rows: Any = None) -> Any:
 
     Parameters
     ----------
-    estimator : RankRLS, RankRLSCV, or Pipeline that ends in one of them
+    estimator : RankRLS, RankRLSCV, or Pipeline that ends in one of them; AutoRanker
         The ranker may be preceded by one StandardScaler, MinMaxScaler or MaxAbsScaler, which is
         fitted to all rows; or by a `QueryScaler`, for batches of whole queries (``by_query=True``
         of `iter_letor` and `iter_parquet`); and these by a SimpleImputer with strategy "constant".
@@ -64,6 +65,8 @@ def fit_stream(estimator: Any, batches: Any, *, basis_rows: Any = None) -> Any:
     >>> bool(abs(model[-1].coef_ - fitted[-1].coef_).max() < 1e-9)
     True
     """
+    if isinstance(estimator, AutoRanker) and basis_rows is None:
+        return estimator.fit_stream(batches)
     ranker, steps = taken_apart(estimator)
     fit = ranker.fit_stream  # an error here says why it cannot
     if not steps:
@@ -87,7 +90,7 @@ def partial_fit(
 
     Parameters
     ----------
-    estimator : RankRLS, RankRLSCV, or Pipeline, as for `fit_stream`
+    estimator : RankRLS, RankRLSCV, Pipeline or AutoRanker, as for `fit_stream`
     X, y, qid, sample_weight
         New queries, as for `RankRLS.partial_fit`.
 
@@ -132,6 +135,10 @@ def require_updatable(estimator: Any) -> None:
         With the reason: a kernel without a basis, a solver that does not use sums over queries, a
         step that is fitted to all rows, or a model file that was saved without uncertainty.
     """
+    if isinstance(estimator, AutoRanker):
+        check_is_fitted(estimator)
+        estimator._require_sums()
+        return
     ranker, _ = taken_apart(estimator)
     check_is_fitted(ranker)
     ranker.partial_fit  # noqa: B018 (an error here says why it cannot)
@@ -207,6 +214,10 @@ class _Prepare:
 
 def _updated(estimator: Any, sign: int, X: Any, y: Any, **by_row: Any) -> Any:
     refuse_lazy(X, instead="pass its parts one after the other")
+    if isinstance(estimator, AutoRanker):
+        if sign < 0:
+            raise ValueError("AutoRanker cannot forget queries: fit it again to those that stay")
+        return estimator.partial_fit(X, y, **by_row)
     ranker, steps = taken_apart(estimator)
     method = "partial_fit" if sign > 0 else "forget"
     scaler = None

@@ -229,7 +229,7 @@ def test_huge_ids_take_no_memory():
     assert letor.data.shape == (3, 2**31 - 1)
     assert letor.data[1, 2**31 - 2] == 5
     assert peak < 20e6
-    with pytest.raises(ValueError, match="pass sparse=True"):
+    with pytest.raises(MemoryError, match="pass sparse=True"):
         load(text, n_features=2**31 - 1, sparse=False)
 
 

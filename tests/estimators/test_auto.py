@@ -15,7 +15,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from rankrls import AutoRanker, RankRLS, export
+from rankrls import AutoRanker, RankRLS, export, streaming
 from rankrls.datasets import make_ranking
 from rankrls.diagnostics import explain, feature_importances
 from rankrls.estimators import auto
@@ -664,24 +664,109 @@ def fitted(rows):
 def test_dask_collections(rows, fitted, lazy):
     X, y, qid = rows
     for labels in ((y, qid), (da.from_array(y), da.from_array(qid))):
-        with pytest.raises(
-            ValueError, match=r"sample of whole queries, use rankrls\.dask\.RankRLS"
-        ):
+        with pytest.raises(ValueError, match=r"use rankrls\.dask\.fit\(AutoRanker\(\), X, y"):
             AutoRanker().fit(lazy(X), labels[0], qid=labels[1])
         with pytest.raises(ValueError, match="predict one part of whole queries after the other"):
             fitted.predict(lazy(X), qid=labels[1])
 
 
-@pytest.mark.parametrize("name", ["fit_stream", "partial_fit"])
-def test_batches(fitted, name):
-    assert not hasattr(AutoRanker(), name)
-    assert hasattr(RankRLS(), name)
-    with pytest.raises(
-        AttributeError, match=rf"no {name}, because it compares .* use RankRLS\(\)\.{name}"
+@pytest.mark.parametrize("kind", ["array", "frame", "lazy labels"])
+def test_dask_fit(rows, fitted, kind):
+    from rankrls import dask
+
+    X, y, qid = rows
+    names = [f"query {q}" for q in qid]  # queries lie across partitions
+    lazy = da.from_array(X, chunks=(70, -1))
+    if kind == "frame":
+        lazy = dd.from_pandas(pd.DataFrame(X), npartitions=5)
+    elif kind == "lazy labels":
+        y, names = da.from_array(y, chunks=70), da.from_array(qid, chunks=70)
+    ranker = dask.fit(AutoRanker(effort="quick", random_state=0), lazy, y, qid=names)
+    assert_allclose(ranker.predict(X, qid=qid), fitted.predict(X, qid=qid), atol=1e-9)
+
+
+# ---------------------------------------------------------------------- parts of the rows
+
+
+@pytest.mark.parametrize("kind", [lambda frame: frame, pl.from_pandas])
+def test_stream_of_tables(kind):
+    """Batches that cut queries: the same members as those of all rows at once."""
+    frame, y, qid = shop()
+    cuts = [slice(i, i + 50) for i in range(0, len(y), 50)]
+    batches = [(kind(frame[cut]), y[cut], qid[cut]) for cut in cuts]
+    ranker = AutoRanker(effort="quick", random_state=0).fit_stream(batches)
+    whole = AutoRanker(effort="quick", random_state=0).fit(frame, y, qid=qid)
+    assert_allclose(ranker.predict(frame, qid=qid), whole.predict(frame, qid=qid), atol=1e-9)
+    with pytest.raises(ValueError, match="reads the batches twice"):
+        ranker.fit_stream(iter(batches))
+    with pytest.raises(ValueError, match="comes back after its rows had ended"):
+        ranker.fit_stream([*batches, batches[0]])
+    with pytest.raises(ValueError, match="batch 2: "):
+        ranker.fit_stream([batches[0], (batches[1][0], y[:3], qid[50:100])])
+    assert_allclose(ranker.predict(frame, qid=qid), whole.predict(frame, qid=qid), atol=1e-9)
+
+
+def refitted(ranker, X, y, qid):
+    """Coefficients of the members of a ranker fitted to other rows."""
+    rows = encoded(ranker, X, qid)
+    for member, compared in zip(ranker._members, ranker.members_["compared"], strict=False):
+        lists = None if compared == auto.ALL_ROWS else qid
+        phi = member.phi(rows, ranker._features)
+        yield member.estimator.coef_, clone(member.estimator).fit(phi, y, qid=lists).coef_
+
+
+@pytest.mark.parametrize("with_qid", [True, False])
+@pytest.mark.parametrize("names", [None, [f"c{j}" for j in range(10)]])
+def test_stream_of_many_rows(monkeypatch, with_qid, names):
+    """A sample of whole queries is compared, and all rows are learned from."""
+    X, y, qid = ugly()
+    order = np.argsort(qid, kind="stable")
+    X, y, qid = X[order], y[order], qid[order] if with_qid else None
+    small = replace(auto.EFFORTS["quick"], n_rows=150, n_basis=30)
+    monkeypatch.setitem(auto.EFFORTS, "quick", small)
+
+    def batches():
+        for i in range(0, len(y), 40):
+            cut = slice(i, i + 40)
+            batch = {"data": X[cut], "target": y[cut], "qid": None if qid is None else qid[cut]}
+            yield {**batch, "feature_names": names}
+
+    ranker = AutoRanker("pairwise_accuracy", effort="quick", random_state=0).fit_stream(batches)
+    assert 90 <= len(ranker.held_out_scores_) <= 200
+    assert getattr(ranker, "feature_names_in_", np.array(None)).tolist() == names
+    table = X if names is None else pd.DataFrame(X, columns=names)
+    for found, expected in refitted(ranker, table, y, qid):
+        assert_allclose(found, expected, atol=1e-7)
+
+
+def test_partial_fit(tmp_path):
+    X, y, qid = make_ranking(n_queries=60, random_state=0, return_X_y_qid=True)
+    labels, old = np.column_stack([y, X[:, 0]]), qid < 40
+    for target in (y, labels):
+        ranker = AutoRanker("pairwise_accuracy", effort="quick", random_state=0)
+        ranker.partial_fit(X[old], target[old], qid=qid[old])  # as fit
+        save_model(ranker, tmp_path / "model.rankrls")
+        loaded = load_model(tmp_path / "model.rankrls")
+        loaded.partial_fit(X[~old], target[~old], qid=qid[~old])
+        learned = target if target.ndim == 1 else target / ranker._scale
+        for number, (found, expected) in enumerate(refitted(loaded, X, learned, qid)):
+            if ranker.members_["compared"][number] != auto.ALL_ROWS:
+                assert_allclose(found, expected, atol=1e-8)
+        assert loaded.best_score_ == ranker.best_score_
+    before = loaded.predict(X, qid=qid)
+    for arguments, message in (
+        ({"y": labels, "qid": qid}, "query 0 was given in an earlier call"),
+        ({"y": y, "qid": qid + 100}, r"the model has 2 label\(s\), y has 1"),
+        ({"y": labels}, "fitted with qid, so these rows must be"),
     ):
-        getattr(fitted, name)
-    with pytest.raises(AttributeError, match="'AutoRanker' object has no attribute 'coef_'"):
-        _ = fitted.coef_
+        with pytest.raises(ValueError, match=message):
+            loaded.partial_fit(X, **arguments)
+    assert_array_equal(loaded.predict(X, qid=qid), before)
+    with pytest.raises(ValueError, match="AutoRanker cannot forget"):
+        streaming.forget(loaded, X, labels, qid=qid)
+    loaded._members = [auto.ColumnMember("x0", 0, "rank", 1.0)]
+    with pytest.raises(ValueError, match="a single column, which cannot be updated"):
+        streaming.partial_fit(loaded, X, labels, qid=qid + 100)
 
 
 def test_exports(fitted):

@@ -13,6 +13,7 @@ from rankrls import AutoRanker, ConditionalRankRLSCV, RankRLS, RankRLSCV, metric
 from rankrls import model_selection as ms
 from rankrls._calls import takes_queries
 from rankrls.metrics import _inputs, metric_names
+from rankrls.metrics.metric_names import parse_metrics
 
 rng = np.random.default_rng(0)
 X, Y, QID = rng.normal(size=(60, 3)), rng.integers(0, 3, 60), rng.integers(0, 12, 60)
@@ -152,3 +153,28 @@ def test_import_brings_nothing_that_scikit_learn_does_not():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_names_of_metrics():
+    parsed = parse_metrics(" ndcg@5, map,mrr@2 ,err ")
+    assert [(m.text, m.name, m.k) for m in parsed] == [
+        ("ndcg@5", "ndcg", 5), ("map", "average_precision", None),
+        ("mrr@2", "reciprocal_rank", 2), ("err", "expected_reciprocal_rank", None),
+    ]  # fmt: skip
+    for wrong, message in (
+        ("", "metrics is empty"),
+        ([], "metrics is empty"),
+        (3, "metrics must be names of metrics"),
+        ([3], "metrics must be one of 'pairwise_accuracy'"),
+        ("map,map", "'map' comes twice"),
+        ("ndcg@", "k an integer"),
+        ("ndcg@-1", "k an integer"),
+        ("ndcg@²", "k an integer"),
+        ("ndcg@0", "k must be an integer >= 1"),
+        ("pairwise_error@3", "pairwise_error has no cut-off"),
+        ("R@100", "it is called 'recall@100' here"),
+        ("AP@5", "it is called 'average_precision@5' here"),
+        ("kendall", "metrics must be one of .*'ndcg', .*, 'map', 'mrr', 'err'; got 'kendall'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            parse_metrics(wrong)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, NoReturn
 
@@ -15,8 +16,9 @@ from rankrls import estimators
 from rankrls._calls import unchanged_on_error
 from rankrls.dask import _partitions
 from rankrls.dask._fit import check_columns, fit_cv, fit_ranker
-from rankrls.dask._tasks import layer, shared
+from rankrls.dask._tasks import compute, layer, shared
 from rankrls.dask._whole_queries import load
+from rankrls.estimators.auto import AutoRanker
 from rankrls.estimators.ranker import Preferences, graph_accuracy, require_preferences
 from rankrls.estimators.rankrls import RidgeRanker
 from rankrls.estimators.scalers import SCALERS, taken_apart
@@ -34,9 +36,11 @@ def fit(estimator: Any, X: Any, y: Any, *, qid: Any = None, sample_weight: Any =
 
     Parameters
     ----------
-    estimator : rankrls.RankRLS, rankrls.RankRLSCV, or Pipeline that ends in one of them
+    estimator : rankrls.RankRLS, rankrls.RankRLSCV, Pipeline that ends in one, or rankrls.AutoRanker
         The ranker may be preceded by one StandardScaler, MinMaxScaler or MaxAbsScaler, which is
         fitted to all rows, without weights. It then needs the linear kernel and solver "primal".
+        An AutoRanker is fitted by `AutoRanker.fit_stream`: partitions come to the client, one after
+        the other and twice. They must be sorted by query.
     X, y, qid, sample_weight
         As for ``rankrls.dask.RankRLS``.
 
@@ -68,6 +72,8 @@ def fit(estimator: Any, X: Any, y: Any, *, qid: Any = None, sample_weight: Any =
     >>> scores.compute().shape == y.shape
     True
     """
+    if isinstance(estimator, AutoRanker):
+        return estimator.fit_stream(partial(_batches, X, y, qid, sample_weight))
     ranker, steps = taken_apart(estimator)
     if isinstance(ranker, DaskRanker):
         raise ValueError(
@@ -93,6 +99,20 @@ def fit(estimator: Any, X: Any, y: Any, *, qid: Any = None, sample_weight: Any =
             scaler.__dict__ = fitted.__dict__
         ranker.__dict__ = new.__dict__
     return estimator
+
+
+def _batches(X: Any, y: Any, qid: Any, sample_weight: Any) -> Iterator[dict[str, Any]]:
+    """Generate the partitions, one after the other."""
+    rows = _partitions.features(X)[0]
+    parts = (rows, *_partitions.preferences(X, rows, y, qid, sample_weight)[:3])
+    names = ("data", "target", "qid", "sample_weight")
+    given = {name: part for name, part in zip(names, parts, strict=True) if part is not None}
+    for blocks in zip(*(part.blocks for part in given.values()), strict=True):
+        batch = dict(zip(given, compute(blocks), strict=True))
+        labels = None if parts[2] is None else parts[2].labels
+        if labels is not None:  # qid in memory has become codes
+            batch["qid"] = [labels[code] for code in batch["qid"]]
+        yield batch
 
 
 def _refuse(given: dict[str, Any]) -> None:

@@ -53,9 +53,6 @@ MAX_FEATURES = 2**31 - 1
 _MANY_FEATURES, _FAR = 100_000, 1000
 
 _DENSE_FROM = 0.25  # "auto": dense if at least this part of the cells is written
-_NEVER_DENSE = 0.001  # sparse=False is refused below this, once the array is large
-_LARGE = 2**30
-
 _MAX_THREADS = 4  # lines are cut into words by one thread at a time, numbers are read in all
 
 _AS_LINES = bytes.maketrans(b" \t\r\v\f", b"\n" * 5)  # white space between features
@@ -447,11 +444,6 @@ class LetorReader(RowReader):
             self.sparse = X.nnz < _DENSE_FROM * n_cells
         if self.sparse:
             return X.astype(self.dtype, copy=False)
-        if n_cells * size > _LARGE and X.nnz < _NEVER_DENSE * n_cells:
-            raise ValueError(
-                f"{self.file}: {X.shape[0]} rows with {X.shape[1]} features would take "
-                f"{n_cells * size / 2**30:.1f} GiB for {X.nnz} written values; pass sparse=True"
-            )
         advice = "pass sparse=True, or read it in batches"
         _resources.require(f"{self.file}: dense data", *X.shape, itemsize=size, advice=advice)
         if X.nnz == n_cells:  # every cell is written, and each row is sorted by column

@@ -261,8 +261,6 @@ def load_letor(
     sparse : bool or "auto", default="auto"
         Whether ``data`` is sparse. ``"auto"`` gives a dense array if at least a quarter of its
         cells are written in the file (zeros that are written count), and a sparse one otherwise.
-        ``False`` is refused if the array would take over 1 GiB and less than a thousandth of it
-        is written.
     zero_based : bool, default=False
         Whether feature ids start at 0. This is not detected: by default feature 1 is column 0,
         and a feature id 0 is an error.

@@ -10,19 +10,19 @@ so candidates are compared, chosen and averaged without further fits.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from rankrls._calls import Progress, all_or_nothing, takes_queries
+from rankrls._calls import Progress, all_or_nothing, takes_queries, unchanged_on_error
 from rankrls._frames import check_same_rows, feature_names
 from rankrls._resources import at_most, n_threads, require
 from rankrls._validation import (
@@ -54,7 +54,9 @@ from rankrls.estimators.auto_members import (
     View,
     unfitted,
 )
+from rankrls.estimators.auto_stream import sample_queries, whole_queries
 from rankrls.estimators.boosted_trees import MAX_QUERY, TreeMember, has_lightgbm
+from rankrls.estimators.incremental import learned_by
 from rankrls.estimators.ranker import (
     Preferences,
     QueryRequests,
@@ -280,9 +282,7 @@ class AutoRanker(QueryRequests, BaseEstimator):
         -------
         self : AutoRanker
         """
-        refuse_lazy(
-            X, instead="fit AutoRanker to a sample of whole queries, use rankrls.dask.RankRLS"
-        )
+        refuse_lazy(X, instead="use rankrls.dask.fit(AutoRanker(), X, y, qid=qid)")
         effort = EFFORTS[check_option("effort", self.effort, tuple(EFFORTS))]
         if self.trees not in (True, False, "auto"):
             raise ValueError(f"trees must be True, False or 'auto'; got {self.trees!r}")
@@ -396,13 +396,17 @@ class AutoRanker(QueryRequests, BaseEstimator):
         elif sampled:
             taken = ((index, every.take(index)) for index in _batches(every.codes, n_units))
             parts = ((self._rows(table[index], part.codes), part) for index, part in taken)
-        rankers = self._fit_rankers(chosen, parts, streamed=sampled and every.pairs is None)
         self._members = [
-            replace(one.candidate.member, estimator=ranker, factor=one.factor)
-            if ranker is not None
+            replace(
+                one.candidate.member,
+                estimator=unfitted(float(one.candidate.alphas[one.alpha]), one.candidate.loss),
+                factor=one.factor,
+            )
+            if isinstance(one.candidate.member, LinearMember)
             else one.candidate.member.fitted(one, rows, self._features, target)
-            for one, ranker in zip(chosen, rankers, strict=True)
+            for one in chosen
         ]
+        self._learn(parts, streamed=sampled and every.pairs is None)
         progress("done")
 
     def _compare(
@@ -474,34 +478,140 @@ class AutoRanker(QueryRequests, BaseEstimator):
             candidates.append(judge.candidate("trees", trees, np.zeros(1), held[None], loss))
         return candidates
 
-    def _fit_rankers(
-        self, chosen: list[Choice], parts: Iterable[tuple[Rows, Target]], *, streamed: bool
-    ) -> list[RankRLS | None]:
-        """Fit the linear rankers of the chosen members to parts of all rows; None for others."""
-        linear = [one.candidate for one in chosen if isinstance(one.candidate.member, LinearMember)]
-        rankers = [
-            unfitted(float(one.candidate.alphas[one.alpha]), one.candidate.loss)
-            if isinstance(one.candidate.member, LinearMember)
-            else None
-            for one in chosen
-        ]
-        fitted = [ranker for ranker in rankers if ranker is not None]
-        batches = (
-            (
-                {"X": one.member.phi(rows, self._features), **target.fields(one.loss[1])}
-                for one in linear
-            )
-            for rows, target in parts
-        )
+    def _fields(self, rows: Rows, target: Target) -> Iterator[dict[str, Any]]:
+        """Generate the arguments of ``fit`` of the linear members."""
+        for member, compared in zip(self._members, self.members_["compared"], strict=False):
+            if isinstance(member, LinearMember):
+                yield {"X": member.phi(rows, self._features), **target.fields(compared)}
+
+    def _learn(self, parts: Iterable[tuple[Rows, Target]], *, streamed: bool) -> None:
+        """Fit the linear members to parts of the rows, each of whole queries."""
+        rankers = [clone(ranker) for ranker in self.estimators_]
+        batches = (self._fields(rows, target) for rows, target in parts)
         with warnings.catch_warnings():  # transformed columns have their scales on purpose
             warnings.simplefilter("ignore", FeatureScaleWarning)
             warnings.simplefilter("ignore", IdColumnWarning)
             if streamed:
-                fit_streams(fitted, batches)
+                fit_streams(rankers, batches)
             else:
-                for ranker, fields in zip(fitted, next(batches), strict=True):
+                for ranker, fields in zip(rankers, next(batches), strict=True):
                     ranker.fit(**fields)
-        return rankers
+        self._store(rankers)
+
+    def _store(self, rankers: Iterable[RankRLS]) -> None:
+        """Replace the rankers of the linear members."""
+        new = iter(rankers)
+        self._members = [
+            replace(one, estimator=next(new)) if isinstance(one, LinearMember) else one
+            for one in self._members
+        ]
+
+    def fit_stream(self, batches: Any) -> AutoRanker:
+        """Fit to a stream of batches, for data larger than memory. The batches are read twice.
+
+        Members are chosen on a random sample of whole queries, and fitted to all batches. Boosted
+        trees are trained on the sample.
+
+        Parameters
+        ----------
+        batches : sequence, or function that returns an iterable
+            Batches (X, y) or (X, y, qid), or mappings with ``data``, ``target``, ``qid`` and
+            optionally ``sample_weight`` and ``feature_names``, as returned by
+            `rankrls.datasets.iter_letor` and `iter_parquet`. X may be a table. The last query of a
+            batch may continue in the next one; a query that appears again later is an error.
+
+        Returns
+        -------
+        self : AutoRanker
+            ``held_out_scores_`` and ``nested_scores_`` are those of the sample.
+        """
+        if hasattr(batches, "__next__"):
+            raise ValueError(
+                "AutoRanker reads the batches twice, to choose members and to fit them: give a "
+                "function that returns them from the start, such as lambda: iter_letor(path)"
+            )
+        effort = EFFORTS[check_option("effort", self.effort, tuple(EFFORTS))]
+        rng = check_random_state(self.random_state)
+        with unchanged_on_error(self):
+            sample = sample_queries(batches, effort.n_rows, rng)
+            self.fit(**sample._asdict())
+            if self.estimators_:
+                parts = (
+                    self._part(
+                        Preferences(rows.y, rows.qid, sample_weight=rows.sample_weight), rows.X
+                    )
+                    for rows in whole_queries(batches, self._table._encoded)
+                )
+                self._learn(parts, streamed=True)
+        return self
+
+    def _part(self, preferences: Preferences, table: Any) -> tuple[Rows, Target]:
+        """Rows and target of an encoded table, for a fitted ranker."""
+        table = _as_matrix(table, not self._features._centres)
+        graph = preferences.graph(table.shape[0])
+        if graph.scores is None:
+            return self._rows(table, None), Target(pairs=graph.pairs, magnitude=graph.magnitude)
+        if graph.n_outputs != max(1, len(self._labels)):
+            raise ValueError(
+                f"the model has {max(1, len(self._labels))} label(s), y has {graph.n_outputs}"
+            )
+        if graph.has_qid != self._with_qid:
+            had = "with" if self._with_qid else "without"
+            raise ValueError(f"AutoRanker was fitted {had} qid, so these rows must be, too")
+        codes = graph.query_codes if self._with_qid else None
+        y = graph.scores if self._labels else graph.scores[:, 0]
+        qid = None if codes is None else label_array("qid", preferences.qid)
+        return self._rows(table, codes), Target(y, qid, codes, graph.sample_weight, self._scale)
+
+    def _require_sums(self) -> None:
+        """Raise unless there are members that can be updated."""
+        if not self.estimators_:
+            raise ValueError(
+                "the model is a single column, which cannot be updated: fit it again to all rows"
+            )
+        for ranker in self.estimators_:
+            learned_by(ranker)
+
+    @all_or_nothing
+    def partial_fit(
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        *,
+        qid: ArrayLike | None = None,
+        pairs: ArrayLike | None = None,
+        magnitude: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> AutoRanker:
+        """Add queries to a fitted ranker; the first call is `fit`.
+
+        The choice of members, their alphas, views and weights stay as they are. Linear and kernel
+        members are updated exactly. Members that compare all rows compare those of one call with
+        each other. Boosted trees and single columns are kept, as are ``best_score_`` and
+        ``held_out_scores_``.
+
+        Parameters
+        ----------
+        X, y, qid, pairs, magnitude, sample_weight
+            New queries, as for `fit`. All rows of a query must be passed in one call; a query of an
+            earlier call is an error.
+
+        Returns
+        -------
+        self : AutoRanker
+        """
+        if not self.__sklearn_is_fitted__():
+            arguments = {"pairs": pairs, "magnitude": magnitude, "sample_weight": sample_weight}
+            return self.fit(X, y, qid=qid, **arguments)
+        refuse_lazy(X, instead="use partial_fit for one part of whole queries after the other")
+        check_same_rows(X, y=y, qid=qid, sample_weight=sample_weight)
+        preferences = Preferences(y, qid, pairs, magnitude, sample_weight=sample_weight)
+        with at_most(n_threads(self.n_jobs)):
+            part = self._part(preferences, self._table._encoded(X))
+            self._require_sums()
+            updates = zip(map(copy, self.estimators_), self._fields(*part), strict=True)
+            self._store([ranker.partial_fit(**fields) for ranker, fields in updates])
+        return self
 
     def _scoring(self, target: Target) -> Any:
         return self.scoring if target.pairs is None else "pairwise_accuracy"
@@ -651,16 +761,6 @@ class AutoRanker(QueryRequests, BaseEstimator):
         graph = Preferences(y, qid, pairs).graph(len(predictions))
         require_preferences(graph, "evaluate")
         return graph_accuracy(graph, predictions)
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            if name in ("fit_stream", "partial_fit"):
-                raise AttributeError(
-                    f"AutoRanker has no {name}, because it compares candidates on all rows; fit it "
-                    f"to a sample of whole queries, or use RankRLS().{name}"
-                )
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_members")
