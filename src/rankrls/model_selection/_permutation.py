@@ -229,17 +229,12 @@ def _refitted(
         found = [
             float(pairwise_accuracy(number[test], scores, qid=codes[test]))
             for test, scores in held
-            if _has_pair(number[test], codes[test])
+            if len(set(zip(codes[test], number[test], strict=True))) > len(set(codes[test]))
         ]
         if not found:
             raise ValueError("no fold has two rows of a query with different y")
         values.append(np.mean(found))
     return np.array(values)
-
-
-def _has_pair(y: Array, codes: Array) -> bool:
-    pairs = np.unique(np.column_stack([codes, y]), axis=0)
-    return len(pairs) > len(np.unique(codes))
 
 
 def _query_accuracies(problem: RidgeProblem, alphas: Array) -> Array:
