@@ -1,5 +1,7 @@
 """Hinge losses against the double loop: ties in scores and in predictions, weights, queries."""
 
+import itertools
+
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -50,91 +52,54 @@ def violated(y, qid, f, t):
 
 
 @settings(deadline=None, max_examples=200)
-@given(rankings())
-def test_counts(case):
+@given(rankings(), st.floats(0.0, 2.0), st.integers(0, 2**31))
+def test_counts_weights_and_pairs(case, width, seed):
     y, qid, f, t = case
-    V = violated(y, qid, f, t)
-    below, above = build(y, qid).count(f, t)
+    V, pairs = violated(y, qid, f, t), build(y, qid)
+    below, above = pairs.count(f, t)
     np.testing.assert_array_equal(below, V.sum(axis=1))
     np.testing.assert_array_equal(above, V.sum(axis=0))
-
-
-@settings(deadline=None, max_examples=100)
-@given(rankings(), st.integers(0, 2**31))
-def test_weights(case, seed):
-    y, qid, f, t = case
     W = np.random.default_rng(seed).uniform(-1.0, 2.0, (2, len(y)))
-    V = violated(y, qid, f, t)
-    below, above = build(y, qid).weigh(f, t, W)
+    below, above = pairs.weigh(f, t, W)
     np.testing.assert_allclose(below, W @ V.T, atol=1e-12)
     np.testing.assert_allclose(above, W @ V, atol=1e-12)
     assert not below[:, ~V.any(axis=1)].any()  # exactly zero
     assert not above[:, ~V.any(axis=0)].any()
-
-
-@settings(deadline=None, max_examples=100)
-@given(rankings(), st.floats(0.0, 2.0))
-def test_pairs_between_two_margins(case, width):
-    y, qid, f, t = case
-    inside = violated(y, qid, f, t + width) & ~violated(y, qid, f, t)
-    upper, lower = build(y, qid).between(f, t, t + width, 10**6)
+    inside = violated(y, qid, f, t + width) & ~V
+    upper, lower = pairs.between(f, t, t + width, 10**6)
     found = np.zeros_like(inside)
     found[upper, lower] = True
     np.testing.assert_array_equal(found, inside)
     assert len(upper) == inside.sum()
 
 
-def test_large_numbers_of_rows_are_counted_in_64_bits(monkeypatch):
-    rng = np.random.default_rng(0)
-    y, f = rng.permutation(50), rng.standard_normal(50)
-    order = np.argsort(y)
-    y, f = y[order], f[order]
-    small = build(y, np.zeros(50)).count(f, 1.0)
-    monkeypatch.setattr(dominance, "MAX_INT32", 10)
-    large = build(y, np.zeros(50)).count(f, 1.0)
-    assert small[0].dtype == np.int32
-    assert large[0].dtype == np.int64
-    np.testing.assert_array_equal(small, large)
-
-
-def test_many_rows():
+def test_many_rows_counted_in_32_and_64_bits(monkeypatch):
     """Real-valued scores: every row is a level of its own."""
-    rng = np.random.default_rng(1)
     m = 3000
-    y, f = np.arange(m), rng.standard_normal(m).cumsum() * 0.05
+    y, f = np.arange(m), np.random.default_rng(1).standard_normal(m).cumsum() * 0.05
     V = violated(y, np.zeros(m), f, 1.0)
-    below, above = build(y, np.zeros(m)).count(f, 1.0)
-    np.testing.assert_array_equal(below, V.sum(axis=1))
-    np.testing.assert_array_equal(above, V.sum(axis=0))
+    for dtype in (np.int32, np.int64):
+        below, above = build(y, np.zeros(m)).count(f, 1.0)
+        assert below.dtype == dtype
+        np.testing.assert_array_equal(below, V.sum(axis=1))
+        np.testing.assert_array_equal(above, V.sum(axis=0))
+        monkeypatch.setattr(dominance, "MAX_INT32", 10)
 
 
-GRID = [
-    (kind, qid, weight, weighting, n_pairs)
-    for kind in ("continuous", "graded", "mixed")
-    for qid in ("one", "many")
-    for weight in (None, "positive", "zeros")
-    for weighting in cases.WEIGHTINGS
-    for n_pairs in (0, 7)
-]
+NAMES = ("kind", "qid", "weight", "query_weighting", "n_pairs")
+KINDS = ("continuous", "graded", "mixed"), ("one", "many"), (None, "positive", "zeros")
+GRID = list(itertools.product(*KINDS, cases.WEIGHTINGS, (0, 7)))
 
 
-def make(seed, kind, qid, weight, weighting, n_pairs):
-    case = cases.Case(
-        seed,
-        cost="unit",
-        query_weighting=weighting,
-        kind=kind,
-        qid=qid,
-        weight=weight,
-        n_pairs=n_pairs,
-    )
-    (loss,) = hinge_losses(case.graph, weighting)
+def make(seed, *values):
+    case = cases.Case(seed, cost="unit", **dict(zip(NAMES, values, strict=True)))
+    (loss,) = hinge_losses(case.graph, values[3])
     return case, loss
 
 
-@pytest.mark.parametrize(("kind", "qid", "weight", "weighting", "n_pairs"), GRID)
-def test_losses(kind, qid, weight, weighting, n_pairs, way):
-    case, loss = make(0, kind, qid, weight, weighting, n_pairs)
+@pytest.mark.parametrize("values", GRID, ids=lambda values: "-".join(map(str, values)))
+def test_losses(values, way):
+    case, loss = make(0, *values)
     assert loss.n_pairs == len(case.edges)
     total = sum(ww for _, _, ww, _ in case.edges)
     np.testing.assert_allclose(loss.total, total)
@@ -143,11 +108,8 @@ def test_losses(kind, qid, weight, weighting, n_pairs, way):
         touched[[i, j]] = True
     np.testing.assert_array_equal(loss.used(), touched)
     for f in (case.rng.standard_normal(case.m), case.rng.integers(-3, 4, case.m) * 0.5):
-        found = {
-            "hinge": loss.hinge(f),
-            "squared": loss.squared(f),
-            "smoothed": loss.smoothed(f, 0.3),
-        }
+        found = {"hinge": loss.hinge(f), "squared": loss.squared(f)}
+        found["smoothed"] = loss.smoothed(f, 0.3)
         for shape, violations in found.items():
             value, delta, beta = oracles.hinge(case.edges, f, shape=shape, mu=0.3)
             np.testing.assert_allclose(violations.loss, value, rtol=1e-12, atol=1e-12 * total)

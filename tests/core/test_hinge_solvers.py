@@ -64,8 +64,8 @@ def test_rounding_errors_are_not_indefinite():
     rng = np.random.default_rng(0)
     K = np.ones((30, 30)) + 1e-16 * rng.standard_normal((30, 30))
     assert KernelSpace(K + K.T).dimension <= 1
-    K = rbf_kernel(rng.standard_normal((60, 2)))  # as computed in single precision
-    KernelSpace(K.astype(np.float32).astype(float))
+    # As computed in single precision.
+    KernelSpace(rbf_kernel(rng.standard_normal((60, 2))).astype(np.float32).astype(float))
     assert KernelSpace(np.zeros((4, 4))).dimension == 0
 
 
@@ -87,20 +87,14 @@ def test_wide_rows_in_fewer_dimensions(shape):
     np.testing.assert_allclose(X.T @ rows, weights, rtol=1e-6)
 
 
-def some_pairs(m, n_pairs, seed=0):
-    """Pairs of rows, some of them given twice, in both directions."""
-    rng = np.random.default_rng(seed)
-    head = rng.integers(0, m - 1, n_pairs)
-    tail = (head + rng.integers(1, m // 2, n_pairs)) % m
-    return PairHinge(head, tail, rng.uniform(0.5, 2.0, n_pairs), m)
-
-
 @pytest.mark.parametrize("n_pairs", [0, 5, 400])
 @pytest.mark.parametrize("kind", ["dense", "sparse", "regular", "singular"])
 def test_systems_of_newton(n_pairs, kind):
     rng = np.random.default_rng(4)
     X = rng.standard_normal((40, 7)) * (rng.random((40, 7)) < 0.6)
-    pairs = some_pairs(40, n_pairs)
+    head = rng.integers(0, 39, n_pairs)  # some pairs are given twice, in both directions
+    tail = (head + rng.integers(1, 20, n_pairs)) % 40
+    pairs = PairHinge(head, tail, rng.uniform(0.5, 2.0, n_pairs), 40)
     theta = rng.uniform(0, 3, n_pairs)
     if kind in ("dense", "sparse"):
         space = FeatureSpace(Products(sparse.csr_array(X) if kind == "sparse" else X))

@@ -116,17 +116,19 @@ class Objects:
 
     @cached_property
     def _matrices(self) -> list[Any]:
-        """The kernel matrices, (n, n); None for profiles."""
-        return [
-            None if kernel.metric == "profile" else self._matrix(kernel, block)
-            for _, kernel, block in self._terms(self.X)
-        ]
-
-    def _matrix(self, kernel: Kernel, block: Array | None) -> Array:
-        if is_featureless(kernel):
-            n = len(self)
-            return np.eye(n) if kernel.metric == "identity" else np.ones((n, n))
-        return np.asarray(self._between(kernel) if block is None else block, dtype=np.float64)
+        """The kernel matrices, (n, n), in float64; None for profiles."""
+        n, made = len(self), []
+        for _, kernel, block in self._terms(self.X):
+            K: Any = None
+            if kernel.metric == "identity":
+                K = np.eye(n)
+            elif kernel.metric == "constant":
+                K = np.ones((n, n))
+            elif kernel.metric != "profile":
+                block = self._between(kernel) if block is None else block
+                K = np.asarray(block, dtype=np.float64)
+            made.append(K)
+        return made
 
     @cached_property
     def _sizes(self) -> Array:

@@ -1,8 +1,7 @@
 """Sums over the pairs of rows that violate a margin, in O(m log m), without materialising a pair.
 
-A pair is two rows h, j of one query with level_h > level_j. It violates the margin t if f_h < f_j +
-t. This same expression is evaluated everywhere, so that rounding affects both rows of a pair in the
-same way.
+Rows h, j of one query with level_h > level_j violate the margin t if f_h < f_j + t, an expression
+that is the same everywhere, so that rounding affects both rows in the same way.
 """
 
 from __future__ import annotations

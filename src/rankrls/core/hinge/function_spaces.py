@@ -1,8 +1,4 @@
-"""Functions f = Φ w with the norm of w: of features, of rows of a wide X, or of a kernel matrix.
-
-The products Φ w and Φᵀδ, and the linear systems of Newton's method, 2 alpha w + ΦᵀLΦ w = b with L
-the Laplacian of some pairs, are only in this module.
-"""
+"""Functions f = Φ w with the norm of w: their products, and the systems of Newton's method."""
 
 from __future__ import annotations
 
@@ -202,11 +198,9 @@ class KernelSpace(FeatureSpace):
 
 
 def reduced(X: Array) -> FeatureSpace:
-    """The space of f = X w for centred dense X of shape (m, n), in min(m, n) dimensions.
-
-    Φ = Rᵀ of Xᵀ = Q R, which does not square the condition number as X Xᵀ does. Sorted features and
-    pivoting make the factorisation accurate if features have very different scales.
-    """
+    """The space of f = X w for centred dense X of shape (m, n), in min(m, n) dimensions."""
+    # Φ = Rᵀ of Xᵀ = Q R does not square the condition number as X Xᵀ does. Sorted features and
+    # pivoting make it accurate if features have very different scales.
     m, n = X.shape
     order = np.argsort(-np.abs(X).max(axis=0, initial=0.0))
     Q, R, pivots = qr(X[:, order].T, mode="economic", pivoting=True, check_finite=False)

@@ -1,13 +1,10 @@
 """An interior-point method for the hinge loss of materialised pairs.
 
-With D w = (f_h − f_j)_e the score differences of the pairs, violations ξ and slacks s,
+With D w = (f_h − f_j)_e, violations ξ, slacks s, and δ₀ of other pairs, which are fixed,
 
     minimise  alpha ‖w‖² − fᵀδ₀ + cᵀξ     subject to     D w + ξ − s = 1,  ξ >= 0,  s >= 0
 
-where δ₀ comes from other pairs, whose dual variables are fixed. Optimality means 2 alpha w =
-Φᵀ(δ₀ + Dᵀβ), β s = 0 and (c − β) ξ = 0. Newton's method follows the path on which both
-products are μ, towards μ = 0 (Mehrotra's predictor and corrector). Its linear systems are 2 alpha w
-+ DᵀΘD w with a positive diagonal Θ: the Laplacian of the pairs with weights Θ.
+by Newton's method along the path on which β s = (c − β) ξ = μ (Mehrotra's predictor and corrector).
 """
 
 from __future__ import annotations
@@ -45,8 +42,7 @@ def solve_pairs(
 ) -> tuple[Array, Array, int]:
     """Minimise over the given pairs, starting from w; return w, 0 <= β <= c, and the iterations.
 
-    ``rest`` is δ₀ of all other pairs, shape (m,), ``target`` the duality gap at which to stop, and
-    ``limit`` the maximum number of iterations.
+    ``rest`` is δ₀, shape (m,), ``target`` the duality gap at which to stop, ``limit`` as n_iter.
     """
     c = pairs.weight
     # s and ξ with ξ − s = z and β s = γ ξ = μ: s solves c s² + (c z − 2μ) s − μ z = 0. They are

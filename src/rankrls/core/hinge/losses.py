@@ -1,11 +1,7 @@
 """Hinge losses of preferences: value and subgradient in O(m log m), whatever the number of pairs.
 
-With z_e = 1 − (f_h − f_j) the violation of an edge h → j of weight c_e,
-
-    hinge     Σ c max(0, z)          squared hinge     Σ c max(0, z)²
-
-A loss computes dual variables β_e >= 0 of its edges and returns the sums that a solver needs: δ = Σ
-β_e (e_h − e_j), which is minus the (sub)gradient with respect to f, and Σ β_e.
+An edge h → j of weight c has the violation z = 1 − (f_h − f_j). A loss returns sums over dual
+variables β_e >= 0: δ = Σ β_e (e_h − e_j), which is minus the (sub)gradient, and Σ β_e.
 """
 
 from __future__ import annotations

@@ -1,21 +1,7 @@
 """RankSVM: minimises P(w) = Σ c max(0, 1 − (f_h − f_j)) + alpha ‖w‖², with a certificate.
 
-For any dual variables 0 <= β <= c, with δ = Σ β_e (e_h − e_j) and A = Φᵀδ,
-
-    D(β) = Σ β − ‖A‖²/(4 alpha)  <=  minimum  <=  P(w)
-
-so the best P and the best D found so far bound the minimum. There are three phases, each of which
-reduces the remaining gap, and ends when it is too slow to close it:
-
-1. L-BFGS on the hinge itself. With many pairs it is nearly smooth, and it is the cheapest to
-   evaluate.
-2. L-BFGS on the smoothed hinge, quadratic for violations between 0 and mu, with mu as large as the
-   tolerance allows. The dual variables of pairs in this interval are fractions of c, as in the
-   optimum.
-3. An interior-point method over all pairs, or over those near the margin, for weak regularisation.
-
-The squared hinge is smooth. It is minimised by L-BFGS, or by Newton's method if L-BFGS is too slow.
-Its D has an additional term −Σ β²/(4c), and any β >= 0 is feasible.
+For any dual variables 0 <= β <= c (β >= 0 for the squared hinge), with δ = Σ β_e (e_h − e_j) and
+A = Φᵀδ, D(β) = Σ β − ‖A‖²/(4 alpha) (− Σ β²/(4c)) is at most the minimum, and P(w) at least.
 """
 
 from __future__ import annotations
@@ -66,17 +52,13 @@ NARROWEST = 2.0**-12
 
 @dataclass(frozen=True)
 class HingeSolution:
-    """A function w, with the kernel coefficients of rows or basis vectors if the space has them.
-
-    The minimum is at least (1 − gap) objective; ``rounding`` is the part of the gap that is due to
-    rounding errors of the kernel matrix.
-    """
+    """A function w; the minimum is at least (1 − gap) objective."""
 
     w: Array
-    row_coefficients: Array | None
+    row_coefficients: Array | None  # of rows or basis vectors, if the space has them
     objective: float
     gap: float
-    rounding: float
+    rounding: float  # the part of the gap due to rounding errors of the kernel matrix
     n_iter: int
 
 
@@ -102,10 +84,7 @@ def minimize_hinge(
     max_iter: int,
     start: Array | None = None,
 ) -> HingeSolution:
-    """Minimise to a relative duality gap of ``tol``, or for ``max_iter`` iterations.
-
-    ``squared``: minimise Σ c max(0, z)² + alpha ‖w‖² instead, which is smooth.
-    """
+    """Minimise to a relative duality gap of ``tol``, or for ``max_iter`` iterations."""
     minimizer = _Minimizer(loss, space, alpha, squared, tol, max_iter)
     solution = minimizer.run(np.zeros(space.dimension) if start is None else start)
     if solution.gap > tol >= 2 * solution.rounding and minimizer.n_iter < max_iter:
@@ -134,7 +113,12 @@ class _Minimizer:
         self.bound, self.bound_size = -np.inf, 0.0  # and ‖δ‖² of its dual variables
 
     def run(self, w: Array) -> HingeSolution:
-        """Run all phases that the loss and the space allow, starting from w."""
+        """Run all phases that the loss and the space allow, starting from w.
+
+        L-BFGS on the hinge itself is the cheapest. On the smoothed hinge, quadratic for violations
+        between 0 and mu, dual variables are fractions of c, as in the optimum. Weak regularisation
+        needs the interior-point method.
+        """
         f, newton = self.space.forward(w), self.space.has_newton
         self.best = self.point(w, f, self.evaluate(f))
         if self.squared:
@@ -206,10 +190,7 @@ class _Minimizer:
         return HingeSolution(w, a, objective, gap + rounding, rounding, self.n_iter)
 
     def run_lbfgs(self, limit: int, leave: bool = False, smoothed: bool = False) -> None:
-        """Run L-BFGS from the best function, for ``limit`` iterations.
-
-        With ``leave``, stop when it is clear that twice as many would not close the gap.
-        """
+        """Run L-BFGS for ``limit`` iterations; ``leave`` when twice as many are not enough."""
         point, evaluate, mu = self.best, self.evaluate, 0.0
         memory, history = LBFGSMemory(), [(point.objective, point.excess)]
         while len(history) <= limit and not self.done():
@@ -300,10 +281,8 @@ class _Minimizer:
         return self.visit(point.w + t * d, point.f + t * fd, found.found), t
 
     def run_newton(self) -> None:
-        """Run Newton's method on the squared hinge, if L-BFGS is slow and violated pairs are few.
-
-        The second derivative is the Laplacian of the violated pairs, with weights 2c.
-        """
+        """Run Newton's method on the squared hinge, if violated pairs are few."""
+        # The second derivative is the Laplacian of the violated pairs, with weights 2c.
         point = self.best
         for _ in range(NEWTON_ITER if self.space.has_newton else 0):
             if self.done():
@@ -344,11 +323,7 @@ class _Minimizer:
                 return
 
     def _near(self, f: Array) -> tuple[float, PairHinge] | None:
-        """Find the pairs with low <= f_h − f_j < high: all pairs, or those near the margin.
-
-        None if there are too many exactly at the margin, for example if all pairs of two classes
-        have a score difference of one.
-        """
+        """Pairs near the margin, or all, and their lowest difference; None if too many."""
         available = _resources.budget() // (8 * NEAR_ARRAYS)
         most = max(MAX_NEAR, min(int(NEAR_PER_ENTRY * self.space.dimension**2), available))
         width = np.inf if self.loss.n_pairs <= most else 1.0

@@ -164,17 +164,10 @@ class CholeskyFactorization:
 class EigenFactorization:
     """S = V diag(σ) Vᵀ, for every alpha; the methods are those of `CholeskyFactorization`.
 
-    S may be overwritten. It may be indefinite if S + smallest_alpha I is positive definite.
-    ``null``, sparse of shape (p, c), are orthonormal columns, no two of which share a row: a known
-    part of the null space of S, which V excludes. ``noise`` is the size of the rounding errors in
-    S, if it exceeds eps ‖S‖. ``source`` is (an array with S above its diagonal, the diagonal of S),
-    if S must be returned exactly.
-
-    Attributes ``values``, (q,), and ``vectors``, (p, q), are σ and V. Eigenvalues at the level of
-    rounding, ``null`` (q,), are set to zero, and solutions exclude them for alphas up to ``floor``.
-    It is infinite if a gap in the spectrum shows that S is singular: a coefficient vector there
-    represents the function zero. The spectrum of a smooth kernel has no gap; then these directions
-    matter as long as alpha is above the rounding level.
+    S is overwritten. It may be indefinite if S + smallest_alpha I is positive definite. ``null``,
+    sparse (p, c), is a known part of its null space, as for `Complement`, which V excludes.
+    ``noise`` is the size of the rounding errors in S, if it exceeds eps ‖S‖. ``source`` is (an
+    array with S above its diagonal, the diagonal of S), if S must be returned exactly.
     """
 
     #: Approximate relative rounding error of solutions, if it is larger than usual.
@@ -203,6 +196,10 @@ class EigenFactorization:
                 f"smallest eigenvalue is {lowest:.3g} (largest {values.max():.3g}). Use alpha "
                 f"above {-lowest:.3g}, or a positive semi-definite kernel",
             )
+        # Eigenvalues at rounding level are set to zero, and solutions exclude them for alphas up to
+        # ``floor``. A gap in the spectrum shows that S is singular: a coefficient vector there
+        # represents the function zero. The spectrum of a smooth kernel has no gap; then these
+        # directions matter as long as alpha is above the rounding level.
         self.null = np.abs(values) <= rounding
         above = values[values > rounding]
         gap = len(above) == 0 or float(above.min()) > GAP * rounding
@@ -216,11 +213,8 @@ class EigenFactorization:
         return self.null if alpha <= self.floor else np.zeros_like(self.null)
 
     def error(self, B: Array, alpha: float) -> float:
-        """Approximate error of S (S + alpha I)⁻¹B relative to B, due to the rounding of S.
-
-        It is ‖E (S + alpha I)⁻¹B‖/‖B‖ for an error E of S of size eps ‖S‖. Eigenvalues at rounding
-        level are uncertain if the spectrum has no gap, or if alpha is far below that level.
-        """
+        """Approximate ‖E (S + alpha I)⁻¹B‖/‖B‖ for a rounding error E of S of size eps ‖S‖."""
+        # Eigenvalues at rounding level are uncertain without a gap, or if alpha is far below it.
         rounding = EPS * float(np.abs(self.values).max(initial=0.0))
         used = ~self.null | np.isfinite(self.floor) | (alpha < rounding / GAP)
         scaled = (self.vectors.T @ B)[used] / (self.values[used, None] + alpha)
@@ -287,9 +281,8 @@ Factorization = CholeskyFactorization | EigenFactorization
 class Complement:
     """Q of shape (p, p − c): orthonormal columns that span the complement of N.
 
-    A Householder reflection for each column of N takes it to a coordinate vector. The reflections
-    act on disjoint rows, so their product is H = I − 2WWᵀ with sparse W; Q are the columns of H
-    other than those coordinates. A decomposition in Q has exactly no component along N.
+    The columns of N are orthonormal and share no row. Householder reflections H = I − 2WWᵀ, with
+    sparse W, take them to coordinate vectors, and Q are the other columns of H.
     """
 
     def __init__(self, N: Any) -> None:
@@ -338,13 +331,11 @@ def factorize(
 ) -> Factorization:
     """Factorise S, symmetric positive semi-definite (p, p), for ``alphas``; it may be overwritten.
 
-    The right-hand sides B, (p, k), determine whether a Cholesky solve is accurate enough; if it is
-    not (S singular, alpha tiny), an eigendecomposition is computed instead. ``in_range``: B lies in
-    the range of S up to rounding errors, which must not be divided by alpha; such an S (of
-    features, not of all rows) is stored with its eigendecomposition, because directions that are
-    now at rounding level may become relevant when rows are added. ``scaled``: rows and columns of S
-    represent features, and if their scales are very different, Cholesky is used for each alpha.
-    ``null`` and ``noise`` are as in `EigenFactorization`; ``for_path``: other alphas will follow.
+    If a Cholesky solve for B, (p, k), is not accurate enough (S singular, alpha tiny), an
+    eigendecomposition is computed. ``in_range``: B lies in the range of S up to rounding errors,
+    which must not be divided by alpha. ``scaled``: rows and columns of S represent features, and if
+    their scales are very different, Cholesky is used for each alpha. ``for_path``: other alphas
+    will follow.
     """
     size = float(np.linalg.norm(S))
     if not np.isfinite(size) or not np.isfinite(B).all():
@@ -363,6 +354,7 @@ def factorize(
         return made
     if positive and _accurate(made, B, size, in_range, noise):
         return made
+    # Directions that are now at rounding level may become relevant when rows are added.
     source = (made.C, made.diagonal) if in_range else None
     S = made.matrix().astype(np.float64, copy=False)
     del made

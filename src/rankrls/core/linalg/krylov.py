@@ -162,19 +162,6 @@ class MultiShiftCG:
     tol ‖c‖ and, if ``bounded``, the error is also small; ``tol`` is a number or has shape (k,).
     ``eps`` is the precision of the products, and ``precondition`` maps the residuals R of the
     columns with some indices, (R, columns), to M⁻¹R; it requires one alpha for each column.
-
-    With steps a_j = ‖r_j‖²/p_jᵀ(G + σ)p_j and b_j = ‖r_j‖²/‖r_{j−1}‖² of the seed σ and
-    ρ_j = ζ_j/ζ_{j−1}, an alpha larger by δ has
-
-        1/ρ_{j+1} = 1 + δ a_j + (a_j b_j/a_{j−1}) (1 − ρ_j)
-
-    and steps a_j ρ_{j+1} and b_{j+1} ρ²_{j+1}: no overflow or cancellation. ``residual`` is that of
-    the recurrence; true residuals must be computed by the caller.
-
-    If alpha is small, a small residual does not imply a small error e = (G + alpha I)⁻¹ residual.
-    An iterate has converged when ‖residual‖ <= tol alpha ‖w‖, since ‖e‖ <= ‖residual‖/alpha, or
-    when the residual is of the size of rounding errors, eps ‖G + alpha I‖ ‖w‖. The norms of the
-    iterates (of M) follow from w_{j+1} ⟂ r_{j+1}: wᵀp ← b (wᵀp + a‖p‖²), ‖p‖² ← ‖r‖² + b²‖p‖².
     """
 
     def __init__(
@@ -250,6 +237,8 @@ class MultiShiftCG:
         alive = curvature > 0
         before, pp, xp = self.square[on], self.pp[:, on], self.xp[:, on]
         a = np.divide(before, curvature, out=np.zeros(len(on)), where=alive)
+        # With steps a and b of the seed and ρ_j = ζ_j/ζ_{j−1}, an alpha larger by δ has 1/ρ_{j+1} =
+        # 1 + δ a_j + (a_j b_j/a_{j−1}) (1 − ρ_j), and steps a_j ρ_{j+1} and b_{j+1} ρ²_{j+1}.
         growth = a * self.b[on] / self.a[on]
         rho = 1.0 / (1.0 + self.delta[:, on] * a + growth * (1.0 - self.rho[:, on]))
         R -= np.multiply(GP, a, out=work)
@@ -274,6 +263,7 @@ class MultiShiftCG:
         rayleigh = np.divide(curvature, pp[0], out=np.zeros(len(on)), where=pp[0] > 0)
         self.top[on] = np.maximum(self.top[on], rayleigh)
         self.unit[:, on] = unit = np.where(self.unit[:, on] == 0, a * rho, self.unit[:, on])
+        # w_{j+1} ⟂ r_{j+1}, so wᵀp ← b (wᵀp + a‖p‖²) and ‖p‖² ← ‖r‖² + b²‖p‖².
         s = np.divide(steps, unit, out=np.zeros_like(steps), where=unit > 0)
         self.xx[:, on] += s * (2 * xp + s * pp)
         self.xp[:, on] = b_alpha * (xp + s * pp)
@@ -287,7 +277,11 @@ class MultiShiftCG:
         return True
 
     def _converged(self, on: Array) -> Array:
-        """Whether iterates have converged, shape (n_alphas, len(on))."""
+        """Whether iterates have converged, shape (n_alphas, len(on)).
+
+        The error is at most ‖residual‖/alpha; it is small when that is, or when the residual is of
+        the size of rounding errors, eps ‖G + alpha I‖ ‖w‖.
+        """
         tol, alphas, residual = self.tol[on], self.alphas[:, on], self.residual[:, on]
         # The norm that is minimised is that of M⁻¹.
         norm = self.zeta[:, on] * np.sqrt(np.maximum(self.square[on], 0.0))
@@ -333,8 +327,7 @@ class MultiShiftCG:
 class ShiftedSum:
     """x ← x + a p,  p ← ζ r + b p for every alpha, where r, of shape (d, k), is the same for all.
 
-    The d-vectors x and p of each alpha are updated once in ``block`` steps, by a matrix product; in
-    between only their coefficients on the r of the block are stored.
+    x and p are updated once in ``block`` steps, by a matrix product of coefficients and r.
     """
 
     def __init__(self, r: Array, n_alphas: int, block: int) -> None:
@@ -476,10 +469,8 @@ def _advice(system: Equations) -> str:
 class _Diagonal:
     """The diagonal g of G, shape (n, 1), and the preconditioner M = scales + alpha.
 
-    ``scales`` = max(g, floor). With full rank the floor is the smallest g > 0. Without it
-    preconditioned iterates leave the range of G, and only alpha makes their parts in its null space
-    decay, each scale at its own rate. Then only the largest columns are scaled, a tenth of the rank
-    in number, and the floor is the next one.
+    Without full rank preconditioned iterates leave the range of G, and only alpha makes their parts
+    in its null space decay. Then only the largest columns are scaled, a tenth of the rank.
     """
 
     def __init__(self, system: Equations) -> None:

@@ -1,9 +1,4 @@
-"""Costs: the target and the weight of a preference as functions of its magnitude.
-
-A preference of magnitude d (a difference of scores, or the magnitude of a given pair) has the
-squared loss w²(d) (z(d) − (f_h − f_j))². To add a cost, add a `Cost` to `COSTS`: everything else,
-fits and hold-outs alike, asks this object.
-"""
+"""Costs: the loss w²(d) (z(d) − (f_h − f_j))² of a preference of magnitude d."""
 
 from __future__ import annotations
 

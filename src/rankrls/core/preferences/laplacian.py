@@ -182,16 +182,11 @@ class EdgeLaplacian(_Quadratic):
         self.light = weight * UNEVEN < weight.max(initial=0.0)
 
     @cached_property
-    def adjacency(self) -> sparse.csr_array:
-        """The weights of the edges as a sparse matrix of shape (m, m), (head, tail) only."""
-        shape = (self.n_rows, self.n_rows)
-        return sparse.csr_array((self.weight, (self.head, self.tail)), shape=shape)
-
-    @cached_property
     def matrix(self) -> sparse.csr_array:
         """L as a sparse matrix of shape (m, m)."""
-        diagonal = sparse.diags_array(self.degree())
-        return (diagonal - self.adjacency - self.adjacency.T).tocsr()
+        shape = (self.n_rows, self.n_rows)
+        A = sparse.csr_array((self.weight, (self.head, self.tail)), shape=shape)
+        return (sparse.diags_array(self.degree()) - A - A.T).tocsr()
 
     def apply(self, V: Array) -> Array:
         """The sparse product L V; a single column is multiplied as a vector, which is faster."""
@@ -213,8 +208,7 @@ class EdgeLaplacian(_Quadratic):
         else:
             squares = _weighted_squares(degree, X)
             D = X - mean.astype(X.dtype)
-            A = self.adjacency.astype(X.dtype, copy=False)
-            LD = degree.astype(X.dtype)[:, None] * D - A @ D - A.T @ D
+            LD = self.matrix.astype(X.dtype, copy=False) @ D
             gram, cross = (D.T @ LD).astype(np.float64), (D.T @ self.r).astype(np.float64)
             cancelled = gram.diagonal() < CANCELLED * _weighted_squares(degree, D)
             if self.light.any() or cancelled.any():

@@ -275,10 +275,8 @@ def varying_queries(s: Array, query: Array, n_queries: int) -> Array:
 
 
 def pair_weights(group: Array, weight: Array, n_groups: int) -> tuple[Array, Array]:
-    """Σ_{j≠i} ω_j of each member of a group, shape (g,), and Σ_{i<j} ω_i ω_j, shape (n_groups,).
-
-    The largest ω of a group is treated apart: N − ω and N² − Σω² would cancel if it dominates.
-    """
+    """Σ_{j≠i} ω_j of each member of a group, shape (g,), and Σ_{i<j} ω_i ω_j, shape (n_groups,)."""
+    # The largest ω of a group is treated apart: N − ω and N² − Σω² would cancel if it dominates.
     top = np.zeros(n_groups)
     np.maximum.at(top, group, weight)
     largest = np.flatnonzero(weight == top[group])
@@ -296,14 +294,10 @@ class QueryWeights:
     """Counts and weights of queries and of groups of their rows, and the query weighting c.
 
     The groups are ``levels`` if tied pairs are dropped, and whole queries if they are kept (None).
-    ``query``, of shape (m,), is the query of each row, and ``weight`` its weight ω, None for 1.
-
     ``n_a`` and ``Omega``, (g,), are the number of rows with ω > 0 of each group, and Σω; ``n_q``
-    and ``N``, (n_queries,), the same of each query. ``edges``, ``edge_weight`` and ``c`` are the
-    number of edges of a query, Σ_edges ω_i ω_j, and the factor of its edges, 0 without edges. All
-    pairs of a query add up to ``kappa`` = c N times its scatter, and those of a level with other
-    levels to ``level_kappa`` = c (N − Ω_a) times its own. ``n_pairs`` and ``log_weight`` are the
-    number of edges of all queries, and Σ_edges log(c ω_i ω_j).
+    and ``N``, (n_queries,), the same of each query; ``edges``, ``edge_weight`` and ``c`` its number
+    of edges, Σ_edges ω_i ω_j, and their factor, 0 without edges. All pairs of a query add up to
+    ``kappa`` times its scatter, and those of a level with others to ``level_kappa`` times its own.
     """
 
     def __init__(

@@ -1,8 +1,6 @@
-"""Sufficient statistics of rows and their preferences for primal solvers.
+"""ΦᵀLΦ, Φᵀr and counts: sums over sets of rows without preferences between them (whole queries).
 
-They are additive over sets of rows without preferences between them (whole queries), so a model can
-be trained batch by batch, and unlearn a batch, exactly. `RankingStatistics` merges the parts of one
-ranking, in which every row is compared with the rows of all other parts.
+`RankingStatistics` merges the parts of one ranking, whose rows are compared with those of others.
 """
 
 from __future__ import annotations
