@@ -1,6 +1,5 @@
 """The commands, in process: what they write and print is what the library gives."""
 
-import io
 import json
 import re
 import sys
@@ -16,7 +15,6 @@ from sklearn.preprocessing import StandardScaler
 
 import rankrls.cli._files
 from rankrls import RankRLS, RankRLSCV, RankSVM
-from rankrls.cli import main
 from rankrls.cli._scoring import _lines
 from rankrls.datasets import dump_letor, make_ranking
 from rankrls.io import describe_model, load_model, save_model
@@ -55,20 +53,9 @@ def folder(data, split, tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def run(folder, monkeypatch, capsys):
-    """Run a command in the folder; exit code, stdout and stderr."""
+@pytest.fixture(autouse=True)
+def here(folder, monkeypatch):
     monkeypatch.chdir(folder)
-
-    def go(*words, stdin=None, code=0):
-        if stdin is not None:
-            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        found = main([str(word) for word in words])
-        out, err = capsys.readouterr()
-        assert found == code, err
-        return out, err
-
-    return go
 
 
 def scores_of(text):

@@ -53,13 +53,13 @@ def test_scores_that_differ_by_rounding_are_a_plateau():
     grid = 2.0 ** np.arange(6)
     falling = np.array([-0.3, -0.3 - 1e-9, -0.3 - 2e-9, -0.4, -0.5, -0.6])
     assert best_of(falling) == choose_alpha(grid, falling) == 2  # without a warning
-    assert len(continuation(grid, falling, 1e3)) == 0
+    assert len(continuation(grid, {"mean_score": falling}, 1e3)) == 0
     rising = falling[::-1]
     assert best_of(rising) == choose_alpha(grid, rising) == 5
-    assert len(continuation(grid, rising, 1.0)) == 0
-    assert len(continuation(grid, rising, 1e3)) == 10
+    assert len(continuation(grid, {"mean_score": rising}, 1.0)) == 0
+    assert len(continuation(grid, {"mean_score": rising}, 1e3)) == 10
     assert best_of(np.array([0.3, 0.2, 0.3 - 1e-9])) == 0
-    assert best_of(np.array([0.3, 0.2, 0.3])) == 2
+    assert best_of(np.array([0.3, 0.2, 0.3])) == best_of(np.array([0.3, 0.2, 0.3 - 1e-16])) == 2
 
 
 def test_default_grid_is_not_to_be_extended():

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
-from rankrls import metrics
+from rankrls import _resources, metrics
 from rankrls._calls import warn as warn_user
 from rankrls._frames import check_same_rows
 from rankrls._validation import check_finite_array, check_positive, show
@@ -92,34 +92,32 @@ def search_alphas(
     alphas: Array | None,
     evaluate: Callable[[Array], dict[str, Array]],
     size_of_problem: Callable[[], float],
+    n_values: int = 1,
 ) -> tuple[int, dict[str, Array]]:
     """Score an ascending grid of alphas; returns the number of the best, and the results.
 
-    ``evaluate`` makes a dict of arrays of shape (n,) from alphas (n,): "mean_score" among them, and
-    perhaps "mean_squared_error", which decides among equal scores. Without alphas, the
-    `default_grid` is extended by powers of two as long as the best alpha is at an end.
-    ``size_of_problem`` returns approximately the largest eigenvalue, which sets the scale of alpha.
+    ``evaluate`` makes a dict of arrays of shape (n,) from alphas (n,), by ``n_values`` predictions
+    for each: "mean_score", and perhaps "mean_squared_error", which decides among equal scores.
+    Without alphas, the `default_grid` is extended by powers of two as long as the best alpha is at
+    an end. ``size_of_problem`` returns approximately the largest eigenvalue, the scale of alpha.
     """
-
-    def criteria() -> tuple[Array, Array | None]:
-        return found["mean_score"], found.get("mean_squared_error")
-
-    if alphas is not None:
-        found = evaluate(alphas)
-        best = choose_alpha(alphas, *criteria(), size_of_problem=size_of_problem)
-        return best, {"alpha": alphas, **found}
-    size = size_of_problem()
-    grid, n = default_grid(size), len(DEFAULT_ALPHAS)
-    # In parts, which bounds the memory.
-    starts = range(0, len(grid), n)
-    found = joined_results([evaluate(grid[start : start + n]) for start in starts])
-    while len(more := continuation(grid, found["mean_score"], size, criteria()[1])):
-        scored = evaluate(more)
-        found = joined_results([found, scored] if more[0] > grid[-1] else [scored, found])
-        grid = np.union1d(grid, more)
+    at_once = max(1, _resources.budget() // (4 * 8 * n_values))  # bounds the memory
+    if alphas is None:
+        at_once, size = min(at_once, len(DEFAULT_ALPHAS)), size_of_problem()
+    grid = default_grid(size) if alphas is None else alphas
+    starts = range(0, len(grid), at_once)
+    found = joined_results([evaluate(grid[start : start + at_once]) for start in starts])
+    if alphas is None:
+        while len(more := continuation(grid, found, size)):
+            scored = evaluate(more)
+            found = joined_results([found, scored] if more[0] > grid[-1] else [scored, found])
+            grid = np.union1d(grid, more)
+    scores, losses = found["mean_score"], found.get("mean_squared_error")
     # Below the smallest alpha of the default grid, rounding errors would dominate.
-    warn = choose_alpha(grid, *criteria(), warn=False) > 0
-    return choose_alpha(grid, *criteria(), warn=warn), {"alpha": grid, **found}
+    warn = alphas is not None or choose_alpha(grid, scores, losses, warn=False) > 0
+    bound = None if alphas is None else size_of_problem
+    best = choose_alpha(grid, scores, losses, warn=warn, size_of_problem=bound)
+    return best, {"alpha": grid, **found}
 
 
 def joined_results(parts: Sequence[dict[str, Array]]) -> dict[str, Array]:
@@ -145,13 +143,14 @@ def covering_grid(size: float) -> Array:
     return np.union1d(grid, 2.0 ** np.arange(np.log2(grid[-1]), min(high, MAX_POWER) + 1))
 
 
-def continuation(grid: Array, scores: Array, size: float, losses: Array | None = None) -> Array:
+def continuation(grid: Array, found: dict[str, Array], size: float) -> Array:
     """Powers of two beyond the end of a grid with the best score; empty if the best is inside."""
     # If an end is only as good as its neighbour, the grid is extended only upwards and up to the
     # largest eigenvalue, because alphas that are too small to matter are equally good, too.
+    scores = found["mean_score"]
     if len(grid) < 2 or not np.isfinite(scores).all():
         return np.empty(0)
-    best = best_of(scores, losses)
+    best = best_of(scores, found.get("mean_squared_error"))
     powers = 2.0 ** np.arange(1, STEP + 1)
     if best == len(grid) - 1 and (_better(scores[best], scores[best - 1]) or grid[-1] < size):
         more = grid[-1] * powers
@@ -451,7 +450,8 @@ class Scoring:
         found = np.full((2, len(values), graph.n_outputs, len(of_list)), np.nan)
         for a, j in np.ndindex(found.shape[1:3]):
             if varied[j]:
-                found[0, a, j] = self.value(y[:, j], values[a, :, j], lists, **options)
+                scores = values[a, :, j]
+                found[0, a, j] = self.metric(y[:, j], scores, qid=lists, **self.options, **options)
         known = ~np.isnan(found[0])
         found[0, ~known], found[1] = 0.0, known * of_list
         return found

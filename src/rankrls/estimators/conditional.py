@@ -319,17 +319,13 @@ class ConditionalRankRLS(ConditionalRanker):
         and the columns of a kernel matrix to match its rows. Different names are an error. A
         `RangeIndex` is not used as names.
         """
-        self._fit_path(X, Y, Z, self._check_alpha(self.alpha), callback=callback, eval_set=eval_set)
+        alphas = self._check_alpha(self.alpha)
+        self._fit_relation(self._read(X, Y, Z), alphas, callback=callback, eval_set=eval_set)
         return self
 
     @property
     def _alpha(self) -> Any:
         return self.alpha
-
-    def _fit_path(self, X: Any, Y: Any, Z: Any, alphas: Array, **fit: Any) -> RelationModel:
-        """Fit for all ``alphas``; fitted attributes are set for the first alpha."""
-        self._iteration_options(callback=fit.get("callback"))
-        return self._fit_relation(self._read(X, Y, Z), alphas, **fit)
 
 
 @dataclass(frozen=True, repr=False)
@@ -355,10 +351,7 @@ class ConditionalPath:
         """A of f(x, z) = k_xᵀ A g_z for every alpha."""
         ranker = self._estimator
         tables = ranker._oriented(self._model.tables)
-        if not self._model.linear:
-            return tables
-        left, right = (np.linalg.pinv(side.X) for side in (ranker._rows, ranker._ranked))
-        return left.T @ tables @ right
+        return ranker._dual(tables) if self._model.linear else tables
 
     def __repr__(self) -> str:
         low, high = self.alphas.min(), self.alphas.max()
@@ -394,5 +387,5 @@ def conditional_path(
     estimator._require_squared_loss("a path of alphas")
     ranker = clone(estimator)
     grid = check_alpha_pairs("alphas", alphas) if ranker._two_step else alphas
-    model = ranker._fit_path(X, Y, Z, grid)
+    model = ranker._fit_relation(ranker._read(X, Y, Z), grid)
     return ConditionalPath(alphas, model.solver, ranker, model)

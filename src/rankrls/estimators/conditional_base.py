@@ -750,11 +750,15 @@ class ConditionalRanker(BaseEstimator):
         They are computed on first access if predictions use weights of features.
         """
         check_is_fitted(self)
+        return self._dual(self._weights)
+
+    def _dual(self, weights: Array) -> Array:
+        """Compute coefficients of kernel values from weights of features, (…, d, e)."""
         left, right = (
             np.linalg.pinv(X.toarray() if sparse.issparse(X) else X)
             for X in (self._rows.X, self._ranked.X)
         )
-        return left.T @ self._weights @ right
+        return left.T @ weights @ right
 
     @property
     def _linear(self) -> bool:

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
-from rankrls import _resources
 from rankrls._calls import Progress, takes_queries, unchanged_on_error, warn
 from rankrls._resources import n_threads
 from rankrls._validation import check_length, check_option, encode_qid, show
@@ -19,6 +18,7 @@ from rankrls.core.linalg.krylov import History
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.iterative import HeldOutRows
 from rankrls.core.ridge.models import predict_path
+from rankrls.core.ridge.pairs import can_leave_pairs_out, pair_accuracies
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.core.ridge.residuals import Folds, HeldOut, query_folds, split_folds
 from rankrls.core.spaces.spaces import Kernel
@@ -67,21 +67,13 @@ class AlphaSearch:
     held: tuple[HeldOut, Array] | None = None  # of judgements, with variances
     fitted: dict[float, tuple[Any, History]] = field(default_factory=dict)  # models of alphas
 
-    def search(self, grid: Array | None, evaluate: Evaluate, *, fixed: bool) -> None:
-        """Score the alphas; on a ``fixed`` grid, ``evaluate`` also chooses the best."""
-        score = partial(evaluate, self)
-        if fixed and grid is not None:
-            self.results = {"alpha": grid, **score(grid)}
-        else:
-            self.best, self.results = search_alphas(grid, score, self.problem.size)
-
     def __getitem__(self, name: str) -> float:
         """A result of the best alpha."""
         return float(self.results[name][self.best])
 
 
-#: Scores of alphas, by held-out predictions for the problem of a search.
-Evaluate = Callable[[AlphaSearch, Array], dict[str, Array]]
+#: Scores of alphas, by held-out predictions for the problem of a search, and their number.
+Evaluate = tuple[Callable[[AlphaSearch, Array], dict[str, Array]], int]
 
 
 class RankRLSCV(RidgeRanker):
@@ -302,18 +294,23 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             kernel, X, graph = self._prepare(X, preferences)
             kind = self._kind(graph, groups, eval_set)
             evaluate, trained, folds = None, graph, None
+            progress, searches = Progress(type(self).__name__, self.verbose), []
             if kind == "rows":
                 evaluate, trained = self._by_rows(X, graph, eval_set, callback)
             elif kind == "judgements":
                 folds = self._judgement_folds(graph, groups)
                 judgements = JudgementScoring(self.scoring, graph, self._loss)
-                evaluate = self._by_judgements(folds, judgements)
-            progress, searches = Progress(type(self).__name__, self.verbose), []
+                evaluate = self._by_judgements(folds, judgements, progress)
             for one in self._gammas() or [kernel]:
                 found = AlphaSearch(self._problem(one, X, trained))
                 if evaluate is None:  # by folds, which are the same for all kernels
-                    evaluate = self._by_folds(found.problem, X, y)
-                found.search(grid, evaluate, fixed=bool(self.early_stopping))
+                    evaluate = self._by_folds(found.problem, X, y, progress)
+                score, n_values = partial(evaluate[0], found), evaluate[1]
+                if self.early_stopping and grid is not None:  # which chooses alpha, too
+                    found.results = {"alpha": grid, **score(grid)}
+                else:
+                    size = found.problem.size
+                    found.best, found.results = search_alphas(grid, score, size, n_values)
                 progress(f"alpha {found['alpha']:g}, score {found['mean_score']:.4f}")
                 searches.append(found)
             found = max(searches, key=lambda one: one["mean_score"])  # the first of equals
@@ -459,31 +456,21 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
 
     # -- held-out predictions
 
-    def _in_parts(self, score: Evaluate, n_values: int, what: str) -> Evaluate:
-        """Score as many alphas at a time as fit into memory with ``n_values`` predictions each."""
-        progress = Progress(type(self).__name__, self.verbose)
-
-        def evaluate(found: AlphaSearch, alphas: Array) -> dict[str, Array]:
-            progress(f"{len(alphas)} alphas, {what}")
-            size = max(1, _resources.budget() // (4 * 8 * max(n_values, 1)))
-            parts = (alphas[first : first + size] for first in range(0, len(alphas), size))
-            return joined_results([score(found, part) for part in parts])
-
-        return evaluate
-
-    def _by_folds(self, problem: RidgeProblem, X: Any, y: Any) -> Evaluate:
+    def _by_folds(self, problem: RidgeProblem, X: Any, y: Any, progress: Progress) -> Evaluate:
         """Score alphas by held-out predictions of folds of rows, or of pairs of rows."""
         graph, scoring = problem.graph, Scoring(self.scoring, self._loss)
         scoring.require_scores()
         folds = self._folds(X, y, problem, scoring)
 
         def leave_pairs_out(found: AlphaSearch, alphas: Array) -> dict[str, Array]:
-            accuracies = found.problem.pair_accuracies(alphas, n_threads(self.n_jobs))
+            progress(f"{len(alphas)} alphas, leave-pair-out")
+            accuracies = pair_accuracies(found.problem, alphas, n_threads(self.n_jobs))
             results = [(accuracy.mean(), n_refits) for accuracy, n_refits in accuracies]
             mean, n_refits = map(np.array, zip(*results, strict=True))
             return {"mean_score": mean, "n_refits": n_refits}
 
         def leave_out(found: AlphaSearch, alphas: Array) -> dict[str, Array]:
+            progress(f"{len(alphas)} alphas, {len(folds):,} folds")
             held = found.problem.leave_out(folds, alphas)
             if self.store_cv_predictions:
                 values = held.by_row(graph.n_rows)
@@ -492,18 +479,19 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             mean = {"mean_score": scores["mean_score"], "n_refits": held.n_refits}
             return mean | scores
 
-        if not folds:
-            return self._in_parts(leave_pairs_out, 1, "leave-pair-out")
         n_values = sum(map(len, folds)) * graph.n_outputs
-        return self._in_parts(leave_out, n_values, f"{len(folds):,} folds")
+        return (leave_out, n_values) if folds else (leave_pairs_out, 1)
 
-    def _by_judgements(self, folds: Folds, scoring: JudgementScoring) -> Evaluate:
+    def _by_judgements(
+        self, folds: Folds, scoring: JudgementScoring, progress: Progress
+    ) -> Evaluate:
         """Score alphas by held-out given pairs."""
         # Of single judgements variances cost next to nothing, and `_store_noise` needs them.
         single = bool((folds.sizes == 1).all()) and self.kernel != "precomputed"
         variances, graph = scoring.log_loss or single or self.link == "logit", scoring.graph
 
         def leave_out(found: AlphaSearch, alphas: Array) -> dict[str, Array]:
+            progress(f"{len(alphas)} alphas, {len(folds):,} folds of pairs")
             found.held = None
             held = self._leave_judgements_out(found.problem, folds, alphas, variances=variances)
             found.held = (held, alphas) if variances else None
@@ -512,8 +500,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
                 found.predictions.update(zip(alphas.tolist(), values, strict=True))
             return {**scoring.scores(held, alphas), "n_refits": held.n_refits}
 
-        n_values = len(folds.members) * graph.n_outputs
-        return self._in_parts(leave_out, n_values, f"{len(folds):,} folds of pairs")
+        return leave_out, len(folds.members) * graph.n_outputs
 
     def _leave_judgements_out(
         self, problem: RidgeProblem, folds: Folds, alphas: Array, *, variances: bool
@@ -571,7 +558,9 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             scores = np.array([score(f) for f in predict_path(model, split.X)])
             return {"mean_score": scores, "iteration": np.full(len(alphas), history.n_iter)}
 
-        return (stop_early, split.graph) if self.early_stopping else (converge, graph)
+        if self.early_stopping:
+            return (stop_early, 1), split.graph
+        return (converge, 1), graph
 
     # -- folds
 
@@ -611,7 +600,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             if cv != "leave-pair-out" and graph.has_qid:
                 return query_folds(codes)
             few = 4 <= graph.n_rows <= MAX_PAIR_ROWS and not self.store_cv_predictions
-            exact = few and scoring.name in PAIR_METRICS and problem.can_leave_pairs_out()
+            exact = few and scoring.name in PAIR_METRICS and can_leave_pairs_out(problem)
             if cv == "auto" and not exact:
                 n_folds = max(2, min(10, graph.n_rows // 5))
                 return query_folds(self._random_folds(codes, "rows", n_folds))

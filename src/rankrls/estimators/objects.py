@@ -35,7 +35,8 @@ from rankrls.core.relations.sides import (
     profile_kernel,
     profiled_side,
 )
-from rankrls.core.spaces.spaces import Kernel, centre, check_gram, first_equal, subtract
+from rankrls.core.spaces.products import centre, subtract
+from rankrls.core.spaces.spaces import Kernel, check_gram, first_equal
 from rankrls.estimators.ranker import canonical
 
 __all__ = ["NewObjects", "Objects", "in_order", "read_kernels"]
@@ -116,17 +117,19 @@ class Objects:
 
     @cached_property
     def _matrices(self) -> list[Any]:
-        """The kernel matrices, (n, n); None for profiles."""
-        return [
-            None if kernel.metric == "profile" else self._matrix(kernel, block)
-            for _, kernel, block in self._terms(self.X)
-        ]
-
-    def _matrix(self, kernel: Kernel, block: Array | None) -> Array:
-        if is_featureless(kernel):
-            n = len(self)
-            return np.eye(n) if kernel.metric == "identity" else np.ones((n, n))
-        return np.asarray(self._between(kernel) if block is None else block, dtype=np.float64)
+        """The kernel matrices, (n, n), in float64; None for profiles."""
+        n, made = len(self), []
+        for _, kernel, block in self._terms(self.X):
+            K: Any = None
+            if kernel.metric == "identity":
+                K = np.eye(n)
+            elif kernel.metric == "constant":
+                K = np.ones((n, n))
+            elif kernel.metric != "profile":
+                block = self._between(kernel) if block is None else block
+                K = np.asarray(block, dtype=np.float64)
+            made.append(K)
+        return made
 
     @cached_property
     def _sizes(self) -> Array:

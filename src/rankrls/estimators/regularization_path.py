@@ -96,7 +96,7 @@ def regularization_path(
            [0.91, 0.06],
            [0.57, 0.21]])
     """
-    conditional = hasattr(estimator, "condition_on") and hasattr(estimator, "_fit_path")
+    conditional = hasattr(estimator, "condition_on") and hasattr(estimator, "alpha")
     if not (conditional or isinstance(estimator, RankRLS | RankSVM)):
         raise ValueError(
             "estimator must be a RankRLS, a RankSVM or a ConditionalRankRLS; got a "
