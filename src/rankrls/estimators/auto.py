@@ -110,7 +110,7 @@ class Effort:
 LOSSES = (("magnitude", WITHIN), ("magnitude", ALL_ROWS), ("unit", WITHIN), ("magnitude", BY_QUERY))
 EFFORTS = {
     "quick": Effort(VIEWS[:3], LOSSES[:2], 150, 3, 10_000, 0),
-    "normal": Effort(VIEWS, LOSSES[:2], 200, 6, 30_000, 300),
+    "normal": Effort(VIEWS, LOSSES[:3], 200, 6, 30_000, 300),
     "thorough": Effort(VIEWS + MORE_VIEWS, LOSSES, 500, 8, 60_000, 1000),
 }
 
