@@ -40,7 +40,7 @@ from rankrls.datasets._cells import (
 )
 from rankrls.datasets._group import find_group
 from rankrls.datasets._rows import FileRows, RowReader
-from rankrls.datasets._source import blocks
+from rankrls.datasets._source import blocks, place_of
 
 Array = NDArray[Any]
 
@@ -467,15 +467,11 @@ class _Lines:
         self.features = [row[2] if qid is not None and len(row) == 3
                          else b" ".join(row[1 if qid is None else 2 :])
                          for row, qid in zip(words, self.qids, strict=True)]  # fmt: skip
-        self.place = partial(_place, name, self.numbers)
+        self.place = partial(place_of, name, self.numbers)
 
     def fail(self, row: int, what: str) -> NoReturn:
         """Raise an error for a row."""
         raise ValueError(f"{self.place(row)}: {what}")
-
-
-def _place(name: str, numbers: Sequence[int], row: int) -> str:
-    return f"{name}:{numbers[row]}"
 
 
 def _pairs(text: bytes, missing: bool) -> tuple[Array, Array] | None:
