@@ -96,10 +96,7 @@ def decompose(S: Array, noise: float = 0.0) -> tuple[Array, Array]:
 
 
 class Side:
-    """The objects of one side of a relation: a kernel matrix, and the features of a linear kernel.
-
-    ``parts`` returns the matrices of a sum of kernels, ``relabel`` the side for other labels.
-    """
+    """A kernel matrix of objects, the features of a linear kernel, and ``parts`` of a sum."""
 
     def __init__(
         self,
@@ -237,10 +234,7 @@ class Side:
         return Side(K, parts=None if self._several is None else lambda: parts)
 
     def images(self, spectrum: Spectrum, objects: Array) -> Array:
-        """Compute K' V, shape (n', r), with the kernel values K' of some objects.
-
-        If the spectrum is centred and of features, every column has another constant.
-        """
+        """Compute K' V, shape (n', r), with the kernel values K' of some objects."""
         if spectrum.weights is None:
             return self.K[objects] @ spectrum.vectors
         return (self.features[objects] @ spectrum.weights) * spectrum.values
@@ -305,11 +299,7 @@ def profile_gamma(kernel: Kernel) -> float:
 
 
 def profile_kernel(observations: Observations, free: FreeOffsets) -> Array:
-    """Compute the Gaussian kernel of the labels of the row objects, shape (p, p).
-
-    A profile is a row of labels without offsets, 0 where unobserved; the width is the mean squared
-    length of the profiles (van Laarhoven, Nabuurs, Marchiori, Bioinformatics 27, 2011).
-    """
+    """Compute the Gaussian kernel (p, p) of rows of labels without offsets, 0 if unobserved."""
     cells, p = observations.cells, observations.shape[0]
     if not len(cells):
         return np.zeros((p, p))
@@ -321,6 +311,7 @@ def profile_kernel(observations: Observations, free: FreeOffsets) -> Array:
     S = S.toarray() if sparse.issparse(S) else S
     square = S.diagonal().copy()
     seen = np.bincount(cells.rows, minlength=p) > 0
+    # van Laarhoven, Nabuurs, Marchiori, Bioinformatics 27 (2011)
     width = float(square[seen].mean())
     rounding = 16.0 * EPS * float(np.abs(cells.y).max())  # labels minus offsets
     width = width if width > len(cells) * rounding**2 else 1.0
