@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigh
 
-from rankrls.core.linalg.factorizations import Complement
 from rankrls.core.relations.labels import FreeOffsets, Observations, TableOffsets
 from rankrls.core.relations.pairwise_kernels import SideValues
 from rankrls.core.spaces.spaces import Kernel
@@ -198,10 +197,20 @@ class Side:
             return Spectrum(*decompose(np.array(self.K, dtype=np.float64)))
         S = self.K - self.K.mean(axis=0, dtype=np.float64)
         S -= S.mean(axis=1, keepdims=True)
-        others = Complement(np.full((len(S), 1), 1.0 / np.sqrt(len(S))))
         noise = EPS * float(np.abs(self.K.diagonal()).max(initial=0.0))
-        values, inner = decompose(others.restrict(S), noise)
-        return Spectrum(values, others.expand(inner), centred=True)
+        # The reflection H = I − 2wwᵀ takes the constants to the first axis, which HSH then leaves.
+        w = np.full(len(S), 1.0 / np.sqrt(len(S)))
+        w[0] += 1.0
+        w /= np.linalg.norm(w)
+        Sw = S @ w
+        Sw -= (w @ Sw) * w
+        S -= 2.0 * np.outer(w, Sw)
+        S -= 2.0 * np.outer(Sw, w)
+        values, inner = decompose(np.ascontiguousarray(S[1:, 1:]), noise)
+        U = np.zeros((len(S), len(S) - 1), order="F")
+        U[1:] = inner
+        U -= np.outer(2.0 * w, w[1:] @ inner)
+        return Spectrum(values, U, centred=True)
 
     def select(self, chosen: Array) -> Side:
         """Select objects by ascending index; the latest parts keep their decompositions."""
