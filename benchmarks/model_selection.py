@@ -20,6 +20,7 @@ from timing import Row, print_table, seconds
 
 from rankrls import RankRLS, RankRLSCV, regularization_path
 from rankrls._resources import n_threads
+from rankrls.core.ridge.pairs import decompose_ranking, default_pairs, leave_pairs_out
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.estimators.ranker import Preferences
 from rankrls.model_selection import (
@@ -41,10 +42,10 @@ def pair_rows(m: int = 2000) -> Iterator[Row]:
     K = rbf_kernel(X)
     decomposition = seconds(lambda: eigh(K), 2)
     given = problem(RankRLS(kernel="rbf"), X, y)
-    given.ranking(ALPHAS)  # the decomposition, made before
-    pairs = given.default_pairs()
+    decompose_ranking(given, ALPHAS)  # the decomposition, made before
+    pairs = default_pairs(given)
     name = f"leave-pair-out, RBF {m}, {len(pairs):,} pairs"
-    one = seconds(lambda: [None for _ in given.leave_pairs_out(pairs, ALPHAS[:1])], 3)
+    one = seconds(lambda: [None for _ in leave_pairs_out(given, pairs, ALPHAS[:1])], 3)
     yield Row(f"{name}, one alpha, decomposed", one, f"eigh({m})", decomposition, 0.5)
 
     def path() -> None:
@@ -131,12 +132,12 @@ def peer_rows(sizes: tuple[int, ...] = (500, 1000)) -> Iterator[Row]:
     for m in sizes:
         X, y = rng.standard_normal((m, 50)), rng.standard_normal(m)
         given = problem(RankRLS(kernel="rbf"), X, y)
-        given.ranking(ALPHAS)
-        pairs = given.default_pairs()
+        decompose_ranking(given, ALPHAS)
+        pairs = default_pairs(given)
         peer = GlobalRankRLS(X, y, kernel="GaussianKernel", gamma=1 / 50, regparam=1.0)
         first, second = pairs.T
         ours = seconds(
-            lambda g=given, p=pairs: [None for _ in g.leave_pairs_out(p, ALPHAS[15:16])], 3
+            lambda g=given, p=pairs: [None for _ in leave_pairs_out(g, p, ALPHAS[15:16])], 3
         )
         theirs = seconds(lambda p=peer, i=first, j=second: p.leave_pair_out(i, j), 1)
         yield Row(f"leave-pair-out, RBF {m}, decomposed", ours, "RLScore leave_pair_out", theirs)

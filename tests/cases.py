@@ -95,3 +95,29 @@ class Case:
     def system(self):
         (objective,) = self.graph.objectives(Loss(**self.options))
         return objective
+
+
+def close(a, b, tolerance=1e-10):
+    """The largest difference is at most this part of the largest value."""
+    scale = np.abs(b).max()
+    assert np.abs(np.asarray(a) - b).max() <= tolerance * max(scale, 1e-300), (a, b)
+
+
+def same(model, reference, X, tolerance=1e-10):
+    """Everything a user can ask of both is equal."""
+    (f, std), (g, wanted) = model.predict(X, return_std=True), reference.predict(X, return_std=True)
+    close(f - f[:1], g - g[:1], tolerance)
+    close(std, wanted, tolerance)
+    close(
+        model.preference_proba(X[1:], X[:-1]), reference.preference_proba(X[1:], X[:-1]), tolerance
+    )
+    close(model.log_marginal_likelihood(), reference.log_marginal_likelihood(), tolerance)
+    for name in ("coef_", "dual_coef_"):
+        assert hasattr(model, name) == hasattr(reference, name)
+        if hasattr(model, name):
+            close(getattr(model, name), getattr(reference, name), tolerance)
+            assert getattr(model, name).dtype == getattr(reference, name).dtype
+    for name in ("solver_", "n_pairs_", "n_queries_", "n_iter_", "n_features_in_"):
+        assert getattr(model, name) == getattr(reference, name), name
+    assert hasattr(model, "basis_indices_") == hasattr(reference, "basis_indices_")
+    assert model._with_qid == reference._with_qid

@@ -434,7 +434,7 @@ def required_features(estimator: Any) -> list[str] | None:
     names = getattr(estimator, "feature_names_in_", None)
     if names is None:
         return None
-    first = _first_step(estimator)
+    first = first_step(estimator)
     kept: Sequence[int] = range(len(names))
     if hasattr(first, "_transformer_to_input_indices"):
         dropped = [name for name, part, _ in first.transformers_ if part == "drop"]
@@ -449,12 +449,12 @@ def required_features(estimator: Any) -> list[str] | None:
 def chooses_columns(estimator: Any) -> bool:
     """Whether a model selects columns of a table by their names, so that some may be missing."""
     names = getattr(estimator, "feature_names_in_", ())
-    return hasattr(_first_step(estimator), "_transformer_to_input_indices") or (
+    return hasattr(first_step(estimator), "_transformer_to_input_indices") or (
         len(required_features(estimator) or ()) < len(names)
     )
 
 
-def _first_step(estimator: Any) -> Any:
+def first_step(estimator: Any) -> Any:
     """The first step of a pipeline, also of one in a search; of an ``AutoRanker`` its encoder."""
     while hasattr(estimator, "best_estimator_") or hasattr(estimator, "steps"):
         best = getattr(estimator, "best_estimator_", None)

@@ -116,8 +116,7 @@ def leaderboard(
     chosen = None
     if trusted is not None:
         chosen = judged.choose_weight(trusted, check_random_state(random_state))
-    design = _Items(judged.n_items) if features is None else _Featured(features, judged)
-    return Leaderboard(judged, design, confidence, random_state, chosen)
+    return Leaderboard(judged, _design(judged, features), confidence, random_state, chosen)
 
 
 def _read(
@@ -254,7 +253,7 @@ class _Judgements:
 
     def _held_out_loss(self, weight: float, own: Array, fold: Array) -> float:
         """Log loss of trusted judgements by models without their fold; NaN if not connected."""
-        total, design = 0.0, _Items(self.n_items)
+        total, design = 0.0, _design(self)
         full = np.where(own, self.weight, weight * self.weight)
         for number in range(5):
             held = fold == number
@@ -262,7 +261,7 @@ class _Judgements:
             seen = np.union1d(self.h[used > 0], self.j[used > 0])
             if len(seen) < self.n_items:
                 return np.nan
-            fitted = _maximise(self, design, used)
+            fitted = _maximise(self, design, used, *design.candidates)
             d = fitted.d[held]
             loss = -(self.y[held] * _log_sigmoid(d) + (1 - self.y[held]) * _log_sigmoid(-d))
             total += float(self.weight[held] @ loss)
@@ -273,49 +272,32 @@ def _log_sigmoid(d: Array) -> Array:
     return -np.logaddexp(0.0, -d)
 
 
-class _Items:
-    """Each item has a rating of its own, with a weak ridge; ratings have mean zero."""
+def _design(judged: _Judgements, features: Any = None) -> Bunch:
+    """Rows of the items' coefficients, and the precisions of these that are compared.
 
-    def __init__(self, n_items: int) -> None:
-        self.rows: Any = sparse.eye_array(n_items, format="csr")
-        self.precision = np.full(n_items, RIDGE)
-        self.prior = False
-
-    def candidates(self) -> list[Array]:
-        """Precisions of the coefficients to compare."""
-        return [self.precision]
-
-
-class _Featured:
-    """Ratings f = Xβ + u: effects of standardised features, and deviations of the items."""
-
-    def __init__(self, features: Any, judged: _Judgements) -> None:
-        X = np.asarray(features, dtype=float)
-        if X.ndim != 2 or len(X) != judged.n_items:
-            raise ValueError(
-                f"features must have one row for each of the {judged.n_items} items; got shape "
-                f"{X.shape}. Name them by a data frame's index, or by items="
-            )
-        if not np.isfinite(X).all():
-            raise ValueError("features contain NaN or infinity; fill them in first")
-        scale = X.std(axis=0)
-        X = (X - X.mean(axis=0)) / np.where(scale > 0, scale, 1.0) / np.sqrt(X.shape[1])
-        self.rows: Any = np.hstack([X, np.eye(len(X))])
-        self.sizes = (X.shape[1], len(X))
-        self.precision = np.ones(sum(self.sizes))
-        self.prior = True
-
-    def candidates(self) -> list[Array]:
-        """Precisions of β and u to compare."""
-        return [
-            np.repeat(both, self.sizes)
-            for both in np.stack(np.meshgrid(PRECISIONS[::2], PRECISIONS[::2]), axis=-1).reshape(
-                -1, 2
-            )
-        ]
+    Without features, each item has a rating of its own, with a weak ridge; ratings have mean zero.
+    With features, which are standardised, f = Xβ + u with a prior of β and of the deviations u.
+    """
+    n = judged.n_items
+    if features is None:
+        rows: Any = sparse.eye_array(n, format="csr")
+        return Bunch(rows=rows, candidates=[np.full(n, RIDGE)], prior=False)
+    X = np.asarray(features, dtype=float)
+    if X.ndim != 2 or len(X) != n:
+        raise ValueError(
+            f"features must have one row for each of the {n} items; got shape {X.shape}. Name them "
+            "by a data frame's index, or by items="
+        )
+    if not np.isfinite(X).all():
+        raise ValueError("features contain NaN or infinity; fill them in first")
+    scale = X.std(axis=0)
+    X = (X - X.mean(axis=0)) / np.where(scale > 0, scale, 1.0) / np.sqrt(X.shape[1])
+    both = np.stack(np.meshgrid(PRECISIONS[::2], PRECISIONS[::2]), axis=-1).reshape(-1, 2)
+    candidates = [np.repeat(pair, (X.shape[1], n)) for pair in both]
+    return Bunch(rows=np.hstack([X, np.eye(n)]), candidates=candidates, prior=True)
 
 
-def _maximise(judged: _Judgements, design: Any, weight: Array) -> Bunch:
+def _maximise(judged: _Judgements, design: Bunch, weight: Array, precision: Array) -> Bunch:
     """Newton steps to the maximum of the penalised likelihood, from zero.
 
     Returns the coefficients of the items, the controls in units of their size, all differences d,
@@ -328,7 +310,7 @@ def _maximise(judged: _Judgements, design: Any, weight: Array) -> Bunch:
         f = rows @ b[:n]
         return f[judged.h] - f[judged.j] + C @ b[n:]
 
-    ridge = np.concatenate([design.precision, np.full(q, RIDGE)])
+    ridge = np.concatenate([precision, np.full(q, RIDGE)])
     b, best = np.zeros(n + q), -np.inf
     step = np.zeros(n + q)
     for _ in range(200):
@@ -348,7 +330,7 @@ def _maximise(judged: _Judgements, design: Any, weight: Array) -> Bunch:
         H.flat[:: n + q + 1] += ridge
         gradient = np.concatenate([rows.T @ judged.item_sums(residual), C.T @ residual])
         gradient -= ridge * b
-        if design.prior is False:  # ratings have mean zero
+        if not design.prior:  # ratings have mean zero
             H[:n, :n] += curvature.sum() / n**2 + RIDGE
         factor = cho_factor(H, check_finite=False)
         step = cho_solve(factor, gradient)
@@ -421,16 +403,13 @@ class Leaderboard:
     def _fit(self, design: Any) -> tuple[Bunch, Array]:
         """The maximum, and the covariance of its coefficients."""
         judged = self._judged
-        best: Any = None
-        for precision in design.candidates():
-            design.precision = precision
-            found = _maximise(judged, design, judged.weight)
-            found.precision = precision
-            log_det = 2 * np.log(found.factor[0].diagonal()).sum()
-            found.evidence = found.value - 0.5 * log_det + 0.5 * np.log(found.ridge).sum()
-            if best is None or found.evidence > best.evidence:
-                best = found
-        design.precision = best.precision
+
+        def evidence(one: Bunch) -> float:  # up to a constant
+            log_det = 2 * np.log(one.factor[0].diagonal()).sum()
+            return float(one.value - 0.5 * log_det + 0.5 * np.log(one.ridge).sum())
+
+        fits = (_maximise(judged, design, judged.weight, one) for one in design.candidates)
+        best = max(fits, key=evidence)
         p = expit(best.d)
         inverse = cho_solve(best.factor, np.eye(len(best.H)))
         self._n_groups = int(judged.group.max()) + 1

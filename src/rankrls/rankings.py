@@ -27,6 +27,7 @@ from rankrls._frames import (
     check_same_rows,
     chooses_columns,
     data_frame,
+    first_step,
     names_anything,
     refuse_equal_names,
     required_features,
@@ -408,12 +409,9 @@ def _is_frame(data: Any) -> bool:
 
 def _takes_texts(estimator: Any) -> bool:
     """Whether the model begins with a step that takes 1-D text, such as a TfidfVectorizer."""
-    while hasattr(estimator, "best_estimator_") or hasattr(estimator, "steps"):
-        estimator = getattr(estimator, "best_estimator_", None) or estimator.steps[0][1]
-    if not hasattr(estimator, "__sklearn_tags__"):
-        return False
-    tags = get_tags(estimator).input_tags
-    return bool(tags.string and not tags.two_d_array)
+    first = first_step(estimator)
+    tags = get_tags(first).input_tags if hasattr(first, "__sklearn_tags__") else None
+    return tags is not None and bool(tags.string and not tags.two_d_array)
 
 
 def _own_ids(data: Any, qid: Any, ids: Any) -> Any:

@@ -1,10 +1,8 @@
 """``--auto``: AutoRanker on files as they are, and its model files in the other commands."""
 
 import html
-import json
 import os
 import re
-import shlex
 
 import numpy as np
 import pandas as pd
@@ -60,16 +58,9 @@ def files(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def run(files, monkeypatch, capsys):
+@pytest.fixture(autouse=True)
+def here(files, monkeypatch):
     monkeypatch.chdir(files)
-
-    def call(words, code=0):
-        capsys.readouterr()
-        assert main(shlex.split(words)) == code, capsys.readouterr().err
-        return capsys.readouterr()
-
-    return call
 
 
 def by_hand(**options):
@@ -111,7 +102,7 @@ def test_fit_writes_the_ranker_of_the_raw_table(run):
 @pytest.mark.filterwarnings("ignore::rankrls.exceptions.IdColumnWarning")
 def test_options_of_the_ranker(run):
     words = "fit train.csv --auto --effort quick -m other --json --scoring average_precision"
-    found = json.loads(run(words + " --random-state 5").out)
+    found = run(words + " --random-state 5").json
     ranker = by_hand(scoring="average_precision", random_state=5)
     assert found["best_score"] == ranker.best_score_
     assert found["scoring"] == "average_precision"
@@ -127,7 +118,7 @@ def test_predict_and_evaluate(run):
     for file in ("test.csv", "test.parquet"):
         scores = np.array(run(f"predict {file} -m model").out.split(), float)
         np.testing.assert_array_equal(scores, expected)
-    found = json.loads(run("evaluate test.csv -m model --json").out)
+    found = run("evaluate test.csv -m model --json").json
     frame = pd.read_csv("test.csv", dtype={"size": str})
     X = frame.drop(columns=["query", "grade"])
     accuracy = model.score(X, frame["grade"], qid=frame["query"])
@@ -168,7 +159,7 @@ def test_one_ranking(run):
     assert "chosen by other folds" in told.out
     scores = np.array(run("predict test.csv -m one").out.split(), float)
     np.testing.assert_array_equal(scores, load_model("one").predict(X))
-    assert json.loads(run("evaluate test.csv -m one --json").out)["n_queries"] == 20
+    assert run("evaluate test.csv -m one --json").json["n_queries"] == 20
 
 
 def test_letor_text_dense_and_sparse(run):
@@ -194,7 +185,7 @@ def test_cv_prints_candidates_and_the_nested_score(run):
     assert f"({len(model.estimators_)} of {n} candidates are averaged" in told.out
     views = tuple(set(model.members_["view"]))
     assert sum(line.startswith(views) for line in every.out.splitlines()) == n
-    found = json.loads(run("cv train.csv --auto --effort quick --json").out)
+    found = run("cv train.csv --auto --effort quick --json").json
     assert found["best_score"] == model.best_score_
 
 
@@ -205,7 +196,7 @@ def test_info_lists_the_members(run):
     assert "AutoRanker" in told
     for view in model.members_["view"][: len(model.estimators_)]:
         assert view in told
-    found = json.loads(run("info model --json").out)
+    found = run("info model --json").json
     assert found["summary"]["best_score_"] == model.best_score_
 
 
@@ -265,12 +256,12 @@ def test_what_is_refused(run, words, message):
 def test_predict_needs_queries_and_columns(run):
     frame = pd.read_csv("test.csv")
     frame.drop(columns="query").to_csv("lost.csv", index=False)
-    assert "no column 'query' for qid" in run("predict lost.csv -m model", 2).err
+    assert "no column 'query' for qid" in run("predict lost.csv -m model", code=2).err
     frame.drop(columns="brand").to_csv("less.csv", index=False)
-    assert "no column 'brand'" in run("predict less.csv -m model", 2).err
+    assert "no column 'brand'" in run("predict less.csv -m model", code=2).err
     frame["price"] = "cheap"
     frame.to_csv("words.csv", index=False)
-    assert "words.csv:2: column 'price' is 'cheap'" in run("predict words.csv -m model", 2).err
+    assert "words.csv:2: column 'price' is 'cheap'" in run("predict words.csv -m model", code=2).err
 
 
 def test_columns_left_out_need_not_be_there(run):
@@ -397,14 +388,14 @@ def test_pipelines_that_begin_with_an_encoder(run):
     ranker = RankRLS().fit(encoder.transform(X), y, qid=qid)
     save_model(Pipeline([("encode", encoder), ("rank", ranker)]), "linear")
     scores = np.array(run("predict test.csv -m linear").out.split(), float)
-    assert "leave --missing out" in run("predict test.csv -m linear --missing zero", 2).err
+    assert "leave --missing out" in run("predict test.csv -m linear --missing zero", code=2).err
     unseen = pd.read_csv("test.csv", dtype={"size": str}).drop(columns=["query", "grade"])
     np.testing.assert_array_equal(scores, ranker.predict(encoder.transform(unseen)))
 
 
 @pytest.mark.filterwarnings("ignore::rankrls.exceptions.IdColumnWarning")
 def test_report(run):
-    told = json.loads(run("report train.csv --auto --effort quick -o page.html --json").out)
+    told = run("report train.csv --auto --effort quick -o page.html --json").json
     model = load_model("model")
     assert told["method"] == "leave-query-out"
     assert told["scoring"] == "ndcg@10"
@@ -434,7 +425,7 @@ def test_explain(run, data):
     features = one[list(model.feature_names_in_)]
     scores = model.predict(features, qid=one["query"])
     order = np.argsort(-scores, kind="stable")
-    found = json.loads(run(f"explain {data} -m model --query 'q 1003' --ranks 1,3 --json").out)
+    found = run(f"explain {data} -m model --query 'q 1003' --ranks 1,3 --json").json
     assert found["rows"] == (one.index[order[[0, 2]]] + 1).tolist()
     np.testing.assert_allclose(found["difference"], scores[order[0]] - scores[order[2]])
     parts = {line["column"]: line for line in found["contributions"]}
@@ -455,13 +446,13 @@ def test_explain(run, data):
         ("-m model --ranks 1,1000", "two places from 1 to"),
         ("-m plain", "explain is for models of fit --auto"),
     ):
-        assert message in run(f"explain {data} {words}", 2).err
+        assert message in run(f"explain {data} {words}", code=2).err
     assert "difference" in run("explain train.dat -m nameless").out
 
 
 def test_update(run):
     """New queries are added to the members; those that the model knows are refused."""
-    told = json.loads(run("update model test.csv -o updated --json").out)
+    told = run("update model test.csv -o updated --json").json
     assert told["rows_added"] == len(pd.read_csv("test.csv"))
     assert told["n_queries"] == told["queries_before"] + 20
     frame = pd.read_parquet("test.parquet")
@@ -470,5 +461,5 @@ def test_update(run):
     by_hand.partial_fit(features, frame["grade"], qid=frame["query"])
     scores = load_model("updated").predict(features, qid=frame["query"])
     np.testing.assert_allclose(scores, by_hand.predict(features, qid=frame["query"]), atol=1e-9)
-    assert "was given in an earlier call" in run("update updated test.csv", 2).err
-    assert "cannot forget" in run("update model --forget train.csv -o updated", 2).err
+    assert "was given in an earlier call" in run("update updated test.csv", code=2).err
+    assert "cannot forget" in run("update model --forget train.csv -o updated", code=2).err

@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 from rankrls import RankRLS
-from rankrls.cli import main
 from rankrls.clicks import click_labels, estimate_examination
 from rankrls.io import load_model
 
@@ -27,11 +26,10 @@ def log(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_fit_is_that_of_click_labels(log, capsys, kind):
+def test_fit_is_that_of_click_labels(log, run, kind):
     words = f"fit log.{kind} -m m --clicks clicks --position position --impressions n"
-    assert main([*words.split(), "--drop", "name", "--alpha", "1", "--scale", "none"]) == 0
-    err = capsys.readouterr().err
-    assert "examination by position 1: 1.00, 2: 0." in err
+    told = run(f"{words} --drop name --alpha 1 --scale none")
+    assert "examination by position 1: 1.00, 2: 0." in told.err
     how = {"impressions": "n"}
     labels = click_labels(log, **how, examination=estimate_examination(log, **how))
     items = log.groupby(["query", "item"])[["price", "size"]].mean()
@@ -43,12 +41,12 @@ def test_fit_is_that_of_click_labels(log, capsys, kind):
     assert "log." in found._source["history"][0]
     assert found._source["qid"] == "query"
     assert "label" not in found._source  # a column that no file has
-    assert main([*words.split(), "--auto", "--effort", "quick"]) == 0  # text is taken, too
+    run(f"{words} --auto --effort quick")  # text is taken, too
 
 
-def test_the_report_shows_the_examination(log, capsys, tmp_path):
-    words = "report log.csv -o page.html --clicks clicks --position position --impressions n"
-    assert main([*words.split(), "--drop", "name"]) == 0
+def test_the_report_shows_the_examination(log, run, tmp_path):
+    clicks = "--clicks clicks --position position --impressions n"
+    run(f"report log.csv -o page.html --drop name {clicks}")
     page = (tmp_path / "page.html").read_text()
     assert '<h2 id="clicks-h">Clicks and positions</h2>' in page
     theta = estimate_examination(log, impressions="n").examination
@@ -66,13 +64,11 @@ def test_the_report_shows_the_examination(log, capsys, tmp_path):
         ("--clicks clicks --position position", "error: log.csv: column 'name' is not numeric"),
     ],
 )  # fmt: skip
-def test_refused(log, capsys, words, message):
-    assert main(["fit", "log.csv", "-m", "m", *words.split()]) == 2
-    assert message in capsys.readouterr().err
+def test_refused(log, run, words, message):
+    assert message in run(f"fit log.csv -m m {words}", code=2).err
 
 
-def test_a_log_in_which_nothing_moved(log, capsys):
+def test_a_log_in_which_nothing_moved(log, run):
     log.assign(position=log["item"] + 1).to_csv("still.csv", index=False)
-    words = "fit still.csv -m m --clicks clicks --position position"
-    assert main(words.split()) == 2
-    assert "cannot tell which positions are examined" in capsys.readouterr().err
+    told = run("fit still.csv -m m --clicks clicks --position position", code=2)
+    assert "cannot tell which positions are examined" in told.err

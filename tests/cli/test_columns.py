@@ -1,6 +1,5 @@
 """The command line: columns that a model was fitted with, updates at the same time, splits."""
 
-import json
 import subprocess
 import sys
 
@@ -8,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rankrls.cli import main
 from rankrls.io import load_model
 
 
@@ -29,87 +27,82 @@ def table(tmp_path, monkeypatch):
     return frame
 
 
-def run(words, capsys, code=0):
-    assert main(words.split()) == code
-    return capsys.readouterr()
-
-
 FIT = "fit train.csv -m model --qid-column session --label grade --features a,b,c"
 
 
-def test_the_query_column_of_fit_is_used_by_the_others(table, capsys):
-    run(FIT, capsys)
-    found = json.loads(run("evaluate test.csv -m model --json", capsys).out)
+def test_the_query_column_of_fit_is_used_by_the_others(table, run):
+    run(FIT)
+    found = run("evaluate test.csv -m model --json").json
     assert found["n_queries"] == 20
     named = "--qid-column session --label grade"
-    assert json.loads(run(f"evaluate test.csv -m model --json {named}", capsys).out) == found
-    other = json.loads(run("evaluate test.csv -m model --json --qid-column qid", capsys).out)
+    assert run(f"evaluate test.csv -m model --json {named}").json == found
+    other = run("evaluate test.csv -m model --json --qid-column qid").json
     assert other["n_queries"] == 5
-    lists = run("predict test.csv -m model --format csv --doc-id doc --top 1", capsys).out
+    lists = run("predict test.csv -m model --format csv --doc-id doc --top 1").out
     assert len(lists.splitlines()) == 21
-    run(f"{FIT.replace('model', 'other')} --alpha 1e5", capsys)
-    compared = json.loads(run("compare model other --data test.csv --json", capsys).out)
+    run(f"{FIT.replace('model', 'other')} --alpha 1e5")
+    compared = run("compare model other --data test.csv --json").json
     assert compared["n_queries"] <= 20
     table.drop(columns="session").to_csv("bare.csv", index=False)
-    error = run("evaluate bare.csv -m model", capsys, code=2).err
+    error = run("evaluate bare.csv -m model", code=2).err
     assert "'session'" in error
-    about = json.loads(run("info model --json", capsys).out)
+    about = run("info model --json").json
     steps = about["steps"].values() if "steps" in about else [about]
     columns = next(step["columns"] for step in steps if "columns" in step)
     assert (columns["qid"], columns["label"]) == ("session", "grade")
-    assert "fitted to train.csv (320 rows)" in run("info model", capsys).out
+    assert "fitted to train.csv (320 rows)" in run("info model").out
 
 
-def test_features_that_are_matched_by_their_order_are_told(table, capsys, tmp_path):
-    run(FIT, capsys)
+def test_features_that_are_matched_by_their_order_are_told(table, run, tmp_path):
+    run(FIT)
     (tmp_path / "rows.txt").write_text("1 qid:1 1:0.5 2:1 3:2\n0 qid:1 1:1 2:0 3:1\n")
-    assert "names of its features" in run("predict rows.txt -m model", capsys).err
-    run("fit rows.txt -m plain --alpha 1 --scale none", capsys)
+    assert "names of its features" in run("predict rows.txt -m model").err
+    run("fit rows.txt -m plain --alpha 1 --scale none")
     others = " ".join(f"--drop {name}" for name in ("grade", "qid", "session", "doc"))
-    assert "no names of features" in run(f"predict test.csv -m plain {others}", capsys).err
+    assert "no names of features" in run(f"predict test.csv -m plain {others}").err
 
 
-def test_rows_without_a_label(table, capsys):
+def test_rows_without_a_label(table, run):
     frame = pd.read_csv("train.csv").astype({"grade": float})
     frame.loc[::10, "grade"] = np.nan
     frame.to_csv("holes.csv", index=False)
     fit = FIT.replace("train.csv", "holes.csv")
-    assert "grade" in run(fit, capsys, code=2).err
-    shown = run(f"{fit} --unlabelled drop --json", capsys)
-    assert json.loads(shown.out)["n_rows"] == 288
+    assert "grade" in run(fit, code=2).err
+    shown = run(f"{fit} --unlabelled drop --json")
+    assert shown.json["n_rows"] == 288
     assert "32" in shown.err
     frame.dropna().to_csv("whole.csv", index=False)
-    run(FIT.replace("train.csv", "whole.csv").replace("model", "other"), capsys)
+    run(FIT.replace("train.csv", "whole.csv").replace("model", "other"))
     np.testing.assert_allclose(load_model("model")[-1].coef_, load_model("other")[-1].coef_)
-    refused = run("predict test.csv -m model --unlabelled drop", capsys, code=2).err
+    refused = run("predict test.csv -m model --unlabelled drop", code=2).err
     assert "predict needs no labels" in refused
 
 
-def test_ids_that_come_twice(table, capsys):
-    run(FIT, capsys)
+def test_ids_that_come_twice(table, run):
+    run(FIT)
     twice = pd.read_csv("test.csv")
     twice["doc"] = twice["doc"].where(twice.index % 8 != 1, twice["doc"].shift())
     twice.to_csv("twice.csv", index=False)
     lists = "predict twice.csv -m model --doc-id doc --format csv"
-    shown = run(lists, capsys)
+    shown = run(lists)
     assert "repeat the id" in shown.err
     assert len(shown.out.splitlines()) == 161
-    once = run(f"{lists} --duplicates first", capsys)
+    once = run(f"{lists} --duplicates first")
     assert len(once.out.splitlines()) == 141
     assert not once.err
-    assert "repeat the id" in run(f"{lists} --duplicates error", capsys, code=2).err
+    assert "repeat the id" in run(f"{lists} --duplicates error", code=2).err
 
 
-def test_a_model_that_is_not_better_than_a_column(table, capsys):
+def test_a_model_that_is_not_better_than_a_column(table, run):
     frame = pd.read_csv("train.csv")
     frame["best"] = frame["grade"] + 1e-3 * np.arange(len(frame))
     frame[["session", "grade", "best", "c"]].to_csv("leak.csv", index=False)
-    told = run("fit leak.csv -m model --qid-column session --label grade --alpha auto", capsys).err
+    told = run("fit leak.csv -m model --qid-column session --label grade --alpha auto").err
     assert "sorting by 'best' alone, largest first" in told
 
 
-def test_a_split_by_query(table, capsys, tmp_path):
-    out = run("split all.csv a.csv b.csv --qid-column session --test 0.25", capsys).out
+def test_a_split_by_query(table, run, tmp_path):
+    out = run("split all.csv a.csv b.csv --qid-column session --test 0.25").out
     assert "15 queries" in out
     a, b = pd.read_csv("a.csv"), pd.read_csv("b.csv")
     assert not set(a.session) & set(b.session)
@@ -117,16 +110,16 @@ def test_a_split_by_query(table, capsys, tmp_path):
     pd.testing.assert_frame_equal(both, table.sort_values("doc").reset_index(drop=True),
                                   check_dtype=False)  # fmt: skip
     table.to_parquet("all.parquet")
-    run("split all.parquet a.parquet b.parquet --qid-column session", capsys)
+    run("split all.parquet a.parquet b.parquet --qid-column session")
     assert len(pd.read_parquet("a.parquet")) + len(pd.read_parquet("b.parquet")) == 480
     (tmp_path / "rows.txt").write_text("".join(f"1 qid:{i // 2} 1:{i}\n" for i in range(10)))
-    run("split rows.txt a.txt b.txt", capsys)
+    run("split rows.txt a.txt b.txt")
     assert len((tmp_path / "b.txt").read_text().splitlines()) == 2
-    assert "--qid" in run("split all.csv a.csv b.csv --qid-column no", capsys, code=2).err
+    assert "--qid" in run("split all.csv a.csv b.csv --qid-column no", code=2).err
 
 
-def test_updates_at_the_same_time_all_count(table, capsys):
-    run(FIT, capsys)
+def test_updates_at_the_same_time_all_count(table, run):
+    run(FIT)
     frame = pd.read_csv("test.csv")
     for k in range(4):
         frame[frame.session % 4 == k].to_csv(f"part{k}.csv", index=False)
@@ -139,19 +132,19 @@ def test_updates_at_the_same_time_all_count(table, capsys):
     assert len(load_model("model")[-1]._source["history"]) == 5
 
 
-def test_new_rows_of_another_unit_are_told(table, capsys):
-    run(FIT, capsys)
+def test_new_rows_of_another_unit_are_told(table, run):
+    run(FIT)
     before = load_model("model")[-1].coef_
     frame = pd.read_csv("test.csv")
     frame.assign(a=1000 * frame.a).to_csv("unit.csv", index=False)
-    told = run("update model unit.csv --dry-run", capsys)
+    told = run("update model unit.csv --dry-run")
     assert "'a': mean or spread differs" in told.err
     assert "nothing (--dry-run)" in told.out
     np.testing.assert_array_equal(load_model("model")[-1].coef_, before)
-    assert "did the unit change" in run("update model unit.csv --check error", capsys, code=2).err
+    assert "did the unit change" in run("update model unit.csv --check error", code=2).err
     frame.assign(grade=3 - frame.grade).to_csv("turned.csv", index=False)
-    assert "were expected" in run("update model turned.csv --dry-run", capsys).err
-    told = run("update model test.csv --backup", capsys)
+    assert "were expected" in run("update model turned.csv --dry-run").err
+    told = run("update model test.csv --backup")
     assert not told.err
     assert "by the model before" in told.out
     np.testing.assert_array_equal(load_model("model.bak")[-1].coef_, before)

@@ -1,15 +1,12 @@
 """Names for the features of LETOR text, and reports on several files."""
 
 import html
-import json
 import re
-import shlex
 from pathlib import Path
 
 import pytest
 
 from rankrls import RankRLSCV
-from rankrls.cli import main
 from rankrls.datasets import dump_letor, make_ranking
 from rankrls.io import load_model
 
@@ -28,21 +25,15 @@ def folder(tmp_path, monkeypatch):
     return X, rows.target, rows.qid
 
 
-def run(capsys, words, code=0):
-    assert main(shlex.split(words)) == code, capsys.readouterr().err
-    out, err = capsys.readouterr()
-    return err if code else out
-
-
 @pytest.mark.parametrize("how", ["", "--stream"])
-def test_a_model_of_letor_text_has_names(folder, capsys, how):
-    run(capsys, f"fit S0.txt -m named --alpha 1 --feature-names @names.txt {how}")
-    run(capsys, f"fit S0.txt -m plain --alpha 1 {how}")
+def test_a_model_of_letor_text_has_names(folder, run, how):
+    run(f"fit S0.txt -m named --alpha 1 --feature-names @names.txt {how}")
+    run(f"fit S0.txt -m plain --alpha 1 {how}")
     assert load_model("named").feature_names_in_.tolist() == NAMES
-    assert run(capsys, "predict S1.txt -m named") == run(capsys, "predict S1.txt -m plain")
-    found = json.loads(run(capsys, "weights -m named --json"))["weights"]
-    given = run(capsys, "weights -m plain --feature-names @names.txt --json")
-    assert found == json.loads(given)["weights"]
+    assert run("predict S1.txt -m named").out == run("predict S1.txt -m plain").out
+    found = run("weights -m named --json").json["weights"]
+    given = run("weights -m plain --feature-names @names.txt --json")
+    assert found == given.json["weights"]
     assert {row["feature"] for row in found} == set(NAMES)
 
 
@@ -56,16 +47,16 @@ def test_a_model_of_letor_text_has_names(folder, capsys, how):
         ("fit t.csv -m x --feature-names a,b", "--feature-names is for LETOR text, and t.csv is a"),
     ],
 )  # fmt: skip
-def test_refused(folder, capsys, words, message):
-    run(capsys, "fit S0.txt -m model --alpha 1")
+def test_refused(folder, run, words, message):
+    run("fit S0.txt -m model --alpha 1")
     Path("t.csv").write_text("qid,label,a\n1,1,2\n1,0,3\n")
-    assert re.search(message, run(capsys, words, code=2))
+    assert re.search(message, run(words, code=2).err)
 
 
-def test_a_report_on_several_files(folder, capsys):
+def test_a_report_on_several_files(folder, run):
     words = "--test S2.txt --feature-names @names.txt --json"
     for files in ("S0.txt S1.txt", "'S[01].txt'"):
-        found = json.loads(run(capsys, f"report {files} -o page.html {words}"))
+        found = run(f"report {files} -o page.html {words}").json
         text = html.unescape(Path("page.html").read_text())
         assert all(f">{name}<" in text for name in NAMES)
         code = re.search(r"<pre.*?<code>(.*?)</code>", text, re.S)[1]
@@ -77,17 +68,17 @@ def test_a_report_on_several_files(folder, capsys):
     assert model.alpha_ == found["alpha"]
 
 
-def test_tests_in_several_files(folder, capsys):
-    page = run(capsys, "report S0.txt --test S1.txt --test S2.txt -o page.html --json")
-    run(capsys, "fit S0.txt -m model")
-    both = json.loads(run(capsys, "evaluate S1.txt S2.txt -m model --json"))
-    assert json.loads(page)["pairwise_error"] == pytest.approx(both["pairwise_error"])
+def test_tests_in_several_files(folder, run):
+    page = run("report S0.txt --test S1.txt --test S2.txt -o page.html --json")
+    run("fit S0.txt -m model")
+    both = run("evaluate S1.txt S2.txt -m model --json").json
+    assert page.json["pairwise_error"] == pytest.approx(both["pairwise_error"])
 
 
-def test_weights_stand_on_the_page(folder, capsys):
-    run(capsys, "report S0.txt -o page.html --feature-names @names.txt --scale none")
-    run(capsys, "fit S0.txt -m model --scale none")
-    weights = json.loads(run(capsys, "weights -m model --json"))["weights"]
+def test_weights_stand_on_the_page(folder, run):
+    run("report S0.txt -o page.html --feature-names @names.txt --scale none")
+    run("fit S0.txt -m model --scale none")
+    weights = run("weights -m model --json").json["weights"]
     text = Path("page.html").read_text()
     table = text[text.index("features with the largest effect") :]
     assert ">Weight</th>" in table

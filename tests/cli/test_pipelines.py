@@ -13,13 +13,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from rankrls import RankRLS, rank
-from rankrls.cli import main
 from rankrls.datasets import load_ranking, make_product_search
 from rankrls.io import load_model, save_model
 
 
 @pytest.mark.parametrize("columns", [["clicks", "price", "seller"], ["clicks", "price"]])
-def test_tables_with_text_and_missing_values(columns, tmp_path, monkeypatch, capsys):
+def test_tables_with_text_and_missing_values(columns, tmp_path, monkeypatch, run):
     monkeypatch.chdir(tmp_path)
     table = make_product_search(n_queries=8, n_products=6, random_state=0)
     numbers = make_pipeline(SimpleImputer(strategy="median"))
@@ -36,11 +35,9 @@ def test_tables_with_text_and_missing_values(columns, tmp_path, monkeypatch, cap
     new.to_csv("new.csv", index=False)
     expected = model.predict(new[columns])
 
-    how = ["--label", "grade", "--qid-column", "query"]
-    assert main(["predict", "new.csv", "-m", "shop.rankrls", "-o", "scores.txt", *how]) == 0
-    assert np.array_equal(np.loadtxt("scores.txt"), expected)
-    assert main(["evaluate", "new.csv", "-m", "shop.rankrls", *how]) == 0
-    assert "NDCG" in capsys.readouterr().out
+    how = "-m shop.rankrls --label grade --qid-column query"
+    assert np.array_equal(np.array(run(f"predict new.csv {how}").out.split(), float), expected)
+    assert "NDCG" in run(f"evaluate new.csv {how}").out
 
     read = load_ranking("new.csv", target="grade", qid="query", missing="nan", text="auto")
     by_file = rank(load_model("shop.rankrls"), read).to_frame()
@@ -56,7 +53,7 @@ def shop_pipeline(table, remainder="drop", columns=("clicks", "price")):
 
 
 @pytest.mark.parametrize("columns", [["clicks", "price"], [2, 3]], ids=["names", "numbers"])
-def test_columns_that_the_transformer_drops_are_not_needed(columns, tmp_path, monkeypatch, capsys):
+def test_columns_that_the_transformer_drops_are_not_needed(columns, tmp_path, monkeypatch, run):
     monkeypatch.chdir(tmp_path)
     table = make_product_search(n_queries=6, n_products=5, random_state=0)
     model = shop_pipeline(table, columns=columns)
@@ -74,13 +71,10 @@ def test_columns_that_the_transformer_drops_are_not_needed(columns, tmp_path, mo
         rank(model, table.drop(columns="price"), qid="query")
 
     few.to_csv("few.csv", index=False)
-    for how in ([], ["--qid-column", "query"]):
-        asked = ["-m", "shop.rankrls", *how]
-        assert main(["predict", "few.csv", "--top", "2", "--doc-id", "product", *asked]) == 0
-        printed = pd.read_csv(io.StringIO(capsys.readouterr().out))
-        pd.testing.assert_frame_equal(printed, expected)
-        assert main(["evaluate", "shop.csv", *asked]) == 0
-        assert "NDCG" in capsys.readouterr().out
+    for how in ("-m shop.rankrls", "-m shop.rankrls --qid-column query"):
+        out = run(f"predict few.csv --top 2 --doc-id product {how}").out
+        pd.testing.assert_frame_equal(pd.read_csv(io.StringIO(out)), expected)
+        assert "NDCG" in run(f"evaluate shop.csv {how}").out
 
 
 def test_a_file_of_numbers_is_a_table_for_the_transformer(tmp_path):
@@ -103,29 +97,28 @@ def test_columns_that_the_transformer_passes_on_are_needed():
         rank(model, table.drop(columns="grade"), qid="query")
 
 
-def test_a_model_that_fills_in_means_goes_on_doing_so(tmp_path, monkeypatch, capsys):
+def test_a_model_that_fills_in_means_goes_on_doing_so(tmp_path, monkeypatch, run):
     monkeypatch.chdir(tmp_path)
     table = make_product_search(n_queries=8, n_products=6, random_state=0)
     table[["clicks", "price", "query", "grade"]].to_csv("shop.csv", index=False)
-    how = ["--label", "grade", "--qid-column", "query"]
-    assert main(["fit", "shop.csv", "-m", "m", "--missing", "mean", "--alpha", "1", *how]) == 0
-    assert main(["predict", "shop.csv", "-m", "m", "-o", "s", "--missing", "zero", *how]) == 2
-    assert "fills in missing features by their mean; leave --missing out" in capsys.readouterr().err
+    how = "-m m --label grade --qid-column query"
+    run(f"fit shop.csv --missing mean --alpha 1 {how}")
+    err = run(f"predict shop.csv --missing zero {how}", code=2).err
+    assert "fills in missing features by their mean; leave --missing out" in err
 
 
-def test_queries_of_a_run_without_a_relevant_document_are_told(tmp_path, monkeypatch, capsys):
+def test_queries_of_a_run_without_a_relevant_document_are_told(tmp_path, monkeypatch, run):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run").write_text("a Q0 x 1 2.0 t\na Q0 y 2 1.0 t\nb Q0 z 1 1.0 t\n")
     (tmp_path / "qrels").write_text("a 0 x 1\na 0 y 0\nb 0 z 0\n")
-    assert main(["evaluate", "--run", "run", "--qrels", "qrels", "--metrics", "ndcg@10"]) == 0
-    assert "1.0000  (1 query without a relevant row left out)" in capsys.readouterr().out
+    out = run("evaluate --run run --qrels qrels --metrics ndcg@10").out
+    assert "1.0000  (1 query without a relevant row left out)" in out
 
 
-def test_queries_that_are_missing_from_a_run_are_told(tmp_path, monkeypatch, capsys):
+def test_queries_that_are_missing_from_a_run_are_told(tmp_path, monkeypatch, run):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run").write_text("a Q0 x 1 2.0 t\nb Q0 z 1 1.0 t\n")
     (tmp_path / "qrels").write_text("a 0 x 1\nb 0 z 0\nc 0 x 1\nd 0 x 0\n")
-    words = ["evaluate", "--run", "run", "--qrels", "qrels", "--metrics", "map"]
     for more, told in (
         ("", "MAP     0.5000  (2 queries without a relevant row left out)\n"),
         ("--undefined 0", "MAP     0.2500\n"),
@@ -139,6 +132,6 @@ def test_queries_that_are_missing_from_a_run_are_told(tmp_path, monkeypatch, cap
             "MAP     0.5000  (2 queries missing from the run left out)\n",
         ),
     ):
-        assert main([*words, *more.split()]) == 0
-        out = re.sub(r", [\d.]+ to [\d.]+", "", capsys.readouterr().out)  # the interval
+        out = run(f"evaluate --run run --qrels qrels --metrics map {more}").out
+        out = re.sub(r", [\d.]+ to [\d.]+", "", out)  # the interval
         assert out.endswith(told)

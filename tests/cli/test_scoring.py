@@ -2,8 +2,6 @@
 
 import io
 import json
-import shlex
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -50,18 +48,9 @@ def files(frame, tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def run(files, monkeypatch, capsys):
+@pytest.fixture(autouse=True)
+def here(files, monkeypatch):
     monkeypatch.chdir(files)
-
-    def call(words, code=0, stdin=None):
-        capsys.readouterr()
-        if stdin is not None:
-            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        assert main(shlex.split(words)) == code
-        return capsys.readouterr()
-
-    return call
 
 
 @pytest.fixture
@@ -97,10 +86,8 @@ def test_runs_are_read_again_and_evaluated(run, model, frame):
     assert table.id.tolist() == expected.id.tolist()
     np.testing.assert_allclose(table.score, expected.score, rtol=1e-12)
     asked = "ndcg@3,map,mrr,recall@2,err@5,precision@4"
-    found = json.loads(
-        run(f"evaluate --run run.txt --qrels qrels.txt --metrics {asked} --json").out
-    )
-    rows = json.loads(run(f"evaluate words.csv -m model --metrics {asked} --json").out)
+    found = run(f"evaluate --run run.txt --qrels qrels.txt --metrics {asked} --json").json
+    rows = run(f"evaluate words.csv -m model --metrics {asked} --json").json
     values = evaluate(frame["label"], model.predict(frame[["bm25", "clicks", "age"]]),
                       qid=frame["qid"], metrics=asked)  # fmt: skip
     for name in asked.split(","):
@@ -108,7 +95,7 @@ def test_runs_are_read_again_and_evaluated(run, model, frame):
     assert found["n_judged"] == len(frame)
     trec = "--gain linear --ties id --undefined 0 --missing-queries skip --relevant 2"
     words = f"evaluate --run run.txt --qrels qrels.txt --metrics {asked} {trec}"
-    each = json.loads(run(words + " --json --per-query").out)
+    each = run(words + " --json --per-query").json
     expected = evaluate_run(
         table, load_qrels("qrels.txt"), metrics=asked, gain="linear", ties="id", undefined=0,
         missing_queries="skip", relevance_threshold=2, average=None,
@@ -121,7 +108,7 @@ def test_runs_are_read_again_and_evaluated(run, model, frame):
     assert "ERR@5" in printed
     assert len(run(words + " --per-query").out.splitlines()) == 1 + len(expected["query"])
     piped = run("evaluate --run - --qrels qrels.txt --json", stdin=Path("run.txt").read_bytes())
-    assert json.loads(piped.out)["n_retrieved"] == len(table)
+    assert piped.json["n_retrieved"] == len(table)
 
 
 def test_letor_text_has_ids_in_comments(run, frame):
@@ -147,13 +134,13 @@ def test_comparisons_are_those_of_the_library(run, model, frame):
     y, qid = frame["label"], frame["qid"]
     a = model.predict(frame[["bm25", "clicks", "age"]])
     words = "compare model scores.txt --data rows.csv --drop doc --json"
-    found = json.loads(run(words + " --random-state 3").out)
+    found = run(words + " --random-state 3").json
     expected = compare_rankers(
         y, a, frame["age"].to_numpy(), qid=qid, metric="ndcg@10", random_state=3
     )
     assert found["p_value"] == expected.p_value
     assert found["difference"] == pytest.approx(expected.difference)
-    linear = json.loads(run(f"{words} --gain linear --metric ndcg@2 --method t").out)
+    linear = run(f"{words} --gain linear --metric ndcg@2 --method t").json
     by_hand = compare_rankers(
         y, a, frame["age"].to_numpy(), qid=qid, metric=partial(ndcg, k=2, gain="linear"), method="t"
     )
@@ -163,7 +150,7 @@ def test_comparisons_are_those_of_the_library(run, model, frame):
     assert two.startswith("a = model\nb = other\npairwise_accuracy over ")
     run("predict words.csv -m model --doc-id doc --format trec -o a.run")
     run("predict words.csv -m other --doc-id doc --format trec -o b.run")
-    runs = json.loads(run("compare a.run b.run --qrels qrels.txt --metric map --json").out)
+    runs = run("compare a.run b.run --qrels qrels.txt --metric map --json").json
     expected = compare_runs(
         load_run("a.run"), load_run("b.run"), load_qrels("qrels.txt"), metric="map", random_state=0
     )
@@ -175,7 +162,7 @@ def test_comparisons_are_those_of_the_library(run, model, frame):
                                  "--missing mean"])  # fmt: skip
 def test_weights_are_those_of_the_columns(run, frame, how):
     run(f"fit rows.csv -m model --drop doc --alpha 1 {how}")
-    made = json.loads(run("weights -m model --json").out)
+    made = run("weights -m model --json").json
     weight = {line["feature"]: line["weight"] for line in made["weights"]}
     X = frame[["bm25", "clicks", "age"]]
     scores = sum(weight[name] * X[name] for name in X) + made["constant"]

@@ -1,7 +1,6 @@
 """Commands agree with one another and with the library, and the report reproduces itself."""
 
 import html
-import json
 import re
 from pathlib import Path
 
@@ -35,8 +34,8 @@ def table():
     return frame
 
 
-@pytest.fixture
-def run(table, tmp_path, monkeypatch, capsys):
+@pytest.fixture(autouse=True)
+def files(table, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     train = table.qid < 35
     for name, rows in (("train", train), ("test", ~train)):
@@ -44,14 +43,6 @@ def run(table, tmp_path, monkeypatch, capsys):
     gaps = table[train].copy()
     gaps.loc[::6, "d"] = np.nan
     gaps.to_csv("gaps.csv", index=False)
-    capsys.readouterr()
-
-    def go(words, code=0):
-        assert main(words.split()) == code, capsys.readouterr().err
-        out, err = capsys.readouterr()
-        return (json.loads(out) if "--json" in words else out), err
-
-    return go
 
 
 OPTIONS = [
@@ -68,9 +59,9 @@ OPTIONS = [
 @pytest.mark.parametrize("options", OPTIONS)
 def test_fit_cv_and_report_choose_the_same_alpha(run, options):
     drop = "" if "--weight" in options else "--drop w"
-    fitted, _ = run(f"fit train.csv -m model {drop} {options} --json")
-    searched, _ = run(f"cv train.csv {drop} {options} --json")
-    page, _ = run(f"report train.csv -o page.html {drop} {options} --json")
+    fitted = run(f"fit train.csv -m model {drop} {options} --json").json
+    searched = run(f"cv train.csv {drop} {options} --json").json
+    page = run(f"report train.csv -o page.html {drop} {options} --json").json
     assert fitted["alpha"] == searched["best_alpha"] == page["alpha"]
     assert fitted["cv_score"] == searched["best_score"]
     assert fitted["scale"] == searched["scale"] == page["scale"]
@@ -82,7 +73,7 @@ def test_fit_cv_and_report_choose_the_same_alpha(run, options):
 def test_the_report_reproduces_its_numbers(run, options, test):
     file = "gaps.csv" if "--missing" in options else "train.csv"
     drop = "" if "--weight" in options else "--drop w"
-    found, _ = run(f"report {file} -o page.html {drop} {options} {test} --json")
+    found = run(f"report {file} -o page.html {drop} {options} {test} --json").json
     space, values = {}, []
     code = html.unescape(re.search(r"<pre.*?<code>(.*?)</code>", Path("page.html").read_text(),
                                    re.S)[1])  # fmt: skip
@@ -124,8 +115,8 @@ def test_the_model_of_a_report_takes_raw_features(table, tmp_path):
 def test_ndcg_is_one_number_everywhere(run, table):
     """Queries without a relevant row are left out by all of them."""
     run("fit train.csv -m model --drop w")
-    evaluated, _ = run("evaluate test.csv -m model --json")
-    page, _ = run("report train.csv --test test.csv --drop w -o page.html --json")
+    evaluated = run("evaluate test.csv -m model --json").json
+    page = run("report train.csv --test test.csv --drop w -o page.html --json").json
     unseen = table[table.qid >= 35]
     X, y, qid = unseen[["a", "b", "c", "d"]], unseen.label, unseen.qid
     model = load_model("model")
@@ -144,10 +135,10 @@ def test_ndcg_is_one_number_everywhere(run, table):
     held = leave_query_out_predict(RankRLS(3.0), scaled, rows.label, qid=rows.qid)
     assert search.best_score_ == pytest.approx(ndcg(rows.label, held, qid=rows.qid, k=10))
     words = "train.csv --drop w --alphas 3 --json"
-    assert run(f"cv {words} --scoring ndcg@10")[0]["best_score"] == pytest.approx(
+    assert run(f"cv {words} --scoring ndcg@10").json["best_score"] == pytest.approx(
         search.best_score_
     )
-    page, _ = run(f"report {words} -o page.html")
+    page = run(f"report {words} -o page.html").json
     assert page["ndcg@10"] == pytest.approx(search.best_score_)
 
 
@@ -161,7 +152,7 @@ def test_the_default_model_scales_and_does_not_see_scales(run, table):
     one, other = load_model("model"), load_model("other")
     assert [name for name, _ in one.steps] == ["scale", "rank"]
     np.testing.assert_allclose(one.steps[-1][1].coef_, other.steps[-1][1].coef_, rtol=1e-6)
-    _, err = run("fit train.csv -m plain --drop w --scale none")
+    err = run("fit train.csv -m plain --drop w --scale none").err
     assert "(column 'c') to " in err
     assert "leave out --scale none" in err
     assert err.count("\n") == 1
@@ -185,17 +176,17 @@ def test_large_sparse_rows_choose_alpha_by_some_queries(run, monkeypatch):
     rng = np.random.default_rng(0)
     X = sparse.random_array((200, 300), density=0.02, rng=rng, format="csr")
     dump_letor(X, np.asarray(X[:, :20].sum(axis=1)).ravel(), "sparse.dat", qid=np.arange(200) // 10)
-    out, _ = run("fit sparse.dat -m model")
+    out = run("fit sparse.dat -m model").out
     assert "of a tenth of the queries" in out
-    assert run("fit sparse.dat -m model --json")[0]["cv"] == "validation"
-    assert "cv" not in run("fit sparse.dat -m model --alpha auto --json")[0]
+    assert run("fit sparse.dat -m model --json").json["cv"] == "validation"
+    assert "cv" not in run("fit sparse.dat -m model --alpha auto --json").json
 
 
 # ---------------------------------------------------------------------- missing values
 
 
 def test_missing_values_are_filled_in_by_the_model(run, table):
-    _, err = run("fit gaps.csv -m model --drop w", code=2)
+    err = run("fit gaps.csv -m model --drop w", code=2).err
     assert "column 'd' is empty" in err
     assert "(rankrls fit --missing mean or --missing zero does both)" in err
     frame = pd.read_csv("gaps.csv")
@@ -205,25 +196,25 @@ def test_missing_values_are_filled_in_by_the_model(run, table):
         filled = X.fillna(value)
         expected = make_pipeline(StandardScaler(), RankRLS(1.0))
         expected.fit(filled.to_numpy(), frame.label, rankrls__qid=frame.qid)
-        out, _ = run("predict gaps.csv -m model")
+        out = run("predict gaps.csv -m model").out
         np.testing.assert_allclose(
             np.array(out.split(), float), expected.predict(filled.to_numpy()), rtol=1e-9
         )
-        evaluated, _ = run("evaluate gaps.csv -m model --json")
+        evaluated = run("evaluate gaps.csv -m model --json").json
         error = pairwise_error(frame.label, expected.predict(filled.to_numpy()), qid=frame.qid)
         assert evaluated["pairwise_error"] == pytest.approx(error)
-        _, err = run("predict gaps.csv -m model --missing error", code=2)
+        err = run("predict gaps.csv -m model --missing error", code=2).err
         assert "column 'd' is empty" in err
     for command in ("cv gaps.csv", "report gaps.csv -o page.html"):
         run(f"{command} --drop w --missing mean")
         run(f"{command} --drop w", code=2)
     run("fit train.csv -m plain --drop w")
-    zeros, _ = run("predict gaps.csv -m plain --missing zero")
+    zeros = run("predict gaps.csv -m plain --missing zero").out
     X.fillna(0.0).to_csv("zeros.csv", index=False)
-    expected = np.array(run("predict zeros.csv -m plain")[0].split(), float)
+    expected = np.array(run("predict zeros.csv -m plain").out.split(), float)
     np.testing.assert_allclose(np.array(zeros.split(), float), expected, rtol=1e-9)
     run("fit gaps.csv -m model --drop w --missing zero --alpha 1 --stream")
-    _, err = run("fit gaps.csv -m model --drop w --missing mean --alpha 1 --stream", code=2)
+    err = run("fit gaps.csv -m model --drop w --missing mean --alpha 1 --stream", code=2).err
     assert "--missing mean looks at all rows first" in err
 
 
@@ -232,10 +223,10 @@ def test_missing_values_of_letor_text(run):
         f"{i % 3} qid:{i // 6} 1:{i * 7 % 5} 2:{'NULL' if i % 4 == 0 else i % 7}" for i in range(60)
     ]
     Path("gaps.dat").write_text("\n".join(rows))
-    _, err = run("fit gaps.dat -m model", code=2)
+    err = run("fit gaps.dat -m model", code=2).err
     assert "gaps.dat:1: value in '2:NULL' is not a finite number; to keep missing values" in err
     run("fit gaps.dat -m model --missing mean")
-    out, _ = run("predict gaps.dat -m model")
+    out = run("predict gaps.dat -m model").out
     assert np.isfinite(np.array(out.split(), float)).all()
 
 
@@ -250,9 +241,9 @@ def test_columns_like_ids_are_a_warning_with_the_option(run, table, command):
     rng = np.random.default_rng(0)
     ids = table.drop(columns=["w", "b", "c"]).assign(doc_id=rng.permutation(len(table)) + 10_000)
     ids.to_csv("train.csv", index=False)
-    _, err = run(command)
+    err = run(command).err
     assert err.count("looks like an id") == 1
     assert "column 'doc_id' of X looks like an id or a position" in err
     assert "leave it out by --drop doc_id\n" in err
-    _, err = run(f"{command} --drop doc_id")
+    err = run(f"{command} --drop doc_id").err
     assert "looks like an id" not in err

@@ -1,7 +1,5 @@
 """``rankrls update`` and ``fit --stream --alpha auto``: models of all rows, or an error."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +7,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from rankrls import RankRLS, RankRLSCV
-from rankrls.cli import main
 from rankrls.datasets import dump_letor, make_ranking
 from rankrls.io import load_model, save_model
 from rankrls.streaming import fit_stream
@@ -36,14 +33,7 @@ def folder(table, tmp_path, monkeypatch):
     return tmp_path
 
 
-def run(words, capsys, code=0):
-    capsys.readouterr()
-    assert main(words.split()) == code
-    out, err = capsys.readouterr()
-    return err if code else out
-
-
-def test_columns_are_those_of_the_fit(table, tmp_path, monkeypatch, capsys):
+def test_columns_are_those_of_the_fit(table, tmp_path, monkeypatch, run):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     table = table.rename(columns={"label": "clicks", "qid": "search"})
@@ -52,77 +42,78 @@ def test_columns_are_those_of_the_fit(table, tmp_path, monkeypatch, capsys):
         part = table[(table.search >= low) & (table.search < high)]
         part.to_csv(f"{name}.csv", index=False)
     how = "--label clicks --drop label --qid-column search --weight w --alpha 5"
-    run(f"fit all.csv -m model {how}", capsys)
-    run("update model new.csv --forget old.csv", capsys)
-    run(f"fit rest.csv -m rest {how}", capsys)
+    run(f"fit all.csv -m model {how}")
+    run("update model new.csv --forget old.csv")
+    run(f"fit rest.csv -m rest {how}")
     model, rest = load_model("model")[-1], load_model("rest")[-1]
     np.testing.assert_allclose(model.coef_, rest.coef_, rtol=1e-9)
     assert (model._source["label"], model._source["weight"]) == ("clicks", "w")
 
 
-def scores(model, file, capsys):
-    return np.array(run(f"predict {file} -m {model}", capsys).split(), dtype=float)
+def assert_equal(run, model, file, atol=1e-7):
+    """The scores of the updated model are those of a fresh one."""
+    mine, theirs = (scores(run, one, file) for one in (model, "fresh"))
+    assert np.allclose(mine, theirs, atol=atol * np.ptp(theirs))
+
+
+def scores(run, model, file):
+    return np.array(run(f"predict {file} -m {model}").out.split(), dtype=float)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "txt"])
 @pytest.mark.parametrize("options", ["", "--scale none --alpha 3", "--scale query-standard",
                                      "--missing zero"])  # fmt: skip
 @pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
-def test_is_the_fit_to_what_is_left(kind, options, folder, capsys):
-    run(f"fit all.{kind} -m model.rankrls {options}", capsys)
+def test_is_the_fit_to_what_is_left(kind, options, folder, run):
+    run(f"fit all.{kind} -m model.rankrls {options}")
     words = f"update model.rankrls new.{kind} --forget old.{kind} --json"
-    about = json.loads(run(words, capsys))
+    about = run(words).json
     assert (about["n_queries"], about["rows_added"] > 0, about["file"]) == (
         35,
         True,
         "model.rankrls",
     )
     options = options.replace(" --alpha 3", "")
-    run(f"fit rest.{kind} -m fresh --alpha {about['alpha']!r} {options}", capsys)
-    mine, theirs = (scores(model, f"rest.{kind}", capsys) for model in ("model.rankrls", "fresh"))
-    assert np.allclose(mine, theirs, atol=1e-7 * np.ptp(theirs))
-    assert "35 now" in run(f"update model.rankrls new.{kind} --forget new.{kind}", capsys)
+    run(f"fit rest.{kind} -m fresh --alpha {about['alpha']!r} {options}")
+    assert_equal(run, "model.rankrls", f"rest.{kind}")
+    assert "35 now" in run(f"update model.rankrls new.{kind} --forget new.{kind}").out
 
 
-def test_another_file_and_files_one_after_the_other(folder, capsys):
-    run("fit all.parquet -m model.rankrls --alpha 1", capsys)
+def test_another_file_and_files_one_after_the_other(folder, run):
+    run("fit all.parquet -m model.rankrls --alpha 1")
     before = (folder / "model.rankrls").read_bytes()
-    run("update model.rankrls new.parquet -o next.rankrls", capsys)
+    run("update model.rankrls new.parquet -o next.rankrls")
     assert (folder / "model.rankrls").read_bytes() == before
-    run("update next.rankrls --forget old.csv", capsys)
-    run("fit rest.parquet -m fresh --alpha 1", capsys)
-    mine, theirs = (scores(m, "rest.parquet", capsys) for m in ("next.rankrls", "fresh"))
-    assert np.allclose(mine, theirs, atol=1e-7 * np.ptp(theirs))
+    run("update next.rankrls --forget old.csv")
+    run("fit rest.parquet -m fresh --alpha 1")
+    assert_equal(run, "next.rankrls", "rest.parquet")
 
 
-def test_all_rows_may_be_exchanged(folder, capsys):
-    run("fit all.parquet -m model.rankrls --alpha 1", capsys)
-    run("update model.rankrls new.parquet --forget all.parquet", capsys)
-    run("fit new.parquet -m fresh --alpha 1", capsys)
-    mine, theirs = (scores(m, "new.parquet", capsys) for m in ("model.rankrls", "fresh"))
-    assert np.allclose(mine, theirs, atol=1e-6 * np.ptp(theirs))
+def test_all_rows_may_be_exchanged(folder, run):
+    run("fit all.parquet -m model.rankrls --alpha 1")
+    run("update model.rankrls new.parquet --forget all.parquet")
+    run("fit new.parquet -m fresh --alpha 1")
+    assert_equal(run, "model.rankrls", "new.parquet", 1e-6)
 
 
-def test_batches_of_a_large_file(folder, capsys, monkeypatch):
-    run("fit all.txt -m model.rankrls --alpha 1", capsys)
+def test_batches_of_a_large_file(folder, run, monkeypatch):
+    run("fit all.txt -m model.rankrls --alpha 1")
     monkeypatch.setattr("rankrls.cli._files.LARGE", 1)
     monkeypatch.setattr("rankrls.cli._files.BATCH", 50)
-    run("update model.rankrls new.txt --forget old.txt", capsys)
+    run("update model.rankrls new.txt --forget old.txt")
     monkeypatch.undo()
     monkeypatch.chdir(folder)
-    run("fit rest.txt -m fresh --alpha 1", capsys)
-    mine, theirs = (scores(m, "rest.txt", capsys) for m in ("model.rankrls", "fresh"))
-    assert np.allclose(mine, theirs, atol=1e-7 * np.ptp(theirs))
+    run("fit rest.txt -m fresh --alpha 1")
+    assert_equal(run, "model.rankrls", "rest.txt")
 
 
-def test_one_ranking(folder, capsys):
-    run("fit all.parquet -m model.rankrls --one-ranking --alpha 1 --drop qid", capsys)
-    assert "--one-ranking" in run("update model.rankrls new.parquet", capsys, 2)
-    run("update model.rankrls new.parquet --one-ranking", capsys)
-    run("update model.rankrls --forget all.parquet --one-ranking", capsys)
-    run("fit new.parquet -m fresh --one-ranking --alpha 1 --drop qid", capsys)
-    mine, theirs = (scores(m, "new.parquet", capsys) for m in ("model.rankrls", "fresh"))
-    assert np.allclose(mine, theirs, atol=1e-6 * np.ptp(theirs))
+def test_one_ranking(folder, run):
+    run("fit all.parquet -m model.rankrls --one-ranking --alpha 1 --drop qid")
+    assert "--one-ranking" in run("update model.rankrls new.parquet", code=2).err
+    run("update model.rankrls new.parquet --one-ranking")
+    run("update model.rankrls --forget all.parquet --one-ranking")
+    run("fit new.parquet -m fresh --one-ranking --alpha 1 --drop qid")
+    assert_equal(run, "model.rankrls", "new.parquet", 1e-6)
 
 
 @pytest.mark.parametrize(
@@ -147,28 +138,28 @@ def test_one_ranking(folder, capsys):
         ("--scale minmax", "new.parquet --forget old.parquet", "largest or smallest"),
     ],
 )
-def test_refusals_leave_the_file_alone(fit, words, message, folder, capsys):
-    run(f"fit all.parquet -m model.rankrls {fit}", capsys)
+def test_refusals_leave_the_file_alone(fit, words, message, folder, run):
+    run(f"fit all.parquet -m model.rankrls {fit}")
     before = (folder / "model.rankrls").read_bytes()
-    assert message in run(f"update model.rankrls {words}", capsys, 2)
+    assert message in run(f"update model.rankrls {words}", code=2).err
     assert (folder / "model.rankrls").read_bytes() == before
 
 
-def test_features_that_a_model_does_not_know(table, folder, capsys):
-    run("fit all.txt -m model.rankrls --alpha 1", capsys)
+def test_features_that_a_model_does_not_know(table, folder, run):
+    run("fit all.txt -m model.rankrls --alpha 1")
     part = table[table.qid >= 30]
     more = np.column_stack([part[NAMES], part.a])
     dump_letor(more, part.label, "more.txt", qid=part.qid.to_numpy())
-    assert "more.txt" in run("update model.rankrls more.txt", capsys, 2)
+    assert "more.txt" in run("update model.rankrls more.txt", code=2).err
 
 
-def test_models_made_in_python(table, folder, capsys):
+def test_models_made_in_python(table, folder, run):
     part = table[table.qid < 30]
     ranker = RankRLS(kernel="rbf", gamma=1e-7, solver="nystroem", basis=list(range(40)))
     with np.errstate(all="ignore"), pytest.warns(UserWarning, match="scales"):
         ranker.fit(part[NAMES], part.label, qid=part.qid)
     save_model(ranker, "model.rankrls")
-    run("update model.rankrls new.parquet --forget old.parquet", capsys)
+    run("update model.rankrls new.parquet --forget old.parquet")
     new, old = table[table.qid >= 30], table[table.qid < 10]
     ranker.partial_fit(new[NAMES], new.label, qid=new.qid)
     ranker.forget(old[NAMES], old.label, qid=old.qid)
@@ -177,7 +168,7 @@ def test_models_made_in_python(table, folder, capsys):
 
 
 @pytest.mark.parametrize("large", [False, True])
-def test_files_with_sizes_of_queries(large, table, folder, capsys, monkeypatch):
+def test_files_with_sizes_of_queries(large, table, folder, run, monkeypatch):
     """Their queries have no ids: new ones get numbers that are free, old ones cannot be found."""
     for name, low, high in (("first", 0, 12), ("more", 30, 45), ("both", 0, 0)):
         part = table[(table.qid >= low) & (table.qid < high) | ((name == "both") & (table.qid < 12))
@@ -185,63 +176,62 @@ def test_files_with_sizes_of_queries(large, table, folder, capsys, monkeypatch):
         dump_letor(part[NAMES].to_numpy(), part.label, f"{name}.txt")
         sizes = part.groupby("qid").size()
         (folder / f"{name}.txt.query").write_text("\n".join(map(str, sizes)))
-    run("fit first.txt -m model.rankrls --alpha 1", capsys)
+    run("fit first.txt -m model.rankrls --alpha 1")
     if large:
         monkeypatch.setattr("rankrls.cli._files.LARGE", 1)
         monkeypatch.setattr("rankrls.cli._files.BATCH", 50)
-    assert "27 now" in run("update model.rankrls more.txt", capsys)
-    run("fit both.txt -m fresh --alpha 1 --in-memory", capsys)
-    mine, theirs = (scores(m, "both.txt", capsys) for m in ("model.rankrls", "fresh"))
-    assert np.allclose(mine, theirs, atol=1e-7 * np.ptp(theirs))
-    assert "more.txt.query has sizes of queries and no ids" in run(
-        "update model.rankrls --forget more.txt", capsys, 2
+    assert "27 now" in run("update model.rankrls more.txt").out
+    run("fit both.txt -m fresh --alpha 1 --in-memory")
+    assert_equal(run, "model.rankrls", "both.txt")
+    assert (
+        "more.txt.query has sizes of queries and no ids"
+        in run("update model.rankrls --forget more.txt", code=2).err
     )
 
 
-def test_ids_that_are_numbers_or_text(table, folder, capsys):
+def test_ids_that_are_numbers_or_text(table, folder, run):
     """One id that is no number makes all ids of a file text."""
-    run("fit all.csv -m model.rankrls --alpha 1", capsys)
+    run("fit all.csv -m model.rankrls --alpha 1")
     part = table[table.qid < 2].astype({"qid": object})
     part[part.qid == 0].assign(qid="x").to_csv("text.csv", index=False)
     mixed = pd.concat([part[part.qid == 0].assign(qid="x"), part[part.qid == 1]])
     mixed.to_csv("mixed.csv", index=False)
-    assert "query 1 was given in an earlier call" in run(
-        "update model.rankrls mixed.csv", capsys, 2
+    assert (
+        "query 1 was given in an earlier call" in run("update model.rankrls mixed.csv", code=2).err
     )
-    run("update model.rankrls text.csv", capsys)
-    run("update model.rankrls --forget mixed.csv", capsys)
+    run("update model.rankrls text.csv")
+    run("update model.rankrls --forget mixed.csv")
     rest = table[(table.qid < 30) & (table.qid != 1)]
     rest.to_csv("rest.csv", index=False)
-    run("fit rest.csv -m fresh --alpha 1", capsys)
-    mine, theirs = (scores(m, "rest.csv", capsys) for m in ("model.rankrls", "fresh"))
-    assert np.allclose(mine, theirs, atol=1e-7 * np.ptp(theirs))
+    run("fit rest.csv -m fresh --alpha 1")
+    assert_equal(run, "model.rankrls", "rest.csv")
 
 
-def test_other_values_are_not_forgotten(table, folder, capsys):
-    run("fit all.parquet -m model.rankrls", capsys)
+def test_other_values_are_not_forgotten(table, folder, run):
+    run("fit all.parquet -m model.rankrls")
     before = (folder / "model.rankrls").read_bytes()
     other = table[table.qid < 3].copy()
     other.loc[other.qid == 2, "c"] += 1.0
     other.to_csv("other.csv", index=False)
-    err = run("update model.rankrls --forget other.csv", capsys, 2)
+    err = run("update model.rankrls --forget other.csv", code=2).err
     assert "other.csv: query 2 was added with other features, scores or weights" in err
     assert (folder / "model.rankrls").read_bytes() == before
 
 
-def test_weights_of_python_are_asked_for(table, folder, capsys):
+def test_weights_of_python_are_asked_for(table, folder, run):
     part = table[table.qid < 30]
     weight = 1 + part.label.to_numpy()
     model = RankRLS().fit(part[["a"]], part.label, qid=part.qid, sample_weight=weight)
     save_model(model, "model.rankrls")
-    err = run("update model.rankrls new.parquet", capsys, 2)
+    err = run("update model.rankrls new.parquet", code=2).err
     assert "fitted with weights of rows: name their column by --sample-weight" in err
 
 
 @pytest.mark.parametrize("scoring", ["pairwise_r2", "ndcg@5"])
-def test_alpha_is_chosen_batch_by_batch(scoring, table, folder, capsys, monkeypatch):
+def test_alpha_is_chosen_batch_by_batch(scoring, table, folder, run, monkeypatch):
     monkeypatch.setattr("rankrls.cli._files.BATCH", 70)
     words = f"fit all.csv -m model.rankrls --stream --alpha auto --cv 4 --scoring {scoring} --json"
-    about = json.loads(run(words, capsys))
+    about = run(words).json
     part = table[table.qid < 30]
     X, y, qid = part[NAMES].to_numpy(), part.label.to_numpy(), part.qid.to_numpy()
     model = make_pipeline(StandardScaler(), RankRLSCV(cv=4, scoring=scoring))
@@ -249,5 +239,5 @@ def test_alpha_is_chosen_batch_by_batch(scoring, table, folder, capsys, monkeypa
     assert (about["streamed"], about["n_rows"]) == (True, len(y))
     assert about["alpha"] == model[-1].alpha_
     assert np.isclose(about["cv_score"], model[-1].best_score_)
-    mine, theirs = scores("model.rankrls", "all.csv", capsys), model.predict(X)
+    mine, theirs = scores(run, "model.rankrls", "all.csv"), model.predict(X)
     assert np.allclose(mine, theirs, atol=1e-8 * np.ptp(theirs))

@@ -1,44 +1,25 @@
 """Digits: scales of columns, offsets and smooth kernels, against exact arithmetic and refits."""
 
 import warnings
-from fractions import Fraction
+from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.metrics.pairwise import rbf_kernel
 
-from rankrls import RankRLS, regularization_path
+import high_precision
+from rankrls import RankRLS, RankRLSCV, RankSVM, regularization_path
 from rankrls.estimators.ranker import Preferences
-from rankrls.model_selection import leave_pair_out_predict, leave_query_out_predict
+from rankrls.model_selection import (
+    holdout_judgements,
+    leave_pair_out_predict,
+    leave_query_out_predict,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
 
-# ---------------------------------------------------------------------- an exact solution
-
-
-def fractions(values):
-    return [Fraction(float(value)) for value in values]
-
-
-def exact_weights(X, y, edges, alpha):
-    """w of Σ_edges (y_i − y_j − (x_i − x_j)·w)² + alpha ‖w‖², by elimination with fractions."""
-    n = X.shape[1]
-    rows, scores = [fractions(row) for row in X], fractions(y)
-    system = [[Fraction(0)] * (n + 1) for _ in range(n)]
-    for i, j in edges:
-        d = [a - b for a, b in zip(rows[i], rows[j], strict=True)]
-        d.append(scores[i] - scores[j])
-        for p in range(n):
-            for q in range(n + 1):
-                system[p][q] += d[p] * d[q]
-    for p in range(n):
-        system[p][p] += Fraction(float(alpha))
-    for p in range(n):
-        for q in range(n):
-            if q != p and system[q][p]:
-                ratio = system[q][p] / system[p][p]
-                system[q] = [a - ratio * b for a, b in zip(system[q], system[p], strict=True)]
-    return np.array([float(system[p][n] / system[p][p]) for p in range(n)])
+# ---------------------------------------------------------------------- scales of columns
 
 
 def scaled_data(m, n, scales, seed=0):
@@ -46,10 +27,6 @@ def scaled_data(m, n, scales, seed=0):
     X = rng.normal(size=(m, n)) * scales
     y = X @ (rng.normal(size=n) / scales) + 0.1 * rng.normal(size=m)
     return X, y, np.repeat([0, 1], m // 2)
-
-
-def within(qid):
-    return [(i, j) for i in range(len(qid)) for j in range(i) if qid[i] == qid[j]]
 
 
 SCALES = {"0 to 9": (0, 9), "-9 to 9": (-9, 9), "-12 to 12": (-12, 12)}
@@ -64,9 +41,8 @@ def case(request):
 
 
 def fit_pairs(alpha, X, y, qid):
-    edges = within(qid)
-    pairs = [(i, j) if y[i] > y[j] else (j, i) for i, j in edges]
-    magnitude = [abs(y[i] - y[j]) for i, j in edges]
+    pairs = np.argwhere((qid[:, None] == qid) & (y[:, None] > y))
+    magnitude = y[pairs[:, 0]] - y[pairs[:, 1]]
     return RankRLS(alpha).fit(X, pairs=pairs, magnitude=magnitude).coef_
 
 
@@ -98,7 +74,7 @@ LOST = "scales that are too different for float64"
 def test_columns_of_any_scale(case, alpha, way):
     """Right, or warned of if columns depend on each other."""
     X, y, qid, scales = case
-    expected = exact_weights(X, y, within(qid), alpha) * scales
+    expected = high_precision.linear_coefficients(X, y, qid, alpha) * scales
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", UserWarning)
         found = WAYS[way](alpha, X, y, qid) * scales
@@ -144,7 +120,82 @@ def test_hold_out_of_columns_of_any_scale(shape):
             assert np.abs(difference).max() <= 1e-7 * np.ptp(refit)
 
 
-# ---------------------------------------------------------------------- offsets
+# ---------------------------------------------------------------------- offsets, single precision
+
+
+RNG = np.random.default_rng(0)
+ROWS = np.round(RNG.normal(size=(60, 4)) * 2**16) / 2**16  # an offset of up to 1e8 is exact
+SCORES = ROWS[:, 0] + 0.3 * RNG.normal(size=60)
+QID = np.repeat(np.arange(6), 10)
+
+
+def difference(a, b):
+    """Largest difference of two predictions up to a constant, relative to their range."""
+    a, b = a.astype(float), b.astype(float)
+    return np.ptp(a - b) / np.ptp(b)
+
+
+@pytest.mark.parametrize("alpha", [1e-2, 1e-4, 1e-6])
+@pytest.mark.parametrize(
+    "options",
+    [{"kernel": "rbf", "gamma": 0.1}, {"solver": "dual"}, {"kernel": "poly", "coef0": 0.5}],
+    ids=str,
+)
+def test_kernels_of_single_precision_rows(options, alpha):
+    small = ROWS.astype(np.float32)
+    ranker = RankRLS(alpha, **options)
+    single = ranker.fit(small, SCORES, qid=QID).predict(small)
+    assert single.dtype == np.float32
+    assert difference(single, ranker.fit(small.astype(float), SCORES, qid=QID).predict(ROWS)) < 1e-6
+
+
+@pytest.mark.parametrize("offset", [1e3, 1e5, 1e7])
+@pytest.mark.parametrize("ranker", [RankRLS(1e-2), RankSVM(0.1, tol=1e-8)], ids=str)
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+def test_rbf_of_queries_far_from_each_other(offset, ranker, layout):
+    rows = ROWS + offset * np.array([1.0, -2.0, 3.0, -4.0, 0.5, 0.0])[QID, None]
+    K = np.zeros((60, 60))
+    for query in range(6):
+        own = np.flatnonzero(query == QID)
+        K[np.ix_(own, own)] = rbf_kernel(ROWS[own], gamma=0.1)
+    expected = ranker.set_params(kernel="precomputed").fit(K, SCORES, qid=QID).predict(K)
+    ranker.set_params(kernel="rbf", gamma=0.1).fit(layout(rows), SCORES, qid=QID)
+    for query in range(6):
+        own = query == QID
+        assert difference(ranker.predict(layout(rows))[own], expected[own]) < 2e-6
+
+
+OFFSETS = {
+    "primal": {"solver": "primal"},
+    "dual": {"solver": "dual"},
+    "cg": {"solver": "cg"},
+    "rbf": {"kernel": "rbf", "gamma": 0.3},
+    "laplacian": {"kernel": "laplacian", "gamma": 0.3},
+    "nystroem": {"kernel": "rbf", "gamma": 0.3, "basis": np.arange(0, 60, 3)},
+}
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
+@pytest.mark.parametrize("offset", [1e3, 1e6, 1e8])
+@pytest.mark.parametrize("name", OFFSETS)
+def test_offsets_lose_no_digits(name, offset, layout):
+    """Of all columns, or a constant column beside them."""
+
+    def fitted(ranker, data):
+        found = ranker.fit(layout(data), SCORES, qid=QID).predict(layout(data))
+        return found - np.array([found[query == QID].mean() for query in range(6)])[QID]
+
+    constant = np.column_stack([ROWS, np.full(60, offset)])
+    expected = fitted(RankRLS(**OFFSETS[name]), ROWS)
+    # X @ coef itself has rounding errors of the size of the offset.
+    tolerance = 1e-5 if name == "cg" else max(1e-12, 1e-15 * offset)
+    for data in (ROWS + offset, *[constant] * ("kernel" in OFFSETS[name])):
+        found = fitted(RankRLS(**OFFSETS[name]), data)
+        np.testing.assert_allclose(found, expected, atol=tolerance * np.ptp(expected))
+    if name in ("primal", "dual", "rbf", "nystroem") and offset == 1e6:
+        svm = RankSVM(0.1, tol=1e-8, random_state=0, **OFFSETS[name])
+        expected = fitted(svm, ROWS)
+        assert difference(fitted(svm, ROWS + offset), expected) < 1e-6
 
 
 # ---------------------------------------------------------------------- smooth kernels
@@ -199,23 +250,6 @@ def test_hold_outs_of_smooth_kernels(name, alpha):
         np.testing.assert_allclose(found, refitted(rows, qid), atol=1e-8 * scale)
 
 
-# ---------------------------------------------------------------------- indefinite kernels
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"kernel": "poly", "degree": 2}, {"basis": np.arange(0, 60, 3), "solver": "nystroem"}],
-    ids=["poly", "nystroem"],
-)
-def test_lost_digits_are_told(options):
-    rng = np.random.default_rng(0)
-    X, qid = rng.normal(size=(60, 4)), np.repeat(np.arange(10), 6)
-    y = X[:, 0] + 0.3 * rng.normal(size=60)
-    RankRLS(**options).fit(X, y, qid=qid)
-    with pytest.warns(UserWarning, match="Centre and scale the features"):
-        RankRLS(**options).fit(X + 1e8, y, qid=qid)
-
-
 def test_pairs_of_columns_of_any_scale():
     scales = 10.0 ** np.linspace(-4, 9, 5)
     X, y, _ = scaled_data(20, 5, scales)
@@ -226,41 +260,6 @@ def test_pairs_of_columns_of_any_scale():
             rest = np.setdiff1d(np.arange(20), pair)
             expected = RankRLS(alpha).fit(X[rest], y[rest]).predict(X[pair])
             np.testing.assert_allclose(np.diff(values), np.diff(expected), atol=1e-7 * np.ptp(y))
-
-
-def centred(f, qid):
-    return f - np.array([f[qid == query].mean() for query in range(10)])[qid]
-
-
-OFFSETS = {
-    "primal": {"solver": "primal"},
-    "dual": {"solver": "dual"},
-    "cg": {"solver": "cg"},
-    "rbf": {"kernel": "rbf", "gamma": 0.3},
-    "laplacian": {"kernel": "laplacian", "gamma": 0.3},
-    "nystroem": {"kernel": "rbf", "gamma": 0.3, "basis": np.arange(0, 60, 3)},
-}
-
-
-@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
-@pytest.mark.parametrize("offset", [1e3, 1e6, 1e8])
-@pytest.mark.parametrize("name", OFFSETS)
-def test_offsets_lose_no_digits(name, offset, container):
-    """Of all columns, or a constant column beside them; features are multiples of 2⁻¹⁰."""
-    rng = np.random.default_rng(0)
-    X = np.round(rng.normal(size=(60, 4)) * 1024) / 1024
-    y, qid = X[:, 0] + 0.3 * rng.normal(size=60), np.repeat(np.arange(10), 6)
-
-    def fitted(data):
-        ranker = RankRLS(**OFFSETS[name]).fit(container(data), y, qid=qid)
-        return centred(ranker.predict(container(data)), qid)
-
-    expected = fitted(X)
-    for data in (X + offset, np.column_stack([X, np.full(60, offset)])):
-        if name in ("rbf", "laplacian", "nystroem") or data.shape[1] == 4:
-            # X @ coef itself has rounding errors of the size of the offset.
-            tolerance = 1e-5 if name == "cg" else max(1e-12, 1e-15 * offset)
-            np.testing.assert_allclose(fitted(data), expected, atol=tolerance * np.ptp(expected))
 
 
 def indefinite(seed=0):
@@ -279,3 +278,142 @@ def test_indefinite_kernels_are_refused_with_and_without_a_basis():
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             RankRLS(1e4, kernel="precomputed", **options).fit(K, y)
+
+
+# ---------------------------------------------------------------------- told, in every call alike
+
+
+def data(seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((60, 4))
+    pairs = rng.integers(0, 60, (150, 2))
+    return X, X[:, 0] + 0.3 * rng.standard_normal(60), pairs[pairs[:, 0] != pairs[:, 1]], rng
+
+
+def outcome(call):
+    """The result, and whether the call warned of lost digits."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found = call()
+    texts = [str(one.message) for one in told]
+    return found, any("accurate to about" in text or "precision of" in text for text in texts)
+
+
+CALLS = {
+    "fit": lambda ranker, X, y, pairs: ranker.fit(X, y, qid=QID),
+    "fit of pairs": lambda ranker, X, y, pairs: ranker.fit(X, pairs=pairs),
+    "queries": lambda ranker, X, y, pairs: leave_query_out_predict(ranker, X, y, qid=QID),
+    "judgements": lambda ranker, X, y, pairs: holdout_judgements(ranker, X, pairs),
+    "items": lambda ranker, X, y, pairs: holdout_judgements(ranker, X, pairs, by="item"),
+    "rows": lambda ranker, X, y, pairs: leave_pair_out_predict(ranker, X, y),
+    "two classes": lambda ranker, X, y, pairs: leave_pair_out_predict(
+        ranker.set_params(cost="unit"), X, y > 0
+    ),
+    "cv": lambda ranker, X, y, pairs: RankRLSCV(
+        [1.0], kernel=ranker.kernel, degree=ranker.degree
+    ).fit(X, y, qid=QID),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("scale", ["1e4 times", "1e4 added", "a column of 1e7"])
+def test_polynomial_kernels(name, scale):
+    X, y, pairs, _ = data()
+    if scale == "a column of 1e7":
+        bad = np.column_stack([X, np.full(60, 1e7)])
+    else:
+        bad = X * 1e4 if scale == "1e4 times" else X + 1e4
+    ranker = RankRLS(kernel="poly", degree=3)
+    assert not outcome(lambda: CALLS[name](ranker, X, y, pairs))[1]
+    assert outcome(lambda: CALLS[name](ranker, bad, y, pairs))[1]
+
+
+def test_a_basis_of_rows_far_from_zero():
+    X, y, _, _ = data()
+    ranker = RankRLS(basis=np.arange(0, 60, 3), solver="nystroem").fit(X, y, qid=QID)
+    with pytest.warns(UserWarning, match="Centre and scale the features"):
+        ranker.fit(X + 1e8, y, qid=QID)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e2, 1e3, 1e4])
+def test_cubic_kernel_is_right_or_told(scale):
+    """Leave-query-out against 60 digits."""
+    X, y, _, _ = data()
+    X, out = scale * X, QID == 0
+    with localcontext(prec=60):
+        rows = high_precision.exact(X)
+
+        def k(A, B):
+            return ((A @ B.T) / Decimal(4) + Decimal(1)) ** 3
+
+        L = np.where(QID[~out][:, None] == QID[~out], -1.0, 0.0)
+        L = high_precision.exact(L + np.diag(np.full(50, 10.0)))
+        system = L @ k(rows[~out], rows[~out])
+        for i in range(50):
+            system[i, i] += Decimal(1)
+        a = high_precision.solve(system, L @ high_precision.exact(y[~out]))
+        expected = (k(rows[out], rows[~out]) @ a).astype(float)
+    found, lost = outcome(
+        lambda: leave_query_out_predict(RankRLS(kernel="poly", degree=3), X, y, qid=QID)[out]
+    )
+    error = np.ptp(found - expected) / np.ptp(expected)
+    assert lost == (scale > 1e2)
+    assert lost or error < 1e-6
+
+
+@pytest.mark.parametrize("share", [0.01, 0.3])
+@pytest.mark.parametrize("ratio", [1e3, 1e8, 1e12, 1e14])
+def test_weights_of_very_different_sizes(share, ratio):
+    """Fits and hold-outs against weighted least squares by orthogonal rotations, or told."""
+    X, _, pairs, rng = data()
+    weight = np.where(rng.random(len(pairs)) < share, ratio, 1.0)
+    weight[0] = ratio
+    D = X[pairs[:, 0]] - X[pairs[:, 1]]
+
+    def solution(kept):
+        root = np.sqrt(weight[kept])
+        rows = np.vstack([root[:, None] * D[kept], np.eye(4)])
+        return np.linalg.lstsq(rows, np.append(root, np.zeros(4)), rcond=None)[0]
+
+    model, lost = outcome(lambda: RankRLS().fit(X, pairs=pairs, pair_weight=weight))
+    error = np.abs(model.coef_ - solution(np.arange(len(pairs)))).max()
+    assert lost or error < 1e-5 * np.abs(model.coef_).max()
+    folds = [np.flatnonzero(np.arange(len(pairs)) % 3 == k) for k in range(3)]
+    held, told = outcome(
+        lambda: holdout_judgements(
+            RankRLS(), X, pairs, pair_weight=weight, by="fold", folds=[*folds]
+        )
+    )
+    for fold in folds:
+        expected = D[fold] @ solution(np.setdiff1d(np.arange(len(pairs)), fold))
+        error = np.abs(held[fold] - expected).max()
+        assert told or error < 1e-5 * np.abs(expected).max()
+
+
+@pytest.mark.filterwarnings("ignore:values of kernel")
+@pytest.mark.parametrize("offset", [1e3, 1e6, 1e8])
+def test_uncertainties_of_a_kernel_with_a_large_constant_are_finite(offset):
+    X, y, _, _ = data()
+    ranker = RankRLS(kernel="poly", degree=3).fit(X + offset, y, qid=QID)
+    scores, std = ranker.predict(X[:5] + offset, return_std=True)
+    assert np.isfinite(scores).all()
+    assert np.isfinite(std).all()
+    assert np.isfinite(ranker.log_marginal_likelihood())
+    p = ranker.preference_proba(X[:5] + offset, X[5:10] + offset)
+    assert ((p >= 0) & (p <= 1)).all()
+
+
+@pytest.mark.filterwarnings("ignore:the best alpha")
+def test_items_judged_once_need_no_refits():
+    """Leaves of the graph of matches, in the terms of one-hot features and of a kernel."""
+    rng = np.random.default_rng(0)
+    hub = rng.integers(0, 40, (300, 2))
+    leaves = np.column_stack([np.arange(40, 100), rng.integers(0, 40, 60)])
+    pairs = np.vstack([hub[hub[:, 0] != hub[:, 1]], leaves])
+    alphas = np.array([1e-5, 1e-3, 1.0])
+    ranker = RankRLS()
+    found = holdout_judgements(ranker, np.eye(100), pairs, alphas=alphas)
+    kernel = holdout_judgements(RankRLS(kernel="rbf", gamma=1e3), np.eye(100), pairs, alphas=alphas)
+    np.testing.assert_allclose(found, kernel, atol=1e-7)
+    search = RankRLSCV(alphas, cv="leave-judgement-out").fit(np.eye(100), pairs=pairs)
+    assert (np.asarray(search.cv_results_["n_refits"]) == 0).all()

@@ -137,38 +137,31 @@ def test_folds_that_split_queries_are_exact(name, weighting, cost):
             assert_same_order(part[:, inside], refitted, held[inside])
 
 
+PAIRS = {
+    "continuous": {},
+    "graded": {},
+    "two levels": {"ties": "drop"},
+    "two levels, unit": {"cost": "unit", "ties": "drop"},
+    "two levels, relative": {"cost": "relative"},
+}
+
+
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
-@pytest.mark.parametrize("kind", ["continuous", "graded"])
+@pytest.mark.parametrize("kind", PAIRS)
 def test_leave_pair_out(name, weighting, kind):
-    case = Case(34, m=14, qid="one", kind=kind)
-    n, ranker = model(name, query_weighting=weighting)
-    X = case.rng.standard_normal((14, n)) + 1e3
-    X[3] = X[4]
-    out = leave_pair_out_predict(ranker, X, case.y, alphas=ALPHAS)
-    pairs = [test for _, test in LeavePairOut().split(X, case.y)]
-    assert out.shape == (5, len(pairs), 2)
-    for number in range(WEIGHTINGS.index(weighting), len(pairs), 3):  # together, all of them
-        held, some = pairs[number], in_turn(number + WEIGHTINGS.index(weighting))
-        refitted = refits(ranker, X, case.y, held, {}, ALPHAS[some])
-        assert_same_order(out[some, number], refitted, held)
-
-
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("weighting", WEIGHTINGS)
-@pytest.mark.parametrize(
-    ("cost", "ties"), [("magnitude", "drop"), ("unit", "drop"), ("relative", "keep")]
-)
-def test_leave_pair_out_bipartite_with_ties_dropped(name, weighting, cost, ties):
-    rng = np.random.default_rng(35)
-    y = np.where(rng.random(13) < 0.4, 2.5, -1.0)
-    y[:4] = [2.5, 2.5, -1.0, -1.0]
-    n, ranker = model(name, query_weighting=weighting, cost=cost, ties=ties)
+    """Pairs of equal weight, or of two levels with ties dropped."""
+    two = kind.startswith("two")
+    case = Case(34, m=14, qid="one", kind="graded" if two else kind)
+    y = np.where(case.y > np.median(case.y), 2.5, -1.0) if two else case.y
+    y[:4] = [2.5, 2.5, -1.0, -1.0] if two else y[:4]
+    n, ranker = model(name, query_weighting=weighting, **PAIRS[kind])
     # (An offset would make scikit-learn's distances, and so the two rows' kernels, differ.)
-    X = rng.standard_normal((13, n)) + (0 if name == "rbf" else 1e3)
-    X[5] = X[6]
+    X = case.rng.standard_normal((14, n)) + (0 if name == "rbf" else 1e3)
+    X[3 + two] = X[4 + two]
     out = leave_pair_out_predict(ranker, X, y, alphas=ALPHAS)
     pairs = [test for _, test in LeavePairOut().split(X, y)]
+    assert out.shape == (5, len(pairs), 2)
     for number in range(WEIGHTINGS.index(weighting), len(pairs), 3):  # together, all of them
         held, some = pairs[number], in_turn(number + WEIGHTINGS.index(weighting))
         refitted = refits(ranker, X, y, held, {}, ALPHAS[some])
@@ -367,8 +360,8 @@ def test_equal_rows_are_tied_in_held_out_pairs(options):
         held = leave_pair_out_predict(RankRLS(**options), X[order], y[order])
         score = leave_pair_out_score(RankRLS(**options), X[order], y[order])
         i, j = np.nonzero(np.triu(y[order][:, None] != y[order], 1))
-        assert (held[(X[order][i] == X[order][j]).all(axis=1), 0]
-                == held[(X[order][i] == X[order][j]).all(axis=1), 1]).all()  # fmt: skip
+        equal = (X[order][i] == X[order][j]).all(axis=1)
+        assert (held[equal, 0] == held[equal, 1]).all()
         right = np.sign(y[order][i] - y[order][j]) * np.sign(held[:, 0] - held[:, 1])
         assert score == pytest.approx((1 + right.mean()) / 2, abs=1e-12)
         found = RankRLSCV([1.0, 10.0], **options).fit(X[order], y[order])
@@ -417,25 +410,24 @@ def test_nystroem_basis_leaves_with_its_query(keep_basis, duplicates, cost):
         X[basis[1]] = X[basis[0]]
     ranker = RankRLS(kernel="rbf", gamma=0.3, basis=basis, cost=cost)
     alphas = np.array([1e-3, 1.0, 1e4])
-    predictions = leave_query_out_predict(
-        ranker, X, y, qid=qid, alphas=alphas, keep_basis=keep_basis
-    )
+    folds = [np.flatnonzero(np.isin(qid, some)) for some in (*range(6), [0, 1], [2, 3, 4, 5])]
+    parts = holdout_predict(ranker, X, y, folds, qid=qid, alphas=alphas, keep_basis=keep_basis)
     K = rbf_kernel(X, gamma=0.3)
-    for query in range(6):
-        held = np.flatnonzero(qid == query)
+    for held, part in zip(folds, parts, strict=True):
         rest = np.setdiff1d(np.arange(40), held)
         staying = basis if keep_basis else np.intersect1d(basis, rest)
         refitted = []
         for alpha in alphas:
             # The basis may hold rows outside the training set: solve P2 (8) with a wider K.
-            (objective,) = PreferenceGraph.from_scores(y[rest], qid=qid[rest]).objectives(
-                Loss(cost=cost)
-            )
+            graph = PreferenceGraph.from_scores(y[rest], qid=qid[rest])
+            (objective,) = graph.objectives(Loss(cost=cost))
             K_MR, K_RR = K[np.ix_(rest, staying)], K[np.ix_(staying, staying)]
             S = K_MR.T @ objective.laplacian.apply(K_MR) + alpha * K_RR
             a = np.linalg.lstsq(S, K_MR.T @ objective.laplacian.r[:, 0], rcond=1e-13)[0]
             refitted.append(K[:, staying] @ a)
-        assert_same_order(predictions[:, held], np.stack(refitted), held, 1e-6)
+        for query in np.unique(qid[held]):
+            inside = qid[held] == query
+            assert_same_order(part[:, inside], np.stack(refitted), held[inside], 1e-6)
 
 
 def test_equal_rows_are_tied_with_several_outputs_of_one_ranking():

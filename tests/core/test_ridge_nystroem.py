@@ -141,32 +141,6 @@ def test_a_fold_that_carries_nearly_all_of_the_weight(with_qid):
     assert_refits({"kernel": "linear"}, X, y, some, [held], alphas, basis=basis, refits=1)
 
 
-def test_keep_basis():
-    """Basis vectors that are left out stay in the basis: against the normal equations."""
-    X, y, qid, _ = make(seed=6)
-    ranker = RankRLS(kernel="rbf", gamma=0.3, basis=BASIS)
-    folds = query_folds(qid, *QUERIES)
-    parts = holdout_predict(ranker, X, y, folds, qid=qid, alphas=ALPHAS, keep_basis=True)
-    K = np.exp(-0.3 * np.square(X[:, None] - X[BASIS]).sum(axis=2))
-    for held, part in zip(folds, parts, strict=True):
-        rest = np.setdiff1d(np.arange(60), held)
-        C = np.zeros((len(rest), len(rest)))
-        for query in np.unique(qid[rest]):
-            rows = np.flatnonzero(qid[rest] == query)
-            C[np.ix_(rows, rows)] = len(rows) * np.eye(len(rows)) - 1.0
-        for a, alpha in enumerate(ALPHAS):
-            S = K[rest].T @ C @ K[rest] + alpha * K[BASIS]
-            expected = K[held] @ np.linalg.solve(S, K[rest].T @ C @ y[rest])
-            found = np.reshape(part[a], -1)
-            for query in np.unique(qid[held]):
-                rows = qid[held] == query
-                np.testing.assert_allclose(
-                    found[rows] - found[rows].mean(),
-                    expected[rows] - expected[rows].mean(),
-                    atol=1e-8 * np.abs(expected).max(),
-                )
-
-
 @pytest.mark.parametrize("with_qid", [False, True])
 def test_a_fold_with_all_basis_vectors(with_qid):
     X, y, qid, _ = make(seed=7)

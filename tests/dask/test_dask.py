@@ -24,7 +24,7 @@ import dask
 import rankrls
 import rankrls.dask
 from cases import COSTS, TIES, WEIGHTINGS
-from rankrls.dask import RankRLS, _fit, _whole_queries
+from rankrls.dask import RankRLS, _fit, _tasks, _whole_queries
 from rankrls.exceptions import FeatureScaleWarning
 from rankrls.io import load_model, save_model
 from rankrls.model_selection import cross_val_score, leave_query_out_predict
@@ -791,3 +791,9 @@ def test_query_ids_as_numbers_and_text():
     check_same_fit(model, local, X)
     assert model.n_queries_ == 3
     assert row_counts(model.to_local()) == row_counts(local)
+
+
+def test_tasks_that_share_many_values():
+    for _ in range(20):
+        values = [_tasks.shared(k) for k in range(9)]
+        assert _tasks.compute(_tasks.layer("values", [(list, values)])) == [list(range(9))]

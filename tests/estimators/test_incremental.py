@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 import cases
+from cases import close, same
 from rankrls import PreferenceGraph, RankRLS, RankRLSCV, streaming
 from rankrls.core.linalg.factorizations import NotPositiveError
 from rankrls.estimators.incremental import Learned
@@ -51,32 +52,6 @@ def data(seed=0, m=40, n=4, n_outputs=None, graded=True, offset=0.0):
 def batches_of(qid):
     """Row numbers of batches of whole queries; the first one holds the basis vectors."""
     return [np.flatnonzero(np.isin(qid, list(labels))) for labels in ("abc", "de", "f", "ghij")]
-
-
-def close(a, b, tolerance=1e-10):
-    scale = np.abs(b).max()
-    assert np.abs(np.asarray(a) - b).max() <= tolerance * max(scale, 1e-300), (a, b)
-
-
-def same(model, reference, X, tolerance=1e-10):
-    """Everything a user can ask of both is equal."""
-    close(model.predict(X) - model.predict(X[:1]), reference.predict(X) - reference.predict(X[:1]))
-    for mine, theirs in zip(
-        model.predict(X, return_std=True), reference.predict(X, return_std=True), strict=True
-    ):
-        close(mine, theirs, tolerance)
-    close(
-        model.preference_proba(X[1:], X[:-1]), reference.preference_proba(X[1:], X[:-1]), tolerance
-    )
-    close(model.log_marginal_likelihood(), reference.log_marginal_likelihood(), tolerance)
-    for name in ("coef_", "dual_coef_"):
-        assert hasattr(model, name) == hasattr(reference, name)
-        if hasattr(model, name):
-            close(getattr(model, name), getattr(reference, name), tolerance)
-            assert getattr(model, name).dtype == getattr(reference, name).dtype
-    for name in ("solver_", "n_pairs_", "n_queries_", "n_iter_", "n_features_in_"):
-        assert getattr(model, name) == getattr(reference, name), name
-    assert hasattr(model, "basis_indices_") == hasattr(reference, "basis_indices_")
 
 
 @pytest.mark.parametrize("model", MODELS)

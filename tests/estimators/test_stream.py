@@ -15,6 +15,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import Bunch
 
 import cases
+from cases import close, same
 from rankrls import RankRLS, RankRLSCV
 from rankrls.datasets import dump_letor, iter_letor, make_ranking
 from rankrls.metrics import pairwise_accuracy
@@ -53,20 +54,6 @@ def cut(size, *arrays):
 def as_bunches(size, X, y, qid, weight):
     for X_b, y_b, qid_b, w_b in cut(size, X, y, qid, weight):
         yield Bunch(data=X_b, target=y_b, qid=qid_b, sample_weight=w_b)
-
-
-def close(a, b, tolerance=1e-10):
-    assert np.abs(np.asarray(a) - b).max() <= tolerance * max(np.abs(b).max(), 1e-300), (a, b)
-
-
-def same(model, reference, X, tolerance=1e-10):
-    f, g = model.predict(X), reference.predict(X)
-    close(f - f[:1], g - g[:1], tolerance)
-    close(model.predict(X, return_std=True)[1], reference.predict(X, return_std=True)[1], tolerance)
-    close(model.log_marginal_likelihood(), reference.log_marginal_likelihood(), tolerance)
-    for name in ("solver_", "n_pairs_", "n_queries_", "n_iter_", "n_features_in_"):
-        assert getattr(model, name) == getattr(reference, name), name
-    assert model._with_qid == reference._with_qid
 
 
 # ---------------------------------------------------------------- with queries

@@ -17,6 +17,7 @@ from sklearn.preprocessing import StandardScaler
 import cases
 import rankrls.model_selection._permutation as module
 from rankrls import PreferenceGraph, RankRLS, RankRLSCV
+from rankrls.core.linalg import factorizations
 from rankrls.metrics import pairwise_accuracy
 from rankrls.model_selection import (
     PermutationTestResult,
@@ -276,16 +277,8 @@ def test_order_and_batches_make_no_difference(monkeypatch):
 
 def test_one_decomposition(monkeypatch):
     """The spectrum of leave-pair-out is computed once for all alphas and batches."""
-    from rankrls.core.ridge import pairs
-
-    made = []
-
-    class Counted(pairs.RankingSpectrum):
-        def __init__(self, *args, **options):
-            made.append(1)
-            super().__init__(*args, **options)
-
-    monkeypatch.setattr(pairs, "RankingSpectrum", Counted)
+    made, eigh = [], factorizations.eigh
+    monkeypatch.setattr(factorizations, "eigh", lambda *a, **k: made.append(1) or eigh(*a, **k))
     monkeypatch.setattr(module, "BATCH_NUMBERS", 1)
     X, y, _ = make(seed=6)
     permutation_test(RankRLS(kernel="rbf"), X, y, alphas=GRID, n_permutations=50)

@@ -1,7 +1,7 @@
 """The command line: ``rankrls fit``, ``predict``, ``evaluate``, ``cv``, ``export``, ``report``.
 
-``_commands.py`` says what can be asked for, the files ``_do_….py`` do it. Only the latter import
-numerical libraries, when a command is run: ``rankrls --help`` does not wait for them.
+``_commands.py`` and ``_options.py`` say what can be asked for. The modules that do it import
+numerical libraries when a command is run: ``rankrls --help`` does not wait for them.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def _change(scorer: Scorer, o: Any) -> dict[str, Any]:
         rows = None  # large files are not held in memory
         if not any(file.large for file in adding):
             rows = [file.load() for file in adding]
-        seen = ranker._seen.queries.keys()
+        seen = set(ranker._seen.queries)
         # What is replaced must go first. Otherwise it goes last: a model of no rows has no scales.
         replaces = rows is None or any(
             not seen.isdisjoint(query_keys(part.qid))
@@ -157,7 +157,8 @@ def _change(scorer: Scorer, o: Any) -> dict[str, Any]:
             about |= _checked(scorer, rows, adding[0].name, o.check)
         steps: Any = [("rows_forgotten", forgetting, None), ("rows_added", adding, rows)]
         for key, some, loaded in steps if replaces else steps[::-1]:
-            about[key] = _changed(scorer, some, loaded, forget=key == "rows_forgotten")
+            known = seen if key == "rows_forgotten" else None
+            about[key] = _changed(scorer, some, loaded, known)
         ranker = _sums(scorer)
         if not hasattr(ranker, "_model"):
             raise ValueError(f"{', '.join(o.forget)}: nothing would be left to rank by")
@@ -167,18 +168,17 @@ def _change(scorer: Scorer, o: Any) -> dict[str, Any]:
     return about | {"n_queries": int(ranker.n_queries_), "n_pairs": int(ranker.n_pairs_)}
 
 
-def _changed(scorer: Scorer, files: list[DataFile], loaded: Any, *, forget: bool) -> int:
-    """Add the queries of files to the model, or take them away; return the number of rows."""
+def _changed(scorer: Scorer, files: list[DataFile], loaded: Any, known: set[str] | None) -> int:
+    """Add the queries of files, or take away ``known`` ones; return the number of rows."""
     n_rows, ranker = 0, _sums(scorer)
-    change = streaming.forget if forget else streaming.partial_fit
-    known = set(ranker._seen.queries)
+    change = streaming.partial_fit if known is None else streaming.forget
     for k, file in enumerate(files):
         numbers = map(written_integer, ranker._seen.queries)
         first = max((number for number in numbers if number is not None), default=-1) + 1
         for rows in file.parts(by_query=True) if loaded is None else [loaded[k]]:
             n_rows += rows.data.shape[0]
             try:
-                if "group_file" in rows and forget:
+                if "group_file" in rows and known is not None:
                     raise ValueError(
                         f"{rows.group_file} has sizes of queries and no ids, so the queries to "
                         "forget cannot be found in the model: write ids (qid:7) into the rows that "
@@ -186,12 +186,11 @@ def _changed(scorer: Scorer, files: list[DataFile], loaded: Any, *, forget: bool
                     )
                 if "group_file" in rows:  # which numbers queries from 0
                     rows.qid = rows.qid + first
-                keys = query_keys(rows.qid) if forget and rows.qid is not None else ()
-                unknown = next((key for key in keys if key not in known), None)
-                if unknown is not None:
-                    raise ValueError(
-                        f"{show_query(unknown)} was never added, so it cannot be forgotten"
-                    )
+                if known is not None and rows.qid is not None:
+                    for key in query_keys(rows.qid):
+                        if key not in known:
+                            text = f"{show_query(key)} was never added, so it cannot be forgotten"
+                            raise ValueError(text)
                 weights = {"sample_weight": rows.sample_weight}
                 change(scorer.model, rows.data, rows.target, qid=rows.qid, **weights)
             except ValueError as error:

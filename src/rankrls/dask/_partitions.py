@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import dask.array as da
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 import dask
 from rankrls._frames import is_id_name, refuse_dates
 from rankrls._validation import check_scores, check_weights, encode_qid, show
-from rankrls.dask._tasks import compute, layer
+from rankrls.dask._tasks import compute, layer, local
 
 __all__ = ["Partitions", "features", "is_frame", "is_lazy", "like", "preferences"]
 
@@ -37,7 +38,8 @@ class Partitions:
         """Number of rows of each partition, counted once if unknown."""
         if self.lengths is not None:
             return self.lengths
-        return compute(layer("length", [(_length, block) for block in self.blocks]))
+        shapes = layer("shape", [(attrgetter("shape"), block) for block in self.blocks])
+        return [int(shape[0]) for shape in compute(shapes)]
 
 
 def is_lazy(values: Any) -> bool:
@@ -139,7 +141,7 @@ def _cut(name: str, values: Any, rows: Partitions) -> Partitions:
     else:
         array = check_weights(name, values, m)
     pieces = np.split(array, np.cumsum(lengths)[:-1])
-    return Partitions(layer(name, [(partial(_piece, piece),) for piece in pieces]), lengths, labels)
+    return Partitions(local(pieces), lengths, labels)
 
 
 def _source(collection: Any) -> Partitions:
@@ -156,11 +158,3 @@ def _source(collection: Any) -> Partitions:
     persisted = any(hasattr(task, "client") for task in collection.__dask_graph__().values())
     blocks = collection.to_delayed(optimize_graph=not persisted)
     return Partitions(blocks.ravel().tolist(), lengths)
-
-
-def _piece(piece: Array) -> Array:
-    return piece
-
-
-def _length(block: Any) -> int:
-    return int(block.shape[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from dask.delayed import Delayed
@@ -11,7 +12,7 @@ from dask.highlevelgraph import HighLevelGraph
 
 import dask
 
-__all__ = ["FAN_IN", "compute", "layer", "shared", "tree"]
+__all__ = ["FAN_IN", "compute", "layer", "local", "shared", "tree"]
 
 #: Number of results that one task of a tree reduction combines.
 FAN_IN = 8
@@ -27,14 +28,14 @@ def layer(name: str, calls: Iterable[tuple[Any, ...]], tail: tuple[int, ...] = (
     `functools.partial`, where Dask does not search for keys.
     """
     name = f"rankrls-{name}-{uuid.uuid4().hex}"
-    used: dict[int, Delayed] = {}  # one of each graph
+    used: dict[int, Delayed] = {}  # one of each graph, which it keeps alive
 
     def key(argument: Any) -> Any:
         if isinstance(argument, list):
             return [key(one) for one in argument]
         if argument is None:
             return None
-        used[id(argument.dask)] = argument
+        used[id(argument.dask)] = argument  # not a leaf, whose graph is made at each access
         return argument.key
 
     tasks = {
@@ -45,9 +46,18 @@ def layer(name: str, calls: Iterable[tuple[Any, ...]], tail: tuple[int, ...] = (
     return [Delayed(task, graph, layer=name) for task in tasks]
 
 
+def local(values: Iterable[Any]) -> list[Delayed]:
+    """Return values of the client, for tasks."""
+    return layer("local", [(partial(_same, value),) for value in values])
+
+
 def shared(value: Any) -> Delayed | None:
-    """Return a value used by many tasks, so that it is sent once."""
-    return None if value is None else dask.delayed(value, traverse=False, pure=False)
+    """Return a value used by many tasks, so that it is sent once; None stays."""
+    return None if value is None else local([value])[0]
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def tree(name: str, function: Callable[[list[Any]], Any], parts: Sequence[Delayed]) -> Delayed:

@@ -240,44 +240,43 @@ class _Block:
 
     def strings(self, names: list[str]) -> dict[str, Any]:
         """Columns by name, as text; by the ``csv`` module where pyarrow may read another thing."""
+        arrow, at = pyarrow(), [self.source.place_of[name] for name in names]
+        table = self._table(at) if names else None
+        if table is not None and len(table):
+            return {name: table.column(i).chunk(0) for i, name in enumerate(names)}
+        rows = self.cells if names else []
+        columns = [arrow.array([row[i] for row in rows], arrow.string()) for i in at]
+        return dict(zip(names, columns, strict=True))
+
+    def _table(self, columns: list[int]) -> Any:
+        """Columns by number as text, read by pyarrow; None if it cannot, or may be wrong."""
         arrow, source, data = pyarrow(), self.source, self.data
-        numbers = [source.place_of[name] for name in names]
         # Quotation marks inside cells, or missing ones, and what pyarrow takes for other lines.
         blank = source.delimiter.isspace()
         blank = blank and (source.delimiter not in " \t" or _BLANK_LINE.search(data) is not None)
         is_odd = b"\r" in data and data.count(b"\r") != data.count(b"\r\n")
         is_odd = is_odd or (b'"' in data and data.count(b'"') % 2 == 1)
-        is_odd = is_odd or blank or len(source.names) == 1 or data.startswith(b"\xef\xbb\xbf")
+        if is_odd or blank or len(source.names) == 1 or data.startswith(b"\xef\xbb\xbf"):
+            return None
         keys = [str(column) for column in range(len(source.names))]
-        table = None
+        reading = arrow.csv.ReadOptions(
+            use_threads=False, block_size=len(data) + 1, column_names=keys
+        )
+        parsing = arrow.csv.ParseOptions(
+            delimiter=source.delimiter,
+            quote_char='"' if b'"' in data else False,
+            newlines_in_values=True,
+        )
+        converting = arrow.csv.ConvertOptions(
+            check_utf8=False,
+            column_types=dict.fromkeys(keys, arrow.string()),
+            include_columns=[keys[column] for column in columns],
+            null_values=[],
+        )
         with suppress(arrow.ArrowInvalid):
-            table = (
-                None
-                if is_odd or not names
-                else arrow.csv.read_csv(
-                    arrow.BufferReader(data),
-                    arrow.csv.ReadOptions(
-                        use_threads=False, block_size=len(data) + 1, column_names=keys
-                    ),
-                    arrow.csv.ParseOptions(
-                        delimiter=source.delimiter,
-                        quote_char='"' if b'"' in data else False,
-                        newlines_in_values=True,
-                    ),
-                    arrow.csv.ConvertOptions(
-                        check_utf8=False,
-                        column_types=dict.fromkeys(keys, arrow.string()),
-                        include_columns=[keys[number] for number in numbers],
-                        null_values=[],
-                    ),
-                ).combine_chunks()
-            )
-        if table is not None and len(table):
-            columns = [table.column(i).chunk(0) for i in range(len(names))]
-        else:
-            cells = self.cells if names else []
-            columns = [arrow.array([row[i] for row in cells], arrow.string()) for i in numbers]
-        return dict(zip(names, columns, strict=True))
+            file = arrow.BufferReader(data)
+            return arrow.csv.read_csv(file, reading, parsing, converting).combine_chunks()
+        return None
 
 
 def _ended(data: bytes) -> int:

@@ -140,7 +140,7 @@ def audit(
         them. ``y_val`` may be a `PreferenceGraph`, for example of given pairs. "leave-one-out" (by
         query, judgement or group) evaluates on the other lines of the table instead: each of them
         is predicted by a model without it, once with and once without the audited line. This leaves
-        out all pairs of lines, of which there may be up to a million.
+        out all pairs of lines, of which there may be up to a million (200 million of judgements).
     alpha : float, optional
         Value to use instead of the estimator's alpha; see Notes.
     **fit_params

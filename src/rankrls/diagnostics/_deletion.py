@@ -123,7 +123,8 @@ def _without_two(
     advice = "audit by groups, or with new data as eval_set"
     _resources.require("leaving out two judgements", len(e), len(terms.b), copies=4, advice=advice)
     J = np.maximum(terms.residuals(every, alpha)[1], np.finfo(float).tiny)
-    A, w = terms.metric(terms.vectors(every), alpha)
+    A = terms.coordinates(terms.vectors(every), alpha)
+    w = terms.weights(np.array([alpha]))[:, 0]
     for some in np.array_split(every, max(1, len(e) ** 2 // WORK)):
         H = A @ (A[some] * w).T
         scale = J[:, None] * J[some]

@@ -52,25 +52,12 @@ def has_lightgbm(*, required: bool) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Forest:
-    """Binary trees; the score of a row is the sum of the values of its leaves.
+    """Binary trees; the score of a row is the sum of the values of its leaves."""
 
-    Attributes
-    ----------
-    roots : ndarray of shape (n_trees,), int
-        First node of each tree; children come after their parents.
-    features : ndarray of shape (n_nodes,), int
-        Feature of each node; −1 for leaves.
-    thresholds : ndarray of shape (n_nodes,)
-        Rows with values up to the threshold go left.
-    left, right : ndarray of shape (n_nodes,), int
-        Children of each node; leaves are their own children.
-    values : ndarray of shape (n_nodes,)
-    """
-
-    roots: Array
-    features: Array
-    thresholds: Array
-    left: Array
+    roots: Array  # first node of each tree; children come after their parents
+    features: Array  # feature of each node; −1 for leaves
+    thresholds: Array  # rows with values up to the threshold go left
+    left: Array  # children of each node; leaves are their own children
     right: Array
     values: Array
 

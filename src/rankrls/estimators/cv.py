@@ -18,6 +18,7 @@ from rankrls.core.linalg.krylov import History
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.iterative import HeldOutRows
 from rankrls.core.ridge.models import predict_path
+from rankrls.core.ridge.pairs import can_leave_pairs_out, pair_accuracies
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.core.ridge.residuals import Folds, HeldOut, query_folds, split_folds
 from rankrls.core.spaces.spaces import Kernel
@@ -463,7 +464,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
 
         def leave_pairs_out(found: AlphaSearch, alphas: Array) -> dict[str, Array]:
             progress(f"{len(alphas)} alphas, leave-pair-out")
-            accuracies = found.problem.pair_accuracies(alphas, n_threads(self.n_jobs))
+            accuracies = pair_accuracies(found.problem, alphas, n_threads(self.n_jobs))
             results = [(accuracy.mean(), n_refits) for accuracy, n_refits in accuracies]
             mean, n_refits = map(np.array, zip(*results, strict=True))
             return {"mean_score": mean, "n_refits": n_refits}
@@ -599,7 +600,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             if cv != "leave-pair-out" and graph.has_qid:
                 return query_folds(codes)
             few = 4 <= graph.n_rows <= MAX_PAIR_ROWS and not self.store_cv_predictions
-            exact = few and scoring.name in PAIR_METRICS and problem.can_leave_pairs_out()
+            exact = few and scoring.name in PAIR_METRICS and can_leave_pairs_out(problem)
             if cv == "auto" and not exact:
                 n_folds = max(2, min(10, graph.n_rows // 5))
                 return query_folds(self._random_folds(codes, "rows", n_folds))

@@ -61,7 +61,7 @@ def newton(
             pair_weight=graph.pair_weight * curvature,
             pair_features=None if C is None else sign[:, None] * C,
         )
-        weighted = problem.reweighted(step)
+        weighted = problem.like(step)
         model = weighted.solve(np.array([alpha]), tell=False)
         f = model.predict(problem.space.X)[:, 0]
         new = f[i] - f[j]

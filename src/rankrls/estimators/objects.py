@@ -35,7 +35,8 @@ from rankrls.core.relations.sides import (
     profile_kernel,
     profiled_side,
 )
-from rankrls.core.spaces.spaces import Kernel, centre, check_gram, first_equal, subtract
+from rankrls.core.spaces.products import centre, subtract
+from rankrls.core.spaces.spaces import Kernel, check_gram, first_equal
 from rankrls.estimators.ranker import canonical
 
 __all__ = ["NewObjects", "Objects", "in_order", "read_kernels"]

@@ -278,8 +278,13 @@ def _compare(
     d[np.abs(d) <= _ROUNDING * np.maximum(np.abs(a), np.abs(b))] = 0.0
     if method == "permutation":
         p_value = _sign_flip_p(d, n_permutations, check_random_state(random_state))
+    elif method == "wilcoxon":
+        p_value = _wilcoxon_p(d)
     else:
-        p_value = _wilcoxon_p(d) if method == "wilcoxon" else _t_p(d)
+        error = d.std(ddof=1) / np.sqrt(len(d))
+        p_value = (
+            float(2 * stdtr(len(d) - 1, -abs(d.mean()) / error)) if error else float(not d.any())
+        )
     return RankerComparison(
         metric=name,
         method=method,
@@ -430,10 +435,3 @@ def _wilcoxon_p(d: Array) -> float:
     first = np.diff(size, prepend=-1.0) > _ROUNDING * size
     rank = np.cumsum(first)[np.searchsorted(size, np.abs(d))] - (size[0] == 0)
     return float(wilcoxon(np.sign(d) * rank).pvalue)
-
-
-def _t_p(d: Array) -> float:
-    error = d.std(ddof=1) / np.sqrt(len(d))
-    if error == 0:
-        return 0.0 if d.any() else 1.0
-    return float(2 * stdtr(len(d) - 1, -abs(d.mean()) / error))

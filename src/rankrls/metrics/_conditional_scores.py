@@ -93,21 +93,15 @@ def conditional_scores(
             block = labels[start:stop]
             i, j = np.nonzero(~np.isnan(block))
             lists = (i + start, block[i, j], score[start:stop][i, j])
-        _score_lists(*lists, metric, options, out)
         start = stop
+        if not len(lists[0]):
+            continue
+        of, truth, predicted = lists
+        first = np.concatenate([[True], of[1:] != of[:-1]])
+        begin = np.flatnonzero(first)
+        varied = np.maximum.reduceat(truth, begin) > np.minimum.reduceat(truth, begin)
+        if varied.any():  # lists without two different labels remain NaN
+            chosen = varied[np.cumsum(first) - 1]
+            values = (truth[chosen], predicted[chosen])
+            out[of[begin][varied]] = metric(*values, qid=of[chosen], average=None, **options)
     return out
-
-
-def _score_lists(
-    rows: Array, y: Array, score: Array, metric: Any, options: dict[str, Any], out: Array
-) -> None:
-    """Score the lists of some rows; lists without two different labels remain NaN."""
-    if not len(rows):
-        return
-    first = np.concatenate([[True], rows[1:] != rows[:-1]])
-    starts = np.flatnonzero(first)
-    varied = np.maximum.reduceat(y, starts) > np.minimum.reduceat(y, starts)
-    if varied.any():
-        chosen = varied[np.cumsum(first) - 1]
-        values = metric(y[chosen], score[chosen], qid=rows[chosen], average=None, **options)
-        out[rows[starts][varied]] = values

@@ -258,18 +258,14 @@ def reciprocal_rank(lists: RankedLists, relevant: Array, k: int | None) -> Array
     decides = (n_relevant > 0) & (lists.sum_before(n_relevant) == 0)
     rows = np.flatnonzero(decides[lists.group])
     group = lists.group[rows]
-    value = np.zeros(len(lists.rank))
-    place = lists.rank[rows] - lists.before[group]
-    value[rows] = _first_at(lists.size[group], n_relevant[group], place)
-    return lists.sum_places(value / lists.rank)
-
-
-def _first_at(g: Array, r: Array, j: Array) -> Array:
-    """C(g − j, r − 1)/C(g, r): the first of r relevant rows among g is at place j."""
+    g, r, j = lists.size[group], n_relevant[group], lists.rank[rows] - lists.before[group]
+    # C(g − j, r − 1) / C(g, r) = r / (g − j + 1) · Π_{t < j − 1} (g − r − t) / (g − t)
     possible = j - 1 <= g - r
     later = np.where(possible, g - r - j + 2, 1)
     log_none_before = (gammaln(g - r + 1) - gammaln(later)) - (gammaln(g + 1) - gammaln(g - j + 2))
-    return np.where(possible, r / (g - j + 1) * np.exp(log_none_before), 0.0)
+    value = np.zeros(len(lists.rank))
+    value[rows] = np.where(possible, r / (g - j + 1) * np.exp(log_none_before), 0.0)
+    return lists.sum_places(value / lists.rank)
 
 
 @_of_relevance

@@ -159,18 +159,13 @@ def cross_val_predict(
     """
     with config_context(enable_metadata_routing=True):
         routed = _routed(estimator, X, y, qid, cv, options.pop("params", None))
-        if qid is not None and predicts_by_query(estimator):
-            return _predict_by_query(estimator, X, y, routed["cv"], routed["params"])
-        return model_selection.cross_val_predict(estimator, X, y, **routed, **options)
-
-
-def _predict_by_query(estimator: Any, X: Any, y: Any, cv: Any, params: dict[str, Any]) -> Array:
-    """Cross-validated predictions with qid, which scikit-learn does not pass to ``predict``."""
-    parts, rows = [], []
-    for train, test in cv:
-        fitted, new = refit(estimator, X, y, train, test, params)
-        parts.append(fitted.predict(new, qid=take(params["qid"], test)))
-        rows.append(test)
+        if qid is None or not predicts_by_query(estimator):
+            return model_selection.cross_val_predict(estimator, X, y, **routed, **options)
+        parts, rows = [], []  # scikit-learn does not pass qid to predict
+        for train, test in routed["cv"]:
+            fitted, new = refit(estimator, X, y, train, test, routed["params"])
+            parts.append(fitted.predict(new, qid=take(routed["params"]["qid"], test)))
+            rows.append(test)
     order = np.concatenate(rows)
     if not np.array_equal(np.sort(order), np.arange(len(order))):
         raise ValueError("cross_val_predict only works for partitions")

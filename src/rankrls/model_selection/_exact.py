@@ -19,7 +19,7 @@ from rankrls._validation import (
     check_pairs,
     encode_qid,
 )
-from rankrls.core.ridge.pairs import all_pairs
+from rankrls.core.ridge.pairs import all_pairs, default_pairs, leave_pairs_out, pair_accuracies
 from rankrls.core.ridge.residuals import Folds, check_fold, query_folds
 from rankrls.estimators import RankRLS, RankRLSCV
 from rankrls.estimators.calibration import by_judgement
@@ -216,8 +216,8 @@ def leave_pair_out_predict(
     _, problem, grid = exact_problem(estimator, X, Preferences(y, qid), alphas)
     graph = problem.graph
     if qid is None:
-        chosen = problem.default_pairs() if pairs is None else check_pairs(pairs, graph.n_rows)
-        out = np.stack([part for part, _ in problem.leave_pairs_out(chosen, grid)])
+        chosen = default_pairs(problem) if pairs is None else check_pairs(pairs, graph.n_rows)
+        out = np.stack([part for part, _ in leave_pairs_out(problem, chosen, grid)])
     else:
         folds = [test for _, test in splitter.split(X, graph)]
         out = problem.leave_out(folds, grid).values.reshape(len(grid), len(folds), 2, -1)
@@ -292,7 +292,7 @@ def leave_pair_out_score(
         signs, right = _concordance(y, pairs, held)
         return float((1 + right.sum(axis=0) / np.abs(signs).sum(axis=0)).mean() / 2)
     _, problem, grid = exact_problem(estimator, X, Preferences(y))
-    accuracy, _ = next(problem.pair_accuracies(grid, n_threads(estimator.n_jobs)))
+    accuracy, _ = next(pair_accuracies(problem, grid, n_threads(estimator.n_jobs)))
     score = ScoreInterval(accuracy.mean())
     if confidence is None:
         return float(score)
@@ -301,8 +301,8 @@ def leave_pair_out_score(
     scores = problem.graph.scores
     if scores is None or scores.shape[1] > 1:
         raise ValueError("confidence is for one output; pass y[:, j]")
-    m, pairs = len(scores), problem.default_pairs()
-    held, _ = next(problem.leave_pairs_out(pairs, grid))
+    m, pairs = len(scores), default_pairs(problem)
+    held, _ = next(leave_pairs_out(problem, pairs, grid))
     right = (1 + _concordance(scores[:, 0], pairs, held[..., 0])[1]) / 2
     total, good = (
         np.bincount(pairs.ravel(), np.repeat(part, 2), minlength=m)

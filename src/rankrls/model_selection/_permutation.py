@@ -16,6 +16,7 @@ from rankrls._calls import takes_queries, tells
 from rankrls._resources import n_threads
 from rankrls._validation import check_integer, check_option, encode_qid
 from rankrls.core.preferences.graph import PreferenceGraph
+from rankrls.core.ridge.pairs import can_leave_pairs_out, decompose_ranking, pair_accuracies
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.core.ridge.residuals import query_folds
 from rankrls.estimators import RankRLS, RankRLSCV
@@ -181,14 +182,14 @@ def permutation_test(
     if cv == "leave-query-out":
         batch = max(batch, BATCH_PREDICTIONS // (len(s) * len(grid)))
     threads = n_threads(estimator.n_jobs)
-    if cv == "leave-pair-out" and first.can_leave_pairs_out():
-        first.ranking(grid)  # decompose once for all batches
+    if cv == "leave-pair-out" and can_leave_pairs_out(first):
+        decompose_ranking(first, grid)  # decompose once for all batches
     scores = []
     for labels in _labellings(s, codes, n_permutations, batch, rng):
         part = PreferenceGraph.from_scores(labels, qid=codes if graph.has_qid else None)
         problem = first.with_graph(part)
         if cv == "leave-pair-out":
-            scores.append(np.array([found for found, _ in problem.pair_accuracies(grid, threads)]))
+            scores.append(np.array([found for found, _ in pair_accuracies(problem, grid, threads)]))
         else:
             scores.append(_query_accuracies(problem, grid))
     return _result(np.concatenate(scores, axis=1), grid)
@@ -228,17 +229,12 @@ def _refitted(
         found = [
             float(pairwise_accuracy(number[test], scores, qid=codes[test]))
             for test, scores in held
-            if _has_pair(number[test], codes[test])
+            if len(set(zip(codes[test], number[test], strict=True))) > len(set(codes[test]))
         ]
         if not found:
             raise ValueError("no fold has two rows of a query with different y")
         values.append(np.mean(found))
     return np.array(values)
-
-
-def _has_pair(y: Array, codes: Array) -> bool:
-    pairs = np.unique(np.column_stack([codes, y]), axis=0)
-    return len(pairs) > len(np.unique(codes))
 
 
 def _query_accuracies(problem: RidgeProblem, alphas: Array) -> Array:

@@ -103,6 +103,9 @@ class EarlyStoppingDisplay(Display):
             chosen = np.flatnonzero(estimator.cv_results_["alpha"] == estimator.alpha_)
             curve, others = curve[:, chosen[0]], np.delete(curve, chosen[0], axis=1)
         scoring = getattr(estimator, "scoring", "pairwise_accuracy")
+        error_name = f"1 − {scoring.replace('_', ' ') if isinstance(scoring, str) else 'score'}"
+        if scoring in ("pairwise_accuracy", "concordance_index"):
+            error_name = "pairwise error"
         training = None
         if train is not None:
             if scoring != "pairwise_accuracy":
@@ -119,7 +122,7 @@ class EarlyStoppingDisplay(Display):
             training_error=training,
             others=others,
             alpha=alpha,
-            error_name=_error_name(scoring),
+            error_name=error_name,
             estimator_name=cls._name(estimator, name),
         )
         return display.plot(ax, **(plot_options or {}))
@@ -215,13 +218,6 @@ class EarlyStoppingDisplay(Display):
         ax.legend(loc="best", framealpha=0.9, edgecolor="none")
         ax.grid(alpha=0.25)
         return self
-
-
-def _error_name(scoring: Any) -> str:
-    """Return the name of 1 − score."""
-    if isinstance(scoring, str) and scoring in ("pairwise_accuracy", "concordance_index"):
-        return "pairwise error"
-    return f"1 − {scoring.replace('_', ' ') if isinstance(scoring, str) else 'score'}"
 
 
 def _plot_known(ax: Any, x: Array, values: Array, options: dict[str, Any]) -> Any:

@@ -24,19 +24,12 @@ BLOCK = 2**22
 class RandomTrees:
     """Complete binary trees of the same depth d, grown without labels.
 
-    Node 1 is the root. The children of node i are 2i (values up to the threshold) and 2i + 1.
-
-    Attributes
-    ----------
-    features : ndarray of shape (n_trees, 2^d), int
-        Feature of each inner node; node 0 is not used.
-    thresholds : ndarray of shape (n_trees, 2^d)
-        Threshold of each inner node; infinite if a branch ends above the last level, so that all
-        rows go left.
+    Node 1 is the root. The children of node i are 2i (values up to the threshold) and 2i + 1. A
+    branch that ends above the last level goes on to the left: its thresholds are infinite.
     """
 
-    features: Array
-    thresholds: Array
+    features: Array  # feature of each inner node, (n_trees, 2^d); node 0 is not used
+    thresholds: Array  # (n_trees, 2^d)
 
     @classmethod
     def grow(cls, X: Array, n_trees: int, depth: int, rng: np.random.RandomState) -> RandomTrees:
@@ -62,13 +55,8 @@ class RandomTrees:
                 places = np.concatenate([2 * places, 2 * places + 1])
         return cls(features, thresholds)
 
-    @property
-    def n_leaves(self) -> int:
-        """Total number of leaves of all trees."""
-        return self.features.size
-
     def leaves(self, X: Array) -> sparse.csr_array:
-        """Return the indicator matrix of the leaf of each row in each tree, (m, n_leaves)."""
+        """Return the indicator matrix of the leaf of each row in each tree, (m, n_trees 2^d)."""
         n_trees, width = self.features.shape
         trees = np.arange(n_trees)
         found = np.empty((len(X), n_trees), dtype=np.int32)
@@ -83,4 +71,4 @@ class RandomTrees:
             found[first : first + step] = place - width + width * trees
         indptr = np.arange(0, found.size + 1, n_trees)
         ones = np.ones(found.size)
-        return sparse.csr_array((ones, found.ravel(), indptr), shape=(len(X), self.n_leaves))
+        return sparse.csr_array((ones, found.ravel(), indptr), shape=(len(X), self.features.size))

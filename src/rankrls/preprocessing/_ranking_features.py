@@ -249,12 +249,6 @@ class RankingFeatures(TransformerMixin, BaseEstimator):
             parts.append(self._standardized("rank", X, queries, cache))
         return np.hstack(parts)
 
-    def _width(self, block: str) -> int:
-        """Return the number of columns of a block."""
-        if block == "partitions":
-            return self._trees.n_leaves
-        return self.n_features_in_ * (len(KNOTS) if block == "hats" else 1)
-
     def _view(
         self, blocks: Sequence[str], X: Any, queries: Queries | None, cache: dict[str, Array]
     ) -> Any:

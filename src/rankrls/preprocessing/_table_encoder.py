@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from rankrls._frames import (
     without_arrow,
 )
 from rankrls._resources import require_features
-from rankrls._validation import check_integer, encode_qid, refuse_lazy
+from rankrls._validation import check_integer, encode_qid, is_missing, refuse_lazy
 from rankrls.exceptions import IdColumnWarning
 from rankrls.preprocessing._texts import MATCHES, TextModel, count_words
 
@@ -35,13 +36,20 @@ Array = NDArray[Any]
 #: Kinds of parts; each part is a group of output columns made of one column, or of two.
 NUMBER, MISSING, CATEGORY, TEXT, VECTOR, MATCH, COSINE, PRODUCT = range(8)
 
-#: The block of each kind.
-BLOCK = np.array(
-    ["number", "number", "category", "text", "vector", "number", "number", "vector"], dtype=object
+#: Block, cells, use and names of each kind; x and q are columns of the row and of the query.
+KINDS = np.array(
+    [
+        ("number", "numeric", "number", "{x}"),
+        ("number", "numeric", "indicator of missing values", "{x} missing"),
+        ("category", "text", "category", "{x}={k}"),
+        ("text", "text", "text", "{x} text[{k}]"),
+        ("vector", "vectors", "vector", "{x}[{k}]"),
+        ("number", "text", "compared with {q}", "{q} ~ {x} {k}"),
+        ("number", "vectors", "compared with {q}", "{q} ~ {x} cosine"),
+        ("vector", "vectors", "compared with {q}", "{q} ~ {x}[{k}]"),
+    ],
+    dtype=object,
 )
-
-#: Kinds that are made of text.
-OF_TEXT = (CATEGORY, TEXT, MATCH)
 
 #: Text with at most this many levels is a category for any number of rows.
 FEW_LEVELS = 5
@@ -164,24 +172,23 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self._levels, self._texts, self.query_columns_ = {}, {}, []
         if sparse.issparse(columns):
             codes = None if qid is None else encode_qid(qid, columns.shape[0]).codes
-            some = _varying_sparse(columns)
+            low, high = (
+                np.asarray(v.todense()) for v in (columns.min(axis=0), columns.max(axis=0))
+            )
+            some = np.flatnonzero(low.ravel() < high.ravel())
             if self.drop_ids:
                 some = self._without_ids(some, columns[:, some], feature_names(X), codes)
-            parts = np.zeros((len(some), 4), dtype=np.int64)
-            parts[:, 1], parts[:, 2], parts[:, 3] = some, -1, 1
-            fills = [np.zeros(len(some))]
+            made = [((NUMBER, source, -1, 1), np.zeros(1)) for source in some.tolist()]
         else:
             cells = {source: self._cells(source, values) for source, values in columns}
             codes = None if qid is None else encode_qid(qid, len(cells[0])).codes
             made = list(self._learn(cells, feature_names(X), codes))
             made.sort(key=lambda one: (one[0][1], one[0][2]))  # the order of the columns
-            parts = np.array([part for part, _ in made], dtype=np.int64).reshape(-1, 4)
-            fills = [fill for _, fill in made]
+        parts = np.array([part for part, _ in made], dtype=np.int64).reshape(-1, 4)
         if not len(parts):
             raise ValueError("no column of X is a usable feature: all are constant or ids")
-        self._parts, self._fills = parts, np.concatenate(fills)
-        used = np.concatenate([parts[:, 1], parts[:, 2]])
-        self.dropped_ = np.setdiff1d(np.arange(self.n_features_in_), used).tolist()
+        self._parts, self._fills = parts, np.concatenate([fill for _, fill in made])
+        self.dropped_ = np.setdiff1d(np.arange(self.n_features_in_), parts[:, 1:3]).tolist()
         return self
 
     def transform(self, X: Any) -> Any:
@@ -235,24 +242,22 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         ndarray of str
         """
         check_is_fitted(self)
-        known = getattr(self, "feature_names_in_", None)
-        if known is None:
+        known = self._names()
+        if input_features is not None and not hasattr(self, "feature_names_in_"):
             known = input_features
-        if known is None:
-            known = [f"x{j}" for j in range(self.n_features_in_)]
         names: list[str] = []
         for kind, source, query, width in self._parts.tolist():
-            name, both = str(known[source]), f"{known[query]} ~ {known[source]}"
+            keys: Any = MATCHES if kind == MATCH else range(width)
             if kind == CATEGORY:
-                names += [f"{name}={v}" for v in [*self._levels[str(source)], OTHER][:width]]
-            elif kind == MATCH:
-                names += [f"{both} {match}" for match in MATCHES]
-            elif kind in (NUMBER, MISSING, COSINE):
-                names.append({NUMBER: name, MISSING: f"{name} missing"}.get(kind, f"{both} cosine"))
-            else:
-                form = {TEXT: f"{name} text", VECTOR: name, PRODUCT: both}[kind]
-                names += [f"{form}[{k}]" for k in range(width)]
+                keys = [*self._levels[str(source)], OTHER][:width]
+            x, q = known[source], known[query]
+            names += [KINDS[kind, 3].format(x=x, q=q, k=key) for key in keys]
         return np.array(names, dtype=object)
+
+    def _names(self) -> list[str]:
+        """Names of the columns of X, x0, x1, … if there are none."""
+        known = getattr(self, "feature_names_in_", None)
+        return [f"x{j}" for j in range(self.n_features_in_)] if known is None else list(known)
 
     @property
     def sources_(self) -> Array:
@@ -262,33 +267,24 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     @property
     def blocks_(self) -> Array:
         """Block of each output column."""
-        return np.repeat(BLOCK[self._parts[:, 0]], self._parts[:, 3])
+        return np.repeat(KINDS[self._parts[:, 0], 0], self._parts[:, 3])
 
     @property
     def columns_(self) -> dict[str, Array]:
         """Table of what was made of each column of X: its name, and what it is used as."""
-        names = {
-            NUMBER: "number", MISSING: "indicator of missing values", CATEGORY: "category",
-            TEXT: "text", VECTOR: "vector", MATCH: "compared with {}", COSINE: "compared with {}",
-            PRODUCT: "compared with {}",
-        }  # fmt: skip
-        known = getattr(self, "feature_names_in_", None)
-        known = [f"x{j}" for j in range(self.n_features_in_)] if known is None else list(known)
+        known = self._names()
         used: dict[int, dict[str, None]] = {j: {} for j in range(self.n_features_in_)}
         for kind, source, query, _ in self._parts.tolist():
-            used[source][names[kind].format(known[query])] = None
+            used[source][KINDS[kind, 2].format(q=known[query])] = None
             if query >= 0:
                 used[query][f"query of {known[source]}"] = None
         shown = [", ".join(one) or "dropped" for one in used.values()]
-        return {
-            "column": np.array(known, dtype=object),
-            "used as": np.array(shown, dtype=object),
-        }
+        return {"column": np.array(known, object), "used as": np.array(shown, object)}
 
     @property
     def text_columns(self) -> list[int]:
         """Columns of X that can be non-numeric: text columns and dropped columns."""
-        of_text = self._parts[np.isin(self._parts[:, 0], OF_TEXT), 1:3]
+        of_text = self._parts[KINDS[self._parts[:, 0], 1] == "text", 1:3]
         return sorted({*self.dropped_, *of_text.ravel().tolist()} - {-1})
 
     # -- reading
@@ -415,7 +411,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 width = model.axes.shape[1]
                 yield (TEXT, source, -1, width), np.zeros(width)
             elif kind == CATEGORY and not only_asks:
-                self._levels[str(source)], width = self._frequent(cells[source])
+                levels, sizes = np.unique(cells[source][cells[source] != ""], return_counts=True)
+                frequent = levels[np.argsort(-sizes, kind="stable")[: self.max_levels]].tolist()
+                self._levels[str(source)] = frequent
+                width = len(frequent) + (len(levels) > len(frequent))
                 yield (CATEGORY, source, -1, width), np.zeros(width)
         for source, values in vectors.items():
             width = values.shape[1]
@@ -483,12 +482,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 constant.append(source)
         return constant
 
-    def _frequent(self, text: Array) -> tuple[list[str], int]:
-        """Return the most frequent levels, and the number of columns with that of the others."""
-        levels, counts = np.unique(text[text != ""], return_counts=True)
-        order = np.argsort(-counts, kind="stable")[: self.max_levels]
-        return levels[order].tolist(), len(order) + (len(levels) > len(order))
-
     def _without_ids(self, kept: Array, values: Any, names: Any, codes: Array | None) -> Array:
         names = None if names is None else [names[s] for s in kept]
         found = columns_like_ids(values, names, codes)
@@ -507,9 +500,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     ) -> Array:
         """Encode the columns of a part, shape (n_rows, width); ``counts`` keeps counted words."""
         kind, source, query, width = part
-        was = "text" if kind in OF_TEXT else "numeric" if kind in (NUMBER, MISSING) else "vectors"
+        was = KINDS[kind, 1]
         for column in (source, query) if query >= 0 else (source,):
-            now = _kind_of(cells[column])
+            values = cells[column]
+            now = "text" if values.dtype == object else ("numeric", "vectors")[values.ndim - 1]
             if was == "text" and now == "numeric":
                 cells[column] = _as_text(cells[column])  # levels such as 1, 2 and 3
             elif now != was:
@@ -561,7 +555,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """Whether parts, levels and models fit together, for models read from files."""
         n, (kinds, sources, queries, widths) = self.n_features_in_, self._parts.T
         good = (
-            ((kinds >= 0) & (kinds < len(BLOCK)) & (sources >= 0) & (sources < n)).all()
+            ((kinds >= 0) & (kinds < len(KINDS)) & (sources >= 0) & (sources < n)).all()
             and ((queries >= -1) & (queries < n) & ((queries >= 0) == (kinds >= MATCH))).all()
             and ((widths > 0) & (widths <= len(self._fills))).all()
             and widths.sum() == len(self._fills)
@@ -598,15 +592,11 @@ _COMPLEX = (complex, np.complexfloating)
 
 
 def _columns(X: Any) -> Iterator[tuple[int, Any]]:
-    if isinstance(X, np.ndarray):
-        for j in range(X.shape[1]):
+    for j in range(X.shape[1]):
+        if isinstance(X, np.ndarray):
             yield j, X[:, j]
-    elif hasattr(X, "iloc"):
-        for j in range(X.shape[1]):
-            yield j, X.iloc[:, j]
-    else:
-        for j, name in enumerate(X.columns):
-            yield j, X[name]
+        else:
+            yield j, X.iloc[:, j] if hasattr(X, "iloc") else X[X.columns[j]]
 
 
 def _as_array(values: Any) -> Array:
@@ -615,14 +605,14 @@ def _as_array(values: Any) -> Array:
 
 def _as_numbers(values: Any) -> Array | None:
     """Convert numbers and booleans to float64, NaN if missing; None for other types."""
-    kind = getattr(getattr(values, "dtype", None), "kind", "")
-    if kind in ("b", "i", "u", "f") and isinstance(values, np.ndarray):
-        return values.astype(np.float64, copy=False)
-    if type(getattr(values, "dtype", None)).__name__ in ("CategoricalDtype", "Categorical", "Enum"):
+    dtype = getattr(values, "dtype", None)
+    if type(dtype).__name__ in ("CategoricalDtype", "Categorical", "Enum"):
         return None
     try:
-        if hasattr(values, "to_numpy") and kind in ("b", "i", "u", "f") and hasattr(values, "iloc"):
-            return values.to_numpy(dtype=np.float64, na_value=np.nan)
+        if getattr(dtype, "kind", "") in ("b", "i", "u", "f"):
+            if hasattr(values, "iloc"):  # pandas.NA becomes NaN
+                return values.to_numpy(dtype=np.float64, na_value=np.nan)
+            return np.asarray(values).astype(np.float64, copy=False)
         array = _as_array(values)
         if array.dtype.kind in "USc":
             return None
@@ -635,48 +625,27 @@ def _as_numbers(values: Any) -> Array | None:
         return None
 
 
-def _kind_of(cells: Array) -> str:
-    return "vectors" if cells.ndim == 2 else "text" if cells.dtype == object else "numeric"
-
-
 def _is_missing(value: Any) -> bool:
-    if isinstance(value, list | tuple | np.ndarray):
-        return False
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
+    return not isinstance(value, list | tuple | np.ndarray) and is_missing(value)
 
 
 def _as_text(values: Any) -> Array:
-    """Convert levels to text; missing values become empty."""
-    array = _as_array(values).astype(object)
-    return np.array(["" if _is_missing(value) else _level(value) for value in array], dtype=object)
-
-
-def _level(value: Any) -> str:
-    """Format a level as text; 1.0, which pandas uses for 1 beside missing values, becomes 1."""
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return str(int(value))
-    return str(value)
+    """Convert levels to text, missing ones to "", and 1.0 to 1, as pandas has it beside NaN."""
+    cells = _as_array(values).astype(object)
+    whole = (int(v) if isinstance(v, float | np.floating) and v.is_integer() else v for v in cells)
+    return np.array(["" if _is_missing(value) else str(value) for value in whole], dtype=object)
 
 
 def _are_numbers(known: Array) -> bool:
     """Return whether most of the values are numbers written as text."""
     n_numbers = 0
     for value in known:
-        try:
+        with suppress(ValueError):
             float(value)
             n_numbers += 1
-        except ValueError:
-            pass
     return n_numbers >= 0.9 * len(known)
 
 
 def _varies(vectors: Array) -> bool:
     known = vectors[~np.isnan(vectors).any(axis=1)]
     return len(known) > 0 and bool((known != known[0]).any())
-
-
-def _varying_sparse(X: Any) -> Array:
-    """Return the columns that are not constant."""
-    low = np.asarray(X.min(axis=0).todense()).ravel()
-    high = np.asarray(X.max(axis=0).todense()).ravel()
-    return np.flatnonzero(low < high)

@@ -41,27 +41,13 @@ def count_words(texts: Array) -> sparse.csr_array:
 
 @dataclass(frozen=True)
 class TextModel:
-    """Weights of words and components of a text column.
+    """Weights of words and components of a text column."""
 
-    Attributes
-    ----------
-    words : ndarray of shape (n_words,), int
-        Hashed words of the training rows, ascending.
-    idf : ndarray of shape (n_words,)
-        log((1 + n_rows) / (1 + number of rows with the word)) + 1.
-    unseen : float
-        The same for other words.
-    frequent : ndarray of shape (n_frequent,), int
-        Hashed words that components are computed from.
-    axes : ndarray of shape (n_frequent, n_components)
-        Right singular vectors of the tf-idf matrix.
-    """
-
-    words: Array
-    idf: Array
-    unseen: float
-    frequent: Array
-    axes: Array
+    words: Array  # hashed words of the training rows, ascending, (n_words,)
+    idf: Array  # log((1 + n_rows) / (1 + number of rows with the word)) + 1, (n_words,)
+    unseen: float  # the same for other words
+    frequent: Array  # hashed words that components are computed from, (n_frequent,)
+    axes: Array  # right singular vectors of the tf-idf matrix, (n_frequent, n_components)
 
     @classmethod
     def learn(cls, counts: sparse.csr_array, *, components: bool) -> TextModel:

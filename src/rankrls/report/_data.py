@@ -145,7 +145,10 @@ def check_rankings(
 ) -> Rankings:
     """Check data for a report; ``where`` precedes the names of arguments in error messages."""
     if isinstance(y, PreferenceGraph):
-        raise ValueError(f"{where}y must hold labels; reports do not support given pairs")
+        raise ValueError(
+            f"{where}y must hold labels, not given pairs: the page about pairwise judgements is "
+            "write_leaderboard(path, rankrls.leaderboard(table)), or rankrls leaderboard -o"
+        )
     columns = getattr(X, "columns", None)
     with clear_errors(X, f"{where}X"):
         checked: Any = check_array(

@@ -1,8 +1,6 @@
 """Models without each fold of whole queries, and their held-out loss, from sums over folds.
 
-Statistics of folds add up to those of all rows. The model without a fold is computed from the sum
-of the other folds. Nothing is subtracted, so that no digits are lost. Its squared loss on the fold
-is a function of the statistics of the fold:
+The model without a fold is that of the sum of the other folds, so that nothing cancels. Its loss is
 
     Σ_edges w² (z − (f(x_h) − f(x_j)))² = wᵀ(ΦᵀLΦ)w − 2 wᵀΦᵀr + Σ_edges w² z².
 """
@@ -20,16 +18,11 @@ from rankrls.core.preferences.query_weights import Groups
 from rankrls.core.preferences.statistics import Statistics, add_batch
 from rankrls.core.ridge.models import PrimalSolver
 
-__all__ = ["FoldStatistics", "explained_part"]
-
 Array = NDArray[Any]
 
 
 class FoldStatistics:
-    """Statistics of k folds of whole queries; those of a fold together cover all n_outputs outputs.
-
-    ``scaled``: whether the features may have different scales, unlike those of a Nyström basis.
-    """
+    """Statistics of k folds of whole queries, for all outputs; ``scaled`` as in `factorize`."""
 
     def __init__(self, folds: Sequence[Sequence[Statistics]], *, scaled: bool) -> None:
         self.folds, self._scaled = folds, scaled
@@ -58,10 +51,7 @@ class FoldStatistics:
         return W
 
     def explained_part(self, alphas: Array) -> Array:
-        """Compute 1 − (held-out squared loss)/(sum of squared targets), (n_alphas, n_outputs).
-
-        Both are summed over the folds.
-        """
+        """1 − (held-out squared loss)/(sum of squared targets), (n_alphas, n_outputs)."""
         loss, energy = np.zeros((len(alphas), self.n_outputs)), np.zeros(self.n_outputs)
         for number, fold in enumerate(self.folds):
             W = self.weights_without(number, alphas)
@@ -83,10 +73,9 @@ class FoldStatistics:
 
 
 def explained_part(objectives: Sequence[Objective], lists: Array, values: Array) -> Array:
-    """Compute the explained part from held-out predictions, shape (n_alphas, n_outputs).
+    """The same from held-out predictions ``values``, shape (n_alphas, m, n_outputs).
 
-    ``objectives`` are over m rows and together cover all outputs; ``lists``, of shape (m,), is the
-    list of every row, inside which edges lie; ``values`` has shape (n_alphas, m, n_outputs).
+    ``lists``, of shape (m,), is the list of every row, inside which edges lie.
     """
     n_alphas, _, n_outputs = values.shape
     loss, energy = np.empty((n_alphas, n_outputs)), np.empty(n_outputs)

@@ -38,8 +38,6 @@ from rankrls import _resources
 from rankrls._calls import Progress
 from rankrls.core.preferences.laplacian import Objective
 
-__all__ = ["GreedyPath", "select_leave_one_out", "select_leave_query_out"]
-
 Array = NDArray[Any]
 
 #: Candidates whose gains differ relatively by less than this are tied; the first is chosen.
@@ -54,11 +52,9 @@ BLOCK = 2**16
 
 @dataclass(frozen=True)
 class GreedyPath:
-    """Result of the selection: the features in the order in which they were added.
+    """Features in the order of selection, sums of squared held-out errors, refitted folds.
 
-    ``errors`` holds the sum of squared held-out errors after each feature, over outputs and pairs
-    (Σ w² (z − difference)², leave-query-out) or rows (leave-one-out). ``n_refits`` is the number of
-    folds that were refitted.
+    The errors after each feature are over outputs and pairs, or rows (leave-one-out).
     """
 
     selected: Array
@@ -74,10 +70,7 @@ def select_leave_query_out(
     n_select: int,
     progress: Progress,
 ) -> GreedyPath:
-    """Select features by the leave-query-out error.
-
-    ``objective`` comes from scores of m rows; ``query_codes`` has shape (m,), ``X`` (m, n).
-    """
+    """Select columns of X, (m, n), by the leave-query-out error of scores of its rows."""
     laplacian = objective.laplacian
     factor = laplacian.factor()
     codes = np.unique(query_codes[factor.owner], return_inverse=True)[1]
@@ -102,9 +95,9 @@ def select_leave_query_out(
 def select_leave_one_out(
     s: Array, X: Array, nu: float, n_select: int, progress: Progress
 ) -> GreedyPath:
-    """Select features by the leave-one-out error of ridge regression with a free intercept.
+    """Select columns of X by the leave-one-out error of regressions of s, (m, k), with intercept.
 
-    ``s`` has shape (m, k), ``X`` (m, n); ``nu`` is the penalty of the regressions on m − 1 rows.
+    ``nu`` is the penalty of the regressions on m − 1 rows.
     """
     m = len(s)
     parts = _column_blocks(m, X.shape[1])
@@ -127,7 +120,7 @@ def _select(state: _GreedyState, progress: Progress) -> GreedyPath:
         while state.refit_folds(feature):
             feature = state.best()
         state.add(feature)
-        errors[step] = state.error()
+        errors[step] = np.einsum("ij,ij->", state.E[-1], state.E[-1])
         progress(f"{step + 1} of {state.n_select}: feature {feature}, ‖e‖² {errors[step]:.6g}")
     return GreedyPath(np.array(state.selected), errors, len(state.refits))
 
@@ -160,11 +153,10 @@ class QueryBlocks:
 
 
 class _Regression:
-    """Ridge regression of all columns on S: residuals A and coefficients W, in blocks of columns.
+    """Ridge regression of all candidates, and t last, on S: residuals A, coefficients W by blocks.
 
-    The columns are all candidates and, in the last block, t. The rows ``out`` are predicted but
-    not trained on. A feature is added as one step of the modified Gram-Schmidt process on the
-    columns of [A; √alpha W], which is as stable as a QR decomposition.
+    The rows ``out`` are predicted but not trained on. A feature is added by modified Gram-Schmidt
+    on the columns of [A; √alpha W], which is as stable as a QR decomposition.
     """
 
     def __init__(self, A: list[Array], alpha: float, n_select: int, out: slice) -> None:
@@ -215,9 +207,8 @@ class _Regression:
 class _GreedyState:
     """The regression on S with all rows, and E, the residuals of each fold without that fold.
 
-    ``start`` returns the blocks of columns, with t last, for a regression without a slice of rows;
-    ``parts`` are the columns of the blocks. While S is empty, the residual of a left-out row is
-    ``held_out`` times its residual in the regression with all rows.
+    ``start`` returns the blocks of columns ``parts``, and t, for a regression without some rows.
+    While S is empty, the residual of a left-out row is ``held_out`` times that with all rows.
     """
 
     def __init__(
@@ -249,10 +240,6 @@ class _GreedyState:
             copies=copies,
             advice="use fewer rows, fewer candidate features, or a larger alpha",
         )
-
-    def error(self) -> float:
-        """‖e‖², over coordinates and outputs."""
-        return float(np.einsum("ij,ij->", self.E[-1], self.E[-1]))
 
     def best(self) -> int:
         """The candidate with the largest gain."""

@@ -31,16 +31,6 @@ from rankrls.core.ridge.problem import RidgeProblem, certain, rotated
 from rankrls.core.ridge.residuals import Folds, Residuals, split_folds
 from rankrls.core.spaces.spaces import DualSpace, NystroemSpace
 
-__all__ = [
-    "Influence",
-    "NewRows",
-    "counted_problem",
-    "judgement_influence",
-    "judgement_terms",
-    "query_influence",
-    "row_influence",
-]
-
 Array = NDArray[Any]
 
 #: Maximum size of a work array.
@@ -49,35 +39,17 @@ WORK = 2**21
 
 @dataclass(frozen=True)
 class Influence:
-    """Diagnostics of all groups, arrays of shape (n_groups,); NaN for a group without terms.
+    """Diagnostics of all groups, arrays of shape (n_groups,); NaN for a group without terms."""
 
-    Attributes
-    ----------
-    size : ndarray of int
-        Number of independent terms |U|.
-    leverage, studentised, p_value, cook : ndarray
-        ``studentised`` is √F.
-    residual : ndarray
-        Residual by the model without the group: signed for a single term, otherwise the root mean
-        square.
-    agreement : ndarray or None
-        Cosine of the angle between the targets t_U and their predictions t_U − e_U by the model
-        without the group; NaN if one of them is zero. None for rows.
-    weight : ndarray or None
-        Weight κ of the squared residual of a row; None for other groups.
-    metric, metric_of_all : ndarray and float, or None
-        Metric on new rows, if given, of the models without the group and of the full model.
-    """
-
-    size: Array
+    size: Array  # number of independent terms |U|
     leverage: Array
-    residual: Array
-    studentised: Array
+    residual: Array  # without the group: signed for a single term, otherwise root mean square
+    studentised: Array  # √F
     p_value: Array
     cook: Array
-    agreement: Array | None
-    weight: Array | None = None
-    metric: Array | None = None
+    agreement: Array | None  # cosine between t_U and t_U − e_U; None for rows
+    weight: Array | None = None  # κ of the squared residual of a row
+    metric: Array | None = None  # on new rows, without the group
     metric_of_all: float | None = None
 
 
@@ -141,10 +113,9 @@ def query_influence(
 
 
 def row_influence(problem: RidgeProblem, alpha: float, new: NewRows | None = None) -> Influence:
-    """Diagnostics of rows, if all pairs within a query have equal weight.
+    """Diagnostics of rows, as terms κ (s − f − b)² with the free offset b of the query.
 
-    A row is one term κ (s − f − b)² with the free offset b of its query. The other rows keep their
-    weight κ, which equals a refit without the row for query_weighting="size".
+    The other rows keep their weight κ, as in a refit without the row for query_weighting="size".
     """
     if not problem.every_pair_counts():
         raise ValueError(
@@ -194,7 +165,7 @@ def judgement_terms(
 
 def _coordinate_terms(problem: RidgeProblem, grid: Array) -> tuple[Residuals, Any, Array]:
     """Residuals of all coordinates of the factor, the factor, and their share of free offsets."""
-    width = problem.n_coefficients
+    width = len(problem.decompose(grid)[0].b)
     advice = "use fewer features or basis vectors, or leave out the diagnostics"
     _resources.require("diagnostics", problem.graph.n_rows, width, copies=4, advice=advice)
     terms, factor, _ = problem.residuals(0, grid, cut=True)
@@ -231,11 +202,10 @@ def _influence(
 ) -> Influence:
     """Diagnostics of groups of terms from their residuals e without the group, shape (total,).
 
-    ``folds`` are the terms of each group, of which ``size`` are independent; ``scale`` turns sums
-    of squares of e into mean squares. ``energy`` is tᵀt of all N terms.
+    Of the terms ``size`` are independent; squares of e are divided by ``scale``; N terms in all.
     """
-    b, n, products = terms.target(alpha)[:, 0], len(folds), terms.products(alpha)
-    _, w = terms.metric(np.zeros((1, len(b))), alpha)
+    b, n, products = terms.coordinates(terms.b.T, alpha)[0], len(folds), terms.products(alpha)
+    w = terms.weights(np.array([alpha]))[:, 0]
     diagonal = products if products.ndim == 1 else products.diagonal()
     leverage, squares, cost, moved, targets, predictions, both = np.zeros((7, n))
     metric = None if new is None else np.full(n, np.nan)
@@ -249,14 +219,14 @@ def _influence(
             points = np.divide(points, terms.sigma, out=np.zeros_like(points), where=live)
         else:
             points = rotated(terms.made, points, 0)
-        of_new = terms.metric(points, alpha)[0] * w
+        of_new = terms.coordinates(points, alpha) * w
         fitted = of_new @ b
     for numbers in _blocks(folds, len(b)):
         places = folds.places(numbers)
         U, of_block = folds.members[places], e[places]
         t, rho = terms.t[U, 0], terms.residuals(U, alpha)[0][:, 0]
         group = np.repeat(np.arange(len(numbers)), folds.sizes[numbers])
-        A, _ = terms.metric(terms.vectors(U), alpha)
+        A = terms.coordinates(terms.vectors(U), alpha)
         for out, values in (
             (leverage, np.square(A) @ w),
             (squares, np.square(of_block)),

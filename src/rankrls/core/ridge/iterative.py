@@ -24,17 +24,12 @@ from rankrls.core.preferences.laplacian import Objective
 from rankrls.core.ridge.models import FittedFunction, join_outputs
 from rankrls.core.spaces.products import Offsets, Products
 
-__all__ = ["HeldOutRows", "LinearSystem", "fit_iterative"]
-
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
 class HeldOutRows:
-    """Held-out rows X, (m', n), and a function that scores predictions for them, higher is better.
-
-    ``rows`` are the remaining rows of the training data, if the held-out rows are part of them.
-    """
+    """Held-out rows X, a score of predictions, and the other rows if X is part of the data."""
 
     X: Any
     score: Callable[[Array], float]
@@ -42,10 +37,7 @@ class HeldOutRows:
 
 
 class LinearSystem:
-    """G = XᵀLX and C = Xᵀr of one objective, with G given only as a product.
-
-    The objective refers to the ``rows`` of X, all of them if None.
-    """
+    """G = XᵀLX, as a product only, and C = Xᵀr of an objective over ``rows`` (None: all) of X."""
 
     def __init__(self, product: Products, objective: Objective, rows: Array | None = None) -> None:
         self.X = product
@@ -123,11 +115,7 @@ def fit_iterative(
     threads: int,
     held_out: HeldOutRows | None = None,
 ) -> tuple[FittedFunction, History]:
-    """Fit for all ``alphas``, or, with held-out rows, return the best (alpha, iteration).
-
-    The objectives are over the m rows of X (dense, CSR or CSC) or over ``held_out.rows``.
-    ``threads`` are those of sparse products and of BLAS.
-    """
+    """Fit for all ``alphas``, or, with held-out rows, return the best (alpha, iteration)."""
     offsets = Offsets.of(X)
     if offsets is not None:
         at, eps = int(np.argmax(offsets.lost)), float(np.finfo(X.dtype).eps)

@@ -13,8 +13,9 @@ that have an edge; variances of differences do not depend on this choice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -24,31 +25,17 @@ from scipy.linalg import eigh
 
 from rankrls import _resources
 from rankrls._calls import Progress, warn, whole_call
-from rankrls.core.linalg.factorizations import Factorization, factorize, is_graded
-from rankrls.core.preferences.laplacian import Factor, Objective
+from rankrls.core.linalg.factorizations import factorize, is_graded
+from rankrls.core.preferences.laplacian import Objective
 from rankrls.core.preferences.query_weights import CANCELLED, Groups
 from rankrls.core.preferences.statistics import Statistics
-from rankrls.core.spaces.spaces import Basis, Kernel, replace_columns, subtract
-
-__all__ = [
-    "LOST_DIGITS",
-    "DualSolver",
-    "FittedFunction",
-    "PrimalSolver",
-    "fit_nystroem",
-    "join_outputs",
-    "predict_path",
-    "solve_statistics",
-    "warn_lost_digits",
-]
+from rankrls.core.spaces.products import replace_columns, subtract
+from rankrls.core.spaces.spaces import Basis, Kernel
 
 Array = NDArray[Any]
 
 LINEAR = Kernel("linear")
 EPS = float(np.finfo(np.float64).eps)
-
-#: Largest acceptable relative error of the faster computation of the Nyström system.
-MAX_LOSS = 1e-9
 
 #: A warning is issued if the estimated relative error of coefficients is above this.
 LOST_DIGITS = 1e-6
@@ -73,169 +60,102 @@ NO_FACTOR = (
 # -- solvers ----------------------------------------------------------------------------------
 
 
-class _Solver:
-    """S, its factorisation, and the right-hand side b: coefficients B = (S + alpha I)⁻¹ b."""
-
-    def __init__(
-        self, data: Objective | Statistics, b: Array, factorization: Factorization
-    ) -> None:
-        self.n_pairs, self.log_weight = data.n_pairs, data.log_weight
-        self.energy, self.outputs = data.energy, data.outputs
-        self.b, self.factorization = b, factorization
-
-    def log_marginal_likelihood(self, alpha: float) -> Array:
-        """Log density of the targets z of all edges, shape (k,).
-
-        −½ [misfit + log det(S + alpha I) + (l − p) log alpha − Σ log w² + l log 2π] with misfit
-        zᵀ(MᵀKM + alpha W⁻¹)⁻¹z over the l edges. The determinant over edges follows from that over
-        the p coordinates of S by Sylvester's identity.
-        """
-        n_edges, p = self.n_pairs, len(self.b)
-        constant = (
-            self.factorization.log_determinant(alpha)
-            + (n_edges - p) * np.log(alpha)
-            - self.log_weight
-            + n_edges * np.log(2 * np.pi)
-        )
-        return -0.5 * (self._misfit(alpha) + constant)
-
-    def _misfit(self, alpha: float) -> Array:
-        raise NotImplementedError
-
-
-class PrimalSolver(_Solver):
-    """(ΦᵀLΦ + alpha I) w = Φᵀ r.
-
-    ``statistics.gram`` may be overwritten. ``for_path``: more alphas than ``alphas`` will be
-    requested; ``scaled``: the scales of the features may be very different.
-    """
+class PrimalSolver:
+    """(ΦᵀLΦ + alpha I) w = Φᵀ r from statistics, which may be overwritten; as `factorize`."""
 
     def __init__(
         self, statistics: Statistics, alphas: Array, *, for_path: bool = False, scaled: bool = True
     ) -> None:
         self.mean, self.mass, self.rounding = statistics.mean, statistics.mass, statistics.rounding
         self.largest, self.largest_energy = statistics.largest, statistics.largest_energy
-        S, b = statistics.gram, statistics.cross
-        made = factorize(S, alphas, b, in_range=True, scaled=scaled, for_path=for_path)
-        super().__init__(statistics, b, made)
+        self.n_pairs, self.log_weight = statistics.n_pairs, statistics.log_weight
+        self.energy, self.outputs = statistics.energy, statistics.outputs
+        self.b = statistics.cross
+        self.factorization = factorize(
+            statistics.gram, alphas, self.b, in_range=True, scaled=scaled, for_path=for_path
+        )
 
     def statistics(self) -> Statistics:
         """The statistics of the solver, in new arrays."""
-        return Statistics(
-            self.outputs,
-            self.factorization.matrix(),
-            self.b.copy(),
-            self.mean.copy(),
-            self.mass,
-            self.energy.copy(),
-            self.n_pairs,
-            self.log_weight,
-            self.largest.copy(),
-            self.rounding,
-            self.largest_energy.copy(),
-        )
+        names = [field.name for field in fields(Statistics) if field.name not in ("gram", "cross")]
+        known = {name: copy(getattr(self, name)) for name in names}
+        return Statistics(gram=self.factorization.matrix(), cross=self.b.copy(), **known)
 
     def coefficients(self, alphas: Array) -> Array:
         """Weights w, shape (n_alphas, n, k)."""
         return self.factorization.solve_path(self.b, alphas)
 
-    def variance(self, Phi: Array, rest: Array, alpha: float) -> Array:
-        """Variance of f(x) − f̄ for features of shape (j, n), plus ``rest``, shape (j,)."""
-        return self.difference_variance(Phi - self.mean, rest, alpha)
-
-    def difference_variance(self, Delta: Array, rest: Array, alpha: float) -> Array:
-        """alpha δᵀ(ΦᵀLΦ + alpha I)⁻¹δ for differences of features, (j, n), plus ``rest``."""
-        return alpha * self.factorization.quadratic(Delta.T, alpha) + np.maximum(rest, 0.0)
+    def variance(self, Phi: Array, rest: Array, alpha: float, *, centred: bool) -> Array:
+        """alpha φᵀ(ΦᵀLΦ + alpha I)⁻¹φ for features (j, n), less their mean, plus ``rest``, (j,)."""
+        Phi = Phi - self.mean if centred else Phi
+        return alpha * self.factorization.quadratic(Phi.T, alpha) + np.maximum(rest, 0.0)
 
     def posterior_root(self, Phi: Array, K: Array | None, alpha: float) -> Array:
         """Z of shape (j, n) with Z Zᵀ = alpha Φ(ΦᵀLΦ + alpha I)⁻¹Φᵀ."""
         sigma, V = eigh(self.factorization.matrix(), driver="evd", check_finite=False)
         return (Phi @ V) * np.sqrt(alpha / (np.maximum(sigma, 0.0) + alpha))
 
-    def _misfit(self, alpha: float) -> Array:
+    def misfit(self, alpha: float) -> Array:
+        """zᵀ(MᵀKM + alpha W⁻¹)⁻¹z over the edges, shape (k,)."""
         solution = self.factorization.solve(self.b, alpha)
         return (self.energy - np.einsum("ij,ij->j", self.b, solution)) / alpha
 
 
-class DualSolver(_Solver):
+class DualSolver:
     """A = F (FᵀKF + alpha I)⁻¹ t, the solution of (L K + alpha I) A = r for L = F Fᵀ, r = F t.
 
-    Parameters
-    ----------
-    objective : Objective
-    S : ndarray of shape (p, p)
-        FᵀKF.
-    factor : Factor
-        F and t.
-    row_means : ndarray of shape (m,)
-        Mean kernel value of each row with the rows that have an edge.
-    alphas : ndarray of shape (n_alphas,)
-    noise : float
-        Size of the rounding errors in S, if it exceeds eps ‖S‖.
-    for_path : bool
-        Whether solutions for more alphas, and held-out predictions, will be requested.
+    From the kernel matrix K, which may be overwritten, or from features X of a linear kernel.
     """
 
     def __init__(
         self,
         objective: Objective,
-        S: Array,
-        factor: Factor,
-        row_means: Array,
         alphas: Array,
         *,
-        noise: float = 0.0,
+        K: Array | None = None,
+        X: Any = None,
         for_path: bool = False,
     ) -> None:
-        self.factor, self.share, self.row_means = factor, row_share(objective), row_means
-        t = np.broadcast_to(factor.t, (len(factor.t), len(objective.outputs))).astype(S.dtype)
-        null = factor.null() if for_path else None
-        # Rounding errors of a constant part of K, which cancels in FᵀKF, relative to FᵀKF.
-        cancelled = noise > 100 * EPS * float(np.linalg.norm(S))
-        made = factorize(S, alphas, t, in_range=False, noise=noise, null=null, for_path=for_path)
-        if cancelled:
-            made.loss = max(made.loss, len(S) * noise / float(alphas.min()))
-        super().__init__(objective, t, made)
-
-    @classmethod
-    def from_kernel(
-        cls, objective: Objective, K: Array, alphas: Array, *, for_path: bool = False
-    ) -> DualSolver:
-        """Make a solver from the kernel matrix of shape (m, m), which may be overwritten."""
-        factor = objective.laplacian.factor()
-        row_means = K @ row_share(objective)
-        # Parts of K that cancel in FᵀKF (such as a constant) leave rounding errors of this size.
-        noise = EPS * float((K.diagonal() * objective.laplacian.degree()).max())
-        S = factor.sandwich(K)
-        return cls(objective, S, factor, row_means, alphas, noise=noise, for_path=for_path)
-
-    @classmethod
-    def from_features(
-        cls, objective: Objective, X: Any, alphas: Array, *, for_path: bool = False
-    ) -> DualSolver:
-        """Make a solver from features: FᵀKF = (FᵀX)(FᵀX)ᵀ if dense, from K = XXᵀ if sparse."""
+        L, alpha = objective.laplacian, float(alphas.min())
+        self.factor, self.share, noise, loss = L.factor(), L.row_weight(), 0.0, 0.0
+        self.share = self.share / self.share.sum()
         if sparse.issparse(X):
             X = _centre_by_component(X, objective)
             squares = np.asarray(X.multiply(X).sum(axis=0), dtype=np.float64).ravel()
-            if not is_graded(squares, float(alphas.min())):
+            if is_graded(squares, alpha):
+                X = X.toarray()
+            else:
                 K = (X @ X.T).toarray()
-                return cls.from_kernel(objective, K, alphas, for_path=for_path)
-            X = X.toarray()
-        advice = "use fewer features, or sparse ones with solver='cg'"
-        _resources.require("the dual solver", *X.shape, copies=2, advice=advice)
-        factor = objective.laplacian.factor()
-        row_means = X @ (row_share(objective) @ X)
-        X_F = factor.rmatmat(X)
-        squares = np.einsum("ij,ij->j", X_F, X_F)
-        # Columns that are constant in every query, up to the rounding errors of centring.
-        rounding = squares <= 64 * EPS**2 * (objective.laplacian.degree() @ np.square(X))
-        X_F[:, rounding & np.isfinite(squares)] = 0.0
-        solver = cls(objective, X_F @ X_F.T, factor, row_means, alphas, for_path=for_path)
-        solver.factorization.loss = 0.0  # its rank is that of the features
-        if is_graded(squares, float(alphas.min())):  # small columns are lost beside large ones
-            smallest = float(squares[squares > 0].min()) + float(alphas.min())
-            solver.factorization.loss = EPS * squares.max() / smallest
-        return solver
+        if K is not None:
+            self.row_means = K @ self.share
+            # Parts of K that cancel in FᵀKF (a constant) leave rounding errors of this size.
+            noise = EPS * float((K.diagonal() * L.degree()).max())
+            S = self.factor.sandwich(K)
+        else:
+            advice = "use fewer features, or sparse ones with solver='cg'"
+            _resources.require("the dual solver", *X.shape, copies=2, advice=advice)
+            self.row_means = X @ (self.share @ X)
+            X_F = self.factor.rmatmat(X)
+            squares = np.einsum("ij,ij->j", X_F, X_F)
+            # Columns that are constant in every query, up to the rounding errors of centring.
+            rounding = squares <= 64 * EPS**2 * (L.degree() @ np.square(X))
+            X_F[:, rounding & np.isfinite(squares)] = 0.0
+            if is_graded(squares, alpha):  # small columns are lost beside large ones
+                loss = EPS * squares.max() / (float(squares[squares > 0].min()) + alpha)
+            S = X_F @ X_F.T
+        t = np.broadcast_to(self.factor.t, (len(self.factor.t), len(objective.outputs)))
+        self.b, null = t.astype(S.dtype), self.factor.null() if for_path else None
+        # Rounding errors of a constant part of K, which cancels in FᵀKF, relative to FᵀKF.
+        if noise > 100 * EPS * float(np.linalg.norm(S)):
+            loss = len(S) * noise / alpha
+        made = factorize(
+            S, alphas, self.b, in_range=False, noise=noise, null=null, for_path=for_path
+        )
+        # The rank of products of features is that of the features.
+        made.loss = loss if K is None else max(made.loss, loss)
+        self.factorization = made
+        self.n_pairs, self.log_weight = objective.n_pairs, objective.log_weight
+        self.energy, self.outputs = objective.energy, objective.outputs
 
     def coefficients(self, alphas: Array) -> Array:
         """Kernel coefficients A, shape (n_alphas, m, k)."""
@@ -244,47 +164,33 @@ class DualSolver(_Solver):
         stacked = self.factor.matmat(np.moveaxis(B, 0, 1).reshape(p, -1))
         return np.moveaxis(stacked.reshape(len(stacked), len(alphas), -1), 1, 0)
 
-    def variance(self, K_X: Array, k_xx: Array, alpha: float) -> Array:
-        """Variance of f(x) − f̄, shape (j,), from k(x, X), (j, m), and k(x, x), (j,).
-
-        k̃(x, x) − k̃_xᵀF(FᵀKF + alpha I)⁻¹Fᵀk̃_x with k̃(x, x') = k − k̄(x) − k̄(x') + k̿.
-        """
-        mean = float(self.share @ self.row_means)
-        prior = k_xx - 2 * (K_X @ self.share) + mean
-        return self.difference_variance(K_X - self.row_means, prior, alpha)
-
-    def difference_variance(self, Delta: Array, prior: Array, alpha: float) -> Array:
-        """Prior variance minus the explained part, for differences of kernel rows (j, m)."""
-        F_Delta = self.factor.rmatmat(np.ascontiguousarray(Delta.T))
-        W = self.factorization.whiten(F_Delta, alpha)
+    def variance(self, K_X: Array, prior: Array, alpha: float, *, centred: bool) -> Array:
+        """Prior variance (j,) less the part explained by k(x, X), (j, m), centred or not."""
+        if centred:  # k̃(x, x') = k − k̄(x) − k̄(x') + k̿
+            prior = prior - 2 * (K_X @ self.share) + float(self.share @ self.row_means)
+            K_X = K_X - self.row_means
+        W = self._whiten(K_X, alpha)
         return np.maximum(prior - np.einsum("ij,ij->j", W, W), 0.0)
 
-    def posterior_root(self, K_X: Array, K_XX: Array | None, alpha: float) -> Array:
-        """Z of shape (j, j) such that Z Zᵀ is the posterior covariance of differences of rows.
+    def _whiten(self, K_X: Array, alpha: float) -> Array:
+        F_K = self.factor.rmatmat(np.ascontiguousarray(K_X.T))
+        return self.factorization.whiten(F_K, alpha)
 
-        Computed from k(x, X) of shape (j, m), and k(x, x') among the rows, (j, j).
-        """
+    def posterior_root(self, K_X: Array, K_XX: Array | None, alpha: float) -> Array:
+        """Z of shape (j, j) with Z Zᵀ the posterior covariance, from k(x, X) and k(x, x')."""
         assert K_XX is not None
-        W = self.factorization.whiten(self.factor.rmatmat(np.ascontiguousarray(K_X.T)), alpha)
+        W = self._whiten(K_X, alpha)
         values, vectors = eigh(K_XX - W.T @ W, driver="evd", check_finite=False)
         return vectors * np.sqrt(np.maximum(values, 0.0))
 
-    def _misfit(self, alpha: float) -> Array:
+    def misfit(self, alpha: float) -> Array:
+        """zᵀ(MᵀKM + alpha W⁻¹)⁻¹z over the edges, shape (k,)."""
         unexplained = self.energy - np.einsum("ij,ij->j", self.b, self.b)
         return unexplained / alpha + self.factorization.quadratic(self.b, alpha)
 
 
-def row_share(objective: Objective) -> Array:
-    """Weight of each row that has an edge, divided by their sum, shape (m,)."""
-    weight = objective.laplacian.row_weight()
-    return weight / weight.sum()
-
-
 def _centre_by_component(X: Any, objective: Objective) -> Any:
-    """Centre, by component, the columns of sparse X that hardly vary within components.
-
-    Such an offset cancels in FᵀXXᵀF, but would leave its rounding errors in XXᵀ.
-    """
+    """Centre by component the columns of sparse X whose offsets would cost digits in XXᵀ."""
     codes = np.unique(objective.laplacian.components(), return_inverse=True)[1]
     groups = Groups(codes, None, int(codes.max()) + 1)
     means = groups.mean(X)
@@ -303,39 +209,23 @@ def _centre_by_component(X: Any, objective: Objective) -> Any:
 class FittedFunction:
     """Coefficients for each alpha, and predictions: linear, of kernel rows, or of a basis.
 
-    Attributes
-    ----------
-    alphas : ndarray of shape (n_alphas,)
-    kernel : Kernel
-    coef : ndarray of shape (n_alphas, n, n_outputs) or None
-        Weights of the features, if the kernel is linear.
-    dual_coef : ndarray of shape (n_alphas, m, n_outputs) or None
-        Coefficients of training rows or basis vectors.
-    rows : the training rows ``kept``, less ``shift``, or None
-        None for a precomputed kernel, with a basis, and if nothing needs them.
-    kept : ndarray of shape (q,), int, or None
-        Indices of the ``dual_coef`` that may be non-zero; those that the map of a basis keeps.
-    shift : ndarray of shape (n,), or the number 0.0
-    basis : Basis or None
-    pair_coef : ndarray of shape (n_alphas, c, n_outputs) or None
-        Coefficients of covariates of given pairs, if there were any.
-    pair_scale : ndarray of shape (c,) or None
-        The scale of the covariates: in the solvers they are divided by it.
-    solvers : list
-        One for each group of outputs, with the posterior; empty if there is none.
-    dropped : bool
-        Whether the solvers were removed.
+    ``coef`` are weights of the features if the kernel is linear, ``dual_coef`` coefficients of
+    training rows or basis vectors, of which only those with the indices ``kept`` may be non-zero;
+    ``rows`` are these training rows less ``shift`` (None: precomputed, with a basis, or not
+    needed). ``pair_coef`` are coefficients of covariates, which the solvers divide by
+    ``pair_scale``. The solvers, one for each group of outputs, have the posterior; ``dropped``:
+    whether they were removed.
     """
 
     alphas: Array
     kernel: Kernel = LINEAR
-    coef: Array | None = None
-    dual_coef: Array | None = None
-    rows: Any = None
-    kept: Array | None = None
-    shift: Any = 0.0
+    coef: Array | None = None  # (n_alphas, n, n_outputs)
+    dual_coef: Array | None = None  # (n_alphas, m, n_outputs)
+    rows: Any = None  # (q, n)
+    kept: Array | None = None  # (q,)
+    shift: Any = 0.0  # or (n,)
     basis: Basis | None = None
-    pair_coef: Array | None = None
+    pair_coef: Array | None = None  # (n_alphas, c, n_outputs)
     pair_scale: Array | None = None
     solvers: Sequence[Any] = field(default_factory=list)
     dropped: bool = False
@@ -346,7 +236,6 @@ class FittedFunction:
         solvers: Sequence[PrimalSolver],
         alphas: Array,
         dtype: Any,
-        *,
         basis: Basis | None = None,
         pair_scale: Array | None = None,
     ) -> FittedFunction:
@@ -448,9 +337,8 @@ class FittedFunction:
     def variance(self, X_a: Any, X_b: Any = None, C: Array | None = None) -> Array:
         """Posterior variance of f(x_a) − f̄, or of f(x_a) − f(x_b) + cᵀγ, shape (n, n_outputs).
 
-        With a Nyström basis, f̄ is the mean of the training rows in the span of the basis, and the
-        variance of the part outside, k(x, x) − φᵀφ, is added. C, of shape (n, c), are covariates of
-        the comparisons. Many rows are computed in blocks, which show progress.
+        With a Nyström basis, the variance outside its span, k(x, x) − φᵀφ, is added. Many rows are
+        computed in blocks, which show progress.
         """
         self._require_posterior(self.kernel)
         n, width = X_a.shape[0], X_a.shape[1] if self.kept is None else len(self.kept)
@@ -484,8 +372,7 @@ class FittedFunction:
                 prior = prior - np.einsum("ij,ij->i", inputs, inputs)
         inputs, variances = self._with_covariates(inputs, C), []
         for solver in self.solvers:
-            of_solver = solver.variance if b is None else solver.difference_variance
-            found = of_solver(inputs, prior, self.alpha)
+            found = solver.variance(inputs, prior, self.alpha, centred=b is None)
             variances.append(np.repeat(found[:, None], len(solver.outputs), axis=1))
         return join_outputs([solver.outputs for solver in self.solvers], variances)
 
@@ -509,7 +396,13 @@ class FittedFunction:
     def log_marginal_likelihood(self) -> Array:
         """Log density of the targets of all edges, shape (n_outputs,)."""
         self._require_posterior()
-        found = [solver.log_marginal_likelihood(self.alpha) for solver in self.solvers]
+        alpha, found = self.alpha, []
+        for solver in self.solvers:
+            # The determinant over edges is that over the coordinates of S, by Sylvester's identity.
+            n, made = solver.n_pairs, solver.factorization
+            determinant = made.log_determinant(alpha) + (n - len(solver.b)) * np.log(alpha)
+            constant = determinant - solver.log_weight + n * np.log(2 * np.pi)
+            found.append(-0.5 * (solver.misfit(alpha) + constant))
         return join_outputs([solver.outputs for solver in self.solvers], found)
 
     @property
@@ -543,11 +436,7 @@ def join_outputs(outputs: Sequence[Array], parts: Sequence[Array]) -> Array:
 
 
 def linear_product(X: Any, coef: Array) -> Array:
-    """X w, of shape (n, k); for a few w, rows (in C order) that are equal get equal scores.
-
-    BLAS adds the products of some rows in another order, and its threads would wait for those that
-    read a file.
-    """
+    """X w, of shape (n, k); unlike BLAS, for a few w equal rows in C order get equal scores."""
     few = coef.shape[1] <= FEW
     if few and isinstance(X, np.ndarray) and X.strides[1] == X.itemsize:
         return np.stack([np.vecdot(X, w) for w in coef.T], axis=1)
@@ -572,29 +461,6 @@ def _dense(X: Any) -> Array:
 # -- solutions from statistics ----------------------------------------------------------------
 
 
-def fit_nystroem(
-    statistics: Callable[[bool], Sequence[Statistics]], basis: Basis, alphas: Array, dtype: Any
-) -> FittedFunction:
-    """Fit to ``statistics(False)`` of kernel blocks or ``statistics(True)`` of Nyström features.
-
-    The whitened statistics of the kernel blocks are used if they are accurate enough, otherwise
-    those of the features.
-    """
-    nystroem = basis.map
-    solvers: list[PrimalSolver] = []
-    if nystroem.rounding < MAX_LOSS:
-        for raw in statistics(False):
-            gram, cross, mean = nystroem.whiten(raw.gram, raw.cross, raw.mean)
-            rounding = max(raw.rounding, nystroem.rounding)
-            part = replace(raw, gram=gram, cross=cross, mean=mean, largest=gram.diagonal().copy())
-            part.rounding = rounding
-            solvers.append(PrimalSolver(part, alphas, scaled=False))
-    losses = [s.factorization.condition(float(alphas.min())) for s in solvers]
-    if not solvers or nystroem.rounding * max(losses) >= MAX_LOSS:
-        solvers = [PrimalSolver(part, alphas, scaled=False) for part in statistics(True)]
-    return FittedFunction.of_solvers(solvers, alphas, dtype, basis=basis)
-
-
 @np.errstate(over="ignore", invalid="ignore")
 def solve_statistics(
     statistics: Sequence[Statistics],
@@ -603,13 +469,9 @@ def solve_statistics(
     dtype: Any,
     names: Sequence[str] | None = None,
 ) -> FittedFunction:
-    """Solve from statistics of features, or of the Nyström features of ``basis``.
-
-    Together they cover all outputs, and their arrays may be overwritten. ``names`` are those of the
-    features, for warnings.
-    """
+    """Solve from statistics, which may be overwritten, of features or of those of a basis."""
     solvers = [PrimalSolver(part, alphas, scaled=basis is None) for part in statistics]
-    model = FittedFunction.of_solvers(solvers, alphas, dtype, basis=basis)
+    model = FittedFunction.of_solvers(solvers, alphas, dtype, basis)
     if basis is None and model.lost > LOST_DIGITS:
         warn_lost_digits(model.lost, np.sqrt(solvers[0].largest), names)
     return model

@@ -1,14 +1,13 @@
 """Leave-pair-out for one ranking: predictions for all pairs of rows by array operations.
 
-Two cases have a shortcut: rankings in which every pair has the same weight (`RankingSpectrum`), and
-rankings of two levels with tied pairs dropped (`BipartiteSpectrum`). In both, the residuals without
-a pair are those of a 2 × 2 block of J (see `residuals`).
+Two cases have a shortcut: rankings in which every pair has the same weight, and rankings of two
+levels with tied pairs dropped (`Bipartite`). In both, the residuals without a pair are those of a
+2 × 2 block of J (see `residuals`).
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -16,50 +15,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import eigh, qr
+from scipy.linalg import qr
 from scipy.linalg.lapack import dgejsv
 
 from rankrls import _resources
 from rankrls.core.linalg.factorizations import EigenFactorization, is_graded, rounding_level
-from rankrls.core.preferences.costs import Loss
-from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.query_weights import Groups, query_factor
-from rankrls.core.ridge.residuals import SINGULAR
-from rankrls.core.spaces.spaces import DualSpace, NystroemSpace, Space
-
-__all__ = [
-    "MAX_REFITS",
-    "NO_SHORTCUT",
-    "BipartiteSpectrum",
-    "PairHoldOut",
-    "RankingSpectrum",
-    "all_pairs",
-    "n_different_pairs",
-    "penalty",
-]
+from rankrls.core.ridge.problem import NO_SHORTCUT, RidgeProblem, refit_unsafe
+from rankrls.core.ridge.residuals import SINGULAR, Folds
+from rankrls.core.spaces.spaces import DualSpace, NystroemSpace
 
 Array = NDArray[Any]
 
-#: Maximum number of refits; more are needed only if the data or the cost have no shortcut.
-MAX_REFITS = 5000
-
-NO_SHORTCUT = (
-    ": there is no exact shortcut. Whole queries (components of the preferences) can always be "
-    "left out; rows of a query only with cost='magnitude', ties='keep' (or no ties), no sample "
-    "weights, no given pairs, and one query (or query_weighting='size', no basis); pairs of one "
-    "ranking with two levels also with tied pairs dropped"
-)
-
-#: The 2 × 2 block of B is too inaccurate if it is below this fraction of its terms.
+#: A pair is refitted if the other rows of the class determine the scores of its rows up to this;
+#: below this fraction of its terms, a difference has cancelled.
 CANCELLED = 1e-4
 
 #: Advice if leave-pair-out does not fit into memory.
 PAIR_ADVICE = "use folds of rows (RankRLSCV(cv=10), holdout_predict), or a sample of the rows"
-
-
-def penalty(alpha: float, n: int, query_weighting: Any) -> float:
-    """Penalty ν = alpha/κ for n remaining rows whose pairs all have the same weight, κ = c n."""
-    return float(alpha / (n * query_factor(query_weighting, float(n), n * (n - 1) / 2.0)))
 
 
 def all_pairs(n: int) -> Array:
@@ -68,183 +41,158 @@ def all_pairs(n: int) -> Array:
     return np.column_stack(np.triu_indices(n, 1))
 
 
-def n_different_pairs(scores: Array) -> Array:
-    """Number of pairs i < j with different scores for each column, shape (k,)."""
+def default_pairs(problem: RidgeProblem) -> Array:
+    """All i < j with different scores, shape (n_pairs, 2); with several outputs all i < j."""
+    scores = problem.graph.scores
+    if scores is None:
+        raise ValueError("leave-pair-out needs scores y")
+    pairs = all_pairs(len(scores))
+    if scores.shape[1] == 1:
+        pairs = pairs[scores[pairs[:, 0], 0] != scores[pairs[:, 1], 0]]
+    return pairs
+
+
+def can_leave_pairs_out(problem: RidgeProblem) -> bool:
+    """Whether `leave_pairs_out` has its shortcut."""
+    one = problem.graph.n_queries == 1 and not isinstance(problem.space, NystroemSpace)
+    return one and (_is_bipartite(problem) or problem.every_pair_counts())
+
+
+def _is_bipartite(problem: RidgeProblem) -> bool:
+    """Whether this is one ranking of two levels in which tied pairs do not count."""
+    graph = problem.graph
+    if graph.scores is None or graph.n_given_pairs or graph.sample_weight is not None:
+        return False
+    if problem.loss.keeps_ties or isinstance(problem.space, NystroemSpace):
+        return False
+    one = graph.n_queries == 1 and graph.n_outputs == 1
+    return one and len(np.unique(graph.scores)) == 2
+
+
+def leave_pairs_out(
+    problem: RidgeProblem, pairs: Array, alphas: Array
+) -> Iterator[tuple[Array, int]]:
+    """For each alpha, predictions (n_pairs, 2, n_outputs) without both rows, and refits."""
+    _require_pairs(problem, pairs, len(pairs))
+    first = problem.first_equal
+    tied = first[pairs[:, 0]] == first[pairs[:, 1]]
+    if _is_bipartite(problem):
+        found = Bipartite(problem, alphas).pairs(pairs, alphas)
+    else:
+        found = _pairs(problem, pairs, alphas)
+    for alpha, (out, unsafe) in zip(alphas, found, strict=True):
+        _refit_pairs(problem, pairs, unsafe, alpha, out)
+        out[tied, 1] = out[tied, 0]
+        yield out, int(unsafe.sum())
+
+
+def pair_accuracies(
+    problem: RidgeProblem, alphas: Array, threads: int
+) -> Iterator[tuple[Array, int]]:
+    """For each alpha, the leave-pair-out accuracy of each output (n_outputs,), and refits."""
+    scores = problem.graph.scores
+    if scores is None:
+        raise ValueError("leave-pair-out needs scores y")
     m = len(scores)
-    ordered = np.sort(scores, axis=0)
-    counted = np.full(scores.shape[1], m * (m - 1) / 2)
-    for j in np.flatnonzero((ordered[1:] == ordered[:-1]).any(axis=0)):
-        sizes = np.unique(scores[:, j], return_counts=True)[1].astype(float)
-        counted[j] = (m**2 - sizes @ sizes) / 2
-    return counted
-
-
-class PairHoldOut:
-    """The part of a `RidgeProblem` that leaves out pairs of rows of one ranking."""
-
-    graph: PreferenceGraph
-    space: Space
-    loss: Loss
-    smaller_side: Callable[[], Any]
-    decompose: Callable[[Array], list[Any]]
-    every_pair_counts: Callable[[], bool]
-    first_equal: Callable[[], Array]
-    _ranking: RankingSpectrum | None = None
-
-    def leave_pairs_out(self, pairs: Array, alphas: Array) -> Iterator[tuple[Array, int]]:
-        """For each alpha, predictions (n_pairs, 2, n_outputs) without both rows, and refits."""
-        self._require_pairs(pairs)
-        self._require_room(len(pairs))
-        first = self.first_equal()
-        tied = first[pairs[:, 0]] == first[pairs[:, 1]]
-        if self.is_bipartite():
-            found = self._bipartite(alphas).pairs(pairs, alphas)
+    sizes = [np.unique(s, return_counts=True)[1].astype(float) for s in scores.T]
+    counted = np.array([(m**2 - n @ n) / 2 for n in sizes])  # pairs of different scores
+    # Σ sign((s_i − s_j)(f_i − f_j)) over all pairs i < j that are left out.
+    if _is_bipartite(problem):
+        _require_pairs(problem, None, int(counted.max()))
+        pairs = default_pairs(problem)
+        order = np.sign(scores[pairs[:, 0]] - scores[pairs[:, 1]])
+        for out, n_refits in leave_pairs_out(problem, pairs, alphas):
+            total = (np.sign(out[:, 0] - out[:, 1]) * order).sum(axis=0)
+            yield (counted + total) / (2 * counted), n_refits
+        return
+    _require_pairs(problem, None, 0)
+    first, parts = problem.first_equal, np.array_split(np.arange(scores.shape[1]), threads)
+    for alpha, matrices in zip(alphas, _pair_matrices(problem, alphas), strict=True):
+        count, used = partial(_concordance, *matrices, scores, first), [p for p in parts if len(p)]
+        if len(used) == 1:
+            found = [count(used[0])]
         else:
-            found = self.ranking(alphas).pairs(pairs, alphas, self.loss.query_weighting)
-        for alpha, (out, unsafe) in zip(alphas, found, strict=True):
-            for number, refitted in self._refit_pairs(pairs, unsafe, alpha):
-                out[number] = refitted
-            out[tied, 1] = out[tied, 0]
-            yield out, int(unsafe.sum())
+            with ThreadPoolExecutor(threads) as pool:
+                found = list(pool.map(count, used))
+        total, unsafe = np.concatenate([part for part, _ in found]), found[0][1]
+        unsafe = unsafe[first[unsafe[:, 0]] != first[unsafe[:, 1]]]
+        out = np.zeros((len(unsafe), 2, scores.shape[1]))
+        _refit_pairs(problem, unsafe, np.ones(len(unsafe), dtype=bool), alpha, out)
+        i, j = unsafe.T
+        total += np.sign((scores[i] - scores[j]) * (out[:, 0] - out[:, 1])).sum(axis=0)
+        yield (counted + total) / (2 * counted), len(unsafe)
 
-    def pair_accuracies(self, alphas: Array, threads: int) -> Iterator[tuple[Array, int]]:
-        """For each alpha, the leave-pair-out accuracy of each output (n_outputs,), and refits."""
-        scores = self.graph.scores
-        if scores is None:
-            raise ValueError("leave-pair-out needs scores y")
-        counted = n_different_pairs(scores)
-        # Σ sign((s_i − s_j)(f_i − f_j)) over all pairs i < j that are left out.
-        if self.is_bipartite():
-            self._require_room(int(counted.max()))
-            pairs = self.default_pairs()
-            order = np.sign(scores[pairs[:, 0]] - scores[pairs[:, 1]])
-            for out, n_refits in self.leave_pairs_out(pairs, alphas):
-                total = (np.sign(out[:, 0] - out[:, 1]) * order).sum(axis=0)
-                yield (counted + total) / (2 * counted), n_refits
-            return
-        self._require_pairs()
-        self._require_room()
-        weighting, first = self.loss.query_weighting, self.first_equal()
-        results = self.ranking(alphas).concordance(scores, alphas, weighting, threads, first)
-        for alpha, (total, unsafe) in zip(alphas, results, strict=True):
-            unsafe = unsafe[first[unsafe[:, 0]] != first[unsafe[:, 1]]]
-            everything = np.ones(len(unsafe), dtype=bool)
-            for number, refitted in self._refit_pairs(unsafe, everything, alpha):
-                i, j = unsafe[number]
-                total += np.sign((scores[i] - scores[j]) * (refitted[0] - refitted[1]))
-            yield (counted + total) / (2 * counted), len(unsafe)
 
-    def default_pairs(self) -> Array:
-        """All i < j with different scores, shape (n_pairs, 2); with several outputs all i < j."""
-        graph = self.graph
-        if graph.scores is None:
-            raise ValueError("leave-pair-out needs scores y")
-        pairs = all_pairs(graph.n_rows)
-        if graph.n_outputs == 1:
-            i, j = pairs.T
-            pairs = pairs[graph.scores[i, 0] != graph.scores[j, 0]]
-        return pairs
+def _refit_pairs(
+    problem: RidgeProblem, pairs: Array, unsafe: Array, alpha: float, out: Array
+) -> None:
+    """Replace the predictions of unsafe pairs by those of refits."""
+    folds = Folds(pairs.ravel(), np.full(len(pairs), 2))
+    refit, values = problem.smaller_side().refit_rows, out.reshape(1, -1, out.shape[2])
+    refit_unsafe(folds, np.array([alpha]), unsafe[None], refit, NO_SHORTCUT, values)
 
-    def ranking(self, alphas: Array) -> RankingSpectrum:
-        """The problem as ridge regression with a free intercept, decomposed at the first call."""
-        if self._ranking is not None:
-            return self._ranking
-        s = self.graph.scores
-        assert s is not None
-        if isinstance((smaller := self.smaller_side()).space, DualSpace):
+
+def _require_pairs(problem: RidgeProblem, pairs: Array | None, n_pairs: int) -> None:
+    """Raise an error unless the pairs (default: all of different scores) can be left out."""
+    if not can_leave_pairs_out(problem):
+        raise ValueError(f"leave-pair-out{NO_SHORTCUT}")
+    scores, m, k = problem.graph.scores, problem.graph.n_rows, problem.graph.n_outputs
+    assert scores is not None
+    if m < 4:
+        raise ValueError("leave-pair-out needs at least 4 rows, because two of them are left out")
+    _resources.require("leave-pair-out", m, m, copies=5, advice=PAIR_ADVICE)
+    what = f"leave-pair-out of {n_pairs:,} pairs"
+    _resources.require(what, n_pairs, k, copies=10, advice=PAIR_ADVICE)
+    # If at least three rows differ from the median, no pair contains all of them.
+    differ = scores != np.partition(scores, m // 2, axis=0)[m // 2]
+    for column in np.flatnonzero(differ.sum(axis=0) <= 2):
+        others = np.flatnonzero(differ[:, column])
+        if len(others):
+            some = default_pairs(problem) if pairs is None else pairs
+            held = np.array([(some == row).any(axis=1) for row in others]).all(axis=0)
+            if held.any():
+                first = tuple(some[held][0].tolist())
+                raise ValueError(
+                    f"without the pair {first} all labels are equal, so nothing is left to learn"
+                )
+
+
+# -- all pairs have the same weight -------------------------------------------------------------
+
+
+def decompose_ranking(problem: RidgeProblem, alphas: Array) -> tuple[Array, Array]:
+    """Eigenvalues l and eigenvectors V of C K C other than the constant, C = I − 11ᵀ/m."""
+    if problem.ranking is None:
+        smaller, m = problem.smaller_side(), problem.graph.n_rows
+        if isinstance(smaller.space, DualSpace):
             made = smaller.decompose(alphas)[0].factorization
-            kappa = alphas[0] / penalty(alphas[0], len(s), self.loss.query_weighting)
-            self._ranking = RankingSpectrum(s, made.values / kappa, made.vectors)
+            kappa = m * query_factor(problem.loss.query_weighting, float(m), m * (m - 1) / 2.0)
+            problem.ranking = made.values / kappa, made.vectors
         else:
-            X = self._dense_features()
+            X = _dense_features(problem)
             squares = np.einsum("ij,ij->j", X, X)
             if is_graded(squares, 0.0):
-                self.decompose(alphas[:1])  # which warns of lost digits
+                problem.decompose(alphas[:1])  # which warns of lost digits
                 V, d = _graded_vectors(X[:, squares > 0])
             else:
                 V, d, _ = np.linalg.svd(X, full_matrices=False)
                 V, d = V[:, d > rounding_level(d)], d[d > rounding_level(d)]
-            self._ranking = RankingSpectrum(s, d**2, np.ascontiguousarray(V))
-        return self._ranking
+            problem.ranking = d**2, np.ascontiguousarray(V)
+    return problem.ranking
 
-    def _dense_features(self) -> Array:
-        """Features as centred dense rows, shape (m, n)."""
-        X = self.space.X
-        if sparse.issparse(X):
-            advice = "use fewer features, or refit fold by fold with a splitter"
-            _resources.require("leave-pair-out", *X.shape, copies=2, advice=advice)
-            X = X.toarray()
-        X = np.asarray(X, dtype=np.float64)
-        with np.errstate(over="ignore", invalid="ignore"):
-            X = X - X.mean(axis=0)
-            if not np.isfinite(np.einsum("ij,ij->", X, X) * len(X)):
-                raise ValueError("the numbers overflow float64; scale the features down")
-        return X
 
-    def _bipartite(self, alphas: Array) -> BipartiteSpectrum:
-        assert self.graph.scores is not None
-        s, smaller = self.graph.scores[:, 0], self.smaller_side()
-        smaller.decompose(alphas[:1])  # which warns of lost digits
-        if isinstance(smaller.space, DualSpace):
-            K = smaller.space.gram.astype(np.float64, copy=False)
-            return BipartiteSpectrum(s, self.loss, K=K)
-        return BipartiteSpectrum(s, self.loss, X=self._dense_features())
-
-    def _refit_pairs(
-        self, pairs: Array, unsafe: Array, alpha: float
-    ) -> Iterator[tuple[int, Array]]:
-        if unsafe.sum() > MAX_REFITS:
-            raise ValueError(f"{int(unsafe.sum()):,} refits would be needed{NO_SHORTCUT}")
-        everything, problem = np.arange(self.graph.n_rows), self.smaller_side()
-        for number in np.flatnonzero(unsafe):
-            rest = np.setdiff1d(everything, pairs[number])
-            yield int(number), problem.refit(rest, pairs[number], np.array([alpha]))[0]
-
-    def _require_room(self, n_pairs: int = 0) -> None:
-        """Raise an error if the m × m matrices and pair arrays do not fit into memory."""
-        m, k = self.graph.n_rows, self.graph.n_outputs
-        _resources.require("leave-pair-out", m, m, copies=5, advice=PAIR_ADVICE)
-        what = f"leave-pair-out of {n_pairs:,} pairs"
-        _resources.require(what, n_pairs, k, copies=10, advice=PAIR_ADVICE)
-
-    def _require_pairs(self, pairs: Array | None = None) -> None:
-        """Raise an error unless the pairs (default: all of different scores) can be left out."""
-        if not self.can_leave_pairs_out():
-            raise ValueError(f"leave-pair-out{NO_SHORTCUT}")
-        assert self.graph.scores is not None
-        if self.graph.n_rows < 4:
-            raise ValueError(
-                "leave-pair-out needs at least 4 rows, because two of them are left out"
-            )
-        scores, middle = self.graph.scores, self.graph.n_rows // 2
-        # If at least three rows differ from the median, no pair contains all of them.
-        differ = scores != np.partition(scores, middle, axis=0)[middle]
-        for column in np.flatnonzero(differ.sum(axis=0) <= 2):
-            others = np.flatnonzero(differ[:, column])
-            if len(others):
-                some = self.default_pairs() if pairs is None else pairs
-                held = np.array([(some == row).any(axis=1) for row in others]).all(axis=0)
-                if held.any():
-                    first = tuple(some[held][0].tolist())
-                    raise ValueError(
-                        f"without the pair {first} all labels are equal, so nothing is left to "
-                        "learn"
-                    )
-
-    def can_leave_pairs_out(self) -> bool:
-        """Whether `leave_pairs_out` has its shortcut."""
-        one = self.graph.n_queries == 1 and not isinstance(self.space, NystroemSpace)
-        return self.is_bipartite() or (one and self.every_pair_counts())
-
-    def is_bipartite(self) -> bool:
-        """Whether this is one ranking of two levels in which tied pairs do not count."""
-        graph = self.graph
-        if graph.scores is None or graph.n_given_pairs or graph.sample_weight is not None:
-            return False
-        if self.loss.keeps_ties or isinstance(self.space, NystroemSpace):
-            return False
-        one = graph.n_queries == 1 and graph.n_outputs == 1
-        return one and len(np.unique(graph.scores)) == 2
+def _dense_features(problem: RidgeProblem) -> Array:
+    """Features as centred dense rows, shape (m, n)."""
+    X = problem.space.X
+    if sparse.issparse(X):
+        advice = "use fewer features, or refit fold by fold with a splitter"
+        _resources.require("leave-pair-out", *X.shape, copies=2, advice=advice)
+        X = X.toarray()
+    with np.errstate(over="ignore", invalid="ignore"):
+        X = X - X.mean(axis=0, dtype=np.float64)
+        if not np.isfinite(np.einsum("ij,ij->", X, X) * len(X)):
+            raise ValueError("the numbers overflow float64; scale the features down")
+    return X
 
 
 def _graded_vectors(X: Array) -> tuple[Array, Array]:
@@ -262,95 +210,26 @@ def _graded_vectors(X: Array) -> tuple[Array, Array]:
     return Q[:, :rank] @ V, d * (scale[0] / scale[1])
 
 
-class RankingSpectrum:
-    """One ranking as ridge regression with a free intercept, decomposed once.
+def _pair_matrices(
+    problem: RidgeProblem, alphas: Array
+) -> Iterator[tuple[Array, Array, Array, Array, float]]:
+    """For each alpha, H, M, f, e and the largest eigenvalue of M, for leaving out two rows.
 
-    Over the n remaining rows, Σ_{a<b} (s_a − s_b − (f_a − f_b))² = n min_b Σ_a (s_a − f_a − b)²;
-    with c the query's weighting the penalty of that regression is ν = alpha/(c n).
+    Over the n = m − 2 remaining rows, Σ_{a<b} (s_a − s_b − (f_a − f_b))² is n min_b Σ_a
+    (s_a − f_a − b)², so the penalty of that regression is ν = alpha/(c n), c the query's weighting:
 
-    Parameters
-    ----------
-    s : ndarray of shape (m, k)
-        Scores.
-    values, V : ndarray of shape (q,) and (m, q)
-        Eigenvalues and eigenvectors l, V of C K C other than the constant, C = I − 11ᵀ/m.
-
-    Notes
-    -----
-    With R = C − V Vᵀ (zero unless explicit features leave directions out),
-
-        H = V diag(l/(l + ν)) Vᵀ,   M = R + V diag(ν/(l + ν)) Vᵀ,   f = H s,   e = M s,
+        H = V diag(l/(l + ν)) Vᵀ,   M = C − VVᵀ + V diag(ν/(l + ν)) Vᵀ,   f = H s,   e = M s,
         f_U without U = f_U − H_UU (M_UU)⁻¹ e_U    up to a constant.
     """
-
-    def __init__(self, s: Array, values: Array, V: Array) -> None:
-        self.values, self.V = values, V
-        self.complete = V.shape[1] == len(s) - 1
-        self._take(s)
-
-    def _take(self, s: Array) -> None:
-        self.s = s - s.mean(axis=0)
-        self.b = self.V.T @ self.s
-        self.rest = np.zeros_like(self.s) if self.complete else self.s - self.V @ self.b  # R s
-
-    def with_scores(self, s: Array) -> RankingSpectrum:
-        """Return the same decomposition with other scores of shape (m, k)."""
-        other = copy.copy(self)
-        other._take(s)
-        return other
-
-    def pairs(
-        self, pairs: Array, alphas: Array, query_weighting: Any
-    ) -> Iterator[tuple[Array, Array]]:
-        """For each alpha, predictions of shape (n_pairs, 2, k) and which pairs are unsafe.
-
-        Each pair is a 2 × 2 system; all pairs take a few array operations.
-        """
-        i, j = pairs.T
-        for alpha in alphas:
-            H, M, f, e, largest = self._matrices(alpha, query_weighting)
-            h, h_ij, m_ij = H.diagonal(), H[i, j], M[i, j]
-            m_ii, m_jj = M.diagonal()[i], M.diagonal()[j]
-            det = m_ii * m_jj - m_ij**2
-            unsafe = det <= SINGULAR * largest * (m_ii + m_jj)
-            det[unsafe] = 1.0
-            m_ii, m_jj, m_ij = m_jj / det, m_ii / det, -m_ij / det  # of the inverse
-            g_i = m_ii[:, None] * e[i] + m_ij[:, None] * e[j]
-            g_j = m_ij[:, None] * e[i] + m_jj[:, None] * e[j]
-            out = np.empty((len(pairs), 2, f.shape[1]))
-            out[:, 0] = f[i] - h[i, None] * g_i - h_ij[:, None] * g_j
-            out[:, 1] = f[j] - h_ij[:, None] * g_i - h[j, None] * g_j
-            yield out, unsafe
-
-    def concordance(
-        self, scores: Array, alphas: Array, query_weighting: Any, threads: int, first: Array
-    ) -> Iterator[tuple[Array, Array]]:
-        """For each alpha, Σ_{i<j} sign((s_i − s_j)(f_i − f_j)) over all left-out pairs.
-
-        The sum has shape (k,). Unsafe pairs contribute zero and are returned second, (n_unsafe, 2).
-        Equal rows, with the same number in ``first`` of shape (m,), are tied.
-        The held-out difference of a pair is (f_i − a_ij e_i) − (f_j − b_ij e_j), b_ij = a_ji.
-        """
-        k = scores.shape[1]
-        for alpha in alphas:
-            matrices = self._matrices(alpha, query_weighting)
-            count = partial(_concordance, *matrices, scores, first)
-            parts = np.array_split(np.arange(k), min(k, threads))
-            if len(parts) == 1:
-                yield count(parts[0])
-                continue
-            with ThreadPoolExecutor(threads) as pool:
-                found = list(pool.map(count, parts))
-            yield np.concatenate([total for total, _ in found]), found[0][1]
-
-    def _matrices(
-        self, alpha: float, query_weighting: Any
-    ) -> tuple[Array, Array, Array, Array, float]:
-        """H, M, f, e and the largest eigenvalue of M, for leaving out two rows."""
-        m, V = len(self.s), self.V
-        nu = penalty(alpha, m - 2, query_weighting)
-        h, w = self.values / (self.values + nu), nu / (self.values + nu)
-        largest = 1.0 if not self.complete else float(w.max(initial=0.0))
+    s = problem.graph.scores
+    assert s is not None
+    values, V = decompose_ranking(problem, alphas)
+    s, m, n = s - s.mean(axis=0), len(s), len(s) - 2.0
+    b, complete = V.T @ s, V.shape[1] == m - 1
+    rest = np.zeros_like(s) if complete else s - V @ b
+    for alpha in alphas:
+        nu = float(alpha / (n * query_factor(problem.loss.query_weighting, n, n * (n - 1) / 2.0)))
+        h, w = values / (values + nu), nu / (values + nu)
         H = _sandwich(V, h)
         M = -H
         M -= 1.0 / m
@@ -358,10 +237,10 @@ class RankingSpectrum:
         # C − H cancels if H is close to C; then M is summed directly.
         if M.diagonal().min() < 1e-4:
             M = _sandwich(V, w)
-            if not self.complete:
+            if not complete:
                 M += np.eye(m) - 1.0 / m - V @ V.T
-        e = self.rest + V @ (w[:, None] * self.b)
-        return H, M, V @ (h[:, None] * self.b), e, largest
+        largest = float(w.max(initial=0.0)) if complete else 1.0
+        yield H, M, V @ (h[:, None] * b), rest + V @ (w[:, None] * b), largest
 
 
 def _sandwich(V: Array, weight: Array) -> Array:
@@ -372,17 +251,50 @@ def _sandwich(V: Array, weight: Array) -> Array:
     return root @ root.T
 
 
+def _pairs(problem: RidgeProblem, pairs: Array, alphas: Array) -> Iterator[tuple[Array, Array]]:
+    """For each alpha, predictions of shape (n_pairs, 2, k) and which pairs are unsafe."""
+    i, j = pairs.T
+    for H, M, f, e, largest in _pair_matrices(problem, alphas):
+        h, h_ij, m_ij = H.diagonal(), H[i, j], M[i, j]
+        m_ii, m_jj = M.diagonal()[i], M.diagonal()[j]
+        det = m_ii * m_jj - m_ij**2
+        unsafe = det <= SINGULAR * largest * (m_ii + m_jj)
+        det[unsafe] = 1.0
+        m_ii, m_jj, m_ij = m_jj / det, m_ii / det, -m_ij / det  # of the inverse
+        g_i = m_ii[:, None] * e[i] + m_ij[:, None] * e[j]
+        g_j = m_ij[:, None] * e[i] + m_jj[:, None] * e[j]
+        out = np.empty((len(pairs), 2, f.shape[1]))
+        out[:, 0] = f[i] - h[i, None] * g_i - h_ij[:, None] * g_j
+        out[:, 1] = f[j] - h_ij[:, None] * g_i - h[j, None] * g_j
+        yield out, unsafe
+
+
 def _concordance(
     H: Array, M: Array, f: Array, e: Array, largest: float, s: Array, first: Array, outputs: Array
 ) -> tuple[Array, Array]:
-    """Sums of `RankingSpectrum.concordance` for some outputs, by blocks of rows; unsafe pairs."""
+    """Σ_{i<j} sign((s_i − s_j)(f_i − f_j)) over pairs left out, by blocks, and unsafe pairs.
+
+    Unsafe pairs, returned second, contribute zero, and equal rows are tied. The held-out difference
+    of a pair is (f_i − a_ij e_i) − (f_j − b_ij e_j), b_ij = a_ji.
+    """
     m = len(f)
     total, bad = np.zeros(len(outputs)), [np.empty((0, 2), dtype=np.int64)]
     columns = list(zip(*(values[:, outputs].T.copy() for values in (f, e, s)), strict=True))
     step = max(1, 2**15 // m)
     for start in range(0, m - 1, step):
         rows, later = slice(start, min(start + step, m)), slice(start, None)
-        a, b, unsafe = _pair_factors(H, M, rows, largest)
+        h_i, h_j, h_ij = H.diagonal()[rows, None], H.diagonal()[later], H[rows, later]
+        m_i, m_j, m_ij = M.diagonal()[rows, None], M.diagonal()[later], M[rows, later]
+        det = m_i * m_j
+        det -= m_ij * m_ij
+        unsafe = det <= SINGULAR * largest * (m_i + m_j)
+        if unsafe.any():
+            unsafe = np.triu(unsafe, 1)
+        det[det <= 0] = 1.0
+        left, right = h_i - h_ij, h_j - h_ij
+        left /= det
+        right /= det
+        a, b = left * m_j + right * m_ij, right * m_i + left * m_ij
         bad.append(np.argwhere(unsafe) + start)
         used = np.triu(~(unsafe | (first[rows, None] == first[later])), 1).astype(float)
         for number, (f_c, e_c, s_c) in enumerate(columns):
@@ -394,24 +306,10 @@ def _concordance(
     return total, np.concatenate(bad)
 
 
-def _pair_factors(H: Array, M: Array, rows: slice, largest: float) -> tuple[Array, Array, Array]:
-    """Factors a, b and unsafe for the pairs of ``rows`` with all rows from the first of them on."""
-    later = slice(rows.start, None)
-    h_i, h_j, h_ij = H.diagonal()[rows, None], H.diagonal()[later], H[rows, later]
-    m_i, m_j, m_ij = M.diagonal()[rows, None], M.diagonal()[later], M[rows, later]
-    det = m_i * m_j
-    det -= m_ij * m_ij
-    unsafe = det <= SINGULAR * largest * (m_i + m_j)
-    if unsafe.any():
-        unsafe = np.triu(unsafe, 1)
-    det[det <= 0] = 1.0
-    left, right = h_i - h_ij, h_j - h_ij
-    left /= det
-    right /= det
-    return left * m_j + right * m_ij, right * m_i + left * m_ij, unsafe
+# -- two levels, tied pairs dropped -------------------------------------------------------------
 
 
-class BipartiteSpectrum:
+class Bipartite:
     """Leave-pair-out for two levels with tied pairs dropped: one row of each level is left out.
 
     Without the pair U = (p, q), the pairs of n₁' = n₁ − 1 upper and n₀' = n₀ − 1 lower rows add up
@@ -420,61 +318,71 @@ class BipartiteSpectrum:
     class: as observations they leave the mean of f at zero and only change its covariance. The last
     term is then a single observation of gᵀf, which moves f along C g.
 
-    ``s`` of shape (m,) has exactly two levels, and ties are dropped in ``loss``. K is the kernel
-    matrix; X, of shape (m, n), explicit features instead.
-
-    Notes
-    -----
     With D = n₀' on upper and n₁' on lower rows, K̂ = D^½ K D^½, W the two normalised class
     indicators and V, σ the eigenvectors and eigenvalues of K̂ beside them,
 
         T = V (σ + alpha)⁻¹ Vᵀ,   A = K̂ T,   B = K̂ − K̂ T K̂
 
     are the precision of the within-class data, the part it explains, and the remaining covariance.
-    Leaving out U adds A_U (T_UU)⁻¹ A_Uᵀ to B. B is computed in the basis [V W], where cancellation
-    can only occur in a 2 × 2 block. If it does, and for explicit features, K̂ = X̂X̂ᵀ is used: with
-    the singular value decomposition V d Qᵀ of X̂ centred by class and Y = X̂Q,
-    B = alpha Y (d² + alpha)⁻¹ Yᵀ.
+    Leaving out U adds A_U (T_UU)⁻¹ A_Uᵀ to B. In the basis [V W] only the 2 × 2 block of B along W
+    can cancel. For features X̂ = Y Qᵀ, in the right singular vectors Q of X̂ centred by class, it is
+    alpha WᵀY (d² + alpha)⁻¹ YᵀW.
     """
 
-    def __init__(
-        self, s: Array, loss: Loss, *, K: Array | None = None, X: Array | None = None
-    ) -> None:
-        m = len(s)
-        low, high = s.min(), s.max()
+    def __init__(self, problem: RidgeProblem, alphas: Array) -> None:
+        assert problem.graph.scores is not None
+        s, smaller, loss = problem.graph.scores[:, 0], problem.smaller_side(), problem.loss
+        smaller.decompose(alphas[:1])  # which warns of lost digits
+        m, low, high = len(s), s.min(), s.max()
         self.upper = s == high
-        self.n1, self.n0 = int(self.upper.sum()), int(m - self.upper.sum())
-        if min(self.n1, self.n0) < 2:
+        n1, n0 = (self.n1, self.n0) = float(self.upper.sum() - 1), float((~self.upper).sum() - 1)
+        if min(n1, n0) < 1:
             raise ValueError("leave-pair-out needs at least two rows of each class")
         (self.z,), (weight,) = loss.of_pair.edges(np.array([high - low], dtype=float), 1.0)
-        # Weighting of the remaining (n₁ − 1)(n₀ − 1) pairs of m − 2 rows.
-        edges = (self.n1 - 1.0) * (self.n0 - 1.0)
-        self.edge_weight = weight * float(query_factor(loss.query_weighting, m - 2.0, edges))
-        self.root = np.sqrt(np.where(self.upper, self.n0 - 1.0, self.n1 - 1.0))
-        self.everything = Groups(np.zeros(m, dtype=np.int64), None, 1)
+        self.edge_weight = weight * float(query_factor(loss.query_weighting, m - 2.0, n1 * n0))
+        self.root = np.sqrt(np.where(self.upper, n0, n1))[:, None]
+        everything = Groups(np.zeros(m, dtype=np.int64), None, 1)
         self.classes = Groups(self.upper.astype(np.int64), None, 2)
         self.W = self.classes.isometry.toarray()
-        self.factors: tuple[Array, Array, Array] | None = None
-        if K is not None:
-            self.noise = np.finfo(float).eps * float((K.diagonal() * self.root**2).max())
-            self.K = _both_sides(self.everything, K)
-            self.K *= self.root[:, None] * self.root
+        self.K: Array | None = None
+        if isinstance(smaller.space, DualSpace):
+            K = smaller.space.gram
+            self.noise = np.finfo(float).eps * float((K.diagonal()[:, None] * self.root**2).max())
+            self.K = _both_sides(everything, K) * self.root * self.root.T
             C = _both_sides(self.classes, self.K)
             made = EigenFactorization(C, np.inf, null=self.classes.isometry, noise=self.noise)
             self.values, self.V = made.values, made.vectors
-            K_W = self.K @ self.W
-            self.K_WW, self.K_WV = self.W.T @ K_W, K_W.T @ self.V
+            self.K_WV = (self.K @ self.W).T @ self.V
         else:
-            assert X is not None
-            self.factors = self._factors(self.everything.deviations(X) * self.root[:, None])
-            left, d, _ = self.factors
-            self.values, self.V = d[d > 0] ** 2, left[:, d > 0]
+            self._take_features(_dense_features(problem) * self.root)
 
-    def _factors(self, X_hat: Array) -> tuple[Array, Array, Array]:
-        """V, d and Y = X̂Q of the singular value decomposition V d Qᵀ of X̂ centred by class."""
-        left, d, Qt = np.linalg.svd(self.classes.deviations(X_hat), full_matrices=False)
+    def _take_features(self, X_hat: Array) -> None:
+        """Decompose features instead of K̂ = X̂X̂ᵀ."""
+        V, d, Qt = np.linalg.svd(self.classes.deviations(X_hat), full_matrices=False)
         d[d <= rounding_level(d)] = 0.0
-        return left, d, X_hat @ Qt.T
+        self.Y_W, self.squares, self.K = self.W.T @ X_hat @ Qt.T, d**2, None
+        self.values, self.V = d[d > 0] ** 2, V[:, d > 0]
+        self.K_WV = (self.Y_W * d)[:, d > 0]
+
+    def _matrices(self, alpha: float) -> tuple[Array, Array, Array]:
+        """T, A and B."""
+        if self.K is not None:
+            K_WW = self.W.T @ self.K @ self.W
+            between = K_WW - (self.K_WV / (self.values + alpha)) @ self.K_WV.T
+            if np.linalg.eigvalsh(between)[0] <= CANCELLED * np.trace(K_WW):
+                # The within-class data nearly determine the class means.
+                made = EigenFactorization(self.K, np.inf, noise=self.noise)
+                live = made.values > 0
+                self._take_features(made.vectors[:, live] * np.sqrt(made.values[live]))
+        if self.K is None:
+            between = (self.Y_W * (alpha / (self.squares + alpha))) @ self.Y_W.T
+        V, W, weight = self.V, self.W, 1.0 / (self.values + alpha)
+        T = (V * weight) @ V.T
+        if V.shape[1] < len(V) - 2:  # directions outside the span of the features
+            T += (np.eye(len(V)) - W @ W.T - V @ V.T) / alpha
+        mixed = W @ ((self.K_WV * weight) @ V.T)
+        A = (V * (self.values * weight)) @ V.T
+        return T, A + mixed, alpha * (A + mixed + mixed.T) + W @ between @ W.T
 
     def pairs(self, pairs: Array, alphas: Array) -> Iterator[tuple[Array, Array]]:
         """For each alpha, predictions of shape (n_pairs, 2, 1) and which pairs are unsafe."""
@@ -490,8 +398,7 @@ class BipartiteSpectrum:
             yield out[:, :, None], unsafe
 
     def _predict(self, p: Array, q: Array, alpha: float) -> tuple[Array, Array]:
-        T, A, B = self._matrices(alpha)
-        n1, n0 = self.n1 - 1.0, self.n0 - 1.0
+        (T, A, B), n1, n0 = self._matrices(alpha), self.n1, self.n0
         # ĝ = h − h_p e_p − h_q e_q with h over all rows.
         h_p, h_q = 1.0 / (n1 * np.sqrt(n0)), -1.0 / (n0 * np.sqrt(n1))
         h = np.where(self.upper, h_p, h_q)
@@ -506,7 +413,7 @@ class BipartiteSpectrum:
         v_q = Ah[q] - h_p * a_pq - h_q * a_qq
         det = t_pp * t_qq - t_pq**2
         unsafe = det <= SINGULAR * (t_pp + t_qq) * np.maximum(t_pp, t_qq)
-        if self.factors is not None:
+        if self.K is None:
             # v is small compared with its terms if the other rows of the class determine a row's
             # score.
             unsafe |= alpha * np.minimum(t_pp, t_qq) < CANCELLED
@@ -517,29 +424,8 @@ class BipartiteSpectrum:
         x_q = c_q + a_qp * u_p + a_qq * u_q
         spread = hBh - h_p * (Bh[p] + c_p) - h_q * (Bh[q] + c_q) + v_p * u_p + v_q * u_q
         scale = self.z / (spread + alpha / (n1 * n0))
-        return np.column_stack([x_p / self.root[p], x_q / self.root[q]]) * scale[:, None], unsafe
-
-    def _matrices(self, alpha: float) -> tuple[Array, Array, Array]:
-        weight = 1.0 / (self.values + alpha)
-        V, W = self.V, self.W
-        T = (V * weight) @ V.T
-        if V.shape[1] < len(V) - 2:  # directions outside the span of the features
-            T += (np.eye(len(V)) - W @ W.T - V @ V.T) / alpha
-        if self.factors is None:
-            between = self.K_WW - (self.K_WV * weight) @ self.K_WV.T
-            if np.linalg.eigvalsh(between)[0] > CANCELLED * np.trace(self.K_WW):
-                A = (V * (self.values * weight)) @ V.T + W @ ((self.K_WV * weight) @ V.T)
-                mixed = W @ ((self.K_WV * (alpha * weight)) @ V.T)
-                B = (V * (alpha * self.values * weight)) @ V.T + mixed + mixed.T
-                return T, A, B + W @ between @ W.T
-            # The within-class data nearly determine the class means, so the difference has
-            # cancelled.
-            values, vectors = eigh(self.K)
-            live = values > rounding_level(values, self.noise)
-            self.factors = self._factors(vectors[:, live] * np.sqrt(values[live]))
-        left, d, Y = self.factors
-        weight = 1.0 / (d**2 + alpha)
-        return T, (Y * (d * weight)) @ left.T, (Y * (alpha * weight)) @ Y.T
+        root = self.root[:, 0]
+        return np.column_stack([x_p / root[p], x_q / root[q]]) * scale[:, None], unsafe
 
 
 def _both_sides(groups: Groups, K: Array) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -19,12 +19,7 @@ from rankrls.core.linalg.factorizations import CHEAP_SIZE, EigenFactorization, F
 from rankrls.core.linalg.krylov import History, IterationOptions
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.laplacian import (
-    Covariates,
-    Factor,
-    GroundedFactor,
-    Objective,
-)
+from rankrls.core.preferences.laplacian import Factor, GroundedFactor, Objective
 from rankrls.core.preferences.query_weights import query_factor, row_blocks, varying_queries
 from rankrls.core.preferences.statistics import UNDERFLOW, Statistics
 from rankrls.core.ridge.iterative import HeldOutRows, fit_iterative
@@ -33,12 +28,10 @@ from rankrls.core.ridge.models import (
     DualSolver,
     FittedFunction,
     PrimalSolver,
-    fit_nystroem,
     join_outputs,
     predict_path,
     warn_lost_digits,
 )
-from rankrls.core.ridge.pairs import MAX_REFITS, NO_SHORTCUT, PairHoldOut
 from rankrls.core.ridge.residuals import (
     Folds,
     HeldOut,
@@ -47,18 +40,15 @@ from rankrls.core.ridge.residuals import (
     equalize,
     split_folds,
 )
+from rankrls.core.spaces.products import centre, subtract
 from rankrls.core.spaces.spaces import (
     Basis,
     DualSpace,
     LinearSpace,
     NystroemSpace,
     Space,
-    centre,
     first_equal,
-    subtract,
 )
-
-__all__ = ["RidgeProblem"]
 
 Array = NDArray[Any]
 
@@ -74,26 +64,24 @@ UNKNOWN = 2**62
 #: With a larger error, products of the features are used instead of products of their rows.
 MAX_LOSS = 1e-9
 
+#: Maximum number of refits; more are needed only if the data or the cost have no shortcut.
+MAX_REFITS = 5000
 
-class RidgeProblem(PairHoldOut):
-    """Σ_edges w² (z − (f(x_h) − f(x_j)))² + alpha ‖f‖², for f in a space.
+NO_SHORTCUT = (
+    ": there is no exact shortcut. Whole queries (components of the preferences) can always be "
+    "left out; rows of a query only with cost='magnitude', ties='keep' (or no ties), no sample "
+    "weights, no given pairs, and one query (or query_weighting='size', no basis); pairs of one "
+    "ranking with two levels also with tied pairs dropped"
+)
 
-    The basis is drawn when the space is made. Kernel values and decompositions are computed at most
-    once and shared by solutions and held-out predictions.
 
-    Parameters
-    ----------
-    graph : PreferenceGraph over m rows
-    space : Space
-        Space of the m rows. ("cg" may have more rows, of which ``rows`` are those of the graph.)
-    loss : Loss
-    keep_basis : bool
-        Whether left-out basis vectors stay in the basis.
-    names : sequence of str, optional
-        Names of the features, for warnings.
-    pair_scale : ndarray of shape (c,), optional
-        Unit of each covariate of given pairs, whose coefficients are penalised in this unit: its
-        root mean square if None.
+class RidgeProblem:
+    """Σ_edges w² (z − (f(x_h) − f(x_j)))² + alpha ‖f‖², for f in a space of the rows of a graph.
+
+    Kernel values and decompositions are computed at most once. With ``keep_basis``, left-out basis
+    vectors stay in the basis; ``names`` are those of the features, for warnings. Coefficients of
+    covariates of given pairs are penalised in units of ``pair_scale``, by default their root mean
+    squares.
     """
 
     @np.errstate(over="ignore", invalid="ignore")  # the solver raises an error on overflow
@@ -109,44 +97,35 @@ class RidgeProblem(PairHoldOut):
     ) -> None:
         self.graph, self.space, self.loss = graph, space, loss
         self.keep_basis, self.names, self.pair_scale = keep_basis, names, pair_scale
-        C = graph.pair_features
-        if C is not None and pair_scale is None:
-            largest = np.abs(C).max(axis=0, initial=0.0)
-            unit = np.where(largest > 0, largest, 1.0)
-            scale = unit * np.sqrt(np.square(C / unit).mean(axis=0))
-            self.pair_scale = np.where(scale > 0, scale, 1.0)
-        self.objectives: list[Objective] = self._objectives(graph)
+        scaled, C = graph, graph.pair_features
+        if C is not None:
+            if pair_scale is None:
+                largest = np.abs(C).max(axis=0, initial=0.0)
+                unit = np.where(largest > 0, largest, 1.0)
+                scale = unit * np.sqrt(np.square(C / unit).mean(axis=0))
+                self.pair_scale = np.where(scale > 0, scale, 1.0)
+            scaled = copy(graph)
+            scaled.pair_features = C / self.pair_scale
+        self.objectives: list[Objective] = scaled.objectives(loss)
+        #: Eigenvalues and eigenvectors for leave-pair-out.
+        self.ranking: tuple[Array, Array] | None = None
         self._solvers: list[Any] | None = None
         self._statistics: list[Statistics] | None = None
         self._least = np.inf
         self._other: RidgeProblem | None = None
         self._told = False
-        self._equal: Array | None = None
         if not any(objective.laplacian.row_weight().any() for objective in self.objectives):
             raise ValueError(UNDERFLOW)
-
-    def _objectives(self, graph: PreferenceGraph) -> list[Objective]:
-        """The objectives of a graph, with covariates in their units."""
-        objectives, scale = graph.objectives(self.loss), self.pair_scale
-        for number, objective in enumerate(objectives):
-            if scale is not None and (old := objective.covariates) is not None:
-                gram = old.gram / scale / scale[:, None]
-                covariates = Covariates(old.flow / scale, gram, old.cross / scale)
-                objectives[number] = replace(objective, covariates=covariates)
-        return objectives
 
     @property
     def n_pairs(self) -> int:
         """Total number of edges over all outputs."""
         return sum(o.n_pairs * len(o.outputs) for o in self.objectives)
 
-    @property
-    def n_coefficients(self) -> int:
-        """Number of unknowns: weights of features or basis vectors, or one for each row."""
-        space = self.space
-        if isinstance(space, DualSpace):
-            return space.n_rows
-        return len(space.basis.kept) if isinstance(space, NystroemSpace) else space.X.shape[1]
+    def like(self, graph: PreferenceGraph, space: Space | None = None) -> RidgeProblem:
+        """The problem of other preferences (and another space), with the same options."""
+        options: Any = {name: getattr(self, name) for name in ("keep_basis", "names", "pair_scale")}
+        return RidgeProblem(graph, self.space if space is None else space, self.loss, **options)
 
     def on_rows(self, graph: PreferenceGraph, rows: Array) -> RidgeProblem:
         """The problem of some of the rows, with the same basis; ``graph`` is over these rows."""
@@ -157,58 +136,29 @@ class RidgeProblem(PairHoldOut):
         else:
             smaller = type(space)(space.kernel, X[:, rows] if space.kernel.precomputed else X)
         smaller.solver = space.solver
-        return self._like(graph, smaller)
-
-    def reweighted(self, graph: PreferenceGraph) -> RidgeProblem:
-        """The problem of other preferences between the same rows, without its decompositions."""
-        return self._like(graph, self.space)
-
-    def _like(self, graph: PreferenceGraph, space: Space) -> RidgeProblem:
-        """The problem of another graph and space, with the same options."""
-        return RidgeProblem(
-            graph,
-            space,
-            self.loss,
-            keep_basis=self.keep_basis,
-            names=self.names,
-            pair_scale=self.pair_scale,
-        )
+        return self.like(graph, smaller)
 
     # -- solutions
 
     @np.errstate(over="ignore", invalid="ignore")  # the solver raises an error on overflow
     def solve(self, alphas: Array, *, tell: bool = True) -> FittedFunction:
         """Solve for all ``alphas``; with ``tell``, warn of inaccurate solutions."""
-        space, dtype = self.space, self.space.X.dtype
+        space, basis, dtype = self.space, None, self.space.X.dtype
         if isinstance(space, NystroemSpace):
+            basis, dtype = space.basis, np.dtype(np.float64)
             self._require_positive(space, float(alphas.min()))
-            model = self._solve_nystroem(space, alphas)
-        elif isinstance(space, DualSpace):
+        if isinstance(space, DualSpace):
             model = self._solve_dual(space, alphas)
         else:
             known = self._statistics
-            statistics = known or [Statistics.of(o, space.X) for o in self.objectives]
+            statistics = known or [Statistics.of(o, space.features) for o in self.objectives]
             self._statistics = None  # the solvers may overwrite them
-            solvers = [PrimalSolver(part, alphas) for part in statistics]
-            model = FittedFunction.of_solvers(solvers, alphas, dtype, pair_scale=self.pair_scale)
+            solvers = [PrimalSolver(part, alphas, scaled=basis is None) for part in statistics]
+            scale = self.pair_scale
+            model = FittedFunction.of_solvers(solvers, alphas, dtype, basis, pair_scale=scale)
         if tell:
             self._tell(model.solvers, float(alphas.min()))
         return model
-
-    def _solve_nystroem(self, space: NystroemSpace, alphas: Array) -> FittedFunction:
-        dtype = space.block.dtype
-        if self.pair_scale is not None:
-            parts = [Statistics.of(objective, space.features) for objective in self.objectives]
-            solvers = [PrimalSolver(part, alphas, scaled=False) for part in parts]
-            return FittedFunction.of_solvers(
-                solvers, alphas, dtype, basis=space.basis, pair_scale=self.pair_scale
-            )
-
-        def statistics(whitened: bool) -> list[Statistics]:
-            Phi = space.basis.map.features(space.block) if whitened else space.block
-            return [Statistics.of(objective, Phi) for objective in self.objectives]
-
-        return fit_nystroem(statistics, space.basis, alphas, dtype)
 
     def _solve_dual(self, space: DualSpace, alphas: Array) -> FittedFunction:
         m, kernel, rows = space.n_rows, space.kernel, space.rows
@@ -223,7 +173,7 @@ class RidgeProblem(PairHoldOut):
         else:
             objectives = self.objectives
             if len(used) < m:
-                objectives = self._objectives(self.graph[used])
+                objectives = self.graph[used].objectives(self.loss)
             model.solvers = self._dual_solvers(space, objectives, used, alphas, for_path=False)
         A = join_outputs(
             [solver.outputs for solver in model.solvers],
@@ -237,8 +187,7 @@ class RidgeProblem(PairHoldOut):
         if model.lost <= MAX_LOSS or space.X.shape[1] > max(len(used), CHEAP_SIZE):
             return model
         # Products of rows have lost digits: solve for the weights of features.
-        primal = self._like(self.graph, LinearSpace(kernel, space.X))
-        found = primal.solve(alphas, tell=False)
+        found = self.like(self.graph, LinearSpace(kernel, space.X)).solve(alphas, tell=False)
         if found.lost >= model.lost:
             return model
         assert found.coef is not None
@@ -256,28 +205,25 @@ class RidgeProblem(PairHoldOut):
         alphas: Array,
         *,
         for_path: bool,
-    ) -> list[DualSolver]:
+    ) -> list[Any]:
         """Make a solver for each objective over the rows ``used``."""
         whole = len(used) == space.n_rows
         if for_path or len(alphas) > 1:  # an eigendecomposition
             m, advice = len(used), "use a Nyström basis (basis=...), or one alpha at a time"
             _resources.require("a path of alphas", m, m, copies=4, advice=advice)
         if space.kernel.linear:
-            rows = space.rows if whole else space.rows[used]
-            rows = rows.astype(np.float64, copy=False)
-            return [
-                DualSolver.from_features(o, rows, alphas, for_path=for_path) for o in objectives
-            ]
+            X = (space.rows if whole else space.rows[used]).astype(np.float64, copy=False)
+            return [DualSolver(o, alphas, X=X, for_path=for_path) for o in objectives]
         shared = (whole and "gram" in vars(space)) or for_path or space.kernel.precomputed
         if shared:
             K = space.gram if whole else space.gram[np.ix_(used, used)]
         else:  # the kernel matrix is not used again, so it may be overwritten
             K = space.kernel(space.rows if whole else space.rows[used])
         solvers = []
-        for number, objective in enumerate(objectives):
-            last = number == len(objectives) - 1
-            mine = K if last and not (shared and whole) else K.copy(order="K")
-            solvers.append(DualSolver.from_kernel(objective, mine, alphas, for_path=for_path))
+        for objective in objectives:
+            owned = objective is objectives[-1] and not (shared and whole)
+            mine = K if owned else K.copy(order="K")
+            solvers.append(DualSolver(objective, alphas, K=mine, for_path=for_path))
         return solvers
 
     @np.errstate(over="ignore", invalid="ignore")
@@ -350,29 +296,29 @@ class RidgeProblem(PairHoldOut):
         primal = not kernel and isinstance(solvers[0], PrimalSolver)
         if primal and any(o.laplacian.lost_digits(UNKNOWN) for o in self.objectives):
             light = EPS * max(solver.factorization.condition(alpha) for solver in solvers)
-        if self._tell_light(light):
-            return
+        self._tell_light(light)
         if isinstance(space, NystroemSpace) and not space.kernel.shift_invariant:
             # A constant part of the kernel of a basis.
             Z = space.basis.map.Z.astype(np.float64)
             size, centred = float((Z * Z).sum(axis=1).max()), Z - Z.mean(axis=0)
             if float((centred * centred).sum(axis=1).max()) <= 1e-2 * size:
                 loss = max(loss, EPS * size * self._largest_degree() / alpha)
-        if kernel and loss > LOST_IN_KERNEL:
-            self._told = True
+        if self._told or loss <= (LOST_IN_KERNEL if kernel else LOST_DIGITS):
+            return
+        self._told = True
+        if kernel:
             warn(
                 f"values of kernel {space.kernel.name} are too large for float64 compared with "
                 f"the differences between rows or with alpha={alpha:g}; coefficients are accurate "
                 f"to about {min(loss, 1.0):.0e} (relative). Centre and scale the features, or "
                 "increase alpha"
             )
-        elif not kernel and loss > LOST_DIGITS:
-            self._told = True
+        else:
             X = space.X
             squares = (X.multiply(X) if sparse.issparse(X) else X * X).mean(axis=0)
             warn_lost_digits(loss, np.sqrt(np.asarray(squares).ravel()), self.names)
 
-    def _tell_light(self, light: float) -> bool:
+    def _tell_light(self, light: float) -> None:
         """Warn once of preferences that lose their digits beside heavier ones."""
         if light > LOST_DIGITS and not self._told:
             self._told = True
@@ -382,7 +328,6 @@ class RidgeProblem(PairHoldOut):
                 "for cost='relative' scores and magnitudes) of a smaller range, or leave the light "
                 "ones out"
             )
-        return self._told
 
     def _largest_degree(self) -> float:
         return max(float(o.laplacian.degree().max()) for o in self.objectives)
@@ -403,9 +348,8 @@ class RidgeProblem(PairHoldOut):
                 squares = float((X.data.astype(np.float64) ** 2).sum())
                 size = max(squares - X.shape[0] * float(mean @ mean), 0.0)
             else:
-                size = sum(
-                    float(np.square(X[block] - mean).sum()) for block in row_blocks(*X.shape)
-                )
+                blocks = row_blocks(*X.shape)
+                size = sum(float(np.square(X[block] - mean).sum()) for block in blocks)
         return self._largest_degree() * size
 
     # -- decompositions for hold-outs
@@ -415,7 +359,8 @@ class RidgeProblem(PairHoldOut):
 
         For cost magnitude with ties kept, L and therefore the decompositions are the same.
         """
-        other = self._like(graph, self.space)
+        other = self.like(graph)
+        other.ranking = self.ranking
         if self._solvers is not None:
             mine, theirs = self.objectives[0], other.objectives[0]
             assert len(self.objectives) == len(other.objectives) == 1
@@ -428,45 +373,39 @@ class RidgeProblem(PairHoldOut):
             else:
                 solver.b = features.T @ theirs.laplacian.r
             other._solvers, other._least, other._told = [solver], self._least, self._told
-        if self._ranking is not None:
-            assert graph.scores is not None
-            other._ranking = self._ranking.with_scores(graph.scores)
         if self._other is not None:
             other._other = self._other.with_graph(graph)
         return other
 
     def decompose(self, alphas: Array) -> list[Any]:
         """Solvers for any alpha and for hold-outs, made at the first call."""
-        if self._solvers is None or alphas.min() < self._least:
-            self._least = float(alphas.min())  # the decomposition depends on it
-            space, features = self.space, self._features()
-            if features is None:
-                assert isinstance(space, DualSpace)
-                every = np.arange(space.n_rows)
-                self._solvers = list(
-                    self._dual_solvers(space, self.objectives, every, alphas, for_path=True)
-                )
-            else:
-                n = features.shape[1]
-                advice = "use fewer features, or refit fold by fold with a splitter"
-                _resources.require("exact hold-out", n, n, copies=3, advice=advice)
-                if isinstance(space, NystroemSpace):
-                    self._require_positive(space, self._least)
-                statistics = [Statistics.of(o, features) for o in self.objectives]
-                scaled = not isinstance(space, NystroemSpace)
-                if scaled and features is space.X:  # needed for the solution of one alpha
-                    self._statistics = [part.copy() for part in statistics]
-                self._solvers = [
-                    PrimalSolver(part, alphas, for_path=True, scaled=scaled) for part in statistics
-                ]
-            self._tell(self._solvers, self._least)
+        if self._solvers is not None and alphas.min() >= self._least:
+            return self._solvers
+        self._least = float(alphas.min())  # the decomposition depends on it
+        space, features = self.space, self._features()
+        if isinstance(space, DualSpace):
+            every = np.arange(space.n_rows)
+            self._solvers = self._dual_solvers(space, self.objectives, every, alphas, for_path=True)
+        else:
+            n, scaled = features.shape[1], not isinstance(space, NystroemSpace)
+            advice = "use fewer features, or refit fold by fold with a splitter"
+            _resources.require("exact hold-out", n, n, copies=3, advice=advice)
+            if isinstance(space, NystroemSpace):
+                self._require_positive(space, self._least)
+            statistics = [Statistics.of(o, features) for o in self.objectives]
+            if features is space.X:  # needed for the solution of one alpha
+                self._statistics = [part.copy() for part in statistics]
+            self._solvers = [
+                PrimalSolver(part, alphas, for_path=True, scaled=scaled) for part in statistics
+            ]
+        self._tell(self._solvers, self._least)
         return self._solvers
 
     def _features(self) -> Any:
         """Explicit or Nyström features in double precision; None if the kernel matrix is used."""
         if isinstance(self.space, DualSpace):
             return None
-        return self.space.features.astype(np.float64, copy=False)  # type: ignore[attr-defined]
+        return self.space.features.astype(np.float64, copy=False)
 
     def smaller_side(self) -> RidgeProblem:
         """The equivalent problem with the smaller matrix, used for hold-outs.
@@ -481,9 +420,8 @@ class RidgeProblem(PairHoldOut):
         if dual == isinstance(space, DualSpace):
             return self
         if self._other is None:
-            self._other = self._like(
-                self.graph, (DualSpace if dual else LinearSpace)(space.kernel, space.X)
-            )
+            kind = DualSpace if dual else LinearSpace
+            self._other = self.like(self.graph, kind(space.kernel, space.X))
             self._other._told = self._told
         return self._other
 
@@ -494,16 +432,10 @@ class RidgeProblem(PairHoldOut):
         """
         space = self.space
         if isinstance(space, NystroemSpace):
-            return space.basis.features(X).astype(np.float64, copy=False)
-        if not isinstance(space, DualSpace):
+            return space.basis.features(X)
+        if not isinstance(space, DualSpace) or space.rows is None:
             return X.astype(np.float64, copy=False)
-        if space.rows is None:
-            return np.asarray(X, dtype=np.float64)
-        rows = subtract(X, space.shift)
-        if not space.kernel.linear:
-            return space.kernel(rows, space.rows)
-        K = rows @ space.rows.T
-        return K.toarray() if sparse.issparse(K) else K
+        return space.kernel(subtract(X, space.shift), space.rows)
 
     def residuals(
         self, number: int, alphas: Array, *, cut: bool = False
@@ -520,9 +452,10 @@ class RidgeProblem(PairHoldOut):
         if Phi is None:
             used = certain(made)
             V, sigma = made.vectors[:, used], made.values[used]
-            points = self._kernel_points(factor, V, sigma)
+            B = factor.recover(V * (sigma != 0))
+            B = self._kernel_points(factor, V, sigma) if B is None else B
             found = Residuals(lambda U: V[U], t, made, V.T @ t, sigma=sigma, free=free)
-            return found, factor, points
+            return found, factor, lambda rows: B[rows]
         rows_F, q = factor.rows_of(Phi), Phi.shape[1]
         if free is not None:
             rows_F = _centred_rows(rows_F, free, q)
@@ -531,25 +464,97 @@ class RidgeProblem(PairHoldOut):
         def vectors(U: Array) -> Array:
             return made.rotate(rows_F(U.ravel())).reshape(*U.shape, q)
 
-        def rows(indices: Array) -> Array:
-            return made.rotate(_dense(Phi[indices]) - mean)
+        def points(rows: Array) -> Array:
+            return made.rotate(_dense(Phi[rows]) - mean)
 
-        return Residuals(vectors, t, made, made.rotate(solver.b.T).T, free=free), factor, rows
+        return Residuals(vectors, t, made, made.rotate(solver.b.T).T, free=free), factor, points
 
-    def _kernel_points(
-        self, factor: Factor, V: Array, sigma: Array, *, constants: bool = False
-    ) -> Callable[[Array], Array]:
-        """Rows of B with f = B diag(σ/(σ + alpha)) b, up to ``constants`` for each component."""
-        live = sigma != 0
-        B = None if constants else factor.recover(V * live)
-        if B is None:
-            assert isinstance(self.space, DualSpace)
-            K = self.space.gram.astype(np.float64, copy=False)
-            B = factor.rmatmat(K).T @ V
-            B = np.divide(B, sigma, out=np.zeros_like(B), where=live)
-        return lambda rows: B[rows]
+    def _kernel_points(self, factor: Factor, V: Array, sigma: Array) -> Array:
+        """B, of shape (m, q), with f = B diag(σ/(σ + alpha)) b."""
+        assert isinstance(self.space, DualSpace)
+        B = factor.rmatmat(self.space.gram).T @ V
+        return np.divide(B, sigma, out=np.zeros_like(B), where=sigma != 0)
 
-    # -- held-out folds
+    def judgement_residuals(
+        self, number: int, alphas: Array
+    ) -> tuple[Residuals, Callable[[Array], Array]]:
+        """Residuals w (z − difference) of given pairs, and points of their differences."""
+        graph, solver = self.graph, self.decompose(alphas)[number]
+        z, weight = self.loss.of_pair.edges(graph.magnitude, graph.pair_weight)
+        made, Phi, root = solver.factorization, self._features(), np.sqrt(weight)
+        k, extra, sigma, other = len(solver.outputs), None, None, None
+        t = np.repeat((root * z)[:, None], k, axis=1)
+        if Phi is None:
+            factor, used = solver.factor, certain(made)
+            V, sigma = made.vectors[:, used], made.values[used]
+            b = V.T @ np.broadcast_to(factor.t, (len(factor.t), k))
+            assert isinstance(factor, GroundedFactor)
+            B = np.zeros((graph.n_rows, V.shape[1]))
+            if len(factor.free):
+                B[factor.free] = solve_triangular(
+                    factor.R, V, lower=True, trans="T", check_finite=False
+                )
+            if not (weight > 0).all():  # pairs of different components
+                other = self._kernel_points(factor, V, sigma)
+        else:
+            b, n = made.rotate(solver.b.T).T, Phi.shape[1]
+            B = rotated(made, centre(Phi)[0], 0)
+            if self.pair_scale is not None:
+                extra = rotated(made, graph.pair_features / self.pair_scale, n)
+
+        def differences(U: Array, rows: Array) -> Array:
+            pairs = graph.pairs[U]
+            out = rows[pairs[..., 0]] - rows[pairs[..., 1]]
+            return out if extra is None else out + extra[U]
+
+        def vectors(U: Array) -> Array:
+            return differences(U, B) * root[U][..., None]
+
+        points = partial(differences, rows=B if other is None else other)
+        return Residuals(vectors, t, made, b, sigma=sigma, root=root), points
+
+    # -- hold-outs
+
+    def _held_out(
+        self,
+        folds: Folds,
+        alphas: Array,
+        terms: Callable[[int], tuple[Residuals, Folds, Callable[[Array], Array], Any]] | None,
+        refit: Callable[[Array, Array, bool], tuple[Array, Any]],
+        advice: str,
+        *,
+        outside: Array | None = None,
+        ratio: Array | None = None,
+        unsafe: Any = True,
+    ) -> HeldOut:
+        """Predict each fold by residuals without its terms, by `refit_unsafe` where they fail.
+
+        ``terms`` returns the residuals of an objective, the terms of each fold, the points of its
+        members, and constraints, as for `Residuals.without`; None if all folds are refitted.
+        ``outside`` is added to the variances of the predictions; None if these are not needed.
+        """
+        shape = (len(alphas), len(folds.members), self.graph.n_outputs)
+        _resources.require("held-out predictions", *shape, advice="ask for fewer alphas at a time")
+        values, variance = np.empty(shape), None if outside is None else np.empty(shape)
+        unsafe = np.broadcast_to(unsafe, (len(alphas), len(folds)))
+        for number, objective in enumerate(self.objectives if terms is not None else ()):
+            assert terms is not None
+            residuals, left_out, points, constraints = terms(number)
+            found, spread, bad = residuals.without(
+                left_out,
+                points,
+                folds,
+                alphas,
+                variances=variance is not None,
+                ratio=ratio,
+                constraints=constraints,
+            )
+            values[..., objective.outputs] = found
+            if variance is not None:
+                variance[..., objective.outputs] = (spread + outside)[..., None]
+            unsafe = unsafe | bad
+        refit_unsafe(folds, alphas, unsafe, refit, advice, values, variance)
+        return HeldOut(folds, values, unsafe.sum(axis=1), variance)
 
     @np.errstate(over="ignore", invalid="ignore")
     def leave_out(self, folds: Sequence[Array], alphas: Array) -> HeldOut:
@@ -565,53 +570,32 @@ class RidgeProblem(PairHoldOut):
         cut = split_folds(self.objectives[0].laplacian, folds)
         self._require_something_left(folds, cut)
         ratio = self._penalty_ratio(folds, cut)
+        constraints, doubtful = None, np.zeros(len(folds), dtype=bool)
         if ratio is not None:
             self.decompose(alphas)  # before memory for the predictions is allocated
-        shape = (len(alphas), len(folds.members), graph.n_outputs)
-        _resources.require("held-out predictions", *shape, advice="ask for fewer alphas at a time")
-        values, unsafe = np.empty(shape), np.ones((len(alphas), len(folds)), dtype=bool)
-        constraints, doubtful, n_refits = None, np.zeros(len(folds), dtype=bool), 0
-        if isinstance(self.space, NystroemSpace) and not self.keep_basis and ratio is not None:
-            constraints, doubtful = basis_constraints(self.space, folds)
-        refits: dict[tuple[int, bytes], Array] = {}  # each entry holds all outputs
-        for number, objective in enumerate(self.objectives):
-            if ratio is not None:
-                residuals, factor, rows = self.residuals(number, alphas, cut=bool(cut.any()))
-                E = None
-                if constraints is not None:
-                    E = [residuals.made.rotate(one) for one in constraints]
-                part = values
-                if len(objective.outputs) < shape[2]:
-                    part = np.empty((*shape[:2], len(objective.outputs)))
-                terms, points = _coordinates(factor, folds), partial(_members, folds, rows)
-                unsafe = doubtful | residuals.without(
-                    terms, points, alphas, part, sizes=folds.sizes, ratio=ratio, constraints=E
-                )
-                values[..., objective.outputs] = part
-            n_refits = n_refits + unsafe.sum(axis=1)
-            refitted = np.flatnonzero(unsafe.any(axis=0)).tolist()
-            if len(refitted) > MAX_REFITS:
-                raise ValueError(f"{len(refitted):,} refits would be needed{NO_SHORTCUT}")
-            for i in refitted:
-                bad = np.flatnonzero(unsafe[:, i])
-                key = (i, bad.tobytes())
-                if key not in refits:
-                    rest = np.setdiff1d(np.arange(graph.n_rows), folds[i])
-                    refits[key] = self.refit(rest, folds[i], alphas[bad], tell=not refits)
-                place = slice(int(folds.starts[i]), int(folds.starts[i] + folds.sizes[i]))
-                for a, one in zip(bad, refits[key], strict=True):
-                    values[a, place, objective.outputs] = one[:, objective.outputs].T
+            if isinstance(self.space, NystroemSpace) and not self.keep_basis:
+                constraints, doubtful = basis_constraints(self.space, folds)
+
+        def terms(number: int) -> tuple[Residuals, Folds, Callable[[Array], Array], Any]:
+            residuals, factor, points = self.residuals(number, alphas, cut=bool(cut.any()))
+            E = constraints and [residuals.made.rotate(one) for one in constraints]
+            return residuals, _coordinates(factor, folds), points, E
+
+        if ratio is None:
+            held = self._held_out(folds, alphas, None, self.refit_rows, NO_SHORTCUT)
+        else:
+            options = {"ratio": ratio, "unsafe": doubtful}
+            held = self._held_out(folds, alphas, terms, self.refit_rows, NO_SHORTCUT, **options)
         together = graph.query_codes
         if together is None:
             together = self.objectives[0].laplacian.components()
-        equalize(values, folds, together, self.first_equal())
-        return HeldOut(folds, values, np.asarray(n_refits))
+        equalize(held.values, folds, together, self.first_equal)
+        return held
 
+    @cached_property
     def first_equal(self) -> Array:
-        """Index of the first row that equals each row, shape (m,), computed once."""
-        if self._equal is None:
-            self._equal = first_equal(self.space.X)
-        return self._equal
+        """Index of the first row that equals each row, shape (m,)."""
+        return first_equal(self.space.X)
 
     def every_pair_counts(self) -> bool:
         """Whether the objective compares all rows of a query, with equal weights."""
@@ -675,12 +659,10 @@ class RidgeProblem(PairHoldOut):
                     f"from{hint}"
                 )
 
-    def refit(self, rest: Array, held: Array, alphas: Array, *, tell: bool = True) -> Array:
-        """Fit to the rows ``rest`` and predict ``held``: (n_alphas, len(held), n_outputs).
-
-        With ``tell``, warn of inaccurate solutions. Of many refits, only the first one warns.
-        """
+    def refit_rows(self, held: Array, alphas: Array, tell: bool) -> tuple[Array, None]:
+        """Fit without some rows and predict them: (n_alphas, len(held), n_outputs)."""
         space, new, kernel = self.space, self.space.X[held], self.space.kernel
+        rest = np.setdiff1d(np.arange(self.graph.n_rows), held)
         if isinstance(space, NystroemSpace) and not self.keep_basis:
             train, narrow = space.X[rest], space.basis.columns_only
             staying = np.isin(space.basis.indices, rest)
@@ -691,14 +673,12 @@ class RidgeProblem(PairHoldOut):
                 train, new = train[:, left], new[:, left]
             at = np.searchsorted(rest, space.basis.indices[staying])
             smaller = NystroemSpace(Basis.of(kernel, train, at, columns_only=narrow), train)
-            problem = self._like(self.graph[rest], smaller)
+            problem = self.like(self.graph[rest], smaller)
         else:
             problem = self.on_rows(self.graph[rest], rest)
             if kernel.precomputed and isinstance(space, DualSpace):
                 new = new[:, rest]
-        return predict_path(problem.solve(alphas, tell=tell and not self._told), new)
-
-    # -- held-out judgements
+        return predict_path(problem.solve(alphas, tell=tell and not self._told), new), None
 
     @np.errstate(over="ignore", invalid="ignore")
     def leave_judgements_out(
@@ -706,146 +686,95 @@ class RidgeProblem(PairHoldOut):
     ) -> HeldOut:
         """Compute f(preferred) − f(other) of given pairs by the models without their folds.
 
-        Parameters
-        ----------
-        folds : Folds
-            Indices of given pairs that are left out together; the rows and the basis stay the same.
-        alphas : ndarray of shape (n_alphas,)
-        variances : bool
-            Whether to also compute the posterior variances of the differences.
+        Folds are of indices of given pairs; the rows and the basis stay the same. ``variances``:
+        whether to also compute the posterior variances of the differences.
         """
-        self._require_judgements_left(folds)
         graph = self.graph
+        everything = folds.sums(graph.preferring) == graph.preferring.sum()
+        if everything.any() and not graph.scored_outputs().all():
+            raise ValueError(
+                f"{folds.name(int(np.argmax(everything)))} holds every judgement that prefers one "
+                "item to another, so nothing is left to learn from; give more judgements"
+                + ("" if folds.what == "judgement" else " or leave out less at a time")
+            )
         touched = graph.used_rows()
         touched[graph.pairs.ravel()] = True
         rows = np.flatnonzero(touched)
         problem = self if touched.all() else self.on_rows(graph[rows], rows)
         problem = problem.smaller_side()
-        graph = problem.graph
-        counted = graph.pair_weight > 0
-        terms = Folds(folds.members[counted[folds.members]], folds.sums(counted))
-        shape = (len(alphas), len(folds.members), graph.n_outputs)
-        values, variance = np.empty(shape), np.empty(shape) if variances else None
-        unsafe = np.zeros((len(alphas), len(folds)), dtype=bool)
-        for number, objective in enumerate(problem.objectives):
+        counted = problem.graph.pair_weight > 0
+        left_out = Folds(folds.members[counted[folds.members]], folds.sums(counted))
+        outside = np.zeros(len(folds.members)) if variances else None
+        if variances and isinstance(problem.space, NystroemSpace):
+            outside = _unspanned(problem.space, problem.graph.pairs[folds.members])
+
+        def terms(number: int) -> tuple[Residuals, Folds, Callable[[Array], Array], Any]:
             residuals, points = problem.judgement_residuals(number, alphas)
-            part = np.empty((*shape[:2], len(objective.outputs)))
-            spread = np.empty(shape[:2]) if variances else None
-            unsafe |= residuals.without(
-                terms,
-                partial(_members, folds, points),
-                alphas,
-                part,
-                spread,
-                sizes=folds.sizes,
-            )
-            values[..., objective.outputs] = part
-            if variance is not None and spread is not None:
-                variance[..., objective.outputs] = spread[..., None]
-        if variance is not None and isinstance(problem.space, NystroemSpace):
-            variance += problem._unspanned(problem.space, graph.pairs[folds.members])[:, None]
-        problem._refit_judgements(folds, alphas, unsafe, values, variance)
-        return HeldOut(folds, values, unsafe.sum(axis=1), variance)
+            return residuals, left_out, points, None
 
-    def judgement_residuals(
-        self, number: int, alphas: Array
-    ) -> tuple[Residuals, Callable[[Array], Array]]:
-        """Residuals w (z − difference) of given pairs, and points of their differences."""
-        graph, solver = self.graph, self.decompose(alphas)[number]
-        z, weight = self.loss.of_pair.edges(graph.magnitude, graph.pair_weight)
-        made, Phi, root = solver.factorization, self._features(), np.sqrt(weight)
-        k, extra, sigma = len(solver.outputs), None, None
-        t = np.repeat((root * z)[:, None], k, axis=1)
-        if Phi is None:
-            factor = solver.factor
-            used = certain(made)
-            V, sigma = made.vectors[:, used], made.values[used]
-            b = V.T @ np.broadcast_to(factor.t, (len(factor.t), k))
-            assert isinstance(factor, GroundedFactor)
-            B = np.zeros((graph.n_rows, V.shape[1]))
-            if len(factor.free):
-                B[factor.free] = solve_triangular(
-                    factor.R, V, lower=True, trans="T", check_finite=False
-                )
-        else:
-            Phi, _ = centre(Phi)
-            b, n = made.rotate(solver.b.T).T, Phi.shape[1]
-            B = rotated(made, Phi, 0)
-            if self.pair_scale is not None:
-                extra = rotated(made, graph.pair_features / self.pair_scale, n)
-
-        def differences(U: Array, rows: Any = B) -> Array:
-            pairs = graph.pairs[U]
-            out = rows[pairs[..., 0]] - rows[pairs[..., 1]]
-            return out if extra is None else out + extra[U]
-
-        def vectors(U: Array) -> Array:
-            return differences(U) * root[U][..., None]
-
-        points = differences
-        if sigma is not None and not (weight > 0).all():  # pairs of different components
-            of_rows = self._kernel_points(solver.factor, V, sigma, constants=True)
-            points = partial(differences, rows=of_rows(np.arange(graph.n_rows)))
-        return Residuals(vectors, t, made, b, sigma=sigma, root=root), points
-
-    def _unspanned(self, space: NystroemSpace, pairs: Array) -> Array:
-        """Variance of differences outside the span of the Nyström basis, shape (n_pairs,)."""
-        if space.kernel.precomputed:
-            raise ValueError(
-                "variances with a basis need k(x, x), which a precomputed kernel does not provide; "
-                "use a named kernel or a callable, or leave out the basis"
-            )
-        out = np.empty(len(pairs))
-        for block in row_blocks(len(pairs), space.features.shape[1]):
-            a, b = (subtract(space.X[ends], space.basis.shift) for ends in pairs[block].T)
-            Delta = space.features[pairs[block, 0]] - space.features[pairs[block, 1]]
-            out[block] = space.kernel.squared_distance(a, b) - np.einsum("ij,ij->i", Delta, Delta)
-        return np.maximum(out, 0.0)
+        refit = partial(problem._refit_judgements, variances=variances)
+        advice = (
+            " of folds of judgements, because alpha is too small for their features; use larger "
+            "alphas, or fewer folds"
+        )
+        return problem._held_out(folds, alphas, terms, refit, advice, outside=outside, unsafe=False)
 
     def _refit_judgements(
-        self, folds: Folds, alphas: Array, unsafe: Array, values: Array, variance: Array | None
-    ) -> None:
-        """Replace the values of unreliable folds by those of explicit refits."""
-        graph, refitted = self.graph, np.flatnonzero(unsafe.any(axis=0))
-        if len(refitted) > MAX_REFITS:
-            raise ValueError(
-                f"{len(refitted):,} folds of judgements would have to be refitted, because alpha "
-                "is too small for their features; use larger alphas, or fewer folds"
-            )
-        for number in refitted.tolist():
-            leaving = folds[number]
-            rest = np.setdiff1d(np.arange(graph.n_given_pairs), leaving)
-            other = self._like(graph.only_pairs(rest), self.space)
-            place = slice(int(folds.starts[number]), int(folds.starts[number]) + len(leaving))
-            a, b = (self.space.X[side] for side in graph.pairs[leaving].T)
-            C = None if graph.pair_features is None else graph.pair_features[leaving]
-            for alpha in np.flatnonzero(unsafe[:, number]):
-                model = other.solve(alphas[[alpha]], tell=False)
-                differences = model.predict(a) - model.predict(b)
-                if C is not None and model.pair_coef is not None:
-                    differences = differences + C @ model.pair_coef[0]
-                values[alpha, place] = differences
-                if variance is not None:
-                    variance[alpha, place] = model.variance(a, b, C)
-
-    def _require_judgements_left(self, folds: Folds) -> None:
-        """Raise an error if a fold contains all preferences and there are no scores."""
+        self, leaving: Array, alphas: Array, tell: bool, variances: bool
+    ) -> tuple[Array, Array]:
+        """Fit without some given pairs: their differences and variances."""
         graph = self.graph
-        if graph.scored_outputs().all():
-            return
-        held = folds.sums(graph.preferring)
-        everything = np.flatnonzero(held == graph.preferring.sum())
-        if len(everything):
-            raise ValueError(
-                f"{folds.name(int(everything[0]))} holds every judgement that prefers one item to "
-                "another, so nothing is left to learn from; give more judgements"
-                + ("" if folds.what == "judgement" else " or leave out less at a time")
-            )
+        other = self.like(graph.only_pairs(np.setdiff1d(np.arange(graph.n_given_pairs), leaving)))
+        a, b = (self.space.X[side] for side in graph.pairs[leaving].T)
+        C = None if graph.pair_features is None else graph.pair_features[leaving]
+        values, variance = np.zeros((2, len(alphas), len(leaving), graph.n_outputs))
+        for i, alpha in enumerate(alphas):
+            model = other.solve(np.array([alpha]), tell=False)
+            values[i] = model.predict(a) - model.predict(b)
+            if C is not None and model.pair_coef is not None:
+                values[i] += C @ model.pair_coef[0]
+            if variances:
+                variance[i] = model.variance(a, b, C)
+        return values, variance
 
 
-def _members(folds: Folds, points: Callable[[Array], Array], numbers: Array) -> Array:
-    """Points of the members of some folds."""
-    return points(folds.members[folds.places(numbers)])
+def refit_unsafe(
+    folds: Folds,
+    alphas: Array,
+    unsafe: Array,
+    refit: Callable[[Array, Array, bool], tuple[Array, Any]],
+    advice: str,
+    values: Array,
+    variance: Array | None = None,
+) -> None:
+    """Replace values of unsafe folds, (n_alphas, n_folds), by those of explicit refits.
+
+    ``refit`` is a function of members, alphas and whether to warn, which only the first one does.
+    """
+    refitted = np.flatnonzero(unsafe.any(axis=0)).tolist()
+    if len(refitted) > MAX_REFITS:
+        raise ValueError(f"{len(refitted):,} refits would be needed{advice}")
+    for i in refitted:
+        bad, start = np.flatnonzero(unsafe[:, i]), int(folds.starts[i])
+        found, spread = refit(folds[i], alphas[bad], i == refitted[0])
+        values[bad, start : start + len(folds[i])] = found
+        if variance is not None:
+            variance[bad, start : start + len(folds[i])] = spread
+
+
+def _unspanned(space: NystroemSpace, pairs: Array) -> Array:
+    """Variance of differences outside the span of the Nyström basis, shape (n_pairs,)."""
+    if space.kernel.precomputed:
+        raise ValueError(
+            "variances with a basis need k(x, x), which a precomputed kernel does not provide; "
+            "use a named kernel or a callable, or leave out the basis"
+        )
+    out = np.empty(len(pairs))
+    for block in row_blocks(len(pairs), space.features.shape[1]):
+        a, b = (subtract(space.X[ends], space.basis.shift) for ends in pairs[block].T)
+        Delta = space.features[pairs[block, 0]] - space.features[pairs[block, 1]]
+        out[block] = space.kernel.squared_distance(a, b) - np.einsum("ij,ij->i", Delta, Delta)
+    return np.maximum(out, 0.0)
 
 
 def certain(made: EigenFactorization) -> Array:

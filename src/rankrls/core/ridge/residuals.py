@@ -31,18 +31,6 @@ from rankrls.core.linalg.factorizations import EigenFactorization, Factorization
 from rankrls.core.preferences.laplacian import Laplacian
 from rankrls.core.spaces.spaces import NystroemSpace
 
-__all__ = [
-    "SINGULAR",
-    "Folds",
-    "HeldOut",
-    "Residuals",
-    "basis_constraints",
-    "check_fold",
-    "equalize",
-    "query_folds",
-    "split_folds",
-]
-
 Array = NDArray[Any]
 
 #: A fold is refitted if the smallest eigenvalue of J_UU is below the first number, or up to the
@@ -64,11 +52,9 @@ _ZERO, _NOT_ZERO = 1e-9, 1e-3
 
 
 class Folds(Sequence[Array]):
-    """Rows, coordinates or judgements of each fold, which are left out together.
+    """Members (rows, coordinates or judgements) of folds of some sizes, which may overlap.
 
-    ``members``, of shape (total,), are concatenated over folds of the given ``sizes``, which may
-    overlap; ``what`` is the name of the kind of fold in messages, ``labels`` are the names of the
-    folds, if they are not numbered.
+    ``what`` is the kind of fold in messages, ``labels`` the names of folds that have no number.
     """
 
     def __init__(
@@ -140,18 +126,10 @@ class Folds(Sequence[Array]):
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Predictions of each fold by the model without it.
+    """Predictions (n_alphas, total, n_outputs) of each fold by the model without it.
 
-    Attributes
-    ----------
-    folds : sequence of int arrays
-        The rows (or judgements) of every fold.
-    values : ndarray of shape (n_alphas, total number of rows, n_outputs)
-        Predictions, concatenated over folds, determined up to a constant for each fold (and query).
-    n_refits : ndarray of shape (n_alphas,), int
-        Number of folds that were refitted because the shortcut was unavailable or inaccurate.
-    variance : ndarray of the shape of ``values``, or None
-        Posterior variances of held-out judgements, if requested.
+    Those of rows are determined up to a constant for each fold and query. ``n_refits``, of shape
+    (n_alphas,), counts the folds that were refitted.
     """
 
     folds: Sequence[Array]
@@ -190,11 +168,10 @@ def query_folds(codes: Array) -> list[Array]:
 
 
 def equalize(values: Array, folds: Folds, together: Array, first: Array) -> None:
-    """Give equal rows of a fold and query equal predictions, which rounding made different.
+    """Give equal rows of a fold equal predictions, so that rounding does not break ties.
 
-    Otherwise ties would be broken by the order of the rows. ``values``, of shape (n_alphas, total
-    number of rows, n_outputs), is modified in place; ``together``, (m,), are sets of rows whose
-    predictions can be compared, and ``first`` is from `first_equal`.
+    ``values`` is changed in place; rows of the same number in ``together`` can be compared, and
+    ``first`` is from `first_equal`.
     """
     repeated = np.bincount(first, minlength=len(first))[first] > 1
     if not repeated.any():
@@ -245,22 +222,10 @@ def split_folds(laplacian: Laplacian, folds: Sequence[Array]) -> Array:
 class Residuals:
     """Ridge regression of t on the rows of Ψ, and its models without some of the rows.
 
-    Parameters
-    ----------
-    vectors : function of indices U of terms
-        Rows ψ of these terms, shape (*U.shape, q), in the coordinates of ``made``: rotated to its
-        eigenvectors if it has them. With ``sigma``, rows of V instead.
-    t : ndarray of shape (p, k)
-    made : Factorization of S = ΨᵀΨ
-    b : ndarray of shape (q, k)
-        Ψᵀt in the same coordinates; Vᵀt with ``sigma``.
-    sigma : ndarray of shape (q,), optional
-        Eigenvalues of V, for kernels: J is summed from positive terms.
-    free : sparse array of shape (p, c), optional
-        Orthonormal columns N of free offsets. Those that lie entirely in the terms left out are
-        left out with them.
-    root : ndarray of shape (p,), optional
-        The factors w by which terms of given pairs are multiplied.
+    ``vectors`` returns the rows ψ of terms U, shape (*U.shape, q), rotated to the eigenvectors of
+    ``made``, the factorised S = ΨᵀΨ, if it has them; ``b`` is Ψᵀt in the same coordinates. With
+    eigenvalues ``sigma`` (kernels), they are rows of V, and Vᵀt. ``free`` are the columns N of
+    offsets, which are left out with all their terms, and ``root`` the factors w of given pairs.
     """
 
     def __init__(
@@ -279,19 +244,21 @@ class Residuals:
         spectral = made.values if isinstance(made, EigenFactorization) else np.empty(0)
         self.sigma = spectral if sigma is None else sigma
 
-    def metric(self, Psi: Array, alpha: float) -> tuple[Array, Array]:
-        """A and w with H = A diag(w) Aᵀ for rows of Ψ; the weights are w (b − Ψᵀe)."""
-        if self.exact:
-            return Psi, self.sigma / (self.sigma + alpha)
-        A, w = self.made.metric(Psi, alpha)
-        return A, np.ones(A.shape[-1]) if w is None else w
+    def coordinates(self, M: Array, alpha: float) -> Array:
+        """Rows A with H = A diag(w) Aᵀ for the `weights` w, from rows of Ψ."""
+        return M if self.exact else self.made.metric(M, alpha)[0]
 
-    def target(self, alpha: float) -> Array:
-        """Right side b in the coordinates of `metric`, shape (q, k)."""
-        return self.b if self.exact else self.made.metric(self.b.T, alpha)[0].T
+    def weights(self, alphas: Array) -> Array:
+        """The weights w of `coordinates`, shape (q, n_alphas)."""
+        if self.exact:
+            return self.sigma[:, None] / (self.sigma[:, None] + alphas)
+        if not len(self.sigma):
+            return np.ones((len(self.b), len(alphas)))
+        found = [self.made.metric(self.b.T, float(alpha))[1] for alpha in alphas]
+        return np.array(found).T
 
     def products(self, alpha: float) -> Array:
-        """AᵀA over all terms, as in `metric`: (q,) if diagonal, otherwise (q, q)."""
+        """AᵀA over all terms: (q,) if diagonal, otherwise (q, q)."""
         if self.exact:
             return np.ones(len(self.b))
         if len(self.sigma):
@@ -306,194 +273,134 @@ class Residuals:
         error = float(np.finfo(np.float64).eps) * self.made.condition(alpha)
         return float(np.clip(error / MAX_ERROR, SINGULAR, max(SINGULAR, MOST_SINGULAR)))
 
-    def _offsets(self, U: Array) -> Any:
-        """N_U N_Uᵀ of the offsets that lie only partly in the terms, shape (B, u, u), or 0."""
-        if self.free is None:
-            return 0.0
-        if U.shape[1] == 1:
-            N = self.free[U[:, 0]]
-            squares = np.square(N.data) * (np.square(N.data) <= 1 - 1e-9)
-            return (N._with_data(squares) @ np.ones(N.shape[1]))[:, None, None]
-        parts = [_partly(self.free[terms])[0].toarray() for terms in U]
-        return np.stack([N @ N.T for N in parts])
+    @cached_property
+    def _offset(self) -> tuple[Array, Array]:
+        """The column of N in which each term is, and its entry, shape (p,) each."""
+        number, entry = np.zeros(len(self.t), dtype=np.int64), np.zeros(len(self.t))
+        N = self.free.tocoo()  # no two columns share a row
+        number[N.row], entry[N.row] = N.col, N.data
+        return number, entry
 
-    def system(self, U: Array, alphas: Array) -> Iterator[tuple[Array, Array, Array, Array]]:
-        """For each alpha, J_UU (B, u, u), (J t)_U, A and w for terms U of shape (B, u).
+    def _system(self, U: Array, alphas: Array) -> tuple[Array, Array, Array, Array, Array]:
+        """J_UU (n_alphas, B, u, u) and (J t)_U for terms U, (B, u), with A, b and w.
 
         With ``exact``, the terms are rotated to the eigenvectors of C_UU, whose zeros are exact.
         """
-        Psi, t = self.vectors(U), self.t[U]
-        C = np.eye(U.shape[1]) - self._offsets(U)
-        if self.exact:
-            values, T = np.linalg.eigh(C - Psi @ Psi.transpose(0, 2, 1))
-            values, turned = np.where(values < CUT, 0.0, values), T.transpose(0, 2, 1)
-            rest = np.where(values[..., None] > 0, turned @ (t - Psi @ self.b), 0.0)
-            Psi, C = turned @ Psi, values[..., None] * np.eye(U.shape[1])
-        for alpha in alphas:
-            A, w = self.metric(Psi, float(alpha))
-            weighted = A * (alpha / (self.sigma + alpha) if self.exact else w)
-            product, fitted = weighted @ A.transpose(0, 2, 1), weighted @ self.target(float(alpha))
-            yield (
-                (C + product, rest + fitted, A, w)
-                if self.exact
-                else (C - product, t - fitted, A, w)
-            )
+        A, b, W, C = self.vectors(U), self.b, self.weights(alphas), np.eye(U.shape[1])
+        if self.free is not None:  # N_U N_Uᵀ of the offsets that lie only partly in the terms
+            number, entry = (values[U] for values in self._offset)
+            same = number[:, :, None] == number[:, None]
+            entry = entry * ((same @ np.square(entry)[..., None])[..., 0] <= 1 - 1e-9)
+            C = C - same * entry[:, :, None] * entry[:, None]
+        if not self.exact:
+            A, b = (self.coordinates(M, float(alphas[0])) for M in (A, b.T))
+            b = b.T
+            return C - _products(A, A, W), self.t[U] - _of_alphas(A, W, b), A, b, W
+        values, T = np.linalg.eigh(C - A @ A.transpose(0, 2, 1))
+        values, turned = np.where(values < CUT, 0.0, values)[..., None], T.transpose(0, 2, 1)
+        rest = np.where(values > 0, turned @ (self.t[U] - A @ b), 0.0)
+        A, shrinkage = turned @ A, alphas / (self.sigma[:, None] + alphas)
+        J = values * np.eye(U.shape[1]) + _products(A, A, shrinkage)
+        return J, rest + _of_alphas(A, shrinkage, b), A, b, W
 
     def residuals(self, U: Array, alpha: float) -> tuple[Array, Array]:
         """(J t)_U, shape (u, k), and the diagonal of J_UU, for terms U of shape (u,) one by one."""
-        J, rho, _, _ = next(self.system(U[:, None], np.array([alpha])))
-        return rho[:, 0], J[:, 0, 0]
+        J, rho, *_ = self._system(U[:, None], np.array([alpha]))
+        return rho[0, :, 0], J[0, :, 0, 0]
 
     def without(
         self,
         terms: Folds,
         points: Callable[[Array], Array],
+        folds: Folds,
         alphas: Array,
-        values: Array,
-        variance: Array | None = None,
         *,
-        sizes: Array | None = None,
+        variances: bool = False,
         ratio: Array | None = None,
         constraints: Sequence[Array] | None = None,
-    ) -> Array:
-        """Predict points of each fold by the model without its terms.
+    ) -> tuple[Array, Array, Array]:
+        """Predict ``points`` of members of each fold by the model without its terms.
 
-        Parameters
-        ----------
-        terms : Folds
-            Terms that are left out.
-        points : function of fold indices
-            Rows to predict, concatenated over the folds, in the coordinates of ``vectors``.
-        alphas : ndarray of shape (n_alphas,)
-        values : ndarray of shape (n_alphas, total number of points, k)
-            Output array for the predictions, concatenated over folds.
-        variance : ndarray of shape (n_alphas, total number of points), optional
-            Output array for posterior variances of the points.
-        sizes : ndarray of shape (n_folds,), optional
-            Number of points of each fold, if they are not the terms.
-        ratio : ndarray of shape (n_folds,), optional
-            Factor of alpha in the model without each fold.
-        constraints : sequence of ndarray of shape (n_constraints, q), optional
-            E for each fold, with E w = 0 for the weights w without it.
-
-        Returns
-        -------
-        ndarray of shape (n_alphas, n_folds), bool
-            Whether the fold must be refitted.
+        ``ratio`` is a factor of alpha, and E w = 0 for the weights w and the ``constraints`` E,
+        (n_constraints, q), for each fold. Returns predictions (n_alphas, total, k), their
+        variances (n_alphas, total), and whether folds must be refitted, (n_alphas, n_folds).
         """
-        sizes = terms.sizes if sizes is None else sizes
-        starts, q = np.cumsum(sizes) - sizes, len(self.b)
-        n_constraints = np.zeros(len(terms), int)
-        if constraints is not None:
-            n_constraints = np.array([len(E) for E in constraints], dtype=int)
+        q, k = len(self.b), self.b.shape[1]
+        values = np.zeros((len(alphas), len(folds.members), k))
+        variance = np.zeros(values.shape[:2] if variances else (len(alphas), 0))
         unsafe = np.zeros((len(alphas), len(terms)), dtype=bool)
-        if not q:  # nothing varies
-            values[:] = 0.0
-            if variance is not None:
-                variance[:] = 0.0
-            return unsafe
-        keys = np.column_stack([terms.sizes, sizes, n_constraints])
-        for numbers in _batches(keys, q):
+        n_constraints = [0] * len(terms) if constraints is None else list(map(len, constraints))
+        keys = np.column_stack([terms.sizes, folds.sizes, n_constraints])
+        for numbers in _batches(keys, q) if q else ():  # otherwise nothing varies
             U = terms.members[terms.places(numbers)].reshape(len(numbers), -1)
-            P = points(numbers).reshape(len(numbers), -1, q)
+            where = folds.places(numbers)
+            P = points(folds.members[where]).reshape(len(numbers), -1, q)
             E = np.empty((len(numbers), 0, q))
             if constraints is not None:
                 E = np.stack([constraints[i] for i in numbers])
-            solve = self._folds
-            if U.shape[1] >= max(q, 2):
-                solve = self._downdated
-            elif U.shape[1] == 1 and not E.size and len(self.sigma):
-                solve = self._singles
-            where = (starts[numbers][:, None] + np.arange(P.shape[1])).ravel()
+            solve = self._downdated if U.shape[1] >= max(q, 2) else self._folds
             # Folds of the same size have the same ratio.
             scaled = alphas if ratio is None else alphas * ratio[numbers[0]]
-            found, spread, unsafe[:, numbers] = solve(U, P, E, scaled, variance is not None)
-            values[:, where] = found.reshape(len(alphas), -1, values.shape[2])
-            if variance is not None:
+            found, spread, unsafe[:, numbers] = solve(U, P, E, scaled, variances)
+            values[:, where] = found.reshape(len(alphas), -1, k)
+            if variances:
                 variance[:, where] = spread.reshape(len(alphas), -1)
-        return unsafe
-
-    def _singles(
-        self, U: Array, P: Array, E: Array, alphas: Array, variances: bool
-    ) -> tuple[Array, Array, Array]:
-        """Folds of one term each, where J is a number, for all alphas by matrix products.
-
-        Returns predictions (n_alphas, B, r, k), variances of the points (n_alphas, B, r) and
-        whether the folds must be refitted, (n_alphas, B).
-        """
-        Psi, t, offsets = self.vectors(U)[:, 0], self.t[U[:, 0]], np.reshape(self._offsets(U), -1)
-        w = np.stack([self.metric(Psi[:1], alpha)[1] for alpha in alphas], axis=1)  # (q, n_alphas)
-        squares = np.square(Psi)
-        H, fitted = squares @ w, _of_alphas(Psi, w, self.b)
-        if self.exact:
-            C = 1.0 - squares.sum(axis=1) - offsets
-            C = np.where(C < CUT, 0.0, C)[:, None]
-            shrinkage = alphas / (self.sigma[:, None] + alphas)
-            J = C + squares @ shrinkage
-            rest = np.where(C > 0, t - Psi @ self.b, 0.0)[:, None]
-            rho, bad = rest + _of_alphas(Psi, shrinkage, self.b), ~(J > 0)
-        else:
-            J, rho = 1.0 - offsets[:, None] - H, t[:, None] - fitted
-            bad = [self.least(float(alpha)) for alpha in alphas] > J
-        J = np.where(bad, 1.0, J)
-        e = rho / J[..., None]  # (B, n_alphas, k)
-        cross = np.stack([(P[:, j] * Psi) @ w for j in range(P.shape[1])], axis=1)
-        rows = P.reshape(-1, P.shape[2])
-        found = _of_alphas(rows, w, self.b).reshape(*P.shape[:2], len(alphas), -1)
-        found -= cross[..., None] * e[:, None]
-        spread = np.zeros((len(P), P.shape[1], len(alphas)))
-        if variances:
-            spread = (np.square(rows) @ w).reshape(spread.shape) + np.square(cross) / J[:, None]
-        return np.moveaxis(found, 2, 0), np.moveaxis(alphas * spread, 2, 0), bad.T
+        return values, variance, unsafe
 
     def _folds(
         self, U: Array, P: Array, E: Array, alphas: Array, variances: bool
     ) -> tuple[Array, Array, Array]:
-        """Folds of a few terms each, by a stack of small systems J for each alpha; as `_singles`.
+        """Folds of a few terms each, by a stack of small systems J for each alpha.
 
-        With constraints, the weights w (b − Ψ_Uᵀe − Eᵀλ) satisfy E times them = 0.
+        Returns predictions (n_alphas, B, r, k), variances of the points (n_alphas, B, r) and
+        whether the folds must be refitted, (n_alphas, B). With constraints, the weights
+        w (b − Ψ_Uᵀe − Eᵀλ) satisfy E times them = 0.
         """
         (B, u), k = U.shape, self.b.shape[1]
         found = np.empty((len(alphas), B, P.shape[1], k))
         spread, bad = np.empty(found.shape[:3]), np.zeros((len(alphas), B), dtype=bool)
         ascending, risky = np.argsort(alphas, kind="stable"), np.ones(B, dtype=bool)
-        systems = self.system(U, alphas[ascending])
-        for a, (J, rho, A, w) in zip(ascending, systems, strict=True):
-            alpha, b = float(alphas[a]), self.target(float(alphas[a]))
-            (E_a, _), (P_a, _) = self.metric(E, alpha), self.metric(P, alpha)
-            weighted = A * w
-            H_E, H_P = weighted @ E_a.transpose(0, 2, 1), weighted @ P_a.transpose(0, 2, 1)
-            scale = np.sqrt(np.maximum(np.einsum("nii->ni", J), np.finfo(float).tiny))[..., None]
-            J = J / (scale * scale.transpose(0, 2, 1))
-            if u and risky.any():  # the smallest alpha has the smallest eigenvalues
-                smallest = np.linalg.eigvalsh(J[risky])[:, 0]
-                if not self.exact:
-                    smallest = smallest * np.square(scale[risky]).min(axis=(1, 2))
-                bad[a, risky] = smallest < self.least(alpha)
-                risky = bad[a].copy()
-            J[bad[a]] = np.eye(u)
-            right = [rho, H_E, H_P] if variances else [rho, H_E]
-            solved = np.linalg.solve(J, np.concatenate(right, axis=2) / scale) / scale
-            e = solved[..., :k]
-            multipliers = np.zeros((B, 0, k))
+        # Eigenvectors serve all alphas; a Cholesky factor is that of one.
+        for some in [ascending] if len(self.sigma) else ascending[:, None]:
+            systems, residuals, A, b, W = self._system(U, alphas[some])
+            E_a, P_a = (self.coordinates(M, float(alphas[some[0]])) for M in (E, P))
+            H_P, fitted = _products(A, P_a, W), _of_alphas(P_a, W, b)
+            H_E = np.empty((len(some), B, u, 0))
             if E.shape[1]:
-                Y = solved[..., k : k + E.shape[1]]
-                M = (E_a * w) @ E_a.transpose(0, 2, 1) + H_E.transpose(0, 2, 1) @ Y
-                multipliers = np.linalg.pinv(M, hermitian=True) @ (
-                    (E_a * w) @ b - H_E.transpose(0, 2, 1) @ e
-                )
-                e = e + Y @ multipliers
-            left = b - A.transpose(0, 2, 1) @ e - E_a.transpose(0, 2, 1) @ multipliers
-            found[a] = P_a @ (w[:, None] * left)
-            if variances:
-                added = np.einsum("nur,nur->nr", H_P, solved[..., k + E.shape[1] :])
-                spread[a] = alpha * (np.einsum("nrq,nrq->nr", P_a * w, P_a) + added)
+                H_E, E_P, E_E = (_products(M, N, W) for M, N in ((A, E_a), (E_a, P_a), (E_a, E_a)))
+                fitted_E = _of_alphas(E_a, W, b)
+            for i, a in enumerate(some):
+                J, alpha = systems[i], float(alphas[a])
+                scale = np.sqrt(np.maximum(np.einsum("nii->ni", J), np.finfo(float).tiny))
+                scale = scale[..., None]
+                J = J / (scale * scale.transpose(0, 2, 1))
+                if u and risky.any():  # the smallest alpha has the smallest eigenvalues
+                    smallest = np.linalg.eigvalsh(J[risky])[:, 0]
+                    if not self.exact:
+                        smallest = smallest * np.square(scale[risky]).min(axis=(1, 2))
+                    bad[a, risky] = smallest < self.least(alpha)
+                    risky = bad[a].copy()
+                J[bad[a]] = np.eye(u)
+                right = [residuals[i], H_E[i]] + [H_P[i]] * variances
+                solved = np.linalg.solve(J, np.concatenate(right, axis=2) / scale) / scale
+                e = solved[..., :k]
+                found[a] = fitted[i]
+                if E.shape[1]:
+                    Y, H = solved[..., k : k + E.shape[1]], H_E[i].transpose(0, 2, 1)
+                    inverse = np.linalg.pinv(E_E[i] + H @ Y, hermitian=True)
+                    multipliers = inverse @ (fitted_E[i] - H @ e)
+                    e = e + Y @ multipliers
+                    found[a] -= E_P[i].transpose(0, 2, 1) @ multipliers
+                found[a] -= H_P[i].transpose(0, 2, 1) @ e
+                if variances:
+                    added = np.einsum("nur,nur->nr", H_P[i], solved[..., k + E.shape[1] :])
+                    spread[a] = alpha * (np.square(P_a) @ W[:, i] + added)
         return found, spread, bad
 
     def _downdated(
         self, U: Array, P: Array, E: Array, alphas: Array, variances: bool
     ) -> tuple[Array, Array, Array]:
-        """Folds of at least q terms, by subtracting them from S; as `_singles`.
+        """Folds of at least q terms, by subtracting them from S; returns as `_folds`.
 
         With the columns of Q an orthonormal basis of the w that satisfy E w = 0,
 
@@ -519,8 +426,10 @@ class Residuals:
         for i, terms in enumerate(U):
             S_rest, c = S - Psi[i].T @ Psi[i], b - Psi[i].T @ t[i]
             if self.free is not None:
-                N, squares = _partly(self.free[terms])
-                N = N.toarray() / np.sqrt(1 - squares)
+                N = self.free[terms]
+                squares = np.asarray(N.multiply(N).sum(axis=0)).ravel()
+                part = np.flatnonzero((squares > 0) & (squares <= 1 - 1e-9))
+                N = N[:, part].toarray() / np.sqrt(1 - squares[part])
                 S_rest -= (shift := Psi[i].T @ N) @ shift.T
                 c = c - shift @ (N.T @ t[i])
             rows, before = P[i], S
@@ -535,36 +444,33 @@ class Residuals:
             ratios = (np.einsum("ij,ij->j", V, before @ V)[:, None] + alphas) * w
             limit = ratios.sum(axis=0) - len(sigma) + 1
             bad[:, i] = ~((left > 0).all(axis=0) & (limit * least < 1))
-            found[:, i] = np.moveaxis(_of_alphas(rows, w, V.T @ c), 1, 0)
+            found[:, i] = _of_alphas(rows, w, V.T @ c)
             spread[:, i] = (alphas * (np.square(rows) @ w)).T
         return found, spread, bad
-
-
-def _partly(N: Any) -> tuple[Any, Array]:
-    """Columns of sparse N that are neither zero nor of unit norm, and their squared norms."""
-    squares = np.asarray(N.multiply(N).sum(axis=0)).ravel()
-    part = np.flatnonzero((squares > 0) & (squares <= 1 - 1e-9))
-    return N[:, part], squares[part]
 
 
 def _batches(keys: Array, q: int) -> Iterator[Array]:
     """Indices of folds with equal keys (sizes), as many as fit into a work array."""
     different, kind = np.unique(keys, axis=0, return_inverse=True)
     order = np.argsort(kind.ravel(), kind="stable")
-    for same, size in zip(
-        np.split(order, np.cumsum(np.bincount(kind.ravel()))[:-1]),
-        different.sum(axis=1),
-        strict=True,
-    ):
+    parts = np.split(order, np.cumsum(np.bincount(kind.ravel()))[:-1])
+    for same, size in zip(parts, different.sum(axis=1), strict=True):
         step = max(256, CACHE // q) if size <= 2 else max(1, WORK // (size * max(q, size)))
         yield from (same[first : first + step] for first in range(0, len(same), step))
 
 
-def _of_alphas(rows: Array, weight: Array, b: Array) -> Array:
-    """Rows diag(weight) b for each column of the weight: (len(rows), n_alphas, k)."""
-    n_alphas, k = weight.shape[1], b.shape[1]
-    joined = (weight[:, :, None] * b[:, None]).reshape(len(b), n_alphas * k)
-    return (rows @ joined).reshape(len(rows), n_alphas, k)
+def _of_alphas(rows: Array, W: Array, b: Array) -> Array:
+    """Rows diag(w) b for each column w of W: (n_alphas, …, k)."""
+    n_alphas, k = W.shape[1], b.shape[1]
+    joined = (W[:, :, None] * b[:, None]).reshape(len(b), n_alphas * k)
+    return np.moveaxis((rows @ joined).reshape(*rows.shape[:-1], n_alphas, k), -2, 0)
+
+
+def _products(A: Array, B: Array, W: Array) -> Array:
+    """A diag(w) Bᵀ of stacks (B, u, q), (B, v, q) for each column w of W: (n_alphas, B, u, v)."""
+    if A.shape[1] == B.shape[1] == 1:  # a single product
+        return np.moveaxis((A * B) @ W, -1, 0)[..., None]
+    return np.stack([(A * w) @ B.transpose(0, 2, 1) for w in W.T])
 
 
 def basis_constraints(space: NystroemSpace, folds: Folds) -> tuple[list[Array], Array]:

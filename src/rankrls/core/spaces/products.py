@@ -20,8 +20,6 @@ from scipy.sparse.linalg import LinearOperator
 
 from rankrls import _resources
 
-__all__ = ["Offsets", "Products", "centre", "replace_columns", "subtract"]
-
 Array = NDArray[Any]
 
 #: Number of blocks for each thread, so that threads finish at about the same time.
@@ -42,8 +40,8 @@ ROWS = 4096
 class Offsets:
     """Columns (b,) whose mean is far from zero, and the means to subtract, rounded as X is.
 
-    ``constant`` are the columns that are constant up to rounding, and ``lost`` is the rounding
-    error of the entries relative to the standard deviation of the column, zero for constant ones.
+    ``constant``: constant up to rounding; ``lost``: rounding error of the entries relative to the
+    standard deviation of the column, zero for constant ones.
     """
 
     columns: Array
@@ -86,10 +84,7 @@ class Offsets:
 
 
 def centre(X: Any) -> tuple[Any, Any]:
-    """Return X − 1cᵀ in double precision, and c, shape (n,); 0.0 if nothing is subtracted.
-
-    All dense columns are centred, sparse ones only if they have an offset.
-    """
+    """X − 1cᵀ in double precision, and c, (n,), or 0.0; of sparse columns only those far from 0."""
     if not sparse.issparse(X):
         shift = X.mean(axis=0, dtype=np.float64)
         return X - shift, shift
@@ -127,15 +122,9 @@ def replace_columns(X: Any, columns: Array, D: Array) -> sparse.csr_array:
 class Products(LinearOperator):
     """X of shape (m, n) as an operator: ``matmat`` is X V, ``rmatmat`` is XᵀU, both in float64.
 
-    X is not copied, densified or converted: the blocks of a sparse X share its arrays and need one
-    more integer for each row (each column of CSC). float32 X is multiplied in float32; only sums
-    over blocks and results are float64. Dense X is multiplied by BLAS, sparse X by threads, since
-    SciPy's products release the GIL.
-
-    With ``offsets`` c, the operator represents X − 1cᵀ. These columns are replaced by a centred
-    copy, because subtracting (c·v)1 from X v would leave the rounding errors of X v.
-
-    Use it as ``with Products.of(X, threads) as product: …``; the threads end with the block.
+    X is not copied: dense X is multiplied by BLAS, sparse X by threads, and only results are
+    converted to float64. With ``offsets`` c, the operator is that of X − 1cᵀ: these columns are
+    replaced by a centred copy, since X v − (c·v)1 would leave the rounding errors of X v.
     """
 
     def __init__(
@@ -176,46 +165,41 @@ class Products(LinearOperator):
 
     def _matmat(self, V: Array) -> Array:
         if self.offsets is None or self.centred is None:
-            return self._forward(V)
+            return self._product(V)
         columns = self.offsets.columns
         out = _float64(self.centred @ _as(V[columns], self.X.dtype))
         if len(columns) < self.shape[1]:
             V = np.array(V)
             V[columns] = 0.0
-            out += self._forward(V)
+            out += self._product(V)
         return out
 
     def _rmatmat(self, U: Array) -> Array:
         if self.offsets is None or self.centred is None:
-            return self._backward(U)
+            return self._product(U, transposed=True)
         columns = self.offsets.columns
         inner = _float64(self.centred.T @ _as(U, self.X.dtype))
         if len(columns) == self.shape[1]:
             return inner
-        out = self._backward(U)
+        out = self._product(U, transposed=True)
         out[columns] = inner
         return out
 
-    def _forward(self, V: Array) -> Array:
+    def _product(self, V: Array, *, transposed: bool = False, square: bool = False) -> Array:
+        """X V or XᵀV, with the entries of a sparse X squared, without offsets."""
         if not self.blocks:
-            return _float64(self.X @ _as(V, self.X.dtype))
-        return self._gather(V) if self.by_columns else self._stack(V)
-
-    def _backward(self, U: Array) -> Array:
-        if not self.blocks:
-            return _float64(self.X.T @ _as(U, self.X.dtype))
-        return self._stack(U) if self.by_columns else self._gather(U)
+            return _float64((self.X.T if transposed else self.X) @ _as(V, self.X.dtype))
+        return (self._stack if transposed == self.by_columns else self._gather)(V, square)
 
     def column_squares(self, weight: Array) -> Array:
         """Σ_i weight_i (x_ij − x̄_j)² for every column, x̄ the weighted mean, shape (n,)."""
         total = float(weight.sum())
         if not total > 0:
             return np.zeros(self.shape[1])
-        mean = self._backward(weight[:, None])[:, 0] / total
+        mean = self._product(weight[:, None], transposed=True)[:, 0] / total
         if self.blocks:
             # No column of a large mean is left, so that little cancels in the difference.
-            multiply = self._stack if self.by_columns else self._gather
-            squares = multiply(weight[:, None], square=True)[:, 0]
+            squares = self._product(weight[:, None], transposed=True, square=True)[:, 0]
             squares = np.maximum(squares - total * mean**2, 0.0)
         else:
             squares = _sums(self.X, mean, weight, power=2)
@@ -224,7 +208,7 @@ class Products(LinearOperator):
             squares[self.offsets.columns] = _sums(self.centred, inner, weight, power=2)
         return squares
 
-    def _stack(self, V: Array, *, square: bool = False) -> Array:
+    def _stack(self, V: Array, square: bool) -> Array:
         """A V (with squared entries of A) for the rows A of X or Xᵀ, block by block."""
         V = _as(V, self.X.dtype)
         out = np.empty((self.blocks[-1].rows.stop, V.shape[1]))
@@ -235,7 +219,7 @@ class Products(LinearOperator):
         self._each(multiply, self.blocks)
         return out
 
-    def _gather(self, U: Array, *, square: bool = False) -> Array:
+    def _gather(self, U: Array, square: bool) -> Array:
         """AᵀU, summed over the blocks of each thread and then over threads."""
         U = _as(U, self.X.dtype)
 

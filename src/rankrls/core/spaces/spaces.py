@@ -6,7 +6,7 @@ computed at most once, and the same object is used for fit, path, cross-validati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -22,28 +22,7 @@ from sklearn.utils.random import sample_without_replacement
 from rankrls import _resources
 from rankrls._calls import warn
 from rankrls._validation import check_number, check_positive, show
-from rankrls.core.spaces.products import centre, replace_columns, subtract
-
-__all__ = [
-    "DEFAULT_BASIS",
-    "SOLVERS",
-    "Basis",
-    "DualSpace",
-    "Kernel",
-    "LinearSpace",
-    "NystroemMap",
-    "NystroemSpace",
-    "Space",
-    "centre",
-    "check_gram",
-    "check_kernel_values",
-    "choose_basis",
-    "choose_solver",
-    "choose_space",
-    "first_equal",
-    "replace_columns",
-    "subtract",
-]
+from rankrls.core.spaces.products import centre, subtract
 
 Array = NDArray[Any]
 
@@ -64,11 +43,7 @@ ENTRIES = 2**17
 
 @dataclass(frozen=True)
 class Kernel:
-    """k(x, x') over rows of a feature matrix.
-
-    ``metric`` is a name accepted by scikit-learn's `pairwise_kernels`, "precomputed", or a function
-    of two rows; ``params`` are keyword arguments of the kernel.
-    """
+    """k(x, x'), by a name of scikit-learn's `pairwise_kernels`, "precomputed", or as a function."""
 
     metric: str | Callable[..., float]
     params: dict[str, Any] = field(default_factory=dict)
@@ -188,10 +163,7 @@ class Kernel:
         return self.paired(X) + self.paired(Y) - 2 * self.paired(X, Y)
 
     def product(self, X: Any, Y: Any, coefficients: Array) -> Array:
-        """k(X, Y) @ coefficients, a block of rows at a time; equal rows of X get equal values.
-
-        Otherwise rounding errors, which depend on the order of the rows, would break ties.
-        """
+        """k(X, Y) @ coefficients by blocks; equal rows of X get equal values, so ties are kept."""
         first = first_equal(X)
         different, number = np.unique(first, return_inverse=True)
         rows = X if len(different) == len(first) else X[different]
@@ -215,11 +187,8 @@ def _row_products(X: Any, Y: Any) -> Array:
 
 
 def _rbf(X: Any, Y: Any, gamma: float) -> Array:
-    """exp(−γ‖x − y‖²), shape (n, n'), for rows in double precision.
-
-    ‖x‖² + ‖y‖² − 2⟨x, y⟩ has a rounding error of about eps ‖x‖², which matters for rows that are
-    far from zero: then the distances are computed from differences, which takes longer.
-    """
+    """exp(−γ‖x − y‖²), shape (n, n'), from differences of rows if some are far from zero."""
+    # ‖x‖² + ‖y‖² − 2⟨x, y⟩ has a rounding error of about eps ‖x‖².
     squares = -gamma * _row_products(X, X)
     others = squares if Y is None else -gamma * _row_products(Y, Y)
     if -min(squares.min(initial=0.0), others.min(initial=0.0)) > FAR_ROWS:
@@ -270,10 +239,7 @@ def first_equal(X: Any) -> Array:
 
 
 def check_kernel_values(K: Array, basis: Any) -> None:
-    """Raise an error unless K holds the kernel values of the training rows.
-
-    K is the kernel matrix of all rows, (m, m), or its columns ``basis``, (m, b).
-    """
+    """Raise an error unless K is the kernel matrix of all rows or its columns ``basis``."""
     m, b = K.shape
     if m == b:
         check_gram(K)
@@ -320,14 +286,11 @@ def _chunks(n: int, size: int) -> Iterator[slice]:
 
 @dataclass(frozen=True)
 class NystroemMap:
-    """φ(x) = Z⁻¹ k(R, x) with K_RR = Z Zᵀ, for basis rows R.
+    """φ(x) = Z⁻¹ k(R, x) with K_RR = Z Zᵀ (pivoted Cholesky), for basis rows R.
 
-    Z comes from a pivoted Cholesky factorisation: basis vectors that depend on the others up to
-    rounding (duplicates, singular kernels) are dropped and get coefficient zero.
-
-    ``kept``, of shape (q,), are positions in the basis, in pivot order; kernel blocks have one
-    column for each. ``left_out`` is the largest entry of K_RR that they do not explain: zero, up to
-    rounding, if K_RR is positive semi-definite.
+    ``kept``, (q,), are positions in the basis, in pivot order; those that depend on them up to
+    rounding have coefficient zero. ``left_out`` is the largest entry of K_RR that they do not
+    explain, zero if K_RR is positive semi-definite.
     """
 
     Z: Array
@@ -353,47 +316,29 @@ class NystroemMap:
 
     def features(self, block: Array) -> Array:
         """Φ = K_MR Z⁻ᵀ of shape (m, q) from the kernel block of shape (m, q)."""
-        return self._solve(block.T).T
+        return solve_triangular(self.Z, block.T, lower=True, check_finite=False).T
 
     @property
     def rounding(self) -> float:
-        """Relative error of `whiten`: eps cond(K_RR), from the pivots."""
+        """Relative error of Z⁻¹: eps cond(K_RR), from the pivots."""
         pivots = np.abs(self.Z.diagonal())
         return float(np.finfo(self.Z.dtype).eps * (pivots[0] / pivots[-1]) ** 2)
-
-    def whiten(self, gram: Array, cross: Array, mean: Array) -> tuple[Array, Array, Array]:
-        """ΦᵀLΦ, Φᵀr and φ̄ from K_RM L K_MR, K_RM r and k̄, without the m × q features."""
-        gram = self._solve(self._solve(gram).T)
-        return (gram + gram.T) / 2, self._solve(cross), self._solve(mean)
-
-    def _solve(self, V: Array, trans: str = "N") -> Array:
-        """Z⁻¹V, or Z⁻ᵀV."""
-        return solve_triangular(self.Z, V, lower=True, trans=trans, check_finite=False)
 
     def coefficients(self, weights: Array) -> Array:
         """Kernel coefficients a = Z⁻ᵀ w for feature weights, both (n_alphas, q, k)."""
         n_alphas, q, k = weights.shape
         stacked = np.moveaxis(weights, 0, 1).reshape(q, -1)
-        a = self._solve(stacked, trans="T")
+        a = solve_triangular(self.Z, stacked, lower=True, trans="T", check_finite=False)
         return np.moveaxis(a.reshape(q, n_alphas, k), 1, 0)
 
 
 @dataclass(frozen=True)
 class Basis:
-    """Basis vectors of a kernel and their Nyström map.
+    """Basis vectors of a kernel, the training rows ``indices``, and their Nyström map.
 
-    Attributes
-    ----------
-    indices : ndarray of shape (r,), int
-        Rows of the training data that are basis vectors.
-    rows : features of the q basis vectors that the map keeps, less ``shift``; None for a
-        precomputed kernel
-    shift : ndarray of shape (n,), or the number 0.0
-        Subtracted from all rows for shift-invariant kernels, so that an offset does not reduce the
-        precision.
-    columns_only : bool
-        Whether precomputed kernel values are those with the basis vectors only, (m, r), and not
-        with all training rows, (m, m).
+    ``rows`` are the features of those that the map keeps, less ``shift`` (for shift-invariant
+    kernels); None for a precomputed kernel, of which X has all columns, or the basis
+    ``columns_only``.
     """
 
     kernel: Kernel
@@ -407,10 +352,7 @@ class Basis:
     def of(
         cls, kernel: Kernel, X: Any, indices: Array, *, columns_only: bool | None = None
     ) -> Basis:
-        """Make a basis from rows of X, features or precomputed kernel values.
-
-        ``columns_only`` is as in the class; None: whether X is not square.
-        """
+        """Make a basis from rows of X; ``columns_only`` by default if X is not square."""
         if not kernel.precomputed:
             return cls.from_rows(kernel, X[indices], indices)
         if columns_only is None:
@@ -449,13 +391,10 @@ class Basis:
 
 
 class Space:
-    """Functions of the rows of X, and the training rows themselves.
-
-    ``X`` has shape (m, n); it is the kernel matrix if that is precomputed. ``solver`` is the name
-    of the solver for this space.
-    """
+    """Functions of the rows of X (the kernel matrix if it is precomputed), with these rows."""
 
     solver: str
+    features: Any
 
     def __init__(self, kernel: Kernel, X: Any) -> None:
         self.kernel, self.X, self.n_rows = kernel, X, X.shape[0]
@@ -472,11 +411,7 @@ class LinearSpace(Space):
 
 
 class NystroemSpace(Space):
-    """f(x) = Σ_R a_i k(x, x_i) over basis vectors R, with weights of the features Φ = K_MR Z⁻ᵀ.
-
-    The basis is drawn before anything is computed. X are the training rows, the kernel matrix if it
-    is precomputed, or its columns of basis vectors.
-    """
+    """f(x) = Σ_R a_i k(x, x_i) over basis vectors R, with weights of the features Φ = K_MR Z⁻ᵀ."""
 
     solver = "nystroem"
 
@@ -485,22 +420,13 @@ class NystroemSpace(Space):
         self.basis = basis
 
     @cached_property
-    def block(self) -> Array:
-        """Kernel values of all rows with the basis vectors that are kept, shape (m, q)."""
-        return self.basis.block(self.X)
-
-    @cached_property
     def features(self) -> Array:
         """Φ of shape (m, q)."""
-        return self.basis.map.features(self.block)
+        return self.basis.features(self.X)
 
 
 class DualSpace(Space):
-    """f(x) = Σ_i A_i k(x, x_i) over the training rows.
-
-    Rows are centred if the kernel (or, for the linear kernel, the ranking) is shift-invariant, so
-    that an offset of the features does not reduce the precision.
-    """
+    """f(x) = Σ_i A_i k(x, x_i) over the training rows, centred if that changes no ranking."""
 
     solver = "dual"
 
@@ -522,9 +448,6 @@ class DualSpace(Space):
         _resources.require("the kernel matrix", m, m, copies=4, advice=advice)
         if self.kernel.precomputed:
             return np.asarray(self.X, dtype=np.float64)
-        if self.kernel.linear:
-            product = self.rows @ self.rows.T
-            return product.toarray() if sparse.issparse(product) else product
         return self.kernel(self.rows)
 
 
@@ -565,56 +488,22 @@ def choose_space(
     used: int | None = None,
     early_stopping: bool = False,
 ) -> Space:
-    """Resolve and check ``solver`` for data X, before anything is allocated; draw the basis.
+    """Resolve and check ``solver`` for X, of which ``used`` rows have an edge; draw the basis.
 
-    ``used`` is the number of rows that have an edge.
-
-    ``auto`` chooses in this order:
-
-    1. ``nystroem`` if a ``basis`` is given, ``cg`` for early stopping; 2. a kernel other than
-    linear: ``dual`` if two m × m matrices fit into half of the machine's
-       memory, otherwise ``nystroem`` with a warning (it is an approximation);
-    3. linear: ``cg`` if X is sparse with more than 5000 rows and columns, or if the direct
-       solvers do not fit into memory; otherwise ``primal`` if n <= m, else ``dual``.
+    ``auto``: ``nystroem`` if a ``basis`` is given, ``cg`` for early stopping; for other kernels
+    than linear ``dual`` if two m × m matrices fit into half of the memory, otherwise ``nystroem``;
+    linear: ``cg`` if X is sparse with more than 5000 rows and columns, or if the direct solvers do
+    not fit into memory, otherwise ``primal`` if n <= m, else ``dual``.
     """
-    rows = None
+    n_rows, n = X.shape
+    m, rows = n_rows if used is None else used, None
     if basis is not None or solver == "nystroem":
-        rows = choose_basis(basis, X.shape[0], random_state)
-    m = X.shape[0] if used is None else used
-    solver = choose_solver(solver, kernel, X, m, basis=rows, early_stopping=early_stopping)
-    if solver == "nystroem" or (solver == "cg" and not kernel.linear):
-        if rows is None:
-            every = np.arange(X.shape[0])
-            rows = every if solver == "cg" else choose_basis(None, X.shape[0], random_state)
-        with_basis = NystroemSpace(Basis.of(kernel, X, rows), X)
-        with_basis.solver = solver
-        return with_basis
-    if solver == "dual":
-        return DualSpace(kernel, X)
-    space = LinearSpace(kernel, X)
-    space.solver = solver
-    return space
-
-
-def choose_solver(
-    solver: str,
-    kernel: Kernel,
-    X: Any,
-    m: int,
-    *,
-    basis: Sized | None,
-    early_stopping: bool = False,
-) -> str:
-    """Resolve and check ``solver`` by the rule of `choose_space`.
-
-    ``m`` is the number of rows that have an edge, ``basis`` the requested basis vectors.
-    """
-    n = X.shape[1]
+        rows = choose_basis(basis, n_rows, random_state)
     if solver == "auto":
         size = min(n, m)
         if early_stopping:
             solver = "cg"
-        elif basis is not None:
+        elif rows is not None:
             solver = "nystroem"
         elif kernel.linear:
             large = sparse.issparse(X) and size > DIRECT_SIZE
@@ -636,17 +525,25 @@ def choose_solver(
             f"solver={solver!r} works on explicit features and needs kernel='linear'; with "
             f"kernel={kernel.name} use solver='dual' or 'nystroem'"
         )
-    if basis is not None and solver != "nystroem" and (solver != "cg" or kernel.linear):
+    with_basis = solver == "nystroem" or (solver == "cg" and not kernel.linear)
+    if rows is not None and not with_basis:
         raise ValueError(f"basis belongs to solver='nystroem'; got solver={solver!r}")
+    if with_basis and rows is None:
+        every = np.arange(n_rows)
+        rows = every if solver == "cg" else choose_basis(None, n_rows, random_state)
     shape, advice = (n, n), "use solver='cg'"
-    if solver == "nystroem" or (solver == "cg" and not kernel.linear):
-        default = DEFAULT_BASIS if solver == "nystroem" else X.shape[0]
-        r = min(default, X.shape[0]) if basis is None else len(basis)
-        shape, advice = (X.shape[0], r), "use fewer basis vectors (basis=1000, say)"
+    if rows is not None:
+        shape, advice = (n_rows, len(rows)), "use fewer basis vectors (basis=1000, say)"
     elif solver == "dual":
         shape = (m, m)
         advice = advice if kernel.linear else "use solver='nystroem' with basis=1000, say"
     free = solver == "cg" and kernel.linear
     if not (free or (solver == "dual" and kernel.precomputed)):
         _resources.require(f"solver={solver!r}", *shape, copies=2, advice=advice)
-    return solver
+    space: Space
+    if rows is not None:
+        space = NystroemSpace(Basis.of(kernel, X, rows), X)
+    else:
+        space = DualSpace(kernel, X) if solver == "dual" else LinearSpace(kernel, X)
+    space.solver = solver
+    return space
