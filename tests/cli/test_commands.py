@@ -92,16 +92,16 @@ def test_fit_from_stdin(run, folder, data, split):
 
 
 def test_large_files_are_streamed_and_small_ones_are_not(run, monkeypatch):
-    out, _ = run("fit", "train.dat", "-m", "new", "--json")
+    out, _ = run("fit train.dat -m new --json")
     assert json.loads(out)["streamed"] is False
     monkeypatch.setattr(rankrls.cli._files, "LARGE", 1000)
-    out, err = run("fit", "train.dat", "-m", "new", "--json")
+    out, err = run("fit train.dat -m new --json")
     assert json.loads(out)["streamed"] is True
     assert err == (
         "rankrls: train.dat is large: fitted batch by batch with alpha 1, not cross-validated "
         "(--in-memory for all at once)\n"
     )
-    out, err = run("fit", "train.dat", "-m", "new", "--alpha", "2")
+    out, err = run("fit train.dat -m new --alpha 2")
     assert "alpha 2, solver primal, read batch by batch" in out
     assert err == (
         "rankrls: train.dat is large: fitted batch by batch (--in-memory for all at once)\n"
@@ -138,8 +138,7 @@ def test_kernels_and_bases(run, folder, data, split):
 
 def test_hinge_loss_and_the_c_of_svmrank(run, folder, data, split):
     X, y, qid = (part[split] for part in data)
-    out, _ = run("fit", "train.dat", "-m", "new", "--loss", "hinge", "-c", "3", "--scale",
-                 "none", "--json")  # fmt: skip
+    out, _ = run("fit train.dat -m new --loss hinge -c 3 --scale none --json")  # fmt: skip
     assert json.loads(out)["alpha"] == pytest.approx(28 / 6)  # queries / (2 C)
     expected = RankSVM(28 / 6, random_state=0).fit(X, y, qid=qid)
     np.testing.assert_allclose(load_model(folder / "new").coef_, expected.coef_, rtol=1e-6)
@@ -169,19 +168,18 @@ def test_scaling_within_queries(run, folder, data, split, how, monkeypatch):
     run("fit", "train.dat", "-m", "new", "--alpha", "1", "--scale", "query-standard", how)
     scaled = QueryScaler("standard").fit_transform(X, qid=qid)
     expected = RankRLS().fit(scaled[train], y[train], qid=qid[train]).predict(scaled[test])
-    np.testing.assert_allclose(scores_of(run("predict", "test.dat", "-m", "new")[0]), expected)
+    np.testing.assert_allclose(scores_of(run("predict test.dat -m new")[0]), expected)
     monkeypatch.setattr(rankrls.cli._files, "LARGE", 1)
     monkeypatch.setattr(rankrls.cli._files, "BATCH", 7)  # queries stay whole
-    np.testing.assert_allclose(scores_of(run("predict", "test.dat", "-m", "new")[0]), expected)
+    np.testing.assert_allclose(scores_of(run("predict test.dat -m new")[0]), expected)
     monkeypatch.undo()
     monkeypatch.chdir(folder)
     _, err = run("predict", "-", "-m", "new", stdin=b"1 1:2\n", code=2)
     assert "stdin: the lines have no query ids" in err
-    run("fit", "train.dat", "-m", "new", "--alpha", "1", "--scale",
-        "query-standard", "--one-ranking")  # fmt: skip
+    run("fit train.dat -m new --alpha 1 --scale query-standard --one-ranking")  # fmt: skip
     whole = QueryScaler("standard").fit_transform(X[test])
     expected = load_model(folder / "new").steps[-1][1].predict(whole)
-    out, _ = run("predict", "test.dat", "-m", "new", "--one-ranking")
+    out, _ = run("predict test.dat -m new --one-ranking")
     np.testing.assert_allclose(scores_of(out), expected)
 
 
@@ -198,7 +196,7 @@ def test_sparse_rows_stay_sparse(run, folder, tmp_path):
     _, err = run("fit", tmp_path / "sparse.dat", "-m", "x", "--scale", "query-minmax", code=2)
     assert "would fill in all zeros of sparse data: use query-maxabs" in err
     # A dense model takes a file that is read as a sparse one.
-    run("fit", "train.dat", "-m", "new", "--scale", "standard")
+    run("fit train.dat -m new --scale standard")
     out, _ = run("predict", "-", "-m", "new", stdin=b"0 qid:1 2:1.5\n0 qid:1\n")
     model = load_model(folder / "new")
     rows = np.zeros((2, 6))
@@ -240,7 +238,7 @@ def test_predictions(run, folder, data, split, kind):
     np.testing.assert_array_equal(scores_of((folder / "scores.txt").read_text()), expected)
     if kind != "parquet":
         content = (folder / f"test.{kind}").read_bytes()
-        out, _ = run("predict", "-", "-m", "model", stdin=content)
+        out, _ = run("predict - -m model", stdin=content)
         np.testing.assert_array_equal(scores_of(out), expected)
 
 
@@ -265,7 +263,7 @@ def test_columns_are_found_by_name_in_any_order_without_labels(run, folder, data
     _, err = run("predict", "-", "-m", "named", stdin=b"f0,f1\n1,2\n", code=2)
     assert err == "rankrls: error: stdin: no column 'f2' for features; the " \
                   "columns are 'f0', 'f1'\n"  # fmt: skip
-    out, _ = run("predict", "test.dat", "-m", "named")  # LETOR text: by position
+    out, _ = run("predict test.dat -m named")  # LETOR text: by position
     np.testing.assert_allclose(scores_of(out), expected, rtol=1e-9)
 
 
@@ -278,7 +276,7 @@ def test_features_that_the_model_lacks(run, folder):
     assert err == (
         "rankrls: warning: stdin:1: feature 9 is beyond the first 6; such features are left out\n"
     )
-    run("fit", "train.dat", "-m", "rbf", "--kernel", "rbf")
+    run("fit train.dat -m rbf --kernel rbf")
     _, err = run("predict", "-", "-m", "rbf", stdin=b"1 qid:1 1:2 9:5\n", code=2)
     assert "stdin:1: feature id in '9:5' is too large" in err
     _, err = run("predict", "-", "-m", "model", stdin=b"a,b\n1,2\n", code=2)
@@ -288,10 +286,10 @@ def test_features_that_the_model_lacks(run, folder):
 def test_several_outputs_are_columns(run, folder, data):
     X, y, qid = data
     save_model(RankRLS().fit(X, np.column_stack([y, -y]), qid=qid), folder / "two")
-    out, _ = run("predict", "test.dat", "-m", "two")
+    out, _ = run("predict test.dat -m two")
     table = np.array([list(map(float, line.split("\t"))) for line in out.splitlines()])
     np.testing.assert_allclose(table[:, 0], -table[:, 1])
-    _, err = run("evaluate", "test.dat", "-m", "two", code=2)
+    _, err = run("evaluate test.dat -m two", code=2)
     assert "several outputs" in err
 
 
@@ -301,8 +299,7 @@ def test_several_outputs_are_columns(run, folder, data):
 def test_evaluation(run, folder, data, split, monkeypatch):
     X, y, qid = (part[~split] for part in data)
     score = load_model(folder / "model").predict(X)
-    out, _ = run("evaluate", "test.dat", "-m", "model", "--json")
-    found = json.loads(out)
+    found = run("evaluate test.dat -m model --json").json
     assert found["pairwise_error"] == pytest.approx(pairwise_error(y, score, qid=qid))
     overall = pairwise_error(y, score, qid=qid, average="pair")
     assert found["pairwise_error_all_pairs"] == pytest.approx(overall)
@@ -318,10 +315,10 @@ def test_evaluation(run, folder, data, split, monkeypatch):
     assert found["ndcg@10_low"] < found["ndcg@10"] < found["ndcg@10_high"]
     monkeypatch.setattr(rankrls.cli._files, "LARGE", 1)
     monkeypatch.setattr(rankrls.cli._files, "BATCH", 10)
-    assert json.loads(run("evaluate", "test.dat", "-m", "model", "--json")[0]) == found
+    assert run("evaluate test.dat -m model --json").json == found
     monkeypatch.undo()
     monkeypatch.chdir(folder)
-    out, _ = run("evaluate", "test.csv", "-m", "model")
+    out, _ = run("evaluate test.csv -m model")
     assert f"pairwise error  {found['pairwise_error']:.4f}" in out
     assert f"swapped pairs   {found['swapped_pairs']:,} of {found['n_pairs']:,}" in out
 
@@ -330,8 +327,8 @@ def test_evaluation_of_scores_and_ties(run, folder, data, split, tmp_path):
     X, y, qid = (part[~split] for part in data)
     score = np.round(load_model(folder / "model").predict(X))
     (tmp_path / "scores.txt").write_text("\n".join(map(str, score)))
-    found = json.loads(run("evaluate", "test.dat", "--scores", tmp_path / "scores.txt", "--json",
-                           "--at", "3", "--undefined", "skip")[0])  # fmt: skip
+    found = run("evaluate", "test.dat", "--scores", tmp_path / "scores.txt", "--json",
+                           "--at", "3", "--undefined", "skip").json  # fmt: skip
     assert found["pairwise_error"] == pytest.approx(pairwise_error(y, score, qid=qid))
     assert found["ndcg@3"] == pytest.approx(ndcg(y, score, qid=qid, k=3, undefined="skip"))
     better = (y[:, None] > y) & (qid[:, None] == qid)
@@ -348,13 +345,13 @@ def test_evaluation_of_scores_and_ties(run, folder, data, split, tmp_path):
 def test_evaluation_by_query(run, folder, data, split):
     X, y, qid = (part[~split] for part in data)
     score = load_model(folder / "model").predict(X)
-    out, _ = run("evaluate", "test.dat", "-m", "model", "--per-query", "--json")
+    out, _ = run("evaluate test.dat -m model --per-query --json")
     queries = json.loads(out)["queries"]
     assert [query["qid"] for query in queries] == list(dict.fromkeys(qid.tolist()))
     expected = pairwise_error(y, score, qid=qid, average=None)
     found = [np.nan if q["pairwise_error"] is None else q["pairwise_error"] for q in queries]
     np.testing.assert_allclose(found, expected)
-    out, _ = run("evaluate", "test.dat", "-m", "model", "--per-query")
+    out, _ = run("evaluate test.dat -m model --per-query")
     head, *lines = out.splitlines()
     assert head.split() == ["query", "error", "rows", "pairs", "swapped", "ndcg@10", "map", "mrr",
                             "precision@10"]  # fmt: skip
@@ -363,13 +360,13 @@ def test_evaluation_by_query(run, folder, data, split):
 
 def test_queries_are_told_in_the_order_of_the_file(run):
     rows = b"1 qid:b 1:1\n0 qid:b 1:2\n1 qid:a 1:3\n0 qid:a 1:2\n0 qid:b 1:5\n"
-    out, _ = run("evaluate", "-", "-m", "model", "--per-query", stdin=rows)
+    out, _ = run("evaluate - -m model --per-query", stdin=rows)
     assert [line.split()[:4:2] for line in out.splitlines()[1:]] == [["b", "3"], ["a", "2"]]
 
 
 def test_negative_labels_have_no_gain(run):
     rows = b"-1 qid:1 1:1\n0 qid:1 1:2\n"
-    out, err = run("evaluate", "-", "-m", "model", "--json", stdin=rows)
+    out, err = run("evaluate - -m model --json", stdin=rows)
     assert json.loads(out)["ndcg@10"] is None
     assert "NDCG is left out" in err
 
@@ -381,8 +378,7 @@ def test_cross_validation(run, folder, data, split):
     X, y, qid = (part[split] for part in data)
     words = ("cv", "train.dat", "--alphas", "0.1,1,100", "--scoring", "ndcg@10", "--cv", "4",
              "--scale", "none")  # fmt: skip
-    out, _ = run(*words, "--json", "--random-state", "5")
-    found = json.loads(out)
+    found = run(*words, "--json", "--random-state", "5").json
     expected = RankRLSCV([0.1, 1, 100], scoring="ndcg@10", cv=4, random_state=5)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the edge of the grid may be best
@@ -392,8 +388,7 @@ def test_cross_validation(run, folder, data, split):
     out, _ = run(*words, "--random-state", "5", "--plot", "path.svg")
     assert re.search(rf"^{expected.alpha_:g} .*\*$", out, re.M)
     assert b"<svg" in (folder / "path.svg").read_bytes()
-    out, _ = run("cv", "train.csv", "--alphas", "0.01:100", "--scale", "query-minmax", "--json")
-    found = json.loads(out)
+    found = run("cv train.csv --alphas 0.01:100 --scale query-minmax --json").json
     assert len(found["alphas"]) == 14  # powers of about two
     scaled = QueryScaler().fit_transform(X, qid=qid)
     scores = RankRLSCV(found["alphas"]).fit(scaled, y, qid=qid).cv_results_["mean_score"]
@@ -408,9 +403,9 @@ def table_of(out):
 
 
 def test_a_long_grid_is_printed_around_the_best(run):
-    out, _ = run("cv", "train.dat")
-    rows, every = table_of(out), table_of(run("cv", "train.dat", "--all")[0])
-    found = json.loads(run("cv", "train.dat", "--json")[0])
+    out, _ = run("cv train.dat")
+    rows, every = table_of(out), table_of(run("cv train.dat --all")[0])
+    found = run("cv train.dat --json").json
     assert len(every) == len(found["alphas"]) == 31
     assert [float(row[1]) for row in every] == pytest.approx(found["scores"], abs=6e-5)
     assert len(rows) <= 12
@@ -423,13 +418,13 @@ def test_a_long_grid_is_printed_around_the_best(run):
     (best,) = [i for i, row in enumerate(every) if row[2]]
     assert float(every[best][0]) == pytest.approx(found["best_alpha"], rel=1e-5)
     assert set(every[max(best - 1, 0) : best + 2]) <= set(printed)
-    short = run("cv", "train.dat", "--alphas", "0.01:1000:12")[0]
+    short = run("cv train.dat --alphas 0.01:1000:12")[0]
     assert len(table_of(short)) == 12
     assert "--all" not in short
 
 
 def test_the_edge_of_the_grid_is_a_warning(run):
-    _, err = run("cv", "train.dat", "--alphas", "1,3,10000")
+    _, err = run("cv train.dat --alphas 1,3,10000")
     assert re.fullmatch(r"rankrls: warning: the best alpha, .* of the grid: extend alphas.*\n", err)
 
 
@@ -438,7 +433,7 @@ def test_the_edge_of_the_grid_is_a_warning(run):
 
 def test_exports(run, folder):
     run("fit", "train.csv", "-m", "named", *PLAIN)
-    out, _ = run("export", "-m", "named", "--to", "elasticsearch", "--name", "shop")
+    out, _ = run("export -m named --to elasticsearch --name shop")
     body = json.loads(out)["model"]
     assert body["name"] == "shop"
     weights = json.loads(body["model"]["definition"])
@@ -449,31 +444,31 @@ def test_exports(run, folder):
     assert (out, err) == ("", "rankrls: solr.json written\n")
     body = json.loads((folder / "solr.json").read_text())
     assert [feature["name"] for feature in body["features"]] == list("abcdef")
-    out, _ = run("export", "-m", "model", "--to", "svmrank")
+    out, _ = run("export -m model --to svmrank")
     assert out.startswith("SVM-light Version")
-    _, err = run("export", "-m", "model", "--to", "solr", code=2)
+    _, err = run("export -m model --to solr", code=2)
     assert "does not know the names of its 6 features: give them by --feature-names" in err
-    _, err = run("export", "-m", "model", "--to", "svmrank", "--store", "x", code=2)
+    _, err = run("export -m model --to svmrank --store x", code=2)
     assert "--store is for --to solr" in err
 
 
 def test_export_of_onnx(run, folder):
     onnx = pytest.importorskip("onnx")
-    run("export", "-m", "model", "--to", "onnx", "-o", "m.onnx")
+    run("export -m model --to onnx -o m.onnx")
     onnx.checker.check_model(onnx.load(folder / "m.onnx"))
 
 
 def test_info(run):
-    out, _ = run("info", "model")
+    out, _ = run("info model")
     assert re.search(r"^type +RankRLS$", out, re.M)
     assert re.search(r"^alpha +1\.0$", out, re.M)
-    assert json.loads(run("info", "model", "--json")[0])["type"] == "RankRLS"
+    assert run("info model --json").json["type"] == "RankRLS"
 
 
 def test_report_of_two_queries(run, folder):
     lines = [f"{i % 3} qid:{1 + i // 6} 1:{i % 3 + 0.1 * i:.2f} 2:{i * i % 7}" for i in range(12)]
     (folder / "two.dat").write_text("\n".join(lines) + "\n")
-    out, _ = run("report", "two.dat", "-o", "two.html")
+    out, _ = run("report two.dat -o two.html")
     assert "too few queries or rows for an interval (leave query out)" in out
     assert "nan" not in out
 
@@ -502,13 +497,13 @@ def test_demo(run, tmp_path):
 def test_a_model_of_the_command_line_is_used_in_python(run, folder, data, split):
     """A pipeline whose ranker asks for qid, with scikit-learn's routing."""
     X, y, qid = (part[~split] for part in data)
-    run("fit", "train.dat", "-m", "new", "--alpha", "1")
+    run("fit train.dat -m new --alpha 1")
     pipeline = load_model(folder / "new")
     expected = make_pipeline(StandardScaler(), RankRLS())
     assert [type(step) for _, step in pipeline.steps] == [type(s) for _, s in expected.steps]
     with config_context(enable_metadata_routing=True):
         accuracy = pipeline.score(X, y, qid=qid)
-    out, _ = run("evaluate", "test.dat", "-m", "new", "--json")
+    out, _ = run("evaluate test.dat -m new --json")
     assert accuracy == pytest.approx(json.loads(out)["pairwise_accuracy"])
 
 

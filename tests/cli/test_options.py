@@ -3,7 +3,6 @@
 import contextlib
 import gzip
 import inspect
-import json
 import os
 import re
 import shlex
@@ -380,27 +379,22 @@ def test_an_option_is_used_or_refused(folder, capsys, command, name, base, words
         ("cv train.csv --drop a,nothing", "no column 'nothing' for drop"),
     ],
 )
-def test_options_without_effect_are_refused(folder, capsys, words, message):
+def test_options_without_effect_are_refused(folder, run, words, message):
     before = sorted(os.listdir())
-    assert main(shlex.split(words)) == 2
-    out, err = capsys.readouterr()
+    out, err = run(words, code=2)
     assert out == ""
     assert err.splitlines()[-1].startswith("rankrls: error: ")
     assert message in err
     assert sorted(os.listdir()) == before
 
 
-def test_the_other_options(folder, capsys):
+def test_the_other_options(folder, capsys, run):
     """Files that are written, --json, --all, exports: what they do is what they say."""
-    assert main(shlex.split("predict plain.csv -m model -o out.txt")) == 0
-    assert capsys.readouterr().out == ""
-    scores = np.loadtxt("out.txt")
-    main(shlex.split("predict plain.csv -m model"))
-    np.testing.assert_array_equal(np.array(capsys.readouterr().out.split(), float), scores)
-    main(shlex.split("evaluate train.dat --scores scores.txt --json"))
-    by_file = json.loads(capsys.readouterr().out)
-    main(shlex.split("evaluate train.dat -m nameless --json"))
-    assert json.loads(capsys.readouterr().out) != by_file
+    assert run("predict plain.csv -m model -o out.txt").out == ""
+    scores = np.array(run("predict plain.csv -m model").out.split(), float)
+    np.testing.assert_array_equal(np.loadtxt("out.txt"), scores)
+    by_file = run("evaluate train.dat --scores scores.txt --json").json
+    assert run("evaluate train.dat -m nameless --json").json != by_file
     few, many = (outcome(capsys, f"cv train.dat {words}")[1] for words in ("", "--all"))
     assert few.count("\\n") < many.count("\\n")
     assert outcome(capsys, "cv train.dat --alphas 1,2")[1] != few
@@ -418,16 +412,16 @@ def test_the_other_options(folder, capsys):
     )
     assert '"name": "y"' in one
     assert "p" in other
-    assert main(shlex.split("report train.dat -o out.html")) == 0
+    run("report train.dat -o out.html")
     assert os.path.exists("out.html")
 
 
-def test_a_column_whose_name_has_a_comma(folder, capsys):
+def test_a_column_whose_name_has_a_comma(folder, run):
     frame = pd.read_csv("plain.csv").rename(columns={"a": "x,y"})
     frame.to_csv("comma.csv", index=False)
-    assert main(["fit", "comma.csv", "-m", "out.model", "--drop", "x,y"]) == 0
+    run("fit comma.csv -m out.model --drop x,y")
     assert load_model("out.model").feature_names_in_.tolist() == ["b", "c", "d"]
-    assert main(["fit", "plain.csv", "-m", "out.model", "--drop", "a, b", "--drop", "c"]) == 0
+    run("fit plain.csv -m out.model --drop 'a, b' --drop c")
     assert load_model("out.model").feature_names_in_.tolist() == ["d"]
 
 
@@ -524,21 +518,18 @@ def test_examples_of_the_help_run(example_folder, monkeypatch, capsys, line):
     assert b"error" not in done.stderr
 
 
-def test_features_of_a_model_with_names_cannot_be_mixed_up(folder, capsys):
+def test_features_of_a_model_with_names_cannot_be_mixed_up(folder, run):
     def scores(words):
-        code = main(shlex.split(words))
-        out, err = capsys.readouterr()
-        return (np.array(out.split(), float) if code == 0 else None), err
+        return np.array(run(words).out.split(), float)
 
-    expected, _ = scores("predict plain.csv -m model")
-    turned, _ = scores("predict plain.csv -m model --features d,c,b,a")
+    expected = scores("predict plain.csv -m model")
+    turned = scores("predict plain.csv -m model --features d,c,b,a")
     np.testing.assert_allclose(turned, expected, rtol=1e-12)
     frame = pd.read_csv("plain.csv").rename(columns=dict(zip("abcd", "stuv", strict=True)))
     frame.to_csv("renamed.csv", index=False)
-    renamed, _ = scores("predict renamed.csv -m model --features s,t,u,v")
+    renamed = scores("predict renamed.csv -m model --features s,t,u,v")
     np.testing.assert_allclose(renamed, expected, rtol=1e-12)
-    none, err = scores("predict plain.csv -m model --features a,b,c,label")
-    assert none is None
+    err = run("predict plain.csv -m model --features a,b,c,label", code=2).err
     assert "--features: the model was fitted to 'a', 'b', 'c', 'd'; leave --features out" in err
 
 
@@ -580,10 +571,8 @@ def test_options_that_collect_their_values(folder, capsys, several, one):
     assert outcome(capsys, several) == expected
 
 
-def test_models_are_compared_on_several_files(folder, capsys):
+def test_models_are_compared_on_several_files(folder, run):
     Path("twice.txt").write_text(Path("scores.txt").read_text() * 2)
-    n_queries = []
-    for words in ("scores.txt --data train.dat", "twice.txt --data train.dat --data others.dat"):
-        assert main(["compare", "nameless", *words.split(), "--json"]) == 0
-        n_queries.append(json.loads(capsys.readouterr().out)["n_queries"])
-    assert n_queries[1] == 2 * n_queries[0] > 0
+    once = run("compare nameless scores.txt --data train.dat --json").json["n_queries"]
+    both = run("compare nameless twice.txt --data train.dat --data others.dat --json").json
+    assert both["n_queries"] == 2 * once > 0

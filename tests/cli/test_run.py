@@ -11,20 +11,10 @@ import pytest
 
 import rankrls.cli._output
 import rankrls.cli._scoring
-from rankrls import ConditionalRankRLS, RankRLS
+from rankrls import ConditionalRankRLS
 from rankrls.cli import main
-from rankrls.datasets import dump_letor, make_ranking
+from rankrls.datasets import make_ranking
 from rankrls.io import load_model, save_model
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    X, y, qid = make_ranking(n_queries=10, n_features=3, random_state=0, return_X_y_qid=True)
-    dump_letor(X, y, "train.dat", qid=qid)
-    save_model(RankRLS().fit(X, y, qid=qid), "model")
-    return tmp_path
-
 
 FILES = {
     "empty": "",
@@ -119,11 +109,11 @@ FILES = {
         ("completion tcsh", "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
     ],
 )  # fmt: skip
-def test_bad_input_is_one_line(folder, run, words, message):
+def test_bad_input_is_one_line(small, run, words, message):
     for name, text in FILES.items():
-        (folder / name).write_text(text)
+        (small / name).write_text(text)
     X = np.eye(3)
-    save_model(ConditionalRankRLS().fit(X, X), folder / "conditional")
+    save_model(ConditionalRankRLS().fit(X, X), small / "conditional")
     before = sorted(os.listdir())
     out, err = run(words, code=2)
     assert out == ""
@@ -133,14 +123,14 @@ def test_bad_input_is_one_line(folder, run, words, message):
     assert sorted(os.listdir()) == before
 
 
-def test_debug_shows_where(folder, run):
+def test_debug_shows_where(small, run):
     err = run("fit nowhere -m x --debug", code=2).err
     assert "Traceback" in err
     assert err.endswith("rankrls: error: nowhere: No such file or directory\n")
     assert "Traceback" in run("--debug fit nowhere -m x", code=2).err
 
 
-def test_what_should_not_happen_is_one_line_too(folder, capsys, monkeypatch):
+def test_what_should_not_happen_is_one_line_too(small, capsys, monkeypatch):
     def broken(*_, **__):
         raise TypeError("two\nlines")
 
@@ -153,15 +143,15 @@ def test_what_should_not_happen_is_one_line_too(folder, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("raised", "code"), [(KeyboardInterrupt, 130), (SystemExit(143), 143), (MemoryError, 2)]
 )
-def test_a_run_that_is_stopped_leaves_the_old_file(folder, capsys, monkeypatch, raised, code):
+def test_a_run_that_is_stopped_leaves_the_old_file(small, capsys, monkeypatch, raised, code):
     def stop(*_):
         raise raised
 
-    (folder / "scores.txt").write_text("old")
+    (small / "scores.txt").write_text("old")
     before = sorted(os.listdir())
     monkeypatch.setattr(rankrls.cli._scoring, "_lines", stop)
     assert main(["predict", "train.dat", "-m", "model", "-o", "scores.txt"]) == code
-    assert (folder / "scores.txt").read_text() == "old"
+    assert (small / "scores.txt").read_text() == "old"
     assert sorted(os.listdir()) == before
     err = capsys.readouterr().err
     assert "Traceback" not in err
@@ -204,7 +194,7 @@ def test_help_version_and_completion(capsys):
         assert "_RANKRLS_COMPLETE" in capsys.readouterr().out
 
 
-def test_warnings_of_the_caller_are_left_alone(folder, capsys):
+def test_warnings_of_the_caller_are_left_alone(small, capsys):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         before = warnings.showwarning
@@ -216,9 +206,9 @@ def test_warnings_of_the_caller_are_left_alone(folder, capsys):
 # ---------------------------------------------------------------------- parts
 
 
-def test_a_pipe_is_fitted_batch_by_batch(folder, run):
+def test_a_pipe_is_fitted_batch_by_batch(small, run):
     def fit(file, words="", code=0):
-        rows = (folder / file).read_bytes()
+        rows = (small / file).read_bytes()
         return run(f"fit - -m piped --stream {words}", stdin=rows, code=code)
 
     X, y, qid = make_ranking(n_queries=10, n_features=3, random_state=0, return_X_y_qid=True)
@@ -226,7 +216,7 @@ def test_a_pipe_is_fitted_batch_by_batch(folder, run):
     np.savetxt("table.csv", np.c_[qid, y, X], "%.17g", delimiter=",", header=columns, comments="")
     run("fit table.csv -m named --stream")
     fit("table.csv")
-    piped, named = (load_model(folder / name)[-1] for name in ("piped", "named"))
+    piped, named = (load_model(small / name)[-1] for name in ("piped", "named"))
     np.testing.assert_array_equal(piped.coef_, named.coef_)
     fit("table.csv", "--alpha auto --cv 2 --scoring pairwise_r2")
     err = fit("table.csv", "--alpha auto --cv 2", code=2).err

@@ -201,9 +201,16 @@ class _Minimizer:
                 return
             if leave and not self._in_reach([excess for _, excess in history], 2 * limit):
                 return
-            new = self._quasi_newton(point, memory, evaluate)
+            self.n_iter += 1
+            d, t = memory.direction(point.gradient), 0.0
+            if len(memory) and point.gradient @ d < 0:
+                new, t = self.search_along(point, d, evaluate, first=1.0)
+            if not t > 0:
+                memory.clear()
+                new, _ = self.search_along(point, -point.gradient, evaluate, first=None)
             if np.array_equal(new.w, point.w):
                 return
+            memory.update(new.w - point.w, new.gradient - point.gradient)
             point = new
             history.append((point.objective, point.excess))
 
@@ -240,20 +247,6 @@ class _Minimizer:
             return False
         steps = RATE_ITER * np.log(now / wanted) / np.log(before / now)
         return bool(len(excess) - 1 + steps <= limit)
-
-    def _quasi_newton(self, point: Point, memory: LBFGSMemory, evaluate: Evaluate) -> Point:
-        """Do one iteration of L-BFGS; return the same function if there is no descent."""
-        self.n_iter += 1
-        new, t = point, 0.0
-        if len(memory):
-            d = memory.direction(point.gradient)
-            if point.gradient @ d < 0:
-                new, t = self.search_along(point, d, evaluate, first=1.0)
-        if not t > 0:
-            memory.clear()
-            new, _ = self.search_along(point, -point.gradient, evaluate, first=None)
-        memory.update(new.w - point.w, new.gradient - point.gradient)
-        return new
 
     def search_along(
         self, point: Point, d: Array, evaluate: Evaluate, first: float | None

@@ -58,7 +58,7 @@ class HingeFit(NamedTuple):
     n_iter: Array
 
 
-@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # overflow raises an error
+@np.errstate(over="ignore", invalid="ignore")  # overflow raises an error
 def fit_hinge(
     graph: PreferenceGraph,
     kernel: Kernel,
@@ -80,7 +80,8 @@ def fit_hinge(
     X, of shape (m, n), is the kernel matrix if it is precomputed; ``tol`` limits the relative
     duality gap, and ``solver`` and ``basis`` are as given by the user.
     """
-    losses = hinge_losses(graph, query_weighting)
+    with np.errstate(divide="ignore"):
+        losses = hinge_losses(graph, query_weighting)
     if not all(1 / MAX_WEIGHT < loss.total < MAX_WEIGHT for loss in losses):
         raise ValueError("the products of the weights underflow or overflow; scale the weights")
     used = np.flatnonzero(np.any([loss.used() for loss in losses], axis=0))
