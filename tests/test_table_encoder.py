@@ -140,6 +140,17 @@ def test_cells_that_are_neither_numbers_nor_text(cells, message, library):
         TableEncoder(drop_ids=False).fit(known).transform(bad)
 
 
+def test_tables_of_numbers_are_copied_only_by_transform():
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    encoder = TableEncoder().fit(X)
+    encoded = encoder.transform(X)
+    assert_array_equal(encoded, X)
+    assert not np.shares_memory(encoded, X)
+    assert encoder._encoded(X) is X
+    X[3, 1] = np.nan
+    assert np.isfinite(encoder._encoded(X)).all()
+
+
 WORDS = ["red lamp", "blue lamp", "red desk", "green chair", "blue desk", "white lamp for a desk"]
 
 

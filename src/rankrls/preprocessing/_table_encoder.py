@@ -204,10 +204,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             The encoded table, float64 and finite.
         """
         check_is_fitted(self)
-        return self._encoded(X)
+        encoded = self._encoded(X)
+        return encoded.copy() if encoded is X else encoded
 
     def _encoded(self, X: Any) -> Any:
-        """Return the result of `transform` before ``set_output`` is applied."""
+        """Return the result of `transform` before ``set_output`` is applied, which may be X."""
         refuse_dates(X)
         columns = self._read(without_arrow(X), reset=False)
         if sparse.issparse(columns):
@@ -222,6 +223,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             n_rows = len(values)
             if source in used:
                 cells[source] = self._cells(source, values)
+        plain = getattr(X, "dtype", None) == np.float64 and np.array_equal(
+            self._parts[:, :2], [(NUMBER, j) for j in range(self.n_features_in_)]
+        )
+        if plain and not any(np.isnan(values).any() for values in cells.values()):
+            return X  # large tables of numbers are not copied
         ends, counts = np.cumsum(self._parts[:, 3]), dict[int, Any]()
         encoded = np.empty((n_rows, ends[-1]))
         for part, end in zip(self._parts.tolist(), ends.tolist(), strict=True):

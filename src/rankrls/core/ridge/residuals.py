@@ -381,8 +381,10 @@ class Residuals:
                     bad[a, risky] = smallest < self.least(alpha)
                     risky = bad[a].copy()
                 J[bad[a]] = np.eye(u)
-                right = [residuals[i], H_E[i]] + [H_P[i]] * variances
-                solved = np.linalg.solve(J, np.concatenate(right, axis=2) / scale) / scale
+                right = (
+                    np.concatenate([residuals[i], H_E[i], *[H_P[i]] * variances], axis=2) / scale
+                )
+                solved = (right / J if u == 1 else np.linalg.solve(J, right)) / scale
                 e = solved[..., :k]
                 found[a] = fitted[i]
                 if E.shape[1]:
