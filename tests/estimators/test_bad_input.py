@@ -284,7 +284,7 @@ CASES = [
     case(
         "path, fit argument",
         path(alphas=[1], qids=QID),
-        "no argument 'qids'; it has qid",
+        "no argument 'qids'; it has qid, .*pair_features",
         TypeError,
     ),
     case(
@@ -299,7 +299,6 @@ CASES = [
         "2 features, but RankRLS is expecting 3",
         works=True,
     ),
-    # ------------------------------------------------------------------ arguments that are none
 ]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,11 @@ def demo(o: Any) -> None:
     X, y, qid = data.data, data.target, data.qid
     unseen = qid >= 30  # few queries are judged, and the features are many: alpha matters
     say(f"rankrls {__version__}: learning to rank search results\n")
-    _describe(y, qid, unseen)
+    sizes = np.bincount(qid)
+    levels = ", ".join(f"{level:g}: {np.mean(y == level):.0%}" for level in np.unique(y))
+    say(f"  documents  {len(y):,} in {len(sizes)} queries of {sizes.min()} to {sizes.max()}")
+    say(f"  labels     {levels}")
+    say(f"  held out   {unseen.sum():,} documents of {len(np.unique(qid[unseen]))} queries")
     for path, rows in ((train, ~unseen), (test, unseen)):
         names = [f"document {row}" for row in np.flatnonzero(rows)]
         dump_letor(X[rows], y[rows], path, qid=qid[rows], comments=names)
@@ -63,14 +66,6 @@ def _run(*words: str) -> None:
         cli.invoke(context)
 
 
-def _describe(y: Any, qid: Any, unseen: Any) -> None:
-    sizes = np.bincount(qid)
-    levels = ", ".join(f"{level:g}: {np.mean(y == level):.0%}" for level in np.unique(y))
-    say(f"  documents  {len(y):,} in {len(sizes)} queries of {sizes.min()} to {sizes.max()}")
-    say(f"  labels     {levels}")
-    say(f"  held out   {unseen.sum():,} documents of {len(np.unique(qid[unseen]))} queries")
-
-
 def _compare(ranker: Any, X: Any, y: Any, qid: Any, unseen: Any) -> None:
     """A table of the ranker, plain regression of the labels, and chance."""
     ridge = RidgeCV(10.0 ** np.arange(-2, 7)).fit(X[~unseen], y[~unseen])
@@ -80,13 +75,10 @@ def _compare(ranker: Any, X: Any, y: Any, qid: Any, unseen: Any) -> None:
         "random order": np.random.default_rng(0).standard_normal(int(unseen.sum())),
     }
     y, qid = y[unseen], qid[unseen]
-    metrics: dict[str, Callable[..., Any]] = {
-        "pairwise error": lambda s: pairwise_error(y, s, qid=qid),
-        "NDCG@10": lambda s: ndcg(y, s, qid=qid, k=10),
-    }
-    say("\n  on held-out queries " + "".join(f"{name:>16}" for name in metrics))
+    say(f"\n  on held-out queries {'pairwise error':>16}{'NDCG@10':>16}")
     for name, score in scores.items():
-        say(f"  {name:<20}" + "".join(f"{metric(score):16.3f}" for metric in metrics.values()))
+        error, gain = pairwise_error(y, score, qid=qid), ndcg(y, score, qid=qid, k=10)
+        say(f"  {name:<20}{error:16.3f}{gain:16.3f}")
     better = compare_rankers(y, *list(scores.values())[:2], qid=qid, metric="ndcg@10",
                              random_state=0)  # fmt: skip
     say(

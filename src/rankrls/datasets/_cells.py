@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls._validation import as_text, check_option, written_integer
+from rankrls._validation import as_text, written_integer
 
 Array = NDArray[Any]
 
@@ -73,11 +73,6 @@ def is_word(text: str) -> bool:
 def number_hint(text: str) -> str:
     """What may be wrong with a cell that should be a number, for the end of an error."""
     return " (write numbers without thousands separators)" * bool(_THOUSANDS.fullmatch(text))
-
-
-def check_missing(missing: Any) -> bool:
-    """Whether missing features become NaN; the other choice is an error."""
-    return check_option("missing", missing, ("error", "nan")) == "nan"
 
 
 def shown(value: Any, most: int = 40) -> str:

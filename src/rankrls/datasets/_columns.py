@@ -17,9 +17,8 @@ from sklearn.utils import Bunch
 from rankrls import _resources
 from rankrls._calls import warn
 from rankrls._frames import QUERY_NAMES, RawTable
-from rankrls._validation import check_option
-from rankrls.datasets._cells import REMEDY, QueryIds, as_objects, check_missing, shown
-from rankrls.datasets._rows import FileRows, RowReader, check_dtype
+from rankrls.datasets._cells import REMEDY, as_objects, shown
+from rankrls.datasets._rows import FileRows, RowReader
 
 Array = NDArray[Any]
 Place = Callable[[int], str]
@@ -83,13 +82,11 @@ class TableReader(RowReader):
         unlabelled: str,
     ) -> None:
         source = sources[0]
-        self.file, self.kind, self.is_csv = source.file, source.kind, source.kind == "CSV"
+        self.kind, self.is_csv = source.kind, source.kind == "CSV"
+        super().__init__(source.file, self.is_csv, dtype, missing, unlabelled)
         if isinstance(text, str) and self.is_csv:  # all rows are read to find text
             sources = [source, *(one() for one in sources[1:])]
-        self._sources, self.ids = sources, QueryIds(source.file, spelled=self.is_csv)
-        unlabelled = check_option("unlabelled", unlabelled, ("error", "drop"))
-        self.drop_unlabelled, self.keep_missing = unlabelled == "drop", check_missing(missing)
-        self.dtype = check_dtype(dtype)
+        self._sources = sources
         self.roles = {"target": target, "qid": qid, "sample_weight": sample_weight}
         self.target, self.qid = target, qid
         self.others = [name for name in self.roles.values() if name is not None]

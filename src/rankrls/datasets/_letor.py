@@ -33,16 +33,14 @@ from rankrls._validation import (
 from rankrls.datasets._cells import (
     NULLS,
     REMEDY,
-    QueryIds,
     as_objects,
-    check_missing,
     is_missing,
     number_of,
     shown,
 )
 from rankrls.datasets._group import find_group
-from rankrls.datasets._rows import FileRows, RowReader, check_dtype
-from rankrls.datasets._source import blocks
+from rankrls.datasets._rows import FileRows, RowReader
+from rankrls.datasets._source import blocks, place_of
 
 Array = NDArray[Any]
 
@@ -171,19 +169,14 @@ class LetorReader(RowReader):
             raise ValueError(f"zero_based must be True or False; got {zero_based!r}")
         if not isinstance(sparse, bool | np.bool_) and sparse != "auto":
             raise ValueError(f"sparse must be True, False or 'auto'; got {sparse!r}")
-        self.paths, self.file = paths, name_of(paths[0])
-        self.n_features = n_features
-        self.dtype, self.sparse = check_dtype(dtype), sparse
+        super().__init__(name_of(paths[0]), True, dtype, missing, unlabelled)
+        self.paths, self.n_features, self.sparse = paths, n_features, sparse
         self.first_id = int(not zero_based)
         self.drop = check_option("beyond", beyond, ("error", "drop")) == "drop"
-        self.missing = check_missing(missing)
-        unlabelled = check_option("unlabelled", unlabelled, ("error", "drop"))
-        self.drop_unlabelled = unlabelled == "drop"
         self.largest = float(np.finfo(self.dtype).max)
         self.group, self.with_qid = group, qid is not None
         self.group_file: str | None = None
         self._words: dict[bytes | None, str | None] = {None: None}  # every query id once
-        self.ids = QueryIds(self.file, spelled=True)
         self._largest, self._place = [-1, -1], ""  # the last two columns, and the place of one
         self._warned = False
 
@@ -272,7 +265,7 @@ class LetorReader(RowReader):
             return None
         if 0 < lines.qids.count(None) < len(lines.qids):
             return None
-        pairs = _pairs(b"\n".join(lines.features).translate(_AS_LINES), self.missing)
+        pairs = _pairs(b"\n".join(lines.features).translate(_AS_LINES), self.keep_missing)
         if pairs is None:
             return None
         ids, values = pairs
@@ -355,7 +348,7 @@ class LetorReader(RowReader):
             lines.fail(row, f"feature id in {what} is too large: {why}")
         text = value.decode("utf-8", "replace")
         number, missing = number_of(text), is_missing(text)
-        if math.isnan(number) and not (missing and self.missing):
+        if math.isnan(number) and not (missing and self.keep_missing):
             lines.fail(row, f"value in {what} is not a finite number{REMEDY * missing}")
         if abs(number) > self.largest:
             lines.fail(row, f"value in {what} is too large for the dtype")
@@ -474,15 +467,11 @@ class _Lines:
         self.features = [row[2] if qid is not None and len(row) == 3
                          else b" ".join(row[1 if qid is None else 2 :])
                          for row, qid in zip(words, self.qids, strict=True)]  # fmt: skip
-        self.place = partial(_place, name, self.numbers)
+        self.place = partial(place_of, name, self.numbers)
 
     def fail(self, row: int, what: str) -> NoReturn:
         """Raise an error for a row."""
         raise ValueError(f"{self.place(row)}: {what}")
-
-
-def _place(name: str, numbers: Sequence[int], row: int) -> str:
-    return f"{name}:{numbers[row]}"
 
 
 def _pairs(text: bytes, missing: bool) -> tuple[Array, Array] | None:

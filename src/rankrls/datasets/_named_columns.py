@@ -7,6 +7,7 @@ import os
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -22,7 +23,7 @@ from rankrls.datasets._cells import cell_number, numbers_of, shown, text_of
 from rankrls.datasets._columns import missing_column, pyarrow, readable
 from rankrls.datasets._csv import CsvSource
 from rankrls.datasets._parquet import find_files, open_source
-from rankrls.datasets._source import text_blocks
+from rankrls.datasets._source import place_of, text_blocks
 from rankrls.datasets.formats import TABLE_FORMATS, sniff_table
 
 Array = NDArray[Any]
@@ -121,32 +122,30 @@ def _open_json(path: Any) -> NamedTable:
         raise ValueError(f"{file}: no data: the file is empty")
 
     def chunks(columns: list[str]) -> Chunks:
-        for places, rows in chain([first], parts):
-            yield [_known([row.get(name) for row in rows]) for name in columns], places.__getitem__
+        for numbers, rows in chain([first], parts):
+            cells = [_known([row.get(name) for row in rows]) for name in columns]
+            yield cells, partial(place_of, file, numbers)
 
     return NamedTable(file, list(dict.fromkeys(key for row in first[1] for key in row)), chunks)
 
 
-def _json_rows(file: str, path: Any) -> Iterator[tuple[list[str], list[dict[str, Any]]]]:
-    """Lines that are not empty: their places, and their objects."""
-    for number, lines in text_blocks(path, _MAX_JSON_LINE_BYTES):
-        places, rows = [], []
-        for place, line in ((f"{file}:{number + i}", line) for i, line in enumerate(lines)):
-            if not line.strip():
-                continue
+def _json_rows(file: str, path: Any) -> Iterator[tuple[list[int], list[dict[str, Any]]]]:
+    """Lines that are not empty: their numbers, and their objects."""
+    for first, lines in text_blocks(path, _MAX_JSON_LINE_BYTES):
+        numbers = [first + i for i, line in enumerate(lines) if line.strip()]
+        rows = []
+        for number in numbers:
             try:
-                row = json.loads(line)
+                row = json.loads(lines[number - first])
             except (ValueError, RecursionError) as error:
-                raise ValueError(
-                    f"{place}: this line is not JSON ({error}){_JSON_LINES}"
-                ) from error
+                what = f"is not JSON ({error}){_JSON_LINES}"
+                raise ValueError(f"{file}:{number}: this line {what}") from error
             if not isinstance(row, dict):
-                kind = type(row).__name__
-                raise ValueError(f"{place}: this line holds a {kind}, not an object{_JSON_LINES}")
-            places.append(place)
+                what = f"holds a {type(row).__name__}, not an object{_JSON_LINES}"
+                raise ValueError(f"{file}:{number}: this line {what}")
             rows.append(row)
         if rows:
-            yield places, rows
+            yield numbers, rows
 
 
 def _arrow_cells(files: list[str], columns: list[str]) -> Chunks:
@@ -220,22 +219,18 @@ def finite_cells(
 ) -> NDArray[np.float64]:
     """The numbers of a column, which must be finite and at least ``least``."""
     kinds = set(map(type, cells))
-    if kinds <= {str} or kinds <= {int, float}:
-        try:
-            numbers = numbers_of(cells) if kinds <= {str} else np.array(cells, dtype=np.float64)
-        except OverflowError:
-            numbers = np.full(len(cells), np.nan)
-        if (np.isfinite(numbers) & (numbers >= least)).all():
-            return numbers
-    return np.array([_number(cell, name, place, row, least) for row, cell in enumerate(cells)])
-
-
-def _number(cell: Any, name: str, place: Place, row: int, least: float) -> float:
-    try:
-        number = cell_number(cell) if isinstance(cell, str) else float(cell)
-    except (TypeError, ValueError, OverflowError):
-        number = float("nan")
-    if not np.isfinite(number) or number < least:
-        kind = "a finite number >= 0" if least == 0 else "a finite number"
-        raise ValueError(f"{place(row)}: column {name!r} is {shown(text_of(cell), 60)}, not {kind}")
-    return number
+    numbers = np.full(len(cells), np.nan)
+    with suppress(OverflowError):
+        if kinds <= {str}:
+            numbers = numbers_of(cells)
+        elif kinds <= {int, float}:
+            numbers = np.array(cells, dtype=np.float64)
+    for row in np.flatnonzero(~(np.isfinite(numbers) & (numbers >= least))).tolist():
+        cell = cells[row]
+        with suppress(TypeError, ValueError, OverflowError):
+            numbers[row] = cell_number(cell) if isinstance(cell, str) else float(cell)
+        if not (np.isfinite(numbers[row]) and numbers[row] >= least):
+            kind = "a finite number" + " >= 0" * (least == 0)
+            what = shown(text_of(cell), 60)
+            raise ValueError(f"{place(row)}: column {name!r} is {what}, not {kind}")
+    return numbers

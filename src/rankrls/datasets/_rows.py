@@ -15,7 +15,7 @@ from scipy import sparse as sp
 from sklearn.utils import Bunch
 
 from rankrls._calls import warn
-from rankrls._validation import check_integer
+from rankrls._validation import check_integer, check_option
 from rankrls.datasets._cells import QueryIds, shown
 from rankrls.datasets._source import require_loadable
 
@@ -55,12 +55,17 @@ class FileRows:
 
 
 class RowReader(ABC):
-    """Rows of one data set, in one file or several."""
+    """Rows of one data set, in one file or several; ``file`` is how errors call it."""
 
-    file: str  # how errors call it
-    ids: QueryIds
-    drop_unlabelled = False  # rows whose target is NaN
     nothing = "there are no rows"
+
+    def __init__(self, file: str, spelled: bool, dtype: Any, missing: str, unlabelled: str) -> None:
+        self.file, self.ids, self.dtype = file, QueryIds(file, spelled), np.dtype(dtype)
+        if self.dtype not in (np.float32, np.float64):
+            raise ValueError(f"dtype must be numpy.float64 or numpy.float32; got {dtype!r}")
+        self.keep_missing = check_option("missing", missing, ("error", "nan")) == "nan"
+        unlabelled = check_option("unlabelled", unlabelled, ("error", "drop"))
+        self.drop_unlabelled = unlabelled == "drop"  # rows whose target is NaN
 
     @abstractmethod
     def chunks(self, rows: float) -> Iterator[FileRows]:
@@ -69,14 +74,6 @@ class RowReader(ABC):
     @abstractmethod
     def bunch(self, rows: FileRows) -> Bunch:
         """What the user gets for some rows."""
-
-
-def check_dtype(dtype: Any) -> np.dtype:
-    """Return ``dtype`` as a NumPy type if it is float64 or float32."""
-    checked = np.dtype(dtype)
-    if checked not in (np.float32, np.float64):
-        raise ValueError(f"dtype must be numpy.float64 or numpy.float32; got {dtype!r}")
-    return checked
 
 
 def load(reader: RowReader) -> Bunch:

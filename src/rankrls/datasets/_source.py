@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -77,3 +77,8 @@ def as_utf8(name: str, number: int, block: bytes) -> bytes:
         line = number + block.count(b"\n", 0, at)
         raise ValueError(f"{name}:{line}: this is {what}")
     return block
+
+
+def place_of(name: str, numbers: Sequence[int], row: int) -> str:
+    """File and line of a row, of which the numbers of lines are known."""
+    return f"{name}:{numbers[row]}"

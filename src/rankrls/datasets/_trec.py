@@ -21,7 +21,7 @@ from rankrls._streams import PathOrFile, name_of, written
 from rankrls._validation import as_text, show
 from rankrls.datasets._cells import Vocabulary, numbers_of, shown
 from rankrls.datasets._named_columns import NamedTable, Place
-from rankrls.datasets._source import require_loadable, text_blocks
+from rankrls.datasets._source import place_of, require_loadable, text_blocks
 from rankrls.rankings import Qrels, RankTable
 
 Array = NDArray[Any]
@@ -292,14 +292,10 @@ def _chunks(path: PathOrFile, names: tuple[str, ...], columns: list[str]) -> Ite
             numbers += [number] if words else []
             flat += words
             n_bytes += (len(text) + _BYTES_PER_LINE) * bool(words)
-        place = partial(_place, name, numbers)
+        place = partial(place_of, name, numbers)
         if numbers:
             require_loadable(partial(place, -1), n_bytes, "a part of the queries in each")
             yield [flat[names.index(column) :: len(names)] for column in columns], place
-
-
-def _place(name: str, numbers: list[int], row: int) -> str:
-    return f"{name}:{numbers[row]}"
 
 
 def _integers(words: list[str], role: str, place: Place) -> Array:

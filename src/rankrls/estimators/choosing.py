@@ -459,16 +459,19 @@ class Scoring:
     def spread(self, *parts: Array) -> dict[str, Array]:
         """Mean, deviation and number of the scores of all lists; outputs are averaged."""
         scores, weight = np.concatenate(parts, axis=-1)
-        total = weight.sum(axis=-1)
-        if not total.all():
-            raise ValueError(f"scoring={self.name!r}: no held-out list has a relevant row")
-        mean = (weight * scores).sum(axis=-1) / total
+        mean, total = self._mean(scores, weight), weight.sum(axis=-1)
         squares = (weight * (scores - mean[..., None]) ** 2).sum(axis=-1)
         return {
             "mean_score": mean.mean(axis=1),
             "std_score": np.sqrt(squares / total).mean(axis=1),
             "n_scores": np.count_nonzero(weight, axis=-1).min(axis=1),
         }
+
+    def _mean(self, scores: Array, weight: Array) -> Array:
+        total = weight.sum(axis=-1)
+        if not total.all():
+            raise ValueError(f"scoring={self.name!r}: no held-out list has a relevant row")
+        return (weight * scores).sum(axis=-1) / total
 
     def of_folds(self, graph: PreferenceGraph, held: HeldOut) -> dict[str, Array]:
         """Results of held-out predictions; only the mean if lists have no scores of their own."""
@@ -497,7 +500,7 @@ class Scoring:
                 )
             return graph_accuracy(graph, predictions)
         if self.by_list:
-            return float(self.spread(self.of_lists(graph, predictions[None]))["mean_score"][0])
+            return float(self._mean(*self.of_lists(graph, predictions[None])).mean())
         every = HeldOut([np.arange(graph.n_rows)], predictions[None], np.zeros(1, dtype=np.int64))
         return float(self.of_folds(graph, every)["mean_score"][0])
 

@@ -291,12 +291,7 @@ class Objects:
         return [group for group in groups if len(group) > 1]
 
     def known(self, X: Any, names: Any = None, name: str = "X") -> sparse.csr_array:
-        """Match other objects with training objects; return an indicator matrix (n', n).
-
-        Objects with equal features, or kernel values, are the same. Of equal training objects the
-        one with the same name is used, or the row is divided among them. All training objects in
-        their order match themselves.
-        """
+        """Match others with training objects by features, then names: indicators (n', n)."""
         n = len(self)
         numbers: Array | None = None  # of training objects by name, −1 for unknown names
         if names is not None and self.names is not None:
@@ -372,10 +367,7 @@ class Objects:
 
 
 class NewObjects:
-    """Objects to predict for: features, names, and kernel values ``among`` them if precomputed.
-
-    ``rows`` are those of ``of``, if these are a part of other new objects.
-    """
+    """Objects to predict for: features, names, and precomputed kernel values ``among`` them."""
 
     def __init__(
         self,
@@ -469,10 +461,7 @@ def read_kernels(
 def in_order(
     kernel: Kernel | KernelSum, X: Any, name: str, objects: Objects | None = None
 ) -> tuple[Any, Any]:
-    """Align columns of kernel matrices with ``objects`` (None: with their rows), and name the rows.
-
-    A list of kernel matrices is stacked horizontally.
-    """
+    """Align (stacked) kernel matrices with ``objects``, or their own rows; also name the rows."""
     k = kernel.n_blocks
     square, known = objects is None, None if objects is None else objects.names
     listed = isinstance(X, list | tuple)

@@ -355,7 +355,7 @@ class BaseRanker(QueryRequests, BaseEstimator):
                 dtype=(np.float64, np.float32),
                 ensure_min_samples=least,
             )
-        return canonical(X, dense=precomputed, columns=columns)
+        return canonical(X, dense=precomputed, columns=columns) if sparse.issparse(X) else X
 
     def _store_coefficients(self) -> None:
         """Set the attributes that users see of the model."""

@@ -95,11 +95,7 @@ def folds_of(
     rng: np.random.RandomState,
     X: Any,
 ) -> RelationFolds:
-    """Build the folds for ``cv`` of an estimator.
-
-    ``paired``: objects are held out with all their pairs, as the mirror image of a pair reveals its
-    label. ``shortcut``: single rows and pairs of a complete relation can be held out cheaply.
-    """
+    """Build the folds for ``cv``; ``paired`` holds out mirror images, ``shortcut`` single rows."""
     p, g = observations.shape
     structure = cv if isinstance(cv, str) else "auto"
     if isinstance(cv, str):
@@ -170,10 +166,7 @@ def object_folds(
 def pair_folds(
     cells: Cells, k: int | None, rng: np.random.RandomState, *, paired: bool
 ) -> tuple[Array, int]:
-    """Assign observed pairs to folds, shape (q,), −1 if never held out; count the folds.
-
-    A fold has two pairs of a row, or none, so that they can be ranked; mirror images go together.
-    """
+    """Assign observed pairs to folds of two or more of a row (−1: never out); count folds."""
     k = N_FOLDS if k is None else k
     p, g = cells.shape
     fold = np.full(len(cells), -1)
@@ -207,11 +200,7 @@ def cross_validate(
     options: IterationOptions,
     progress: Progress,
 ) -> tuple[Array, Array, Array, Array]:
-    """Predict held-out edges for some alphas.
-
-    Returns the list of every edge, edges of one row and model, which are ranked together; labels;
-    predictions (n_alphas, n); and the number of refits for every alpha.
-    """
+    """Predict held-out edges: lists that are ranked together, labels, predictions, refits."""
     Y = problem.labels()
     if folds.kind in ("leave-row-out", "entries"):
         assert Y is not None

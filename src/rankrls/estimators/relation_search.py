@@ -36,11 +36,7 @@ def descend_weights(
     bounds: tuple[float, float],
     error: Callable[[list[Array], float], tuple[float, list[Array], float]],
 ) -> tuple[list[Array], float]:
-    """Minimise the held-out squared error over kernel weights and alpha, by quasi-Newton steps.
-
-    ``error`` maps weights and alpha to the error, its gradients by weights, and that by alpha. The
-    logarithm of the error is minimised over logarithms of alpha and of weights that sum to one.
-    """
+    """Minimise the held-out squared ``error`` (with gradients) over logs of weights and alpha."""
     splits = np.cumsum([len(weights) for weights in start])
     first = np.log(np.concatenate([*start, [alpha]]))
     best: tuple[float, list[Array], float] = np.inf, start, alpha
@@ -90,10 +86,7 @@ def search_weights(
     first: float,
     most: float = np.inf,
 ) -> tuple[list[Array], float]:
-    """Search for kernel weights of both sides with a better held-out ``score``, in few trials.
-
-    A weight is multiplied or divided as long as the score improves, first also set to zero.
-    """
+    """Search for kernel weights with a better ``score``: multiply, divide, or drop each."""
     best, top = [np.array(weights, dtype=np.float64) for weights in start], first
     places = [(s, k) for s, weights in enumerate(best) for k in range(len(weights))]
     n_trials = 0
@@ -139,10 +132,7 @@ def search_pairs(
     evaluate: Callable[[Array], dict[str, Array]],
     sizes: tuple[float, float],
 ) -> tuple[int, dict[str, Array]]:
-    """Score pairs of alphas (row, column), and find the best of them.
-
-    Without ``grids``, both alphas at a time, then one side after the other while scores improve.
-    """
+    """Score pairs of alphas, of two ``grids`` or one side after the other, and find the best."""
     if grids is not None:
         pairs = np.stack(np.meshgrid(*grids, indexing="ij"), axis=-1).reshape(-1, 2)
         found = evaluate(pairs)

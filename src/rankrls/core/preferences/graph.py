@@ -89,7 +89,7 @@ class PreferenceGraph:
         self.n_rows, self.scores, self.flat = n_rows, scores, flat
         self.queries, self.sample_weight = queries, sample_weight
         self.n_outputs = 1 if scores is None else scores.shape[1]
-        self.n_queries = 1 if queries is None else len(queries)
+        self.n_queries = 1 if queries is None else len(queries.labels)
         self.query_codes = None if queries is None else queries.codes
         self.query_labels: Any = [None] if queries is None else queries.labels
         self.has_qid = queries is not None and list(queries.labels[:1]) != [None]
@@ -241,7 +241,7 @@ class PreferenceGraph:
 
     def has_preference(self) -> bool:
         """Whether every output has at least one preference."""
-        return self.has_pairs() or bool(self.scored_outputs().all())
+        return bool((self.n_preferences > 0).all())
 
     def __array__(self, *args: Any, **kwargs: Any) -> Array:
         raise TypeError(

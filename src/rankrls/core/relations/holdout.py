@@ -6,11 +6,9 @@ Complete relations are filters in the eigenvectors of the two kernels: f = V(φ 
 
     f without the held-out labels = f − H M⁻¹ (y − f),
 
-with blocks of H and M over the held-out labels, whose diagonals are sums of positive terms. Where M
-is tiny relative to its largest possible value, and for other relations, a model is refitted. A free
-constant adds a term of rank one: M/alpha = D − s sᵀ/τ with s = (K ⊗ G + alpha I)⁻¹ 1 and τ = 1ᵀs.
-With the ranking loss, rows have offsets that do not affect rankings: the residuals of the labels
-that a row keeps have mean zero, or else its predictions of the training columns.
+with blocks of H and M over these labels. Where M is tiny relative to its largest possible value, a
+model is refitted. A free constant adds a term of rank one (`docs/mathematics.md`, 7). With the
+ranking loss, residuals of the labels that a row keeps have mean zero, or else its predictions.
 """
 
 from __future__ import annotations
@@ -78,10 +76,7 @@ class Filter:
         return self.steps[axis], self.rests[axis], self.steps[1 - axis]
 
     def without(self, axis: int) -> tuple[Array, Array]:
-        """Predict rows (0), in the basis U, or columns (1), in V, without their labels.
-
-        Also marks those that must be refitted.
-        """
+        """Predict rows (0) in U, or columns (1) in V, without labels; mark those to refit."""
         phi, rest, after = self.along(axis)
         V, labels, ones = self.V, self.labels, self.ones
         if axis == 1:
@@ -98,10 +93,7 @@ class Filter:
 def _one_out(
     V: Array, phi: Array, rest: Array, labels: Array, ones: Array | None, total: float
 ) -> tuple[Array, Array, Array]:
-    """Leave out each object of a side; every column of labels (r, s) is a regression.
-
-    Returns held-out predictions (n, s), y minus predictions (n, s), and objects to refit (n,).
-    """
+    """Leave out each object: predictions (n, s), y minus these, and which objects to refit (n,)."""
     squares = V**2
     m = squares @ rest
     # A filter of zero does not depend on the labels that are left out.
@@ -138,10 +130,7 @@ class CompleteHoldout:
         return model.predict(self.sides, rows, cols).reshape(shape)
 
     def fold(self, rows: Array | None, cols: Array | None, alphas: Array) -> Array:
-        """Predict pairs of some rows and columns (None: all) by a model without their labels.
-
-        Predictions have the offsets that the module describes, shape (n_alphas, n_rows, n_columns).
-        """
+        """Predict pairs of some rows and columns (None: all) by a model without their labels."""
         every = [np.arange(n) for n in self.Y.shape]
         train = [
             all_objects if out is None else np.delete(all_objects, out)
@@ -157,10 +146,7 @@ class CompleteHoldout:
     # ------------------------------------------------------------------ rows and columns
 
     def rows(self, alphas: Array) -> tuple[Array, Array]:
-        """Predict every row with the model fitted without its labels.
-
-        Returns predictions (n_alphas, p, g), and the number of refits for every alpha.
-        """
+        """Predict every row without its labels (n_alphas, p, g), and count the refits."""
         held, unsafe = self._one_side_out(0, alphas)
         for i in np.flatnonzero(unsafe.any(axis=0)):
             at = unsafe[:, i]
@@ -202,11 +188,7 @@ class CompleteHoldout:
         return held, n_refits
 
     def _both_out(self, row: Array, alphas: Array) -> tuple[Array, Array]:
-        """Predict entries of a row without this row and without the column of the entry.
-
-        For each eigenvector of K without the row, the columns are a regression. The new row has the
-        values images · φ/λ. Returns predictions and columns to refit, both (n_alphas, g).
-        """
+        """Predict entries of a row without it and their column; mark columns to refit."""
         p, g = self.Y.shape
         out, unsafe = np.zeros((len(alphas), g)), np.zeros((len(alphas), g), dtype=bool)
         constant = self.loss.free.constant
@@ -340,10 +322,7 @@ def refitted(
     solver: str = "auto",
     options: IterationOptions | None = None,
 ) -> Array:
-    """Predict all pairs by a refit without the labels of pairs ``out``, shape (n_alphas, p, g).
-
-    ``new`` marks pairs of left-out columns, which do not count for the offset of a row.
-    """
+    """Predict all pairs (n_alphas, p, g) without labels ``out``; ``new`` pairs set no offsets."""
     p, g = problem.observations.shape
     rows, cols, y = problem.observations.lists
     left_out = out[rows, cols]

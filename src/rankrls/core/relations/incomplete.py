@@ -40,7 +40,6 @@ __all__ = [
     "few_cells",
     "hold_out_cells",
     "iterate_functions",
-    "primal_cost",
     "solve_in_eigenvectors",
     "solve_over_cells",
     "solve_over_objects",
@@ -77,10 +76,7 @@ def few_cells(n_cells: int, p: int, g: int) -> bool:
 
 
 class CellLoss:
-    """The loss (y − f)ᵀ F Fᵀ (y − f) over q cells, with F = D_ω^{1/2} (I − projection on offsets).
-
-    The offset of row r is projected out by u_r = √(ω/Ω_r). Arrays have the cells as last axis.
-    """
+    """The loss (y − f)ᵀ F Fᵀ (y − f) over q cells (last axis), F = D_ω^{1/2} (I − offsets)."""
 
     def __init__(self, cells: Cells, free: FreeOffsets) -> None:
         self.cells, self.free = cells, free
@@ -128,10 +124,7 @@ class CellLoss:
 
 
 class CellKernel:
-    """Products with the pairwise kernel Γ of q cells and pairs ``to`` (by default the cells).
-
-    With a sign, Γ plus (minus) Γ with swapped columns, times ½, replaces Γ (P5, (8) and (9)).
-    """
+    """Products with the kernel Γ of q cells, or its (anti)symmetric part, at pairs ``to``."""
 
     def __init__(
         self,
@@ -221,11 +214,7 @@ class SpectralEquations:
         return self.root * inner
 
     def solve(self, alpha: float, B: Array, options: IterationOptions) -> tuple[Array, int, float]:
-        """Iterate from B; return the solution, the number of iterations and the error of f.
-
-        The recurrence is restarted until the true residual confirms its error, with products in
-        single precision as long as the problem is not ill-conditioned.
-        """
+        """Iterate from B with restarts from true residuals: B, iterations, error of f."""
         M = self.rho * self.values + alpha
         rough = self.values.size >= LARGE and not self.sampled
         n_iter, error, factor = 0, 0.0, np.inf
@@ -253,11 +242,7 @@ class SpectralEquations:
         *,
         rough: bool,
     ) -> tuple[Array, int, float, float]:
-        """Run conjugate gradients from B, with the residual R, until f is accurate.
-
-        Returns the change of B, the number of iterations, the relative error of f estimated from
-        its changes (0 if the callback stopped), and its ratio to that of a system equal to M.
-        """
+        """Run from B with the residual R: change of B, iterations, error of f, its ratio to M's."""
         shape, flat = B.shape, M.reshape(-1, 1)
         run = MultiShiftCG(
             lambda P: self.product(P.reshape(shape), alpha, rough=rough).reshape(-1, 1),
@@ -298,10 +283,7 @@ def solve_in_eigenvectors(
     options: IterationOptions,
     loss: RelationLoss,
 ) -> tuple[Array, int, Array]:
-    """Compute coefficients between eigenvectors, (n_alphas, r, s), from large to small alphas.
-
-    Returns also the number of iterations, and the alphas whose f has a relative error of ``tol``.
-    """
+    """Compute coefficients (n_alphas, r, s), the iterations, and which alphas converged."""
     equations = SpectralEquations(left, right, cells, loss)
     inner = np.zeros((len(alphas), *equations.values.shape))
     accepted, n_iter, B = np.ones(len(alphas), dtype=bool), 0, np.zeros(equations.values.shape)
@@ -361,10 +343,7 @@ def solve_over_cells(
     loss: RelationLoss,
     options: IterationOptions | None = None,
 ) -> tuple[Array, int, Array]:
-    """Compute A (n_alphas, p, g) by the system over the cells, without ``options`` by factorising.
-
-    Returns also the number of iterations, and the alphas that reach the tolerance.
-    """
+    """Compute A (n_alphas, p, g), the iterations (None: factorise), and which alphas converged."""
     equations = CellEquations(rows, columns, cells, loss)
     n_iter, accepted = 1, np.ones(len(alphas), dtype=bool)
     if options is not None:
@@ -398,11 +377,7 @@ class Validation(NamedTuple):
 def hold_out_cells(
     observations: Observations, fraction: float, random_state: Any, *, mirror: bool
 ) -> Array:
-    """Choose edges to hold out for early stopping; return a mask of shape (n_edges,).
-
-    Half of the pairs of random rows, because an edge is ranked against others of its row. All edges
-    of a pair are held out together, with ``mirror`` also those of its mirror image.
-    """
+    """Choose edges for early stopping, half of the pairs of random rows: a mask (n_edges,)."""
     cells = observations.cells
     p, g = observations.shape
     chosen = np.zeros(p * g, dtype=bool)
@@ -510,21 +485,10 @@ def iterate_functions(
 # ---------------------------------------------------------------------- few unknowns
 
 
-def primal_cost(n_cells: int, p: int, r: int, s: int) -> float:
-    """Estimate the number of multiplications of the system over all products of features.
-
-    Multiplications with sparse matrices are slower and count eight times (measured).
-    """
-    return 4.0 * n_cells * s**2 + 0.25 * p * (r * s) ** 2 + (r * s) ** 3 / 3
-
-
 def solve_over_products(
     left: Spectrum, right: Spectrum, cells: Cells, alphas: Array, loss: RelationLoss
 ) -> Array:
-    """Compute coefficients between eigenvectors, (n_alphas, r, s), by one factorisation.
-
-    (ΦᵀLΦ + alpha I) β = ΦᵀLy for the products Φ of eigenvectors, scaled by √Λ.
-    """
+    """Compute coefficients (n_alphas, r, s) by one system over products of eigenvectors."""
     r, s, sign = len(left.values), len(right.values), loss.sign
     i, j = np.triu_indices(r, 0 if sign == 1 else 1) if sign else np.divmod(np.arange(r * s), s)
     inner = np.zeros((len(alphas), r, s))

@@ -323,7 +323,3 @@ class FittedOffsets:
     def at(self, rows: Array, cols: Array) -> Array:
         """Return the offsets of pairs, shape (n,)."""
         return self.constant + self.rows[rows] + self.columns[cols]
-
-    def without_rows(self) -> FittedOffsets:
-        """Return the offsets that affect rankings of the columns."""
-        return FittedOffsets(0.0, np.zeros_like(self.rows), self.columns)

@@ -47,10 +47,7 @@ class Term(NamedTuple):
 
 
 class SideValues:
-    """Kernel values K (n', n) between objects and training objects, of a sum also its ``parts``.
-
-    ``same`` (n', n) indicates matching training objects; None: these are the objects.
-    """
+    """Kernel values K (n', n) with training objects, its ``parts``, and which are ``same``."""
 
     def __init__(self, K: Array, same: Any = None, parts: Sequence[Array] = ()) -> None:
         self.K, self.same, self.parts = K, same, parts
@@ -98,11 +95,7 @@ class SideValues:
 
 
 class PairwiseKernel:
-    """A kernel of pairs, given by terms; with L ⊗ R there is always R ⊗ L.
-
-    ``sign``: the kernel of symmetric (1) or antisymmetric (−1) functions; ``differences``: between
-    differences of the objects of pairs; ``spectral``: products of eigenvectors are eigenvectors.
-    """
+    """A kernel of pairs, given by terms; with L ⊗ R there is always R ⊗ L."""
 
     def __init__(
         self,

@@ -19,7 +19,6 @@ from rankrls.core.relations.incomplete import (
     Validation,
     few_cells,
     iterate_functions,
-    primal_cost,
     solve_in_eigenvectors,
     solve_over_cells,
     solve_over_objects,
@@ -227,10 +226,7 @@ class RelationProblem:
         validation: Validation | None = None,
         progress: Progress | None = None,
     ) -> RelationModel:
-        """Compute the coefficients for every alpha.
-
-        ``validation``: the iteration that ranks these pairs best; alpha zero: ``max_iter`` of them.
-        """
+        """Compute the model of every alpha; ``validation`` pairs stop iterations early."""
         options = IterationOptions() if options is None else options
         wanted, early = solver, validation is not None or not np.all(alphas)
         closed = solver in ("auto", "closed") and self.has_closed_form
@@ -290,7 +286,9 @@ class RelationProblem:
             if all(X is not None for X in features):
                 d, e = (X.shape[1] for X in features)
                 few = (d * e if self.sign == 0 else d * (d + self.sign) // 2) < q
-                if few and primal_cost(q, p, d, e) <= MAX_PRIMAL_COST:
+                # Multiplications with sparse matrices count eight times (measured).
+                cost = 4.0 * q * e**2 + 0.25 * p * (d * e) ** 2 + (d * e) ** 3 / 3
+                if few and cost <= MAX_PRIMAL_COST:
                     return "primal"
         return "dual" if q <= MAX_DUAL_CELLS and not self._loses_digits() else "cg"
 
@@ -392,11 +390,7 @@ class RelationProblem:
         return model
 
     def _in_eigenvectors(self) -> bool:
-        """Whether conjugate gradients are faster in the eigenvectors of both kernels.
-
-        They need common eigenvectors and no negative eigenvalues. A system over few cells has
-        cheaper products, which outweighs more iterations, or has fewer unknowns.
-        """
+        """Whether conjugate gradients are faster in eigenvectors than over few cells."""
         if not self.pairwise.spectral:
             return False
         (p, g), q = self.observations.shape, len(self.observations.cells)
@@ -433,18 +427,15 @@ class RelationProblem:
         best = TableOffsets(cells, self.free)
         values = model.predict(self.sides, cells.rows, cells.cols)
         fitted = [best.fit(cells, cells.y - f) for f in values]
-        if self.ranking:
-            fitted = [offsets.without_rows() for offsets in fitted]
+        if self.ranking:  # only what affects rankings of the columns
+            none = np.zeros(len(self.sides[0]))
+            fitted = [FittedOffsets(0.0, none, offsets.columns) for offsets in fitted]
         return replace(model, offsets=fitted)
 
     def rounding_error(
         self, model: RelationModel, alphas: Array, options: IterationOptions
     ) -> float:
-        """Estimate the relative error of predictions due to rounding.
-
-        Offsets much larger than what kernel values differ in cost digits. If rounding errors of the
-        kernels can exceed alpha, the problem is solved again with random errors in the kernels.
-        """
+        """Estimate the relative error of predictions due to rounding, by a perturbed problem."""
         decomposed = model.linear or (model.solver == "closed" and self.pairwise.plain)
         error = EPS
         for side, centred in zip(self.sides, (self.free.columns, self.free.rows), strict=True):

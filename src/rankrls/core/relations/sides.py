@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigh
 
-from rankrls.core.linalg.factorizations import Complement
 from rankrls.core.relations.labels import FreeOffsets, Observations, TableOffsets
 from rankrls.core.relations.pairwise_kernels import SideValues
 from rankrls.core.spaces.spaces import Kernel
@@ -96,10 +95,7 @@ def decompose(S: Array, noise: float = 0.0) -> tuple[Array, Array]:
 
 
 class Side:
-    """The objects of one side of a relation: a kernel matrix, and the features of a linear kernel.
-
-    ``parts`` returns the matrices of a sum of kernels, ``relabel`` the side for other labels.
-    """
+    """A kernel matrix of objects, the features of a linear kernel, and ``parts`` of a sum."""
 
     def __init__(
         self,
@@ -201,10 +197,20 @@ class Side:
             return Spectrum(*decompose(np.array(self.K, dtype=np.float64)))
         S = self.K - self.K.mean(axis=0, dtype=np.float64)
         S -= S.mean(axis=1, keepdims=True)
-        others = Complement(np.full((len(S), 1), 1.0 / np.sqrt(len(S))))
         noise = EPS * float(np.abs(self.K.diagonal()).max(initial=0.0))
-        values, inner = decompose(others.restrict(S), noise)
-        return Spectrum(values, others.expand(inner), centred=True)
+        # The reflection H = I − 2wwᵀ takes the constants to the first axis, which HSH then leaves.
+        w = np.full(len(S), 1.0 / np.sqrt(len(S)))
+        w[0] += 1.0
+        w /= np.linalg.norm(w)
+        Sw = S @ w
+        Sw -= (w @ Sw) * w
+        S -= 2.0 * np.outer(w, Sw)
+        S -= 2.0 * np.outer(Sw, w)
+        values, inner = decompose(np.ascontiguousarray(S[1:, 1:]), noise)
+        U = np.zeros((len(S), len(S) - 1), order="F")
+        U[1:] = inner
+        U -= np.outer(2.0 * w, w[1:] @ inner)
+        return Spectrum(values, U, centred=True)
 
     def select(self, chosen: Array) -> Side:
         """Select objects by ascending index; the latest parts keep their decompositions."""
@@ -237,10 +243,7 @@ class Side:
         return Side(K, parts=None if self._several is None else lambda: parts)
 
     def images(self, spectrum: Spectrum, objects: Array) -> Array:
-        """Compute K' V, shape (n', r), with the kernel values K' of some objects.
-
-        If the spectrum is centred and of features, every column has another constant.
-        """
+        """Compute K' V, shape (n', r), with the kernel values K' of some objects."""
         if spectrum.weights is None:
             return self.K[objects] @ spectrum.vectors
         return (self.features[objects] @ spectrum.weights) * spectrum.values
@@ -305,11 +308,7 @@ def profile_gamma(kernel: Kernel) -> float:
 
 
 def profile_kernel(observations: Observations, free: FreeOffsets) -> Array:
-    """Compute the Gaussian kernel of the labels of the row objects, shape (p, p).
-
-    A profile is a row of labels without offsets, 0 where unobserved; the width is the mean squared
-    length of the profiles (van Laarhoven, Nabuurs, Marchiori, Bioinformatics 27, 2011).
-    """
+    """Compute the Gaussian kernel (p, p) of rows of labels without offsets, 0 if unobserved."""
     cells, p = observations.cells, observations.shape[0]
     if not len(cells):
         return np.zeros((p, p))
@@ -321,6 +320,7 @@ def profile_kernel(observations: Observations, free: FreeOffsets) -> Array:
     S = S.toarray() if sparse.issparse(S) else S
     square = S.diagonal().copy()
     seen = np.bincount(cells.rows, minlength=p) > 0
+    # van Laarhoven, Nabuurs, Marchiori, Bioinformatics 27 (2011)
     width = float(square[seen].mean())
     rounding = 16.0 * EPS * float(np.abs(cells.y).max())  # labels minus offsets
     width = width if width > len(cells) * rounding**2 else 1.0

@@ -1,18 +1,8 @@
 """Regression diagnostics: the influence of judgements, items, queries or rows on the model.
 
-A group is a set U of squared terms of the objective that are left out together: edges of given
-pairs, or coordinates of the factor of L. With Ψ, H = A diag(w) Aᵀ, t and e as in `residuals`, and
-ρ = J t the residuals of the model with all terms,
-
-- the leverage is trace H_UU;
-- leaving out U changes b by −A_Uᵀe_U: scores of rows P without U are P diag(w) (b − A_Uᵀe_U);
-- Cook's distance is the squared change of all fitted terms, ‖A diag(w) A_Uᵀe_U‖², divided
-  by trace(H) s², with s² = tᵀρ/N the estimated noise variance of the N terms;
-- ρ_Uᵀe_U is the cost of fitting U, and F = (ρ_Uᵀe_U/|U|)/((tᵀρ − ρ_Uᵀe_U)/(N − |U|)) has an F
-  distribution with |U| and N − |U| degrees of freedom, if f is a Gaussian process with covariance k
-  and the terms have independent noise, in the proportion 1 : alpha.
-
-This module solves no systems.
+A group is a set U of terms that are left out together, with ρ = J t the residuals of the model of
+all terms and e those of the model without U (see `residuals`); "Diagnostics" in docs/mathematics.md
+has the formulas. This module solves no systems.
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
 """Fitted functions: coefficients for each alpha, predictions, and the posterior.
 
-A `FittedFunction` is a linear function, a sum over all training rows (kernels), or a sum over basis
-vectors (Nyström). Its posterior, if it has one, is that of its *solvers*, one for each group of
-outputs that share L. A solver is a factorised symmetric matrix with a right-hand side; it computes
-the coefficients for each alpha, and the posterior variance and the log marginal likelihood of the
-Gaussian process whose mean is the function.
-
-The process has covariance k and noise variance alpha/w² for each edge. Scores are determined only
-up to a constant, so their variances are those of f(x) − f̄, with f̄ the mean over the training rows
-that have an edge; variances of differences do not depend on this choice.
+A *solver*, one for each group of outputs that share L, is a factorised symmetric matrix with a
+right-hand side. It computes coefficients for each alpha, and the posterior of the Gaussian process
+whose mean is the function. Scores are determined up to a constant, so their variances are those of
+f(x) − f̄, with f̄ the mean over the training rows that have an edge.
 """
 
 from __future__ import annotations

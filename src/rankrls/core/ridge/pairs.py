@@ -213,13 +213,10 @@ def _graded_vectors(X: Array) -> tuple[Array, Array]:
 def _pair_matrices(
     problem: RidgeProblem, alphas: Array
 ) -> Iterator[tuple[Array, Array, Array, Array, float]]:
-    """For each alpha, H, M, f, e and the largest eigenvalue of M, for leaving out two rows.
+    """For each alpha, H, M, f = H s, e = M s and the largest eigenvalue of M, without two rows.
 
-    Over the n = m − 2 remaining rows, Σ_{a<b} (s_a − s_b − (f_a − f_b))² is n min_b Σ_a
-    (s_a − f_a − b)², so the penalty of that regression is ν = alpha/(c n), c the query's weighting:
-
-        H = V diag(l/(l + ν)) Vᵀ,   M = C − VVᵀ + V diag(ν/(l + ν)) Vᵀ,   f = H s,   e = M s,
-        f_U without U = f_U − H_UU (M_UU)⁻¹ e_U    up to a constant.
+    f_U without U is f_U − H_UU (M_UU)⁻¹ e_U up to a constant ("Exact hold-out" in
+    docs/mathematics.md).
     """
     s = problem.graph.scores
     assert s is not None
@@ -228,6 +225,7 @@ def _pair_matrices(
     b, complete = V.T @ s, V.shape[1] == m - 1
     rest = np.zeros_like(s) if complete else s - V @ b
     for alpha in alphas:
+        # The pairs of the n rows that stay are n times their scatter.
         nu = float(alpha / (n * query_factor(problem.loss.query_weighting, n, n * (n - 1) / 2.0)))
         h, w = values / (values + nu), nu / (values + nu)
         H = _sandwich(V, h)
@@ -310,13 +308,7 @@ def _concordance(
 
 
 class Bipartite:
-    """Leave-pair-out for two levels with tied pairs dropped: one row of each level is left out.
-
-    Without the pair U = (p, q), the pairs of n₁' = n₁ − 1 upper and n₀' = n₀ − 1 lower rows add up
-    to n₀' scatter(upper) + n₁' scatter(lower) + n₁' n₀' (z − gᵀf)², gᵀf = mean upper − mean lower,
-    with the same constants for every pair. The two scatters are minimised by equal scores within a
-    class: as observations they leave the mean of f at zero and only change its covariance. The last
-    term is then a single observation of gᵀf, which moves f along C g.
+    """Leave-pair-out of two levels, tied pairs dropped ("Exact hold-out" in docs/mathematics.md).
 
     With D = n₀' on upper and n₁' on lower rows, K̂ = D^½ K D^½, W the two normalised class
     indicators and V, σ the eigenvectors and eigenvalues of K̂ beside them,

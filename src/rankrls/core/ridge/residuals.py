@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh, qr
 
 from rankrls._resources import few_threads
 from rankrls._validation import show
@@ -425,29 +424,32 @@ class Residuals:
         least = np.array([self.least(float(alpha)) for alpha in alphas])
         P, E, b = P[..., live] * scale, E[..., live] * scale, self.b[live] * scale[:, None]
         Psi, t = self.vectors(U)[..., live] * scale, self.t[U]
-        for i, terms in enumerate(U):
-            S_rest, c = S - Psi[i].T @ Psi[i], b - Psi[i].T @ t[i]
-            if self.free is not None:
-                N = self.free[terms]
-                squares = np.asarray(N.multiply(N).sum(axis=0)).ravel()
-                part = np.flatnonzero((squares > 0) & (squares <= 1 - 1e-9))
-                N = N[:, part].toarray() / np.sqrt(1 - squares[part])
-                S_rest -= (shift := Psi[i].T @ N) @ shift.T
-                c = c - shift @ (N.T @ t[i])
-            rows, before = P[i], S
-            if E.shape[1]:
-                Q = qr(E[i].T, check_finite=False)[0][:, E.shape[1] :]
-                S_rest, before, c = Q.T @ S_rest @ Q, Q.T @ S @ Q, Q.T @ c
-                rows = rows @ Q
-            with few_threads(len(S)):
-                sigma, V = eigh((S_rest + S_rest.T) / 2, driver="evd", check_finite=False)
-            left, rows = sigma[:, None] + alphas, rows @ V
-            w = 1.0 / np.where(left > 0, left, np.inf)
-            ratios = (np.einsum("ij,ij->j", V, before @ V)[:, None] + alphas) * w
-            limit = ratios.sum(axis=0) - len(sigma) + 1
-            bad[:, i] = ~((left > 0).all(axis=0) & (limit * least < 1))
-            found[:, i] = _of_alphas(rows, w, V.T @ c)
-            spread[:, i] = (alphas * (np.square(rows) @ w)).T
+        turned = Psi.transpose(0, 2, 1)
+        S_rest, before, c = S - turned @ Psi, S, b - turned @ t
+        for i, terms in enumerate(U if self.free is not None else ()):
+            N = self.free[terms]
+            squares = np.asarray(N.multiply(N).sum(axis=0)).ravel()
+            part = np.flatnonzero((squares > 0) & (squares <= 1 - 1e-9))
+            N = N[:, part].toarray() / np.sqrt(1 - squares[part])
+            S_rest[i] -= (shift := turned[i] @ N) @ shift.T
+            c[i] -= shift @ (N.T @ t[i])
+        if E.shape[1]:
+            Q = np.linalg.qr(E.transpose(0, 2, 1), mode="complete")[0][..., E.shape[1] :]
+            S_rest, before, c = (Q.transpose(0, 2, 1) @ M for M in (S_rest, before, c))
+            S_rest, before, P = S_rest @ Q, before @ Q, P @ Q
+        with few_threads(len(S)):
+            sigma, V = np.linalg.eigh((S_rest + S_rest.transpose(0, 2, 1)) / 2)
+        rows, c = P @ V, V.transpose(0, 2, 1) @ c
+        diagonal = np.einsum("bij,bij->bj", V, before @ V)
+        left = sigma[..., None] + alphas  # (B, q, n_alphas)
+        w = 1.0 / np.where(left > 0, left, np.inf)
+        limit = ((diagonal[..., None] + alphas) * w).sum(axis=1) - sigma.shape[1] + 1
+        bad = ~((left > 0).all(axis=1) & (limit * least < 1)).T
+        shape = (len(alphas), c.shape[2])
+        weights = (w[..., None] * c[:, :, None]).reshape(*c.shape[:2], shape[0] * shape[1])
+        found = np.moveaxis((rows @ weights).reshape(*rows.shape[:2], *shape), 2, 0)
+        if variances:
+            spread = np.moveaxis(alphas * (np.square(rows) @ w), 2, 0)
         return found, spread, bad
 
 
