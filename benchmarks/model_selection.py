@@ -20,7 +20,12 @@ from timing import Row, print_table, seconds
 
 from rankrls import RankRLS, RankRLSCV, regularization_path
 from rankrls._resources import n_threads
-from rankrls.core.ridge.pairs import decompose_ranking, default_pairs, leave_pairs_out
+from rankrls.core.ridge.pairs import (
+    decompose_ranking,
+    default_pairs,
+    leave_pairs_out,
+    pair_accuracies,
+)
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.estimators.ranker import Preferences
 from rankrls.model_selection import (
@@ -49,7 +54,7 @@ def pair_rows(m: int = 2000) -> Iterator[Row]:
     yield Row(f"{name}, one alpha, decomposed", one, f"eigh({m})", decomposition, 0.5)
 
     def path() -> None:
-        for _ in problem(RankRLS(kernel="rbf"), X, y).pair_accuracies(ALPHAS, n_threads(None)):
+        for _ in pair_accuracies(problem(RankRLS(kernel="rbf"), X, y), ALPHAS, n_threads(None)):
             pass
 
     yield Row("  the same, 31 alphas, everything", seconds(path, 1), f"eigh({m})", decomposition, 8)
