@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import re
@@ -140,7 +139,16 @@ def to_elasticsearch(
     return body
 
 
-def to_opensearch(*arguments: Any, **options: Any) -> dict[str, Any]:
+def to_opensearch(
+    estimator: Any,
+    feature_names: Any = None,
+    name: str = "rankrls",
+    *,
+    output: int | None = None,
+    drop_zeros: bool = False,
+    normalizers: bool = False,
+    path: Any = None,
+) -> dict[str, Any]:
     """Export a linear model to OpenSearch's Learning to Rank plugin (``model/linear``).
 
     OpenSearch's plugin is a fork of the Elasticsearch plugin. The request, the model type and the
@@ -156,10 +164,8 @@ def to_opensearch(*arguments: Any, **options: Any) -> dict[str, Any]:
     dict
         The body of ``POST _ltr/_featureset/<feature set>/_createmodel``.
     """
-    return to_elasticsearch(*arguments, **options)
-
-
-to_opensearch.__signature__ = inspect.signature(to_elasticsearch)  # type: ignore[attr-defined]
+    options: dict[str, Any] = {"output": output, "drop_zeros": drop_zeros, "path": path}
+    return to_elasticsearch(estimator, feature_names, name, normalizers=normalizers, **options)
 
 
 def to_solr(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any, Literal
 
 import numpy as np
@@ -212,7 +211,19 @@ def _count_given(
     )
 
 
-def pairwise_accuracy(y_true: ArrayLike | None, y_score: ArrayLike, **options: Any) -> Any:
+def pairwise_accuracy(
+    y_true: ArrayLike | None,
+    y_score: ArrayLike,
+    *,
+    qid: ArrayLike | None = None,
+    pairs: ArrayLike | None = None,
+    ties: Literal["half", "error"] = "half",
+    label_ties: Literal["ignore", "half"] = "ignore",
+    average: Literal["query", "pair"] | None = "query",
+    sample_weight: ArrayLike | None = None,
+    pair_weight: ArrayLike | None = None,
+    magnitude: ArrayLike | None = None,
+) -> float | NDArray[np.float64]:
     """Fraction of the preferences that the scores put in the right order.
 
     Parameters
@@ -236,10 +247,18 @@ def pairwise_accuracy(y_true: ArrayLike | None, y_score: ArrayLike, **options: A
     >>> pairwise_accuracy([2, 1, 0, 1, 0], [0.9, 0.4, 0.5, 0.1, 0.1], qid=[1, 1, 1, 2, 2])
     0.58333...
     """
-    return 1.0 - pairwise_error(y_true, y_score, **options)
-
-
-pairwise_accuracy.__signature__ = inspect.signature(pairwise_error)  # type: ignore[attr-defined]
+    return 1.0 - pairwise_error(
+        y_true,
+        y_score,
+        qid=qid,
+        pairs=pairs,
+        ties=ties,
+        label_ties=label_ties,
+        average=average,
+        sample_weight=sample_weight,
+        pair_weight=pair_weight,
+        magnitude=magnitude,
+    )
 
 
 @takes_queries
