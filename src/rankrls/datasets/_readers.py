@@ -18,7 +18,7 @@ from sklearn.utils import Bunch
 
 from rankrls._streams import PathOrFile, name_of
 from rankrls._validation import check_option
-from rankrls.datasets._columns import ROLE_NAMES, TableReader, check_names, listed
+from rankrls.datasets._columns import ROLE_NAMES, TableReader, check_names, listed, missing_column
 from rankrls.datasets._csv import CsvSource
 from rankrls.datasets._letor import LetorReader
 from rankrls.datasets._parquet import find_files, open_source
@@ -645,6 +645,13 @@ def _find_roles(file: str, names: list[str], options: dict[str, Any]) -> dict[st
     if roles["qid"] is None:  # query ids that are ignored are no features either
         taken = (roles["target"], roles["sample_weight"])
         dropped += [n for n in free if n.lower() in ROLE_NAMES["qid"] and n not in taken]
+    for role in ("target", "qid"):
+        column = roles[role]
+        if isinstance(column, str) and column in dropped:
+            raise ValueError(f"{file}: column {column!r} for {role} cannot be dropped")
+        if isinstance(column, str) and column not in [*names, "auto"]:
+            raise ValueError(f"{file}: {missing_column(role, column, names)}")
+    left = [name for name in names if name not in dropped]
     for role, what in (("target", "labels"), ("qid", "query ids")):
         if isinstance(roles[role], str) and roles[role] in used:
             raise ValueError(
@@ -662,7 +669,7 @@ def _find_roles(file: str, names: list[str], options: dict[str, Any]) -> dict[st
             one = ", or pass qid=None if all rows are one ranking" if role == "qid" else ""
             raise ValueError(
                 f"{file}: no column is called {', '.join(ROLE_NAMES[role])}: name the column of "
-                f"{what} in {role}={one}; the columns are {listed(names)}"
+                f"{what} in {role}={one}; the columns are {listed(left)}"
             )
         roles[role] = known[0] if known else None
     return {**roles, "drop": dropped or None}

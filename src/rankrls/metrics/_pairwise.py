@@ -211,6 +211,7 @@ def _count_given(
     )
 
 
+@takes_queries
 def pairwise_accuracy(
     y_true: ArrayLike | None,
     y_score: ArrayLike,
