@@ -221,8 +221,10 @@ class Judge:
             try:
                 return np.asarray(scoring.value(self.y, scores, self.lists, average=None))
             except ValueError as error:
+                several = "; the rows of each label follow those of the label before"
                 raise ValueError(
-                    f"scoring={scoring.name!r}: {error} (scoring='pairwise_accuracy' takes any y)"
+                    f"scoring={scoring.name!r}: {error}{several * (self.n_labels > 1)} "
+                    "(scoring='pairwise_accuracy' takes any y)"
                 ) from error
         values = np.full(self.n_lists, np.nan)
         for number, rows in enumerate(query_folds(self.lists)):
