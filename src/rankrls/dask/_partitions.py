@@ -11,6 +11,7 @@ import dask.array as da
 import numpy as np
 from dask.delayed import Delayed
 from numpy.typing import NDArray
+from scipy import sparse
 
 import dask
 from rankrls._frames import is_id_name, refuse_dates
@@ -149,12 +150,17 @@ def _source(collection: Any) -> Partitions:
         # Read only the columns that are needed. Full optimisation would also merge partitions of
         # files if few columns are read, so that y would have fewer partitions than X.
         return Partitions(list(collection.simplify().to_delayed(optimize_graph=False)), None)
-    if collection.ndim == 2 and collection.numblocks[1] > 1:
-        collection = collection.rechunk({1: -1})
     lengths = None
     if np.isfinite(collection.shape[0]):
         lengths = [int(n) for n in collection.chunks[0]]
     # Graph optimisation loses results that are already on a cluster (futures).
     persisted = any(hasattr(task, "client") for task in collection.__dask_graph__().values())
     blocks = collection.to_delayed(optimize_graph=not persisted)
+    if collection.ndim == 2 and collection.numblocks[1] > 1:
+        return Partitions(layer("columns", [(_joined, list(row)) for row in blocks]), lengths)
     return Partitions(blocks.ravel().tolist(), lengths)
+
+
+def _joined(blocks: list[Any]) -> Any:
+    """Blocks of columns side by side; Dask itself does not join all kinds of sparse blocks."""
+    return (sparse.hstack if any(map(sparse.issparse, blocks)) else np.hstack)(blocks)
