@@ -1,12 +1,10 @@
 """Speed of exact model selection: ratios against a bare decomposition or product in one run.
 
-Run as ``python benchmarks/model_selection.py``. RLScore's leave-pair-out and leave-query-out stand
-beside ours where it can be imported.
+Run as ``python benchmarks/model_selection.py``.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import time
 import tracemalloc
 from collections.abc import Iterator
@@ -19,15 +17,6 @@ from sklearn.metrics.pairwise import rbf_kernel
 from timing import Row, print_table, seconds
 
 from rankrls import RankRLS, RankRLSCV, regularization_path
-from rankrls._resources import n_threads
-from rankrls.core.ridge.pairs import (
-    decompose_ranking,
-    default_pairs,
-    leave_pairs_out,
-    pair_accuracies,
-)
-from rankrls.core.ridge.problem import RidgeProblem
-from rankrls.estimators.ranker import Preferences
 from rankrls.model_selection import (
     leave_pair_out_score,
     leave_query_out_predict,
@@ -37,27 +26,17 @@ from rankrls.model_selection import (
 ALPHAS = 2.0 ** np.arange(-15, 16)
 
 
-def problem(ranker: RankRLS, X: np.ndarray, y: np.ndarray) -> RidgeProblem:
-    return ranker._problem(*ranker._prepare(X, Preferences(y)))
-
-
 def pair_rows(m: int = 2000) -> Iterator[Row]:
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((m, 50)), rng.standard_normal(m)
-    K = rbf_kernel(X)
+    K, ranker = rbf_kernel(X), RankRLS(kernel="rbf")
     decomposition = seconds(lambda: eigh(K), 2)
-    given = problem(RankRLS(kernel="rbf"), X, y)
-    decompose_ranking(given, ALPHAS)  # the decomposition, made before
-    pairs = default_pairs(given)
-    name = f"leave-pair-out, RBF {m}, {len(pairs):,} pairs"
-    one = seconds(lambda: [None for _ in leave_pairs_out(given, pairs, ALPHAS[:1])], 3)
-    yield Row(f"{name}, one alpha, decomposed", one, f"eigh({m})", decomposition, 0.5)
-
-    def path() -> None:
-        for _ in pair_accuracies(problem(RankRLS(kernel="rbf"), X, y), ALPHAS, n_threads(None)):
-            pass
-
-    yield Row("  the same, 31 alphas, everything", seconds(path, 1), f"eigh({m})", decomposition, 8)
+    one = seconds(lambda: leave_pair_out_score(ranker, X, y), 2)
+    name = f"leave-pair-out, RBF {m}, all pairs"
+    yield Row(f"{name}, one alpha", one, f"eigh({m})", decomposition, 1.7)
+    search = RankRLSCV(ALPHAS, kernel="rbf", cv="leave-pair-out")
+    path = seconds(lambda: search.fit(X, y), 1)
+    yield Row("  RankRLSCV, 31 alphas", path, f"eigh({m})", decomposition, 8)
 
 
 def query_rows(m: int = 4000, m_linear: int = 100_000) -> Iterator[Row]:
@@ -127,33 +106,11 @@ def permutation_row(m: int = 200) -> Row:
     )
 
 
-def peer_rows(sizes: tuple[int, ...] = (500, 1000)) -> Iterator[Row]:
-    if importlib.util.find_spec("rlscore") is None:
-        print("RLScore cannot be imported: no peer rows")
-        return
-    from rlscore.learner import GlobalRankRLS
-
-    rng = np.random.default_rng(0)
-    for m in sizes:
-        X, y = rng.standard_normal((m, 50)), rng.standard_normal(m)
-        given = problem(RankRLS(kernel="rbf"), X, y)
-        decompose_ranking(given, ALPHAS)
-        pairs = default_pairs(given)
-        peer = GlobalRankRLS(X, y, kernel="GaussianKernel", gamma=1 / 50, regparam=1.0)
-        first, second = pairs.T
-        ours = seconds(
-            lambda g=given, p=pairs: [None for _ in leave_pairs_out(g, p, ALPHAS[15:16])], 3
-        )
-        theirs = seconds(lambda p=peer, i=first, j=second: p.leave_pair_out(i, j), 1)
-        yield Row(f"leave-pair-out, RBF {m}, decomposed", ours, "RLScore leave_pair_out", theirs)
-
-
 def speed(quick: bool = False) -> Iterator[Row]:
     yield from pair_rows(500 if quick else 2000)
     yield from query_rows(*((1000, 20_000) if quick else ()))
     yield sparse_row(*((1000, 400, 60) if quick else ()))
     yield permutation_row()
-    yield from peer_rows((500,) if quick else (500, 1000))
 
 
 if __name__ == "__main__":

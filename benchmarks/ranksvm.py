@@ -1,11 +1,10 @@
-"""RankSVM: cost of the loss, of a fit, growth with the number of rows, and kernels.
+"""RankSVM: cost of a fit, growth with the number of rows, and kernels.
 
 Run as ``python benchmarks/ranksvm.py`` (a few minutes and 2 GB of memory).
 """
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -14,30 +13,12 @@ import numpy as np
 from text_data import make_text
 from timing import Row, compare, print_table, seconds
 
-from rankrls import PreferenceGraph, RankRLS, RankSVM
-from rankrls.core.hinge.losses import hinge_losses
+from rankrls import RankRLS, RankSVM
 
 
 def argsort_seconds(m: int) -> float:
     values = np.random.default_rng(1).standard_normal(m)
     return seconds(lambda: np.argsort(values, kind="stable"), 5)
-
-
-def loss_rows(sizes: tuple[int, ...] = (32_000, 128_000, 512_000)) -> Iterator[Row]:
-    rng = np.random.default_rng(0)
-    cost = {}
-    for m in sizes:
-        y = rng.standard_normal(m)
-        f = y + rng.standard_normal(m)
-        (loss,) = hinge_losses(PreferenceGraph.from_scores(y), "pair")
-        ours = seconds(lambda loss=loss, f=f: loss.hinge(f), 3)
-        cost[m] = ours / (m * math.log2(m))
-        target = 4.0 if m == sizes[-1] else None
-        name = f"loss and subgradient, {m:,} scores"
-        yield Row(name, ours, "np.argsort(kind='stable')", argsort_seconds(m), target)
-    growth = cost[sizes[-1]] / cost[sizes[0]]
-    span = f"from {sizes[0]:,} to {sizes[-1]:,} rows"
-    print(f"  {span}: {growth:.2f} times the growth of m log m (target 1.4)")
 
 
 def linear_data(m: int, n: int) -> tuple[Any, Any]:
@@ -89,7 +70,6 @@ def growth_table() -> None:
 
 
 def speed(quick: bool = False) -> Iterator[Row]:
-    yield from loss_rows((8_000, 64_000) if quick else (32_000, 128_000, 512_000))
     yield from fit_rows(16_000 if quick else 128_000)
     yield from kernel_rows(500 if quick else 2000)
 

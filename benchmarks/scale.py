@@ -1,8 +1,7 @@
 """Large sparse data: cost of an iteration, of a grid of alphas, of pairs, and of a whole selection.
 
 Run as ``python benchmarks/scale.py`` (some minutes and 3 GB of memory; ``--small`` leaves out the
-full shape of RCV1). Data are generated, see ``text_data.py``. Where the peer RLScore can be
-imported, its time for an iteration stands beside ours.
+full shape of RCV1). Data are generated, see ``text_data.py``.
 """
 
 from __future__ import annotations
@@ -10,47 +9,33 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
-import importlib.util
 import os
 import sys
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from text_data import RCV1_SHAPE, make_text
 from timing import Row, print_table, seconds
 
-from rankrls import PreferenceGraph, RankRLS, RankRLSCV, regularization_path
-from rankrls._resources import n_threads
-from rankrls.core.linalg.krylov import MultiShiftCG
-from rankrls.core.preferences.costs import Loss
-from rankrls.core.ridge.iterative import LinearSystem
-from rankrls.core.spaces.products import Products
+from rankrls import RankRLS, RankRLSCV, regularization_path
 
 ALPHAS = 2.0 ** np.arange(-10, 11)
 
 
-def iterate(
-    system: LinearSystem, alphas: np.ndarray, n_iter: int, tol: float = 0.0
-) -> MultiShiftCG:
-    """Some iterations from the start."""
-    run = MultiShiftCG(system.G, system.C, alphas, tol=tol)
-    while run.n_iter < n_iter and run.step():
-        pass
-    return run
+def per_iteration(X: Any, **data: Any) -> float:
+    """Seconds for one more iteration of conjugate gradients: a fit of 30 less a fit of 10."""
 
+    def fit(n_iter: int) -> float:
+        ranker = RankRLS(0.0, solver="cg", max_iter=n_iter, query_weighting="size")
+        return seconds(lambda: ranker.fit(X, **data), 3)
 
-def per_iteration(system: LinearSystem, alphas: np.ndarray) -> float:
-    """Seconds for one more iteration: 30 of them less 10."""
-    return (
-        seconds(lambda: iterate(system, alphas, 30), 3)
-        - seconds(lambda: iterate(system, alphas, 10), 3)
-    ) / 20
+    return (fit(30) - fit(10)) / 20
 
 
 def per_run(run: Callable[[], Any], n: int = 20) -> float:
@@ -63,86 +48,36 @@ def score_rows(m: int = 200_000) -> Iterator[Row]:
     rng = np.random.default_rng(0)
     v, u = rng.standard_normal(X.shape[1]), rng.standard_normal(m)
     products = per_run(lambda: (X @ v, X.T @ u))
-    reference = "scipy X @ v + X.T @ u"
     qid = rng.permutation(np.repeat(np.arange(m // 100), 100))
-    ours = 0.0
     for name, q in (("one ranking", None), ("queries of 100, any order", qid)):
-        graph = PreferenceGraph.from_scores(y, qid=q)
-        (objective,) = graph.objectives(Loss(query_weighting="size"))
-        with Products.of(X, n_threads(None)) as product:
-            system = LinearSystem(product, objective)
-            ours = per_iteration(system, np.array([0.0]))
-            yield Row(f"iteration, {m:,} rows, {name}", ours, reference, products, 0.8)
-    yield from _peer(X, y, qid, ours)
-
-
-def _peer(X, y, qid, ours: float) -> Iterator[Row]:
-    if importlib.util.find_spec("rlscore") is None:
-        return
-    from rlscore.learner import CGRankRLS
-
-    class StopError(Exception):
-        pass
-
-    def run(n_iter: int) -> None:
-        count = 0
-
-        class Callback:
-            def callback(self, learner):
-                nonlocal count
-                count += 1
-                if count == n_iter:
-                    raise StopError
-
-            def finished(self, learner):
-                pass
-
-        with contextlib.suppress(StopError):
-            CGRankRLS(X.tocsc(), y, regparam=1e-6, qids=list(qid), callbackfun=Callback())
-
-    try:
-        theirs = (seconds(partial(run, 12), 2) - seconds(partial(run, 2), 2)) / 10
-    except Exception as error:  # the peer, not us
-        print(f"RLScore's CGRankRLS did not run: {type(error).__name__}: {error}")
-        return
-    yield Row("  the same", ours, "RLScore CGRankRLS", theirs)
+        ours = per_iteration(X, y=y, qid=q)
+        yield Row(f"iteration, {m:,} rows, {name}", ours, "scipy X @ v + X.T @ u", products, 0.8)
 
 
 def grid_rows(m: int = 50_000) -> Iterator[Row]:
     X, y = make_text(m)
-    (objective,) = PreferenceGraph.from_scores(y).objectives(Loss(query_weighting="size"))
-    with Products.of(X, n_threads(None)) as product:
-        system = LinearSystem(product, objective)
-        alone = seconds(lambda: iterate(system, ALPHAS[:1], 500, 1e-5), 2)
-        grid = seconds(lambda: iterate(system, ALPHAS, 500, 1e-5), 2)
-        shared = iterate(system, ALPHAS, 500, 1e-5).solutions()
-        worst = 0.0
-        for s in (0, 5, 10, 15, 20):
-            single = iterate(system, ALPHAS[[s]], 500, 1e-5).solutions()[0]
-            worst = max(worst, np.linalg.norm(shared[s] - single) / np.linalg.norm(single))
-    yield Row("21 alphas, one Krylov run", grid, "smallest alpha, the same solver", alone, 1.6)
-    estimator = RankRLS(solver="cg", tol=1e-5, max_iter=500, query_weighting="size")
-    whole = seconds(lambda: regularization_path(estimator, X, y, alphas=ALPHAS), 2)
-    single = seconds(lambda: estimator.set_params(alpha=ALPHAS[0]).fit(X, y), 2)
-    yield Row("regularization_path, 21 alphas", whole, "RankRLS.fit, smallest alpha", single)
-    print(f"  the shared run's solutions differ from separate runs by {worst:.1e} at most\n")
+    ranker = RankRLS(solver="cg", tol=1e-5, max_iter=500, query_weighting="size")
+    single = seconds(lambda: ranker.set_params(alpha=ALPHAS[0]).fit(X, y), 2)
+    path = seconds(lambda: regularization_path(ranker, X, y, alphas=ALPHAS), 2)
+    yield Row("regularization_path, 21 alphas", path, "RankRLS.fit, smallest alpha", single, 1.6)
+
+
+def random_pairs(y: np.ndarray, n_pairs: int) -> np.ndarray:
+    """Pairs of a relevant and an irrelevant row."""
+    rng = np.random.default_rng(0)
+    return np.column_stack([rng.choice(np.flatnonzero(y == level), n_pairs) for level in (1, 0)])
 
 
 def pair_rows(m: int = 20_000, n_pairs: int = 1_000_000) -> Iterator[Row]:
     X, y = make_text(m)
-    rng = np.random.default_rng(0)
-    pairs = np.column_stack(
-        [rng.choice(np.flatnonzero(y == 1), n_pairs), rng.choice(np.flatnonzero(y == 0), n_pairs)]
-    )
-    (objective,) = PreferenceGraph.from_pairs(pairs, n_rows=m).objectives()
-    L = objective.laplacian.matrix
+    pairs, rng = random_pairs(y, n_pairs), np.random.default_rng(0)
+    L = sparse.coo_array((np.ones(n_pairs), tuple(pairs.T)), shape=(m, m)).tocsr()
+    L = L + L.T
     v, u = rng.standard_normal(X.shape[1]), rng.standard_normal(m)
-    reference = per_run(lambda: (X @ v, X.T @ u, L @ u))
-    with Products.of(X, n_threads(None)) as product:
-        ours = per_iteration(LinearSystem(product, objective), np.array([0.0]))
-    yield Row(
-        f"iteration, {n_pairs:,} pairs, {m:,} rows", ours, "X @ v + X.T @ u + L @ w", reference, 1.5
-    )
+    products = per_run(lambda: (X @ v, X.T @ u, L @ u))
+    ours = per_iteration(X, pairs=pairs)
+    name = f"iteration, {n_pairs:,} pairs, {m:,} rows"
+    yield Row(name, ours, "X @ v + X.T @ u + L @ u", products, 1.5)
 
 
 class PeakMemory:
@@ -199,10 +134,7 @@ def selection_table(
     X, y = X[:m], y[:m]
     size = X.data.nbytes + X.indices.nbytes + X.indptr.nbytes
     print(f"\n{m:,} × {X.shape[1]:,}, {X.nnz / m / X.shape[1]:.2%} filled, {size / 2**20:.0f} MiB")
-    rng = np.random.default_rng(0)
-    pairs = np.column_stack(
-        [rng.choice(np.flatnonzero(y == 1), 10**6), rng.choice(np.flatnonzero(y == 0), 10**6)]
-    )
+    pairs = random_pairs(y, 10**6)
     header = (
         "",
         "error",
