@@ -16,7 +16,7 @@ import pytest
 from rankrls import RankRLS
 from rankrls._atomic import atomic_file
 from rankrls.datasets import dump_letor, make_ranking
-from rankrls.export import to_elasticsearch, to_onnx, to_solr, to_svmrank
+from rankrls.export import to_svmrank
 from rankrls.io import load_model, save_model
 from rankrls.report import write_report
 
@@ -26,25 +26,13 @@ X, Y, QID = make_ranking(n_queries=6, n_docs=5, random_state=0, return_X_y_qid=T
 MODEL = RankRLS().fit(X, Y, qid=QID)
 
 
-def _onnx(path):
-    pytest.importorskip("onnx")
-    to_onnx(MODEL, path=path)
-
-
 WRITERS = {
     "dump_letor": lambda path: dump_letor(X, Y, path, qid=QID),
     "dump_letor gz": lambda path: dump_letor(X, Y, path, qid=QID),
     "save_model": lambda path: save_model(MODEL, path),
-    "to_onnx": _onnx,
     "to_svmrank": lambda path: to_svmrank(MODEL, path=path),
-    "to_elasticsearch": lambda path: to_elasticsearch(MODEL, _names(), "m", path=path),
-    "to_solr": lambda path: to_solr(MODEL, _names(), "m", path=path),
     "write_report": lambda path: write_report(path, X, Y, qid=QID),
 }
-
-
-def _names():
-    return [f"f{j}" for j in range(X.shape[1])]
 
 
 @pytest.fixture(params=WRITERS)
@@ -189,27 +177,6 @@ def test_a_real_signal_leaves_no_file(tmp_path, number):
     done = run(script, cwd=tmp_path)
     assert done.returncode == {signal.SIGTERM: 143, signal.SIGINT: -signal.SIGINT}[number]
     assert os.listdir(tmp_path) == []
-
-
-def test_the_next_call_clears_what_a_killed_call_left(tmp_path):
-    script = """
-    import os, signal
-    with atomic_file("f") as file:
-        file.write(b"half")
-        file.flush()
-        os.kill(os.getpid(), signal.SIGKILL)
-    """
-    for _ in range(2):
-        run(script, cwd=tmp_path)
-    assert len(os.listdir(tmp_path)) == 1  # the second call has cleared what the first left
-    (tmp_path / ".g.0123456789abcdef.tmp").write_bytes(b"of another file")
-    with atomic_file(str(tmp_path / "f")) as outer:
-        outer.write(b"slow")
-        with atomic_file(str(tmp_path / "f")) as inner:  # leaves alone what is being written
-            inner.write(b"quick")
-        assert (tmp_path / "f").read_bytes() == b"quick"
-    assert (tmp_path / "f").read_bytes() == b"slow"
-    assert sorted(os.listdir(tmp_path)) == [".g.0123456789abcdef.tmp", "f"]
 
 
 def test_many_threads_write_the_same_file(tmp_path):

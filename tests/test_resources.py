@@ -29,95 +29,57 @@ PHYSICAL = 16 * GIB
 def machine(monkeypatch):
     monkeypatch.setattr(_resources, "_physical", lambda: PHYSICAL)
     monkeypatch.setattr(_resources, "_address_space", list)
-    _resources._group_limits.cache_clear()
 
 
-@pytest.fixture
-def proc(tmp_path):
-    """Write what the kernel tells: groups of the process, mounts, and limits by group."""
-
-    def write(groups, mounts, limits):
-        folder = tmp_path / "proc"
-        folder.mkdir()
-        (folder / "cgroup").write_text("".join(f"{line}\n" for line in groups))
-        lines = ["22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw"]
-        for number, (root, point, kind, options) in enumerate(mounts):
-            (tmp_path / point).mkdir(parents=True)
-            lines.append(
-                f"{30 + number} 22 0:{number} {root} {tmp_path / point} rw,nosuid shared:9 - "
-                f"{kind} {kind} {options}"
-            )
-        (folder / "mountinfo").write_text("\n".join(lines) + "\n")
-        for name, limit in limits.items():
-            path = tmp_path / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"{limit}\n")
-        return folder
-
-    return write
-
-
-V2 = [("/", "cg", "cgroup2", "rw,nsdelegate")]
-V1 = [("/", "cg/cpu", "cgroup", "rw,cpu"), ("/", "cg/memory", "cgroup", "rw,memory")]
 HUGE = 9223372036854771712  # "no limit" of version 1
 
 
-def test_no_limits(proc, tmp_path):
-    assert _resources.available(tmp_path / "nothing") == PHYSICAL
-    assert _resources.available(proc(["0::/a"], V2, {"cg/a/memory.max": "max"})) == PHYSICAL
-
-
-def test_version_2_the_smallest_of_the_group_and_those_above(proc):
-    limits = {
-        "cg/a/memory.max": 6 * GIB,
-        "cg/a/b/memory.max": "max",
-        "cg/a/b/c/memory.max": 7 * GIB,
-        "cg/a/b/c/d/memory.max": GIB,  # below: of other processes
-        "cg/x/memory.max": GIB,  # beside
-    }
-    assert _resources.available(proc(["0::/a/b/c"], V2, limits)) == 6 * GIB
-
-
-def test_version_1(proc):
-    groups = ["5:cpu,cpuacct:/x", "4:memory:/job/step", "0::/"]
-    limits = {
-        "cg/memory/memory.limit_in_bytes": HUGE,
-        "cg/memory/job/memory.limit_in_bytes": 3 * GIB,
-        "cg/memory/job/step/memory.limit_in_bytes": HUGE,
-        "cg/memory/x/memory.limit_in_bytes": GIB,
-        "cg/cpu/memory.limit_in_bytes": GIB,
-    }
-    assert _resources.available(proc(groups, V1, limits)) == 3 * GIB
-
-
-def test_version_1_container_that_sees_the_path_of_the_host(proc):
-    mounts = [("/docker/abc", "cg/memory", "cgroup", "rw,memory")]
-    limits = {
-        "cg/memory/memory.limit_in_bytes": 5 * GIB,
-        "cg/memory/inner/memory.limit_in_bytes": 4 * GIB,
-    }
-    groups = ["4:memory:/docker/abc/inner"]
-    assert _resources.available(proc(groups, mounts, limits)) == 4 * GIB
-
-
-@pytest.mark.parametrize("file", ["cgroup", "mountinfo"])
-@pytest.mark.parametrize("text", ["", "nonsense\n", "0::\n", "1 2 - cgroup2 x rw\n"])
-def test_odd_files_are_no_limit(proc, file, text):
-    folder = proc(["0::/a"], V2, {"cg/a/memory.max": "12 apples"})
-    (folder / file).write_text(text)
-    assert _resources.available(folder) == PHYSICAL
+@pytest.mark.parametrize(
+    ("groups", "limits", "expected"),
+    [
+        (["0::/a"], {"a/memory.max": "max"}, []),
+        (["0::/a"], {"a/memory.max": "12 apples"}, []),
+        (["nonsense", "0::", ""], {}, []),
+        (  # the group and those above, not those below or beside
+            ["0::/a/b/c"],
+            {"a/memory.max": 6, "a/b/memory.max": "max", "a/b/c/memory.max": 7}
+            | {"a/b/c/d/memory.max": 1, "x/memory.max": 1},
+            [6, 7],
+        ),
+        (
+            ["5:cpu,cpuacct:/x", "4:memory:/job/step", "0::/"],
+            {"memory/memory.limit_in_bytes": HUGE, "memory/job/memory.limit_in_bytes": 3}
+            | {"memory/x/memory.limit_in_bytes": 1, "cpu/memory.limit_in_bytes": 1},
+            [3, HUGE],
+        ),
+        # A container that sees the path of the host.
+        (["4:memory:/docker/abc"], {"memory/memory.limit_in_bytes": 5}, [5]),
+        (["0::/docker/abc"], {"memory.max": 4}, [4]),
+    ],
+)
+def test_limits_of_control_groups(tmp_path, groups, limits, expected):
+    (tmp_path / "cgroup").write_text("\n".join(groups))
+    for name, limit in limits.items():
+        path = tmp_path / "fs" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{limit}\n")
+    found = _resources._group_limits(str(tmp_path / "cgroup"), str(tmp_path / "fs"))
+    assert sorted(found) == expected
 
 
 def test_the_budget_is_half_of_the_smallest(monkeypatch):
-    monkeypatch.setattr(_resources, "_group_limits", lambda proc: [6 * GIB, 9 * GIB])
+    monkeypatch.setattr(_resources, "_group_limits", lambda: [6 * GIB, 9 * GIB])
     assert _resources.budget() == 3 * GIB
     assert _resources.fits(3, GIB // 8)
     assert not _resources.fits(3, GIB // 8, copies=2)
     with pytest.raises(MemoryError, match=r"6\.0 GiB, more than half .* 3\.0 GiB\): do less"):
         _resources.require("a test", 6, GIB // 8, advice="do less")
+    # What is left of the address space counts.
     monkeypatch.setattr(_resources, "_address_space", lambda: [4 * GIB])
-    monkeypatch.setattr(_resources, "_address_space_left", lambda: [3 * GIB])
     assert _resources.budget() == 2 * GIB
+    monkeypatch.setattr(_resources, "_group_limits", list)
+    monkeypatch.setattr(_resources, "_address_space", lambda: [GIB])
+    assert _resources.budget() < GIB / 2
 
 
 @linux
@@ -197,16 +159,6 @@ def test_what_does_not_fit_is_refused_before_it_is_allocated():
         assert "needs a dense work space of" in message, call
         assert advice in message, call
     assert int(peak) < 700_000  # kB: little more than the libraries and the data
-
-
-def test_the_address_space_that_is_left_counts(monkeypatch, tmp_path):
-    monkeypatch.setattr(_resources, "_address_space", lambda: [4 * GIB])
-    statm = tmp_path / "statm"
-    statm.write_text(f"{3 * GIB // os.sysconf('SC_PAGE_SIZE')} 1 1 1 0 1 0\n")
-    assert _resources._address_space_left(statm) == [GIB]
-    assert _resources._address_space_left(tmp_path / "none") == []
-    monkeypatch.setattr(_resources, "_address_space_left", lambda: [GIB])
-    assert _resources.budget() == GIB
 
 
 # -- Threads of BLAS: limits, and sums that do not depend on them

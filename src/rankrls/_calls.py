@@ -110,10 +110,8 @@ def queries_of_sizes(group: Any, given: dict[str, Any]) -> NDArray[np.int64]:
     name = next((name for name in _BY_ROW if given.get(name) is not None), None)
     if name is not None:
         rows = given[name]
-        if isinstance(rows, Mapping):
-            rows = rows.get("data", ())
-        n_rows = rows.shape[0] if hasattr(rows, "shape") else len(rows)
-        total = int(sizes.sum())
+        rows = rows.get("data", ()) if isinstance(rows, Mapping) else rows
+        n_rows, total = rows.shape[0] if hasattr(rows, "shape") else len(rows), int(sizes.sum())
         if total != n_rows:
             hint = " (pass the query of each row as qid)" if len(sizes) == n_rows else ""
             raise ValueError(
@@ -156,11 +154,9 @@ def all_or_nothing(method: F) -> F:
 
 # -- progress ---------------------------------------------------------------------------------
 
-#: Seconds between two lines about the same loop: on a terminal, and in a log file.
-TERMINAL_PAUSE, LOG_PAUSE = 0.1, 5.0
-
-#: Seconds until a call without ``verbose`` shows a message, and between two updates.
-PATIENCE, LOOK = 1.0, 0.25
+#: Seconds between two lines of a loop with ``verbose``; until a call without it shows a message,
+#: and between two updates.
+LOG_PAUSE, PATIENCE, LOOK = 5.0, 1.0, 0.25
 
 #: Function that receives the messages of calls without ``verbose``: of this thread only.
 _listener: ContextVar[Callable[..., None] | None] = ContextVar("progress", default=None)
@@ -209,8 +205,7 @@ class Progress:
 
     def __init__(self, name: str, verbose: int) -> None:
         self.name, self.verbose = name, verbose
-        self.start = time.perf_counter()
-        self._last, self._open = -LOG_PAUSE, False
+        self._start, self._last = time.perf_counter(), -LOG_PAUSE
         listener = _listener.get()
         if isinstance(listener, _Line):
             if verbose:  # printed lines would break the line of the outer call
@@ -223,28 +218,16 @@ class Progress:
         if self._listener is not None:
             self._listener(message)
         if self.verbose:
-            print("\n" * self._open + self._text(message), file=sys.stderr, flush=True)
-            self._open = False
+            seconds = time.perf_counter() - self._start
+            print(f"[{self.name} {seconds:7.2f} s] {message}", file=sys.stderr, flush=True)
 
     def bar(self, done: int, total: int, message: str) -> None:
-        """Show the progress of a loop: one line on a terminal, a few lines in a log."""
+        """Show the progress of a loop, with ``verbose`` by a line every few seconds."""
         if self._listener is not None:
             self._listener(message, done, total)
-        if not self.verbose:
-            return
-        terminal = sys.stderr.isatty()
-        now = time.perf_counter()
-        if now - self._last < (TERMINAL_PAUSE if terminal else LOG_PAUSE):
-            return
-        self._last = now
-        text = self._text(f"{done}/{total} {message}")
-        if terminal:
-            text = f"\r{text} {_filled(done, total)}"
-        print(text, end="" if terminal else "\n", file=sys.stderr, flush=True)
-        self._open = terminal
-
-    def _text(self, message: str) -> str:
-        return f"[{self.name} {time.perf_counter() - self.start:7.2f} s] {message}"
+        elif self.verbose and time.perf_counter() - self._last >= LOG_PAUSE:
+            self._last = time.perf_counter()
+            self(f"{done}/{total} {message}")
 
 
 class _Line:
@@ -274,15 +257,11 @@ class _Line:
         while not self._ended.wait(pause):
             message, done, total = self._about
             text = f"{self.name} {time.perf_counter() - self._start:.0f} s: {message}"
-            text += f" {_filled(done, total)}" if total else ""
+            text += f" {'█' * (20 * done // total):░<20}" if total else ""
             print(f"\r{text:<{width}}", end="", file=sys.stderr, flush=True)
             width, pause = len(text), LOOK
         if width:
             print(f"\r{'':<{width}}\r", end="", file=sys.stderr, flush=True)
-
-
-def _filled(done: int, total: int) -> str:
-    return f"{'█' * (20 * done // max(total, 1)):░<20}"
 
 
 def tells(message: str) -> Callable[[F], F]:

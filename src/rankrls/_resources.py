@@ -65,8 +65,8 @@ NAME_VECTORS = 10
 #: Vectors of up to this many bytes are always accepted.
 _SMALL = 2**26
 
-#: The file with the limit of a control group: version 2, and the memory controller of version 1.
-LIMIT_FILES = {"cgroup2": "memory.max", "cgroup": "memory.limit_in_bytes"}
+#: Where control groups of version 2, and of the memory controller of version 1, have their limits.
+_GROUPS = {"": ("", "memory.max"), "memory": ("memory", "memory.limit_in_bytes")}
 
 
 # -- memory -----------------------------------------------------------------------------------
@@ -74,12 +74,16 @@ LIMIT_FILES = {"cgroup2": "memory.max", "cgroup": "memory.limit_in_bytes"}
 
 def budget() -> int:
     """Maximum bytes of a dense work space: half of the memory, or the rest of the address space."""
-    return min([available() // 2, *_address_space_left()])
+    limits = _address_space()
+    with suppress(OSError, ValueError):  # not Linux
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+        limits = [max(limit - used, 0) for limit in limits]
+    return min([available() // 2, *limits])
 
 
-def available(proc: Path = Path("/proc/self")) -> int:
+def available() -> int:
     """Bytes available: physical memory, limits of control groups and of the address space."""
-    return min([_physical(), *_group_limits(proc), *_address_space()])
+    return min([_physical(), *_group_limits(), *_address_space()])
 
 
 def fits(*shape: int, itemsize: int = 8, copies: int = 1) -> bool:
@@ -89,15 +93,13 @@ def fits(*shape: int, itemsize: int = 8, copies: int = 1) -> bool:
 
 def require(what: str, *shape: int, advice: str, itemsize: int = 8, copies: int = 1) -> None:
     """Raise a ``MemoryError`` with advice if dense arrays do not fit into the budget."""
-    if fits(*shape, itemsize=itemsize, copies=copies):
-        return
-    size = " × ".join(f"{n:,}" for n in shape)
-    needed = prod((itemsize, copies, *map(int, shape)))
-    raise MemoryError(
-        f"{what} needs a dense work space of {size} ({needed / GIB:.1f} GiB, more than half "
-        f"of the memory of this process or what is left of it, {budget() / GIB:.1f} GiB): "
-        f"{advice}"
-    )
+    needed, left = prod((itemsize, copies, *map(int, shape))), budget()
+    if needed > left:
+        raise MemoryError(
+            f"{what} needs a dense work space of {' × '.join(f'{n:,}' for n in shape)} "
+            f"({needed / GIB:.1f} GiB, more than half of the memory of this process or what is "
+            f"left of it, {left / GIB:.1f} GiB): {advice}"
+        )
 
 
 def fits_features(n_features: int, copies: int = VECTORS) -> bool:
@@ -132,45 +134,24 @@ def _address_space() -> list[int]:
     return [] if soft == resource.RLIM_INFINITY else [soft]
 
 
-def _address_space_left(statm: Path = Path("/proc/self/statm")) -> list[int]:
-    """What is left of the address space, if it is limited and its size is known."""
-    limits = _address_space()
-    try:
-        used = int(statm.read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE") if limits else 0
-    except (OSError, ValueError, IndexError):  # not Linux
-        return []
-    return [max(limit - used, 0) for limit in limits]
-
-
 @cache
-def _group_limits(proc: Path) -> list[int]:
+def _group_limits(proc: str = "/proc/self/cgroup", mount: str = "/sys/fs/cgroup") -> list[int]:
     """Limits of the process's control groups and of those above them, read once.
 
-    A line of ``cgroup`` is ``number:controllers:path``, without controllers for version 2. The
-    hierarchy is mounted from some ``root`` on, which in a container is often the container's own
-    group: the directory of a group is the mount point and the path relative to the root.
+    A line of ``proc`` is ``number:controllers:path``. In a container the path may be that of the
+    host, which does not exist inside, and the limit is that of the mount point.
     """
     limits = []
-    try:
-        lines = (proc / "cgroup").read_text().splitlines()
-        groups = dict(line.split(":", 2)[1:] for line in lines)
-        by_memory = [path for name, path in groups.items() if "memory" in name.split(",")]
-        paths = {"cgroup2": groups.get(""), "cgroup": next(iter(by_memory), None)}
-        for mount in (proc / "mountinfo").read_text().splitlines():
-            fields, _, tail = mount.partition(" - ")
-            kind, _, options = tail.split(" ", 2)
-            path = paths.get(kind)
-            if path is None or (kind == "cgroup" and "memory" not in options.split(",")):
-                continue
-            root, point = fields.split(" ")[3:5]
-            group = PurePosixPath(path)
-            inside = group.is_relative_to(root)
-            relative = group.relative_to(root) if inside else PurePosixPath()
-            for folder in (relative, *relative.parents):
-                with suppress(OSError, ValueError):  # no such file, or "max"
-                    limits.append(int((Path(point) / folder / LIMIT_FILES[kind]).read_text()))
-    except (OSError, ValueError):  # not Linux, or the files cannot be read
-        return []
+    with suppress(OSError):  # not Linux
+        for line in Path(proc).read_text().splitlines():
+            _, _, controllers_and_path = line.partition(":")
+            controllers, _, path = controllers_and_path.partition(":")
+            for name in _GROUPS.keys() & set(controllers.split(",")):
+                folder, file = _GROUPS[name]
+                group = PurePosixPath(path.lstrip("/"))
+                for one in (group, *group.parents):
+                    with suppress(OSError, ValueError):  # no such file, or "max"
+                        limits.append(int((Path(mount) / folder / one / file).read_text()))
     return limits
 
 

@@ -145,22 +145,20 @@ def check_finite_array(name: str, values: ArrayLike, *, ndim: tuple[int, ...]) -
             f"{name} must be numeric; got dates or times ({array.dtype}): turn them into numbers "
             "that are meant, such as the age in days"
         )
-    if array.dtype.kind not in "fiub":
-        try:
-            array = array.astype(np.float64)
-        except (ValueError, TypeError) as error:
-            hint = " (higher is better; of two classes: y == 'the positive one')" * (name == "y")
-            raise ValueError(
-                f"{name} must be numeric; got dtype {array.dtype}: {error}{hint}"
-            ) from error
-    array = array.astype(np.float64, copy=False)
+    try:
+        array = array.astype(np.float64, copy=False)
+    except (ValueError, TypeError) as error:
+        hint = " (higher is better; of two classes: y == 'the positive one')" * (name == "y")
+        raise ValueError(
+            f"{name} must be numeric; got dtype {array.dtype}: {error}{hint}"
+        ) from error
     if array.ndim not in ndim:
         wanted = " or ".join(f"{d}-D" for d in ndim)
         raise ValueError(f"{name} must be {wanted}; got an array of shape {array.shape}")
     bad = ~np.isfinite(array)
     if bad.any():
-        where = [int(i) for i in np.argwhere(bad)[0]]
-        place = f"row {where[0]}" if len(where) == 1 else f"row {where[0]}, column {where[1]}"
+        row, *column = np.argwhere(bad)[0]
+        place = f"row {row}" + (f", column {column[0]}" if column else "")
         raise ValueError(f"{name} contains NaN or infinity (first at {place})")
     return array
 
@@ -221,14 +219,12 @@ def check_pairs(pairs: ArrayLike, n_rows: int, *, name: str = "pairs") -> NDArra
     shown = f"{name}[{where}] = {tuple(array[where].tolist())}"
     if wrong is not outside:
         raise ValueError(f"{shown} prefers a row to itself")
-    reason = (
-        f"rows are numbered 0 to {n_rows - 1} (inside a cross-validation or a search, pass "
-        "y=PreferenceGraph.from_pairs(...), which follows the split)"
-    )
     if -1 in array[where]:
+        reason = "X.index.get_indexer(names) gives -1 for a name that is not in the index"
+    else:
         reason = (
-            "-1 is what X.index.get_indexer(names) gives for a name that is not in the index; "
-            "add the row to X, or drop the pair"
+            f"rows are numbered 0 to {n_rows - 1} (inside a cross-validation or a search, pass "
+            "y=PreferenceGraph.from_pairs(...), which follows the split)"
         )
     raise ValueError(f"{shown} is out of range: {reason}")
 
@@ -286,15 +282,6 @@ def _encode_sortable(array: NDArray[Any]) -> Queries:
     if len(array) and (array[1:] >= array[:-1]).all():  # sorted already: no need to sort
         first = np.concatenate([[True], array[1:] != array[:-1]])
         return Queries(np.cumsum(first) - 1, array[first])
-    if array.dtype.kind in "iu" and len(array):
-        low, high = int(array.min()), int(array.max())
-        if high - low < 2 * len(array):  # few gaps: a table of all numbers between is enough
-            wide = np.int64 if array.dtype.kind == "i" else np.uint64  # int8 has no range of 255
-            offset = (array.astype(wide, copy=False) - wide(low)).astype(np.int64, copy=False)
-            present = np.zeros(high - low + 1, dtype=bool)
-            present[offset] = True
-            labels = np.flatnonzero(present).astype(wide) + wide(low)
-            return Queries((np.cumsum(present) - 1)[offset], labels.astype(array.dtype))
     labels, codes = np.unique(array, return_inverse=True)
     return Queries(codes.astype(np.int64, copy=False), labels)
 
@@ -304,12 +291,9 @@ def _encode_objects(name: str, array: NDArray[Any]) -> Queries:
     values = array.tolist()
     kinds = set(map(type, values))
     if kinds == {str}:
-        words = as_text(values)
-        if words.dtype.kind == "U":
-            return _encode_sortable(words)
-        number = {label: code for code, label in enumerate(sorted(set(values)))}
-        labels = np.array(list(number), dtype=object)
-        return Queries(np.array([number[word] for word in values], dtype=np.int64), labels)
+        number = {word: code for code, word in enumerate(sorted(set(values)))}
+        codes = np.array([number[word] for word in values], dtype=np.int64)
+        return Queries(codes, as_text(list(number)))
     number, codes = {}, np.empty(len(array), dtype=np.int64)
     mixed = any(issubclass(kind, str) for kind in kinds)
     for i, label in enumerate(array):
