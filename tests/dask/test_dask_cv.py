@@ -130,7 +130,7 @@ def test_to_local_goes_on_learning_and_is_stored(tmp_path):
         ({"cv": "leave-query-out"}, {}, "folds of whole queries"),
         ({"scoring": "concordance_index"}, {}, "all queries at once"),
         ({"kernel": "rbf"}, {}, "kernel='linear'"),
-        ({"solver": "cg"}, {}, "solver='auto'"),
+        ({"solver": "cg"}, {}, "set solver='primal'"),
         ({"early_stopping": True}, {}, "early_stopping"),
         ({}, {"pairs": [[0, 1]]}, "pairs"),
         ({"alphas": [0.0]}, {}, "alphas"),

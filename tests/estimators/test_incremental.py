@@ -357,7 +357,7 @@ def test_forgetting_what_was_never_added():
         ({"X": X[f], "y": y[f], "qid": qid[f]}, "query 'f' was never added"),
         ({"X": X[a[1:]], "y": y[a[1:]], "qid": qid[a[1:]]}, "'a' was added with 5 rows, but 4"),
         ({"X": X[a], "y": y[a]}, "no ranking of 5 rows was added without qid"),
-        ({"X": X[a], "y": y[a], "qid": qid[a], "pairs": [(0, 1)]}, "with no given pairs"),
+        ({"X": X[a], "y": y[a], "qid": qid[a], "pairs": [(0, 1)]}, "with 0 given pairs"),
         # The right number of rows, but other ones.
         ({**everything, "X": X[learned] * 2}, "was added with other features, scores or"),
         ({**everything, "X": X[learned] / 2}, "was added with other features, scores or"),
@@ -387,7 +387,7 @@ def test_queries_with_pairs_are_forgotten_together():
         ranker.forget(X[a], y[a], qid=qid[a])
     with pytest.raises(ValueError, match="added with 2 given pairs"):
         ranker.forget(X[first], y[first], qid=qid[first], pairs=[(0, 11)])
-    with pytest.raises(ValueError, match=r"query '[bc]' was added in one call"):
+    with pytest.raises(ValueError, match="added with 2 given pairs"):
         ranker.forget(X[a], y[a], qid=qid[a], pairs=[(0, 1), (1, 0)])
     ranker.forget(X[first], y[first], qid=qid[first], pairs=[(0, 11), (1, 10)])
     close(ranker.coef_, RankRLS().fit(X[second], y[second], qid=qid[second]).coef_)
@@ -575,7 +575,7 @@ def test_the_error_is_about_rounding(rough, options):
     held = (X[qid == 3], y[qid == 3])
     ranker = RankRLS(1e-13, random_state=0, **options).fit(X, y, qid=qid)
     before = ranker.predict(X)
-    message = r"^what was forgotten has left rounding errors of the size of \S+e-0[67] .*=1e-13 "
+    message = r"^what was forgotten has left rounding errors .*=1e-13 "
     with pytest.raises(ValueError, match=message) as caught:
         ranker.forget(*held, qid=np.full(10, 3))
     assert "the model was left as it was before this call" in str(caught.value)

@@ -244,10 +244,10 @@ def test_bad_batch_is_named(change, message):
 @pytest.mark.parametrize(
     ("batches", "message"),
     [
-        ("train.txt", "To read a file: rankrls.datasets.iter_letor"),
-        (np.ones((3, 3)), r"got a ndarray \(for one batch: \[batch\]\)"),
+        ("train.txt", "for a file: rankrls.datasets.iter_letor"),
+        (np.ones((3, 3)), r"got a ndarray \(for one batch: \[batch\]"),
         (Bunch(data=1, target=2), r"for one batch: \[batch\]"),
-        (7, "got a int"),
+        (7, "got 7"),
         ([], "no batch with rows"),
         ([(np.empty((0, 3)), np.empty(0))], "no batch with rows"),
     ],
@@ -259,7 +259,7 @@ def test_not_batches(batches, message):
 def test_no_preference_in_any_batch():
     X = np.ones((6, 4))
     refused(
-        [(X, np.ones(6), [1] * 3 + [2] * 3)], "no query has a pair .* 6 rows and 2 queries of 1 b"
+        [(X, np.ones(6), [1] * 3 + [2] * 3)], "no query has a pair .* 6 rows and 2 queries, all"
     )
     refused([(X, np.ones(6))], "no query has a pair to learn from")
     refused([(X, np.c_[np.arange(6), np.ones(6)])], r"in output \(column\) 1 of y")
@@ -310,7 +310,6 @@ def test_progress(capsys):
     assert [line.split("] ")[1].split(", ")[0] for line in lines[:3]] == [
         f"batch {number}: {20 * number} rows so far" for number in (1, 2, 3)
     ]
-    assert "rows/s" in lines[0]
 
 
 def test_memory_does_not_grow_with_the_number_of_batches():

@@ -14,12 +14,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankrls import estimators
 from rankrls._calls import unchanged_on_error
-from rankrls.dask import _partitions
-from rankrls.dask._fit import check_columns, fit_cv, fit_ranker
-from rankrls.dask._tasks import compute, layer, shared
-from rankrls.dask._whole_queries import load
+from rankrls.dask._fit import check_columns, fit_ranker
+from rankrls.dask._rows import beside, compute, features, is_lazy, layer, like, load, shared
 from rankrls.estimators.auto import AutoRanker
-from rankrls.estimators.ranker import Preferences, graph_accuracy, require_preferences
+from rankrls.estimators.ranker import Preferences
 from rankrls.estimators.rankrls import RidgeRanker
 from rankrls.estimators.scalers import SCALERS, taken_apart
 
@@ -30,9 +28,6 @@ Array = NDArray[Any]
 
 def fit(estimator: Any, X: Any, y: Any, *, qid: Any = None, sample_weight: Any = None) -> Any:
     """Fit a ranker, or a pipeline of scaler and ranker, to rows on the workers of a cluster.
-
-    The scaler is fitted in the same pass over X as the sums of the ranker, which are converted to
-    its scale afterwards. `sklearn.pipeline.Pipeline` itself would gather X to scale it.
 
     Parameters
     ----------
@@ -47,12 +42,10 @@ def fit(estimator: Any, X: Any, y: Any, *, qid: Any = None, sample_weight: Any =
     Returns
     -------
     estimator
-        The fitted estimator, which does not need Dask: it predicts rows in memory, and can be
-        saved, exported and updated by `rankrls.streaming.partial_fit`. It equals ``fit`` to all
-        rows, for `RankRLSCV` with the same folds and alphas (see ``rankrls.dask.RankRLSCV``; the
-        default grid may be extended to other ends, as that of `RankRLSCV.fit_stream`). With
-        `RankRLSCV`, the scaler is also fitted to held-out rows (their features, not their labels).
-        If the call fails, the estimator does not change.
+        The fitted estimator, which does not need Dask. It equals ``fit`` to all rows, for
+        `RankRLSCV` with the same folds and alphas (the default grid may be extended to other ends,
+        as that of `RankRLSCV.fit_stream`), whose scaler is also fitted to held-out rows. If the
+        call fails, the estimator does not change.
 
     Examples
     --------
@@ -89,13 +82,11 @@ def fit(estimator: Any, X: Any, y: Any, *, qid: Any = None, sample_weight: Any =
     scaler = steps[0] if steps else None
     with unchanged_on_error(ranker):
         new = clone(ranker)
-        work = fit_cv if isinstance(ranker, estimators.RankRLSCV) else fit_ranker
-        fitted = work(new, X, y, qid, sample_weight, scaler=scaler)
+        fitted = fit_ranker(new, X, y, qid, sample_weight, scaler=scaler)
         if fitted is not None:
-            like = _partitions.like(X)
-            validate_data(fitted, like, skip_check_array=True)
+            validate_data(fitted, like(X), skip_check_array=True)
             new.__dict__.pop("feature_names_in_", None)
-            validate_data(new, fitted.transform(like), skip_check_array=True)
+            validate_data(new, fitted.transform(like(X)), skip_check_array=True)
             scaler.__dict__ = fitted.__dict__
         ranker.__dict__ = new.__dict__
     return estimator
@@ -103,16 +94,12 @@ def fit(estimator: Any, X: Any, y: Any, *, qid: Any = None, sample_weight: Any =
 
 def _batches(X: Any, y: Any, qid: Any, sample_weight: Any) -> Iterator[dict[str, Any]]:
     """Generate the partitions, one after the other."""
-    rows = _partitions.features(X)[0]
-    parts = (rows, *_partitions.preferences(X, rows, y, qid, sample_weight)[:3])
-    names = ("data", "target", "qid", "sample_weight")
-    given = {name: part for name, part in zip(names, parts, strict=True) if part is not None}
-    for blocks in zip(*(part.blocks for part in given.values()), strict=True):
-        batch = dict(zip(given, compute(blocks), strict=True))
-        labels = None if parts[2] is None else parts[2].labels
-        if labels is not None:  # qid in memory has become codes
-            batch["qid"] = [labels[code] for code in batch["qid"]]
-        yield batch
+    rows = features(X)[0]
+    named = (("target", "y", y), ("qid", "qid", qid), ("sample_weight",) * 2 + (sample_weight,))
+    parts = {key: beside(name, values, X, rows) for key, name, values in named}
+    blocks = {"data": rows.blocks} | {key: part.blocks for key, part in parts.items() if part}
+    for batch in zip(*blocks.values(), strict=True):
+        yield dict(zip(blocks, compute(batch), strict=True))
 
 
 def _refuse(given: dict[str, Any]) -> None:
@@ -122,9 +109,8 @@ def _refuse(given: dict[str, Any]) -> None:
             raise TypeError(f"fit() got an unexpected keyword argument {name!r}")
         if value is not None:
             raise ValueError(
-                f"{name}: given pairs may join rows of different partitions, which "
-                "rankrls.dask does not bring together: give scores y and a qid, or fit "
-                "rankrls.RankRLS on the rows that have pairs"
+                f"{name}: given pairs may join rows of different partitions: give scores y and a "
+                "qid, or fit rankrls.RankRLS to the rows that have pairs"
             )
 
 
@@ -168,7 +154,7 @@ class DaskRanker(RidgeRanker):
         dask array of shape (n,) or (n, n_outputs), or a pair of them
             Lazy, with the partitions of X. If X is local, the result is computed immediately.
         """
-        if not _partitions.is_lazy(X):
+        if not is_lazy(X):
             return super().predict(X, return_std)
         check_is_fitted(self)
         check_columns(self, X)
@@ -177,13 +163,13 @@ class DaskRanker(RidgeRanker):
 
     def _predict_lazily(self, X: Any, *, deviation: bool = False) -> da.Array:
         model, there = self._model, shared(self._model)
-        rows, dtype = _partitions.features(X)
+        rows, dtype = features(X)
         predict = partial(_predict_block, int(self.n_features_in_), dtype, deviation)
         calls = [(partial(predict, i), block, there) for i, block in enumerate(rows.blocks)]
         first = layer("predict", calls, tail=(0,))[0]
         coefficients = model.coef if model.coef is not None else model.dual_coef
         result = np.dtype(np.float64) if deviation else np.result_type(dtype, coefficients.dtype)
-        chunks = (rows.lengths or (np.nan,) * len(rows), (model.n_outputs,))
+        chunks = (rows.lengths or (np.nan,) * len(calls), (model.n_outputs,))
         scores = da.Array(first.dask, first.key[0], chunks, dtype=result)
         return scores[:, 0] if self._flat else scores
 
@@ -204,33 +190,18 @@ class DaskRanker(RidgeRanker):
         -------
         float
         """
-        if not _partitions.is_lazy(X):
+        if not is_lazy(X):
             return super().score(X, y, qid, sample_weight, **judgements)
         if judgements:
             raise ValueError(
                 f"{', '.join(judgements)}: given pairs name rows of a local X; pass X.compute()"
             )
-        if self._with_qid and qid is None:
-            raise ValueError(
-                "the model was fitted with qid, so score needs qid too: without it rows of "
-                "different queries would be compared"
-            )
-        found, y, qid, sample_weight = (
-            values.compute() if _partitions.is_lazy(values) else values
-            for values in (self.predict(X), y, qid, sample_weight)
-        )
-        preferences = Preferences(y, qid, sample_weight=sample_weight)
-        preferences.check_names(None)
-        graph = preferences.graph(len(found))
-        if graph.n_outputs != self._model.n_outputs:
-            raise ValueError(
-                f"the model has {self._model.n_outputs} output(s), y has {graph.n_outputs}"
-            )
-        require_preferences(graph, "evaluate")
-        return graph_accuracy(graph, found)
+        given = self.predict(X), y, qid, sample_weight
+        found, y, qid, weight = (one.compute() if is_lazy(one) else one for one in given)
+        return self._accuracy(found, Preferences(y, qid, sample_weight=weight))
 
     def _check_new(self, X: Any) -> Any:
-        if _partitions.is_lazy(X):
+        if is_lazy(X):
             raise ValueError(
                 "this method wants rows in memory, not a Dask collection: pass X.compute(), or map "
                 "the method of to_local() over the blocks"
@@ -254,38 +225,27 @@ def _predict_block(n: int, dtype: Any, deviation: bool, number: int, X: Any, mod
 class RankRLS(DaskRanker, estimators.RankRLS):
     """RankRLS on Dask arrays and data frames, without gathering the rows.
 
-    Parameters and fitted attributes are the same as those of `rankrls.RankRLS`, and ``coef_`` is
-    equal up to rounding for any partitioning: rows can be in any order, and a query can span any
-    number of partitions. The estimator uses the current ``distributed.Client`` if there is one, and
-    Dask's threads otherwise. If a worker fails, Dask reruns its tasks on other workers.
+    Parameters and fitted attributes are those of `rankrls.RankRLS`, and ``coef_`` is equal up to
+    rounding for any partitioning: rows can be in any order, and a query can span any number of
+    partitions. The current ``distributed.Client`` is used if there is one, Dask's threads
+    otherwise.
 
     Parameters
     ----------
     solver : {"auto", "primal", "nystroem", "cg"}, default="auto"
-        "primal" takes one pass over X and uses n_features × n_features statistics. "nystroem" takes
-        one pass, gathers the ``basis`` rows, and uses statistics of the size of the basis. "cg"
-        takes one pass per iteration and uses vectors of n_features. "auto" selects "nystroem" if
-        ``basis`` is given or the kernel is not linear; otherwise "primal" up to 4096 features and
-        "cg" above. "dual" needs an n_rows × n_rows matrix and is not supported.
+        "primal" takes one pass over X and sums n_features × n_features statistics; "nystroem"
+        gathers the ``basis`` rows and sums statistics of their number; "cg" takes one pass per
+        iteration and sends vectors of n_features. "auto" selects "nystroem" if ``basis`` is given
+        or the kernel is not linear; otherwise "primal" up to 4096 features and "cg" above.
     alpha, kernel, cost, ties, query_weighting, basis, random_state, …
         See `rankrls.RankRLS`. ``kernel="precomputed"`` is not supported.
 
     Notes
     -----
-    Communication for P partitions, n features and k outputs (see also docs/mathematics.md, §9):
-
-    - y, qid: the query ids of each partition, to the client;
-    - the rows of queries that lie in several partitions, once, to one worker for each query. If
-      rows are sorted by query, these are a few rows of each partition. If they are in random order,
-      they are almost all rows: sort or shuffle such data by qid first;
-    - "primal": 8 n² bytes from every partition to another worker in a tree of fan-in 8; the client
-      receives one such matrix. "nystroem": the same with the size of the basis instead of n;
-    - "cg": 8 n k bytes to and from every partition, in every iteration.
-
-    Without qid all rows are one ranking. Its partitions can be added up with cost="magnitude" and
-    ties="keep" only, and not with solver "cg".
-
-    y, qid and weights (about 24 bytes per row) stay on the workers during ``fit``.
+    Rows of queries that lie in several partitions move to one worker for each query: sort or
+    shuffle rows in random order by qid first. Without qid all rows are one ranking, whose
+    partitions can be added up with cost="magnitude" and ties="keep" only, and not with solver "cg".
+    See docs/mathematics.md, §9, for what is sent.
 
     Examples
     --------
@@ -321,23 +281,21 @@ class RankRLS(DaskRanker, estimators.RankRLS):
         X : dask array or data frame of shape (n_rows, n_features)
             Dense or sparse (SciPy CSR) blocks, float32 or float64. Chunk sizes can be unknown.
         y : dask array, series or frame, or array-like, of shape (n_rows,) or (n_rows, n_outputs)
-            Scores; higher is preferred. Dask collections with partitions other than those of X are
-            repartitioned, which takes one more pass over X if partition lengths are unknown. Local
-            arrays are partitioned like X.
+            Scores; higher is preferred. Other partitions than those of X are repartitioned, which
+            takes one more pass over X if its partition lengths are unknown.
         qid : the same, of shape (n_rows,), optional
             Query of every row. If None, all rows form one ranking.
         sample_weight : the same, of shape (n_rows,), optional
             Row weights. The weight of a pair is the product of the weights of its rows.
         eval_set : tuple (X_val, y_val) or (X_val, y_val, qid_val), optional
-            Validation data in memory, used for early stopping. They are not split off from X.
+            Validation data in memory, used for early stopping.
         callback : function, optional
             As for `rankrls.RankRLS`.
         persist : bool, default=True
-            Whether X is kept in the workers' memory during the iterations of "cg" (Dask spills
-            to disk if memory is short). If False, X is computed again in every iteration.
+            Whether X is kept in the workers' memory during the iterations of "cg". If False, X is
+            computed again in every iteration.
         **others
-            pairs, magnitude, pair_weight and pair_features are not supported, because a pair can
-            join rows on different workers.
+            pairs, magnitude, pair_weight and pair_features are not supported.
 
         Returns
         -------
@@ -355,26 +313,18 @@ class RankRLSCV(DaskRanker, estimators.RankRLSCV):
     """RankRLS on Dask with alpha chosen by cross-validation over queries.
 
     Every held-out prediction equals that of a model refitted without its fold, up to a constant for
-    each query. The workers sum n_features × n_features statistics for each fold, and the models for
-    all alphas are computed from them.
+    each query: the workers sum n_features × n_features statistics for each fold.
 
     Parameters
     ----------
     alphas, cost, ties, query_weighting, random_state, verbose, …
         See `rankrls.RankRLSCV`. The kernel is linear and the solver is "primal".
     cv : int or "auto", default="auto"
-        Number of folds of whole queries; "auto" means 5. The folds are the same as those of
-        `rankrls.RankRLSCV` with the same ``cv`` (a number) and ``random_state``.
+        Number of folds of whole queries, those of `rankrls.RankRLSCV` with the same ``cv`` and
+        ``random_state``; "auto" means 5.
     scoring : str, default="pairwise_accuracy"
-        "pairwise_r2" is computed from the statistics, so that X is read once. Other metrics
-        ("pairwise_accuracy", "ndcg@10", …) are computed on the workers from held-out predictions.
-        This takes a second pass over X, and a third one if the default grid is extended.
-        "concordance_index" and functions are not supported.
-
-    Notes
-    -----
-    Communication is that of ``rankrls.dask.RankRLS`` with solver "primal", with one matrix per
-    fold.
+        "pairwise_r2" is computed from the statistics. Metrics of lists ("pairwise_accuracy",
+        "ndcg@10", …) take a second pass over X, and a third one if the default grid is extended.
 
     Examples
     --------
@@ -416,11 +366,6 @@ class RankRLSCV(DaskRanker, estimators.RankRLSCV):
             The fitted estimator.
         """
         _refuse(others)
-        if eval_set is not None or callback is not None or self.early_stopping:
-            raise ValueError(
-                "eval_set, callback and early_stopping: rankrls.dask.RankRLSCV holds out folds of "
-                "whole queries; leave these away, or use rankrls.dask.RankRLS with early_stopping"
-            )
         with unchanged_on_error(self):
-            fit_cv(self, X, y, qid, sample_weight)
+            fit_ranker(self, X, y, qid, sample_weight, eval_set=eval_set, callback=callback)
         return self

@@ -8,7 +8,7 @@ so a batch can be added or removed exactly, whether the model was fitted by ``fi
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import MethodType
 from typing import Any
@@ -24,7 +24,12 @@ from rankrls._validation import check_positive, show
 from rankrls.core.linalg.factorizations import NotPositiveError
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.statistics import Statistics, add_batch, batch_statistics
+from rankrls.core.preferences.statistics import (
+    RankingStatistics,
+    Statistics,
+    add_batch,
+    batch_statistics,
+)
 from rankrls.core.ridge.models import FittedFunction, solve_statistics
 from rankrls.core.spaces.spaces import Basis, Kernel, check_kernel_values, choose_basis
 from rankrls.estimators.ranker import Preferences
@@ -37,6 +42,7 @@ __all__ = [
     "check_terms",
     "first_basis",
     "learned_by",
+    "require_learned",
     "require_memory",
     "rescale_features",
     "store_learned",
@@ -115,6 +121,12 @@ class Learned:
         if sign > 0:
             self.dtype = np.result_type(self.dtype, X.dtype)
 
+    def add_ranking(self, ranking: RankingStatistics, loss: Loss) -> None:
+        """Set the sums to those of one ranking, which was given in parts."""
+        self.preferences = self.preferences + ranking.n_preferences
+        if ranking.total is not None:
+            self.total = [ranking.statistics(loss.query_weighting)]
+
     def rescale(self, factor: Array, offset: Array) -> None:
         """Convert to features (Φ − offset) · factor, with arrays of shape (n,)."""
         for part in self.total:
@@ -135,27 +147,35 @@ class Learned:
         """Fit the model, which uses these arrays; None if an output has no preference yet."""
         if not (self.preferences > 0).all():
             return None
-        # Sums over queries are positive semi-definite, and so are their differences up to
-        # rounding, whose errors may be large compared with what is left of large sums.
-        larger = max(part.lost_digits(alpha) for part in self.total)
-        size, cause, model = None, None, None
+        # Differences of sums may have rounding errors that are large compared with what is left.
+        larger = max(part.lost_digits(alpha) for part in self.total)  # before they are overwritten
+        model, cause = None, None
         try:
             model = solve_statistics(self.total, self.basis, np.array([alpha]), self.dtype, names)
         except NotPositiveError as error:
-            size, cause = f"of the size of {error.needed:.2g}", error
+            cause = error
         if model is not None and larger > MUCH_LARGER:
             condition = max(s.factorization.condition(alpha) for s in model.solvers)
             if float(np.finfo(np.float64).eps) * larger * condition > MAX_ERROR:
-                size = f"that are {larger:.2g} times as large as usual"
-                if not np.isfinite(larger):
-                    size = "that are larger than all that is left"
-        if size is not None:
+                model = None
+        if model is None:
             raise ValueError(
-                f"what was forgotten has left rounding errors {size} in the sums of what stays, "
+                "what was forgotten has left rounding errors in the sums of what stays, "
                 f"which alpha={alpha:g} does not cover: the model was left as it was before this "
                 "call. Fit a new one to the rows that stay, or use a larger alpha from the start"
             ) from cause
         return model
+
+
+def require_learned(folds: Sequence[Learned], n_rows: int, n_queries: int) -> None:
+    """Raise unless every output has a preference in some fold."""
+    preferences = np.sum([fold.preferences for fold in folds], axis=0)
+    if not (preferences > 0).all():
+        where = f" in output (column) {np.argmin(preferences)} of y" * (not folds[0].flat)
+        raise ValueError(
+            f"no query has a pair to learn from{where}: in {n_rows:,} rows and {n_queries:,} "
+            "queries, all labels of a query are equal, or it has a single row with weight"
+        )
 
 
 def learned_by(ranker: Any) -> Learned | None:

@@ -457,7 +457,14 @@ class BaseRanker(QueryRequests, BaseEstimator):
             1 − `rankrls.metrics.pairwise_error` (tied predictions count ½), averaged over
             outputs.
         """
-        check_is_fitted(self)
+        preferences = Preferences(
+            y, qid, pairs, magnitude, pair_weight, pair_features, sample_weight
+        )
+        preferences.check_names(X)
+        return self._accuracy(self.predict(X), preferences)
+
+    def _accuracy(self, predictions: Array, preferences: Preferences) -> float:
+        y, qid, model = preferences.y, preferences.qid, self._model
         if self._with_qid and qid is None and y is not None and not isinstance(y, PreferenceGraph):
             raise ValueError(
                 "the model was fitted with qid, so score needs qid too: without it rows of "
@@ -465,23 +472,12 @@ class BaseRanker(QueryRequests, BaseEstimator):
                 "y=PreferenceGraph.from_scores(y, qid=qid), or scikit-learn's metadata routing; to "
                 "cross-validate: rankrls.model_selection.cross_val_score with qid)"
             )
-        preferences = Preferences(
-            y, qid, pairs, magnitude, pair_weight, pair_features, sample_weight
-        )
-        preferences.check_names(X)
-        predictions = self.predict(X)
         graph = preferences.graph(len(predictions))
-        if graph.scores is not None and graph.n_outputs != self._model.n_outputs:
-            raise ValueError(
-                f"the model has {self._model.n_outputs} output(s), y has {graph.n_outputs}"
-            )
+        if graph.scores is not None and graph.n_outputs != model.n_outputs:
+            raise ValueError(f"the model has {model.n_outputs} output(s), y has {graph.n_outputs}")
         require_preferences(graph, "evaluate")
-        C = None
-        if pair_features is not None or self._model.pair_coef is not None:
-            C = self._check_covariates(graph.pair_features, graph.n_given_pairs)
-        return graph_accuracy(
-            graph, predictions, None if C is None else C @ self._model.pair_coef[0]
-        )
+        C = self._check_covariates(graph.pair_features, graph.n_given_pairs)
+        return graph_accuracy(graph, predictions, None if C is None else C @ model.pair_coef[0])
 
     def _check_covariates(self, pair_features: Any, n: int) -> Array | None:
         if pair_features is None:

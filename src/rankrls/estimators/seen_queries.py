@@ -164,10 +164,9 @@ class SeenQueries:
         n_pairs = graph.n_given_pairs
         if not graph.has_qid:
             if (graph.n_rows, n_pairs) not in self.rankings:
-                pairs = f" and {n_pairs} given pairs" if n_pairs else ""
                 raise ValueError(
-                    f"no ranking of {graph.n_rows} rows{pairs} was added without qid, so "
-                    "none can be forgotten; give the rows (and pairs) of one earlier call, or qid"
+                    f"no ranking of {graph.n_rows} rows was added without qid, with {n_pairs} given "
+                    "pairs; forget the rows (and pairs) of one earlier call, or give qid"
                 )
             self.rankings.remove((graph.n_rows, n_pairs))
             return
@@ -183,18 +182,13 @@ class SeenQueries:
                     "are to be forgotten; forget whole queries"
                 )
         touched = [entry for entry in self.joined if not entry[0].isdisjoint(keys)]
-        if [pairs for _, pairs in touched] != ([n_pairs] if n_pairs else []):
-            expected = " and ".join(str(pairs) for _, pairs in touched) or "no"
+        if sum(n for _, n in touched) != n_pairs or any(
+            some.difference(keys) for some, _ in touched
+        ):
             raise ValueError(
-                f"these queries were added with {expected} given pairs, but are to be forgotten "
-                f"with {n_pairs}; forget the queries and pairs of one call together"
+                f"queries were added with {sum(n for _, n in touched)} given pairs, and {n_pairs} "
+                "are to be forgotten; forget all queries and pairs of one call together"
             )
-        for joined, _ in touched:
-            if missing := joined.difference(keys):
-                raise ValueError(
-                    f"{show_query(min(missing))} was added in one call with given pairs and "
-                    "queries that are to be forgotten; forget them together"
-                )
         if (own := self.projection) is not None:
             of_rows = (codes, graph.sample_weight, len(keys))
             known = np.array([self.queries[key][1] for key in keys])

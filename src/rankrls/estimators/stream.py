@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -27,7 +26,6 @@ from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.statistics import RankingStatistics
 from rankrls.core.ridge.fold_statistics import FoldStatistics
-from rankrls.core.spaces.spaces import Basis, Kernel
 from rankrls.estimators.choosing import (
     LOSS_METRIC,
     Scoring,
@@ -39,6 +37,7 @@ from rankrls.estimators.incremental import (
     Learned,
     check_terms,
     first_basis,
+    require_learned,
     require_memory,
     store_learned,
 )
@@ -82,16 +81,11 @@ def read_batches(batches: Any) -> Iterator[Batch]:
     """Convert batches, or those that a function returns; those without rows are skipped."""
     if callable(batches) and not hasattr(batches, "__iter__"):
         batches = batches()
-    if isinstance(batches, str | bytes | os.PathLike):
+    single = isinstance(batches, Mapping | str | bytes) or hasattr(batches, "shape")
+    if single or isinstance(batches, os.PathLike) or not hasattr(batches, "__iter__"):
         raise ValueError(
-            f"batches must be an iterable of {FORMS}; got {show(batches)}. To read a file: "
-            "rankrls.datasets.iter_letor(path) or iter_parquet(path, target=..., qid=...)"
-        )
-    single = isinstance(batches, Mapping) or hasattr(batches, "shape")
-    if single or not hasattr(batches, "__iter__"):
-        raise ValueError(
-            f"batches must be an iterable of {FORMS}; got a {type(batches).__name__}"
-            + (" (for one batch: [batch])" if single else "")
+            f"batches must be an iterable of {FORMS}; got {show(batches)} (for one batch: [batch]; "
+            "for a file: rankrls.datasets.iter_letor(path) or iter_parquet(path, ...))"
         )
     for number, batch in enumerate(batches, 1):
         with named_batch(number):
@@ -158,26 +152,27 @@ def stacked(parts: Sequence[Any]) -> Any:
 
 
 class WholeQueries:
-    """Collect rows until their queries are complete, and record these in ``seen``.
+    """Collect rows until their queries are complete; record these in ``seen`` and ``use`` them.
 
     The last query of a batch may continue in the next one; a query that appears again later is an
     error. Queries are numbered in the order of the stream.
     """
 
-    def __init__(self, seen: SeenQueries, *, checksums: bool = True) -> None:
-        self._seen, self._checksums = seen, checksums
+    def __init__(
+        self, seen: SeenQueries, use: Callable[[QueryRows], None], *, checksums: bool = True
+    ) -> None:
+        self._seen, self._use, self._checksums = seen, use, checksums
         self._open: list[QueryRows] = []  # pieces of a query that may go on
         self._key, self._count = "", 0
 
-    def add(self, X: Any, y: Array, qid: Any, weight: Array | None) -> Iterator[QueryRows]:
-        """Add a batch, y of shape (m, n_outputs), and return the complete queries."""
+    def add(self, X: Any, y: Array, qid: Any, weight: Array | None) -> None:
+        """Add a batch, y of shape (m, n_outputs)."""
         queries = encode_qid(qid, len(y))
         codes, keys = queries.codes, query_keys(queries.labels)
         self._seen.check_new(
             keys,
             "comes back after its rows had ended in an earlier batch. Only the last query of a "
-            "batch may go on in the next one: sort the data by query, or give every query in one "
-            "batch",
+            "batch may go on in the next one: sort the data by query",
         )
         last = int(codes[-1])
         goes_on = keys.index(self._key) if self._open and self._key in keys else -1
@@ -190,30 +185,28 @@ class WholeQueries:
         if goes_on >= 0:
             self._open.append(rows.take(np.flatnonzero(codes == goes_on)))
         if goes_on != last:
-            yield from self.end()
+            self.end()
             self._open, self._key = [rows.take(np.flatnonzero(codes == last))], keys[last]
         inside = np.flatnonzero((codes != goes_on) & (codes != last))
         if len(inside):
-            inside = as_slice(inside)
-            yield self._recorded(keys, rows.take(inside), codes[inside])
+            self._finish(keys, rows.take(as_slice(inside)), codes[inside])
 
-    def end(self) -> Iterator[QueryRows]:
-        """Complete the last query and return it."""
+    def end(self) -> None:
+        """Complete the last query."""
         pieces, self._open = self._open, []
         if pieces:
-            X = stacked([piece.X for piece in pieces])
-            y, query = (np.concatenate([piece[part] for piece in pieces]) for part in (1, 2))
             weight = None
             if any(piece.weight is not None for piece in pieces):
                 filled = [np.ones(len(p.y)) if p.weight is None else p.weight for p in pieces]
                 weight = np.concatenate(filled)
-            whole = QueryRows(X, y, query, weight)
-            yield self._recorded([self._key], whole, np.zeros(len(y), dtype=np.int64))
+            y, query = (np.concatenate([piece[part] for piece in pieces]) for part in (1, 2))
+            whole = QueryRows(stacked([piece.X for piece in pieces]), y, query, weight)
+            self._finish([self._key], whole, np.zeros(len(y), dtype=np.int64))
 
-    def _recorded(self, keys: list[str], rows: QueryRows, codes: Array) -> QueryRows:
+    def _finish(self, keys: list[str], rows: QueryRows, codes: Array) -> None:
         X = rows.X if self._checksums else None
         self._seen.add_rows(keys, X, rows.y, codes, rows.weight)
-        return rows
+        self._use(rows)
 
 
 # -- sums -------------------------------------------------------------------------------------
@@ -236,28 +229,30 @@ class StreamSums:
     has the queries of all.
     """
 
-    def __init__(self, X: Any, batch: Batch, basis: Basis | None, loss: Loss, n_folds: int) -> None:
+    def __init__(self, ranker: Any, X: Any, batch: Batch, basis_rows: Any, n_folds: int) -> None:
         y = check_scores(batch.y, X.shape[0])
-        self._k, flat = y.reshape(len(y), -1).shape[1], y.ndim == 1
-        n = X.shape[1]
+        self.n_outputs, flat = y.reshape(len(y), -1).shape[1], y.ndim == 1
+        self.kernel, self._loss, n = check_terms(ranker, first=True), ranker._loss, X.shape[1]
+        basis = first_basis(ranker, self.kernel, X, basis_rows)
         require_memory(n, basis, n_folds)
-        self.folds = [Learned.nothing(n, basis, X.dtype, self._k, flat) for _ in range(n_folds)]
-        self._loss, self._start = loss, time.perf_counter()
-        self._n_rows = self._n_batches = 0
+        shape = n, basis, X.dtype, self.n_outputs, flat
+        self.folds = [Learned.nothing(*shape) for _ in range(n_folds)]
+        ranker._warn_about_columns(self.kernel, X, encode_qid(batch.qid, len(y)).codes)
+        self._progress, self._n_rows = Progress(type(ranker).__name__, ranker.verbose), 0
         self._queries: WholeQueries | None = None
         if batch.qid is not None:
             seen = self.folds[0].seen
             seen.projection = Projection.like(X, y.reshape(len(y), -1))
-            self._queries = WholeQueries(seen)
+            self._queries = WholeQueries(seen, self._add_queries)
             return
         if n_folds > 1:
             raise ValueError("it has no qid: folds are of whole queries, so that qid is needed")
-        require_addition(loss, "batches")
+        require_addition(self._loss, "batches")
         self._ranking = RankingStatistics()
 
-    def add(self, X: Any, batch: Batch) -> str:
-        """Add a batch with checked rows X; returns a line about the progress."""
-        y, weight = check_targets(batch, X.shape[0], self._k)
+    def add(self, X: Any, batch: Batch) -> None:
+        """Add a batch with checked rows X."""
+        y, weight = check_targets(batch, X.shape[0], self.n_outputs)
         if (batch.qid is None) != (self._queries is None):
             has, had = ("no", "one") if batch.qid is None else ("a", "none")
             raise ValueError(f"it has {has} qid, and the first batch had {had}: give all or none")
@@ -269,44 +264,31 @@ class StreamSums:
             part = RankingStatistics.of(first.features(X), y, weight)
             self._ranking = self._ranking.merge(part)
         else:
-            self._add_queries(self._queries.add(X, y, batch.qid, weight))
+            self._queries.add(X, y, batch.qid, weight)
         self._n_rows += len(y)
-        self._n_batches += 1
-        rate = self._n_rows / max(time.perf_counter() - self._start, 1e-9)
-        return f"batch {batch.number}: {self._n_rows:,} rows so far, {rate:,.0f} rows/s"
+        self._progress(f"batch {batch.number}: {self._n_rows:,} rows so far")
 
-    def finish(self) -> str:
-        """Complete the last query; returns a line about the progress."""
+    def finish(self) -> None:
+        """Complete the last query."""
         first, n_folds = self.folds[0], len(self.folds)
         if self._queries is None:
             first.seen.rankings.append((self._n_rows, 0))
-            first.preferences = first.preferences + self._ranking.n_preferences
-            if self._ranking.total is not None:
-                first.total = [self._ranking.statistics(self._loss.query_weighting)]
+            first.add_ranking(self._ranking, self._loss)
         else:
-            self._add_queries(self._queries.end())
+            self._queries.end()
             if (n_queries := first.seen.n_queries) < n_folds:
                 raise ValueError(
                     f"cv={n_folds} folds of {n_queries} queries: it must be from 2 to {n_queries}"
                 )
-        preferences = np.sum([fold.preferences for fold in self.folds], axis=0)
-        if not (preferences > 0).all():
-            output = int(np.argmin(preferences))
-            where = "" if first.flat else f" in output (column) {output} of y"
-            raise ValueError(
-                f"no query has a pair to learn from{where}: in {self._n_rows:,} rows and "
-                f"{first.seen.n_queries:,} queries of {self._n_batches:,} batches, all labels "
-                "of a query are equal, or it has a single row with weight"
-            )
+        require_learned(self.folds, self._n_rows, first.seen.n_queries)
         n_pairs = sum(fold.n_pairs for fold in self.folds)
-        return f"{self._n_rows:,} rows, {n_pairs:,} pairs: solving"
+        self._progress(f"{self._n_rows:,} rows, {n_pairs:,} pairs: solving")
 
-    def _add_queries(self, ended: Iterable[QueryRows]) -> None:
-        for rows in ended:
-            fold_of = rows.query % len(self.folds)
-            for fold in np.unique(fold_of):
-                mine = rows.take(as_slice(np.flatnonzero(fold_of == fold)))
-                self.folds[fold].add(mine.graph(), mine.X, self._loss)
+    def _add_queries(self, rows: QueryRows) -> None:
+        fold_of = rows.query % len(self.folds)
+        for fold in np.unique(fold_of):
+            mine = rows.take(as_slice(np.flatnonzero(fold_of == fold)))
+            self.folds[fold].add(mine.graph(), mine.X, self._loss)
 
 
 def check_targets(batch: Batch, n_rows: int, n_outputs: int) -> tuple[Array, Array | None]:
@@ -333,54 +315,48 @@ def _check_rows(ranker: Any, batch: Batch, *, reset: bool) -> Any:
     return X
 
 
-def _sum_stream(
-    ranker: Any, kernel: Kernel, batches: Any, basis_rows: Any, steps: Any, n_folds: int
-) -> StreamSums:
-    """Sum all batches, in the features of all of them."""
-    progress = Progress(type(ranker).__name__, ranker.verbose)
-    sums: StreamSums | None = None
-    for batch in read_batches(batches):
-        with named_batch(batch.number):
-            batch = batch if steps is None else steps.learn(batch)
-            X = _check_rows(ranker, batch, reset=sums is None)
-            if sums is None:
-                basis = first_basis(ranker, kernel, X, basis_rows)
-                sums = StreamSums(X, batch, basis, ranker._loss, n_folds)
-                codes = encode_qid(batch.qid, X.shape[0]).codes
-                ranker._warn_about_columns(kernel, X, codes)
-            progress(sums.add(X, batch))
-    if sums is None:
+def _sum_streams(
+    rankers: Sequence[Any],
+    batches: Iterable[Iterable[Batch]],
+    basis_rows: Any = None,
+    steps: Any = None,
+    n_folds: int = 1,
+) -> list[StreamSums]:
+    """Sum all batches for several rankers; a batch has a `Batch` for each."""
+    sums: list[StreamSums] = []
+    for parts in batches:
+        for k, (ranker, batch) in enumerate(zip(rankers, parts, strict=True)):
+            with named_batch(batch.number):
+                batch = batch if steps is None else steps.learn(batch)
+                X = _check_rows(ranker, batch, reset=len(sums) == k)
+                if len(sums) == k:
+                    sums.append(StreamSums(ranker, X, batch, basis_rows, n_folds))
+                sums[k].add(X, batch)
+    if not sums:
         raise ValueError("there is no batch with rows to learn from")
-    progress(sums.finish())
-    rescaling = None if steps is None else steps.rescaling()
-    if rescaling is not None:
-        for fold in sums.folds:
-            fold.rescale(*rescaling)
+    for one in sums:
+        one.finish()
+        if steps is not None and (rescaling := steps.rescaling()) is not None:
+            for fold in one.folds:
+                fold.rescale(*rescaling)
     return sums
 
 
 def fit_stream(ranker: Any, batches: Any, basis_rows: Any = None, steps: Any = None) -> Any:
     """Fit a `RankRLS` to a stream of batches; ``steps`` transform them (`streaming._Prepare`)."""
     with unchanged_on_error(ranker):
-        kernel = check_terms(ranker, first=True)
-        sums = _sum_stream(ranker, kernel, batches, basis_rows, steps, 1)
-        store_learned(ranker, sums.folds[0], kernel)
+        check_terms(ranker, first=True)
+        parts = ([batch] for batch in read_batches(batches))
+        (sums,) = _sum_streams([ranker], parts, basis_rows, steps)
+        store_learned(ranker, sums.folds[0], sums.kernel)
     return ranker
 
 
 def fit_streams(rankers: Sequence[Any], batches: Iterable[Iterable[Mapping[str, Any]]]) -> None:
     """Fit several linear `RankRLS` in one pass; a batch has the fields of a `Batch` for each."""
-    kernels, sums = [check_terms(ranker, first=True) for ranker in rankers], list[StreamSums]()
-    for number, parts in enumerate(batches, 1):
-        for k, (ranker, part) in enumerate(zip(rankers, parts, strict=True)):
-            batch = Batch(number, **part)
-            X = _check_rows(ranker, batch, reset=number == 1)
-            if number == 1:
-                sums.append(StreamSums(X, batch, None, ranker._loss, 1))
-            sums[k].add(X, batch)
-    for ranker, one, kernel in zip(rankers, sums, kernels, strict=True):
-        one.finish()
-        store_learned(ranker, one.folds[0], kernel)
+    numbered = ([Batch(i, **part) for part in parts] for i, parts in enumerate(batches, 1))
+    for ranker, sums in zip(rankers, _sum_streams(rankers, numbered), strict=True):
+        store_learned(ranker, sums.folds[0], sums.kernel)
 
 
 # -- folds ------------------------------------------------------------------------------------
@@ -419,39 +395,38 @@ def fit_stream_cv(ranker: Any, batches: Any, basis_rows: Any = None, steps: Any 
             "pass"
         )
     with unchanged_on_error(ranker):
-        kernel = check_terms(ranker, first=True)
-        sums = _sum_stream(ranker, kernel, batches, basis_rows, steps, n_folds)
+        check_terms(ranker, first=True)
+        parts = ([batch] for batch in read_batches(batches))
+        (sums,) = _sum_streams([ranker], parts, basis_rows, steps, n_folds)
         first = sums.folds[0]
 
         def score_again(W: list[Array]) -> list[Array]:
-            seen, parts = SeenQueries(), list[Array]()
-            again = WholeQueries(seen, checksums=False)
+            seen, scores = SeenQueries(), list[Array]()
 
-            def score(ended: Iterable[QueryRows]) -> None:
-                for rows in ended:
-                    Phi = first.features(rows.X)
-                    parts.append(score_queries(scoring, Phi, rows.graph(), rows.query, W))
+            def score(rows: QueryRows) -> None:
+                Phi = first.features(rows.X)
+                scores.append(score_queries(scoring, Phi, rows.graph(), rows.query, W))
 
+            again = WholeQueries(seen, score, checksums=False)
             for batch in read_batches(batches):
                 with named_batch(batch.number):
                     batch = batch if steps is None else steps.transform(batch)
                     X = _check_rows(ranker, batch, reset=False)
-                    y, weight = check_targets(batch, X.shape[0], W[0].shape[2])
-                    score(again.add(X, y, batch.qid, weight))
-            score(again.end())
+                    y, weight = check_targets(batch, X.shape[0], sums.n_outputs)
+                    again.add(X, y, batch.qid, weight)
+            again.end()
             before, now = (
                 [(key, n) for key, (n, _) in one.queries.items()] for one in (first.seen, seen)
             )
             if before != now:
-                (m, q), (n, p) = ((sum(n for _, n in one), len(one)) for one in (before, now))
                 raise ValueError(
-                    f"the batches had {m:,} rows of {q:,} queries, and now {n:,} of {p:,}, or in "
-                    "another order; batches that are read again must have the same rows"
+                    f"the batches had {len(before):,} queries, and now {len(now):,}, or others; "
+                    "batches that are read again must have the same rows in the same order"
                 )
-            return parts
+            return scores
 
         learned = choose_by_folds(ranker, sums.folds, grid, scoring, score_again)
-        store_learned(ranker, learned, kernel)
+        store_learned(ranker, learned, sums.kernel)
     return ranker
 
 
