@@ -122,8 +122,9 @@ def fit_ranker(
 
             def score_again(W: list[Array]) -> list[Array]:
                 """Score every query with the models without its fold, in one pass over X."""
-                work = partial(_part_scores, scoring)
-                return compute(sum(rows.parts(work, shared(W), shared(fold_of)), []))
+                extras = shared(W), shared(fold_of)
+                stay, moved = rows.parts(partial(_part_scores, scoring), *extras)
+                return compute(stay + moved)
 
             learned = choose_by_folds(ranker, sums, grid, scoring, score_again)
         store_learned(ranker, learned, kernel)

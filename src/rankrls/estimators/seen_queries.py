@@ -165,8 +165,8 @@ class SeenQueries:
         if not graph.has_qid:
             if (graph.n_rows, n_pairs) not in self.rankings:
                 raise ValueError(
-                    f"no ranking of {graph.n_rows} rows was added without qid, with {n_pairs} given "
-                    "pairs; forget the rows (and pairs) of one earlier call, or give qid"
+                    f"no ranking of {graph.n_rows} rows was added without qid, with {n_pairs} "
+                    "given pairs; forget the rows (and pairs) of one earlier call, or give qid"
                 )
             self.rankings.remove((graph.n_rows, n_pairs))
             return
