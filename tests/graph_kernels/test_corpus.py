@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rankrls.graph_kernels import Dependency, Pair, Token, iter_interaction_corpus
-from rankrls.graph_kernels._corpus import _TokenRanges
+from rankrls.graph_kernels._corpus import overlaps
 
 HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n<corpus source="Toy">\n'
 SENTENCE = """<sentence id="s0" text="AB binds C-D">
@@ -162,7 +162,7 @@ ENCODED = '<?xml version="1.0" encoding="{}"?><corpus source="x"/>'
         (EXTERNAL, "document type declaration"),
         ('<!DOCTYPE corpus><corpus source="x"/>', "document type declaration"),
         ('<corpus source="x"><document id="&secret;"/></corpus>', "undefined entity"),
-        (f'{HEAD}<document id="d">' + "<a>" * 1000, "nested more than"),
+        (f'{HEAD}<document id="d">' + "<a>" * 1000, "not well-formed XML"),
         (gzip.compress(CORPUS.encode())[:-20], "truncated or corrupt"),
         (b"\x00\x01\x02", "not well-formed XML"),
         (b"", "no element found"),
@@ -228,7 +228,7 @@ def test_tokens_of_entities_against_a_double_loop():
             for index, token in enumerate(tokens)
             if any(a <= d and c <= b for a, b in entity for c, d in token)
         ]
-        assert list(_TokenRanges(tokens).touched(entity)) == expected
+        assert next(overlaps(tokens, [entity])) == tuple(expected)
 
 
 def test_entities_that_cover_everything(monkeypatch):

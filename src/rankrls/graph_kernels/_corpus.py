@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,11 +97,10 @@ def iter_interaction_corpus(
     Raises
     ------
     ValueError
-        If the file is not such a corpus. The message gives the file name, the line and the id of
-        the element. Files from untrusted sources are safe to read: errors are also raised for a
-        document type declaration, so that no XML entity is expanded or loaded, for documents of
-        more than a million elements, for tags and comments of more than 16 MiB, and for sentences
-        with entities that cover more than a million tokens.
+        If the file is not such a corpus; the message has the file name, the line and the id of the
+        element. Files from untrusted sources are safe to read: document type declarations, and with
+        them XML entities, are refused, as are documents of more than a million elements, tags of
+        more than 16 MiB, and sentences with entities that cover more than a million tokens.
 
     Notes
     -----
@@ -142,18 +141,23 @@ def iter_interaction_corpus(
 
 def _sentence(element: Element, parser: str | None, self_interactions: bool) -> Sentence:
     parse = _choose_parse(element, parser)
-    tokens, ranges, number = _tokens(element, parse.get("tokenizer"))
+    tokens, ranges = [], []
+    token_number: dict[str, int] = {}
+    entity_number: dict[str, int] = {}
+    for token in _tokenization(element, parse.get("tokenizer")).all("token"):
+        _claim(token, token_number)
+        tokens.append(Token(token.get("text"), token.get("POS")))
+        ranges.append(_ranges(token))
     dependencies = tuple(
-        Dependency(_look_up(d, "t1", number), _look_up(d, "t2", number), d.get("type"))
+        Dependency(_look_up(d, "t1", token_number), _look_up(d, "t2", token_number), d.get("type"))
         for d in parse.all("dependency")
     )
     entities: list[Entity] = []
     n_touched = 0
-    place = _TokenRanges(ranges)
-    entity_number: dict[str, int] = {}
-    for entity in element.all("entity"):
+    for entity, found in zip(
+        element.all("entity"), overlaps(ranges, map(_ranges, element.all("entity"))), strict=True
+    ):
         _claim(entity, entity_number)
-        found = place.touched(_ranges(entity))
         if not found:
             raise entity.error("covers no token; check its charOffset")
         n_touched += len(found)
@@ -161,50 +165,40 @@ def _sentence(element: Element, parser: str | None, self_interactions: bool) -> 
             raise entity.error(f"and those before it cover over {_MAX_TOUCHED:,} tokens")
         text, kind = entity.attributes.get("text", ""), entity.attributes.get("type", "")
         entities.append(Entity(entity.get("id"), text, kind, found))
-    pairs = [_pair(pair, entity_number) for pair in element.all("pair")]
-    kept = tuple(pair for pair in pairs if self_interactions or pair.first != pair.second)
+    pairs = []
+    for pair in element.all("pair"):
+        value = pair.attributes.get("interaction")
+        if value not in ("True", "False", None):
+            raise pair.error(f"has interaction={value[:60]!r}; it must be 'True' or 'False'")
+        first, second = (_look_up(pair, name, entity_number) for name in ("e1", "e2"))
+        if self_interactions or first != second:
+            interacts = None if value is None else value == "True"
+            pairs.append(Pair(pair.get("id"), first, second, interacts))
     text = element.attributes.get("text", "")
-    return Sentence(element.get("id"), text, tokens, dependencies, tuple(entities), kept)
+    return Sentence(
+        element.get("id"), text, tuple(tokens), dependencies, tuple(entities), tuple(pairs)
+    )
 
 
 def _choose_parse(element: Element, parser: str | None) -> Element:
     parses = element.all("sentenceanalyses", "parses", "parse")
     names = [parse.get("parser") for parse in parses]
     listed = ", ".join(repr(name[:60]) for name in names[:10]) or "none"
-    if parser is None:
-        if len(parses) == 1:
-            return parses[0]
+    if parser is None and len(parses) != 1:
         raise element.error(f"has {len(parses)} parses ({listed}); choose one by parser=…")
-    if names.count(parser) != 1:
+    if parser is not None and names.count(parser) != 1:
         raise element.error(f"must have exactly one parse by {parser!r}; it has: {listed}")
-    return parses[names.index(parser)]
+    return parses[0 if parser is None else names.index(parser)]
 
 
-def _tokens(
-    element: Element, tokenizer: str
-) -> tuple[tuple[Token, ...], list[Ranges], dict[str, int]]:
-    """Return tokens in the order of the file, their character ranges, and their indices by id."""
+def _tokenization(element: Element, tokenizer: str) -> Element:
     found = element.all("sentenceanalyses", "tokenizations", "tokenization")
     found = [one for one in found if one.get("tokenizer") == tokenizer]
     if len(found) != 1:
         raise element.error(
             f"has {len(found)} tokenizations by {tokenizer[:60]!r}; there must be one"
         )
-    tokens, ranges = [], []
-    number: dict[str, int] = {}
-    for token in found[0].all("token"):
-        _claim(token, number)
-        tokens.append(Token(token.get("text"), token.get("POS")))
-        ranges.append(_ranges(token))
-    return tuple(tokens), ranges, number
-
-
-def _pair(element: Element, number: dict[str, int]) -> Pair:
-    told = element.attributes.get("interaction")
-    if told not in ("True", "False", None):
-        raise element.error(f"has interaction={told[:60]!r}; it must be 'True' or 'False'")
-    first, second = _look_up(element, "e1", number), _look_up(element, "e2", number)
-    return Pair(element.get("id"), first, second, None if told is None else told == "True")
+    return found[0]
 
 
 def _claim(element: Element, number: dict[str, int]) -> None:
@@ -226,32 +220,27 @@ def _look_up(element: Element, attribute: str, number: dict[str, int]) -> int:
 
 def _ranges(element: Element) -> Ranges:
     """Parse character ranges such as "0-3,7-9", which include both ends."""
-    given = element.get("charOffset")
+    text = element.get("charOffset")
     ranges = []
-    for part in given.split(","):
+    for part in text.split(","):
         begin, _, end = part.strip().partition("-")
         if not (begin.isdecimal() and end.isdecimal() and max(len(begin), len(end)) <= 18):
-            raise element.error(f"has charOffset={given[:60]!r}; it must read like '3-7,9-12'")
+            raise element.error(f"has charOffset={text[:60]!r}; it must read like '3-7,9-12'")
         ranges.append((int(begin), int(end)))
         if ranges[-1][0] > ranges[-1][1]:
-            raise element.error(f"has charOffset={given[:60]!r}, which ends before it begins")
+            raise element.error(f"has charOffset={text[:60]!r}, which ends before it begins")
     return ranges
 
 
-class _TokenRanges:
-    """Character ranges of all tokens of a sentence."""
-
-    def __init__(self, tokens: list[Ranges]) -> None:
-        n_ranges = np.array([len(ranges) for ranges in tokens], dtype=np.intp)
-        self.token = np.repeat(np.arange(len(tokens)), n_ranges)
-        flat = [edges for ranges in tokens for edges in ranges]
-        self.begin, self.end = np.array(flat, dtype=np.int64).reshape(-1, 2).T
-
-    def touched(self, ranges: Ranges) -> tuple[int, ...]:
-        """Return the tokens that share a character with the ranges."""
+def overlaps(tokens: list[Ranges], entities: Iterable[Ranges]) -> Iterator[tuple[int, ...]]:
+    """Generate the tokens that share a character with each entity, by their character ranges."""
+    token = np.repeat(np.arange(len(tokens)), [len(ranges) for ranges in tokens])
+    flat = [edges for ranges in tokens for edges in ranges]
+    first, last = np.array(flat, dtype=np.int64).reshape(-1, 2).T
+    for ranges in entities:
         begin, end = np.array(sorted(ranges), dtype=np.int64).T
         end = np.maximum.accumulate(end)
         # Among the ranges that begin before a token ends, one must end after the token begins.
-        last = np.searchsorted(begin, self.end, side="right") - 1
-        shared = (last >= 0) & (end[last] >= self.begin)
-        return tuple(np.unique(self.token[shared]).tolist())
+        before = np.searchsorted(begin, last, side="right") - 1
+        shared = (before >= 0) & (end[before] >= first)
+        yield tuple(np.unique(token[shared]).tolist())

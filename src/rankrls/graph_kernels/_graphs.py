@@ -45,10 +45,35 @@ class LabelledGraph:
     labels: Sequence[Iterable[str]]
 
     def __post_init__(self) -> None:
-        adjacency = _check_adjacency(self.adjacency)
-        labels = _check_labels(self.labels, adjacency.shape[0])
+        adjacency = self.adjacency
+        if sp.issparse(adjacency):
+            if adjacency.dtype.kind not in "fiub":
+                raise ValueError(f"adjacency must be real and numeric; got dtype {adjacency.dtype}")
+            adjacency = sp.csr_array(adjacency, dtype=np.float64, copy=True)
+            adjacency.sum_duplicates()
+            if not np.isfinite(adjacency.data).all():
+                raise ValueError("adjacency contains NaN or infinity")
+        else:
+            adjacency = sp.csr_array(check_finite_array("adjacency", adjacency, ndim=(2,)))
+        if adjacency.shape[0] != adjacency.shape[1]:
+            raise ValueError(f"adjacency must be square; got shape {adjacency.shape}")
+        if isinstance(self.labels, str) or not isinstance(self.labels, Iterable):
+            raise ValueError(
+                f"labels must have one iterable of strings for each node; got {show(self.labels)}"
+            )
+        labels = []
+        for node, some in enumerate(self.labels):
+            one = isinstance(some, str) or not isinstance(some, Iterable)
+            found = (some,) if one else tuple(some)
+            if not all(isinstance(label, str) for label in found):
+                raise ValueError(f"labels of node {node} must be strings; got {show(some)}")
+            labels.append(tuple(dict.fromkeys(found)))
+        if len(labels) != adjacency.shape[0]:
+            raise ValueError(
+                f"labels has {len(labels)} entries for {adjacency.shape[0]} nodes of adjacency"
+            )
         object.__setattr__(self, "adjacency", adjacency)
-        object.__setattr__(self, "labels", labels)
+        object.__setattr__(self, "labels", tuple(labels))
 
     @property
     def n_nodes(self) -> int:
@@ -62,23 +87,22 @@ def as_graphs(graphs: Any, name: str = "graphs") -> list[LabelledGraph]:
         raise ValueError(f"{name} must be a list of graphs; got a single graph, put it into a list")
     if isinstance(graphs, str | bytes) or not isinstance(graphs, Iterable) or sp.issparse(graphs):
         raise ValueError(f"{name} must be a list of graphs; got {show(graphs)}")
-    return [_as_graph(graph, f"{name}[{index}]") for index, graph in enumerate(graphs)]
-
-
-def _as_graph(graph: Any, where: str) -> LabelledGraph:
-    if isinstance(graph, LabelledGraph):
-        return graph
-    try:
-        if _is_networkx(graph):
-            return _from_networkx(graph)
-        if isinstance(graph, tuple | list) and len(graph) == 2:
-            return LabelledGraph(*graph)
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from error
-    raise ValueError(
-        f"{where} must be a pair (adjacency, labels), a networkx graph or a LabelledGraph; "
-        f"got {show(graph)}"
-    )
+    converted = []
+    for index, graph in enumerate(graphs):
+        try:
+            if _is_networkx(graph):
+                graph = _from_networkx(graph)
+            elif isinstance(graph, tuple | list) and len(graph) == 2:
+                graph = LabelledGraph(*graph)
+        except ValueError as error:
+            raise ValueError(f"{name}[{index}]: {error}") from error
+        if not isinstance(graph, LabelledGraph):
+            raise ValueError(
+                f"{name}[{index}] must be a pair (adjacency, labels), a networkx graph or a "
+                f"LabelledGraph; got {show(graph)}"
+            )
+        converted.append(graph)
+    return converted
 
 
 def _is_networkx(graph: Any) -> bool:
@@ -97,44 +121,6 @@ def _from_networkx(graph: Any) -> LabelledGraph:
     edges = [(number[s], number[t], w) for s, t, w in graph.edges(data="weight", default=1.0)]
     if not graph.is_directed():
         edges += [(j, i, weight) for i, j, weight in edges if i != j]
-    rows, columns, weights = zip(*edges, strict=True) if edges else ((), (), ())
-    data = check_finite_array("edge attribute 'weight'", weights, ndim=(1,))
-    shape = (len(number), len(number))
-    places = np.array(rows, dtype=np.int64), np.array(columns, dtype=np.int64)
-    return LabelledGraph(sp.coo_array((data, places), shape=shape), labels)
-
-
-def _check_adjacency(adjacency: Any) -> sp.csr_array:
-    if sp.issparse(adjacency):
-        if adjacency.dtype.kind not in "fiub":
-            raise ValueError(f"adjacency must be real and numeric; got dtype {adjacency.dtype}")
-        matrix = sp.csr_array(adjacency, dtype=np.float64)
-        if not matrix.has_canonical_format:
-            matrix = matrix.copy()  # do not modify the caller's arrays
-            matrix.sum_duplicates()
-        if not np.isfinite(matrix.data).all():
-            raise ValueError("adjacency contains NaN or infinity")
-    else:
-        dense = check_finite_array("adjacency", adjacency, ndim=(2,))
-        matrix = sp.csr_array(dense)
-    if matrix.shape[0] != matrix.shape[1]:
-        raise ValueError(f"adjacency must be square; got shape {matrix.shape}")
-    return matrix
-
-
-def _check_labels(labels: Any, n_nodes: int) -> tuple[tuple[str, ...], ...]:
-    if isinstance(labels, str) or not isinstance(labels, Iterable):
-        raise ValueError(
-            f"labels must have one iterable of strings for each node; got {show(labels)}"
-        )
-    out = []
-    for node, given in enumerate(labels):
-        one = isinstance(given, str) or not isinstance(given, Iterable)
-        found = (given,) if one else tuple(given)
-        for label in found:
-            if not isinstance(label, str):
-                raise ValueError(f"labels of node {node} must be strings; got {show(label)}")
-        out.append(tuple(dict.fromkeys(found)))
-    if len(out) != n_nodes:
-        raise ValueError(f"labels has {len(out)} entries for {n_nodes} nodes of adjacency")
-    return tuple(out)
+    data = check_finite_array("edge attribute 'weight'", [w for _, _, w in edges], ndim=(1,))
+    places = np.array([edge[:2] for edge in edges], dtype=np.int64).reshape(-1, 2).T
+    return LabelledGraph(sp.coo_array((data, tuple(places)), shape=[len(number)] * 2), labels)

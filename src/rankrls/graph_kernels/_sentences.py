@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import operator
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import sparse as sp
+from scipy.sparse.csgraph import dijkstra
 
 from rankrls._validation import check_positive, show
 from rankrls.graph_kernels._graphs import LabelledGraph
@@ -79,17 +79,10 @@ def sentence_graph(
 
     Notes
     -----
-    Shortest paths ignore the direction of edges. If there are several of the same length, all of
-    them are used. If the dependencies do not connect the entities, there is no such path.
-
-    In an entity of several tokens, each token gets the placeholder, and the shortest paths between
-    any token of one entity and any token of the other are used. "Between" means from the first
-    token of either entity to the last, both included. A token that belongs to both entities gets
-    both placeholders and is itself the shortest path. A token of a candidate that also belongs to
-    another entity gets the placeholder of the candidate.
-
-    If the text and the part of speech are the same string, such as a comma, they are the same
-    label.
+    Shortest paths ignore the direction of edges, and lead from any token of one entity to any token
+    of the other. All paths of the smallest length are used. A token that belongs to both entities
+    gets both placeholders and is itself the shortest path. "Between" means from the first token of
+    either entity to the last, both included.
 
     Examples
     --------
@@ -119,28 +112,33 @@ def sentence_graph(
         named = tuple(name for name, entity in zip(names, pair, strict=False) if i in entity)
         texts.append((named or ((names[2],) if i in blind else (token.text,))) + (token.pos,))
 
-    sources = [node for k, link in enumerate(dependencies) for node in (link.governor, n + k)]
-    targets = [node for k, link in enumerate(dependencies) for node in (n + k, link.dependent)]
-    steps = _steps_on_shortest_paths(n + d, sources, targets, *pair)
-    on_path = {node for source, target in steps for node in (source, target)}
-    on_path |= pair[0] & pair[1]
+    # Edges governor → dependency → dependent, then from each token to the next.
+    sources = np.array([u for k, link in enumerate(dependencies) for u in (link.governor, n + k)])
+    targets = np.array([u for k, link in enumerate(dependencies) for u in (n + k, link.dependent)])
+    sources, targets = sources.astype(np.int64), targets.astype(np.int64)
+    links = sp.coo_array((np.ones(2 * d), (sources, targets)), shape=(n + d, n + d)).tocsr()
+    there, back = (
+        dijkstra(links, directed=False, indices=sorted(one), unweighted=True, min_only=True)
+        for one in pair
+    )
+    # An edge u – v is on a shortest path if d(first, u) + 1 + d(v, second) is its length.
+    length = there[sorted(pair[1])].min()
+    on = np.isfinite(length) & (
+        (there[sources] + 1 + back[targets] == length)
+        | (there[targets] + 1 + back[sources] == length)
+    )
     labels = [*texts, *((link.type,) for link in dependencies)]
-    for node in on_path:
+    for node in {*sources[on].tolist(), *targets[on].tolist(), *(pair[0] & pair[1])}:
         labels[node] = tuple(f"{label}_IP" for label in labels[node])
-    weights = [
-        on_weight if (source, target) in steps or (target, source) in steps else off_weight
-        for source, target in zip(sources, targets, strict=True)
-    ]
-
     begin, end = min(pair[0] | pair[1]), max(pair[0] | pair[1])
     for i, text in enumerate(texts):
         tag = "B" if i < begin else "A" if i > end else "M"
         labels.append(tuple(f"{label}_{tag}" for label in text))
-    sources += range(n + d, 2 * n + d - 1)
-    targets += range(n + d + 1, 2 * n + d)
-    weights += [next_weight] * (n - 1)
+    following = np.arange(n + d, 2 * n + d - 1)
+    coords = np.append(sources, following), np.append(targets, following + 1)
+    weights = np.append(np.where(on, on_weight, off_weight), np.full(n - 1, next_weight))
     shape = (2 * n + d, 2 * n + d)
-    return LabelledGraph(sp.coo_array((np.array(weights), (sources, targets)), shape=shape), labels)
+    return LabelledGraph(sp.coo_array((weights, coords), shape=shape), labels)
 
 
 def _indices(name: str, entity: Any, n: int) -> set[int]:
@@ -154,34 +152,3 @@ def _indices(name: str, entity: Any, n: int) -> set[int]:
     if min(found) < 0 or max(found) >= n:
         raise ValueError(f"{name} = {sorted(found)} names a token outside 0 … {n - 1}")
     return found
-
-
-def _steps_on_shortest_paths(
-    n_nodes: int, sources: list[int], targets: list[int], first: set[int], second: set[int]
-) -> set[tuple[int, int]]:
-    """Return steps (nearer to ``first``, nearer to ``second``) of all shortest undirected paths."""
-    neighbours: list[list[int]] = [[] for _ in range(n_nodes)]
-    for source, target in zip(sources, targets, strict=True):
-        neighbours[source].append(target)
-        neighbours[target].append(source)
-    there, back = _distances(neighbours, first), _distances(neighbours, second)
-    # A step u → v is on a shortest path if d(first, u) + 1 + d(v, second) is its length.
-    length = min((there[node] for node in second if node in there), default=0)
-    return {
-        (u, v)
-        for u in there
-        for v in neighbours[u]
-        if v in back and there[u] + 1 + back[v] == length
-    }
-
-
-def _distances(neighbours: list[list[int]], start: set[int]) -> dict[int, int]:
-    distance = dict.fromkeys(start, 0)
-    queue = deque(start)
-    while queue:
-        node = queue.popleft()
-        for other in neighbours[node]:
-            if other not in distance:
-                distance[other] = distance[node] + 1
-                queue.append(other)
-    return distance
