@@ -103,7 +103,7 @@ def test_ids_are_left_out_with_a_word():
 
 def test_numbers_as_text_are_told():
     frame = pd.DataFrame({"x": range(30), "price": [f"{i / 7:.4f}" for i in range(30)]})
-    with pytest.warns(IdColumnWarning, match=r"'price' of X: ids.*numbers written as text"):
+    with pytest.warns(IdColumnWarning, match="'price' of X: ids.*numbers written as text"):
         TableEncoder(drop_ids=False).fit(frame)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -32,6 +31,9 @@ from rankrls.preprocessing._texts import MATCHES, TextModel, count_words
 __all__ = ["TableEncoder"]
 
 Array = NDArray[Any]
+
+#: Kind, column of X, column of the query (or -1) and width of a part, and fills of missing values.
+Part = tuple[int, int, int, Array]
 
 #: Kinds of parts; each part is a group of output columns made of one column, or of two.
 NUMBER, MISSING, CATEGORY, TEXT, VECTOR, MATCH, COSINE, PRODUCT = range(8)
@@ -77,8 +79,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     - Vectors, which are lists of the same length, stay as they are. Vectors of queries are compared
       with vectors of the rows: cosine, and products of the entries.
 
-    Constant columns are dropped. Columns that look like ids are dropped with an `IdColumnWarning`
-    that names them. Date columns raise an error.
+    Constant columns are dropped, and columns that look like ids with an `IdColumnWarning`. Date
+    columns raise an error. Labels are not used. Sparse matrices stay sparse; their columns are
+    numbers, without missing values.
 
     Parameters
     ----------
@@ -104,11 +107,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Number of columns of X.
     feature_names_in_ : ndarray of shape (n_features,)
         Names of the columns of X, if all names are strings.
-
-    Notes
-    -----
-    Labels are not used. Sparse matrices stay sparse; their columns are numbers, without missing
-    values.
 
     Examples
     --------
@@ -165,30 +163,24 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self : TableEncoder
         """
         check_integer("max_levels", self.max_levels, least=1)
-        refuse_lazy(X)
-        refuse_dates(X)
-        X = without_arrow(X)
-        columns = self._read(X, reset=True)
+        X = self._read(X, reset=True)
+        codes = None if qid is None else encode_qid(qid, X.shape[0]).codes
         self._levels, self._texts, self.query_columns_ = {}, {}, []
-        if sparse.issparse(columns):
-            codes = None if qid is None else encode_qid(qid, columns.shape[0]).codes
-            low, high = (
-                np.asarray(v.todense()) for v in (columns.min(axis=0), columns.max(axis=0))
-            )
-            some = np.flatnonzero(low.ravel() < high.ravel())
-            if self.drop_ids:
-                some = self._without_ids(some, columns[:, some], feature_names(X), codes)
-            made = [((NUMBER, source, -1, 1), np.zeros(1)) for source in some.tolist()]
+        names = feature_names(X)
+        if sparse.issparse(X):
+            low, high = (v.toarray().ravel() for v in (X.min(axis=0), X.max(axis=0)))
+            some = np.flatnonzero(low < high)
+            kept = self._without_ids(some, X[:, some], names, codes)
+            parts: list[Part] = [(NUMBER, source, -1, np.zeros(1)) for source in kept]
         else:
-            cells = {source: self._cells(source, values) for source, values in columns}
-            codes = None if qid is None else encode_qid(qid, len(cells[0])).codes
-            made = list(self._learn(cells, feature_names(X), codes))
-            made.sort(key=lambda one: (one[0][1], one[0][2]))  # the order of the columns
-        parts = np.array([part for part, _ in made], dtype=np.int64).reshape(-1, 4)
-        if not len(parts):
+            cells = {j: self._cells(j, _column(X, j)) for j in range(X.shape[1])}
+            parts = [*self._learn_numbers(cells, names, codes), *self._learn_others(cells, codes)]
+            parts.sort(key=lambda part: part[1:3])  # the order of the columns
+        if not parts:
             raise ValueError("no column of X is a usable feature: all are constant or ids")
-        self._parts, self._fills = parts, np.concatenate([fill for _, fill in made])
-        self.dropped_ = np.setdiff1d(np.arange(self.n_features_in_), parts[:, 1:3]).tolist()
+        self._parts = np.array([(*part[:3], len(part[3])) for part in parts], dtype=np.int64)
+        self._fills = np.concatenate([fill for *_, fill in parts])
+        self.dropped_ = np.setdiff1d(np.arange(self.n_features_in_), self._parts[:, 1:3]).tolist()
         return self
 
     def transform(self, X: Any) -> Any:
@@ -209,30 +201,25 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def _encoded(self, X: Any) -> Any:
         """Return the result of `transform` before ``set_output`` is applied, which may be X."""
-        refuse_dates(X)
-        columns = self._read(without_arrow(X), reset=False)
-        if sparse.issparse(columns):
-            if (self._parts[:, 0] != NUMBER).any():
+        X = self._read(X, reset=False)
+        kinds = self._parts[:, 0]
+        if sparse.issparse(X):
+            if (kinds != NUMBER).any():
                 raise ValueError(
                     "the encoder was fitted to a table with text or missing values; X must not be "
                     "sparse"
                 )
-            return sparse.csr_array(columns[:, self.sources_])
-        used, cells = set(self._parts[:, 1:3].ravel().tolist()), dict[int, Any]()
-        for source, values in columns:
-            n_rows = len(values)
-            if source in used:
-                cells[source] = self._cells(source, values)
-        plain = getattr(X, "dtype", None) == np.float64 and np.array_equal(
-            self._parts[:, :2], [(NUMBER, j) for j in range(self.n_features_in_)]
-        )
-        if plain and not any(np.isnan(values).any() for values in cells.values()):
+            return sparse.csr_array(X[:, self.sources_])
+        used = sorted({*self._parts[:, 1:3].ravel().tolist()} - {-1})
+        cells = {j: self._cells(j, _column(X, j)) for j in used}
+        plain = getattr(X, "dtype", None) == np.float64 and len(used) == X.shape[1]
+        if plain and not kinds.any() and not any(np.isnan(v).any() for v in cells.values()):
             return X  # large tables of numbers are not copied
         ends, counts = np.cumsum(self._parts[:, 3]), dict[int, Any]()
-        encoded = np.empty((n_rows, ends[-1]))
+        encoded = np.empty((X.shape[0], ends[-1]))
         for part, end in zip(self._parts.tolist(), ends.tolist(), strict=True):
-            fill = self._fills[end - part[3] : end]
-            encoded[:, end - part[3] : end] = self._encode(part, fill, cells, counts)
+            columns = slice(end - part[3], end)
+            encoded[:, columns] = self._encode(part, self._fills[columns], cells, counts)
         return encoded
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
@@ -279,12 +266,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def columns_(self) -> dict[str, Array]:
         """Table of what was made of each column of X: its name, and what it is used as."""
         known = self._names()
-        used: dict[int, dict[str, None]] = {j: {} for j in range(self.n_features_in_)}
+        used: list[dict[str, None]] = [{} for _ in known]
         for kind, source, query, _ in self._parts.tolist():
             used[source][KINDS[kind, 2].format(q=known[query])] = None
             if query >= 0:
                 used[query][f"query of {known[source]}"] = None
-        shown = [", ".join(one) or "dropped" for one in used.values()]
+        shown = [", ".join(one) or "dropped" for one in used]
         return {"column": np.array(known, object), "used as": np.array(shown, object)}
 
     @property
@@ -296,10 +283,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     # -- reading
 
     def _read(self, X: Any, *, reset: bool) -> Any:
-        """Read the columns of X as (index, values); a sparse X is returned as a matrix."""
+        """Check X and the names of its columns, but not its cells; lists become arrays."""
         if sparse.issparse(X):
             with clear_errors(X):
                 return validate_data(self, X, reset=reset, accept_sparse="csc", dtype=np.float64)
+        refuse_lazy(X)
+        refuse_dates(X)
+        X = without_arrow(X)
         if not hasattr(X, "columns"):
             X = np.asarray(X)
             if X.ndim != 2:
@@ -307,134 +297,155 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                     f"Expected 2D array, got {X.ndim}D array instead. Reshape your data: "
                     "np.reshape(X, (-1, 1)) if it is a single feature, (1, -1) if it is one row"
                 )
-            if X.dtype.kind == "c":
-                raise ValueError("Complex data not supported: X must hold numbers or text")
-        n_rows, n_features = X.shape
-        if not n_features:
+        if not X.shape[1]:
             raise ValueError(
                 f"Found array with 0 feature(s) (shape={X.shape}) while a minimum of 1 is required."
             )
-        if reset and n_rows < 2:
-            raise ValueError(f"n_samples = {n_rows}: at least 2 rows are needed to rank")
-        if isinstance(X, RawTable):
-            self._check_names(X, reset)
+        if reset and X.shape[0] < 2:
+            raise ValueError(f"n_samples = {X.shape[0]}: at least 2 rows are needed to rank")
+        if isinstance(X, RawTable):  # scikit-learn does not know the names of its columns
+            if reset:
+                self.n_features_in_, self.feature_names_in_ = X.shape[1], feature_names(X)
+            check_feature_names(feature_names(X), getattr(self, "feature_names_in_", None))
+            if X.shape[1] != self.n_features_in_:
+                raise ValueError(
+                    f"X has {X.shape[1]} features, but TableEncoder is expecting "
+                    f"{self.n_features_in_} features as input"
+                )
         else:
             refuse_equal_names(getattr(X, "columns", None))
             validate_data(self, X, reset=reset, skip_check_array=True)
-        require_features(n_features)
-        return _columns(X)
-
-    def _check_names(self, X: RawTable, reset: bool) -> None:
-        """Check and store feature names, as `validate_data` does for data frames."""
-        if reset:
-            self.n_features_in_, self.feature_names_in_ = X.shape[1], feature_names(X)
-            return
-        check_feature_names(feature_names(X), getattr(self, "feature_names_in_", None))
-        if X.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
-                f"{self.n_features_in_} features as input"
-            )
+        require_features(X.shape[1])
+        return X
 
     def _cells(self, source: int, values: Any) -> Array:
-        """Read a column as numbers (float), texts (object) or vectors (2-D)."""
-        numbers = _as_numbers(values)
-        if numbers is None:
-            cells = _as_array(values)
-            first = next((v for v in cells if not _is_missing(v)), None)
-            if cells.ndim == 2 or isinstance(first, list | tuple | np.ndarray):
-                return self._vectors(source, cells)
-            if cells.dtype.kind == "c" or any(isinstance(v, _COMPLEX) for v in cells):
-                told = self._told([source])
-                raise ValueError(f"Complex data not supported: {told} of X holds complex numbers")
-            return _as_text(cells)
-        if np.isinf(numbers).any():
-            row = int(np.flatnonzero(np.isinf(numbers).reshape(len(numbers), -1).any(axis=1))[0])
+        """Read a column as numbers (float), texts (object) or vectors (2-D); NaN, "" if missing."""
+        dtype = getattr(values, "dtype", None)
+        levels = type(dtype).__name__ in ("CategoricalDtype", "Categorical", "Enum")
+        if getattr(dtype, "kind", "O") in "biuf" and hasattr(values, "iloc"):
+            cells = values.to_numpy(dtype=np.float64, na_value=np.nan)  # pandas.NA becomes NaN
+        else:
+            cells = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+        if cells.dtype.kind in "biuf" and cells.ndim == 1 and not levels:
+            numbers = cells.astype(np.float64, copy=False)
+        else:
+            missing = np.array([_is_missing(value) for value in cells], dtype=bool)
+            known = cells[~missing]
+            if len(known) and isinstance(known[0], list | tuple | np.ndarray):
+                return self._vectors(source, missing, known)
+            if any(isinstance(value, complex | np.complexfloating) for value in known):
+                raise ValueError(
+                    f"Complex data not supported: {self._told([source])} of X holds complex numbers"
+                )
+            if levels or any(isinstance(value, str | bytes) for value in known):
+                return _as_text(cells)
+            numbers = np.full(len(cells), np.nan)
+            try:
+                numbers[~missing] = known.astype(np.float64)
+            except (TypeError, ValueError):
+                return _as_text(cells)
+        infinite = np.flatnonzero(np.isinf(numbers))
+        if len(infinite):
             raise ValueError(
-                f"Input X contains infinity (first at row {row}, {self._told([source])}): replace "
-                "it by a finite number, or by NaN for a missing value"
+                f"Input X contains infinity (first at row {infinite[0]}, {self._told([source])}): "
+                "replace it by a finite number, or by NaN for a missing value"
             )
         return numbers
 
-    def _vectors(self, source: int, cells: Array) -> Array:
+    def _vectors(self, source: int, missing: Array, known: Array) -> Array:
         """Convert lists of numbers to a 2-D array, NaN where a list is missing."""
         try:
-            known = [None if _is_missing(v) else np.asarray(v, np.float64) for v in cells]
-            width = next(len(v) for v in known if v is not None)
-            vectors = np.stack([np.full(width, np.nan) if v is None else v for v in known])
+            found = np.stack([np.asarray(value, np.float64) for value in known])
         except (TypeError, ValueError):
-            vectors = np.empty(0)
-        if vectors.ndim != 2 or np.isinf(vectors).any():
+            found = np.empty(0)
+        if found.ndim != 2 or np.isinf(found).any():
             raise ValueError(
                 f"{self._told([source])} of X holds lists that are not vectors of the same number "
                 "of finite numbers; make columns of their values, or drop it"
             )
+        vectors = np.full((len(missing), found.shape[1]), np.nan)
+        vectors[~missing] = found
         return vectors
 
     # -- learning
 
-    def _learn(
+    def _learn_numbers(
         self, cells: dict[int, Array], names: Any, codes: Array | None
-    ) -> Iterator[tuple[tuple[int, int, int, int], Array]]:
-        """Generate (kind, column, column of the query, width) and fills of all parts."""
-        numbers = {s: v for s, v in cells.items() if v.dtype != object and v.ndim == 1}
-        medians: dict[int, float] = {}
+    ) -> Iterator[Part]:
+        """Generate the parts of numbers and of their missing values."""
+        numbers = {j: v for j, v in cells.items() if v.dtype != object and v.ndim == 1}
+        medians, parts = {}, {}
         for source, values in numbers.items():
             known = values[~np.isnan(values)]
             if known.size and known.min() < known.max():
                 medians[source] = float(np.median(known))
-        kept = np.array(list(medians), dtype=np.int64)
-        if self.drop_ids and len(kept):
-            some = [numbers[source][:ID_ROWS] for source in medians]
-            filled = [np.where(np.isnan(v), medians[s], v) for s, v in zip(kept, some, strict=True)]
-            codes_of_some = None if codes is None else codes[:ID_ROWS]
-            kept = self._without_ids(kept, np.column_stack(filled), names, codes_of_some)
-        for source in kept.tolist():
-            yield (NUMBER, source, -1, 1), np.array([medians[source]])
-        ids = set(medians) - set(kept.tolist())
-        for source, values in numbers.items():
-            missing = np.isnan(values)
-            if missing.any() and not missing.all() and source not in ids:
-                yield (MISSING, source, -1, 1), np.zeros(1)
-        vectors = {s: v for s, v in cells.items() if v.ndim == 2 and _varies(v)}
-        texts = self._kinds({s: v for s, v in cells.items() if v.dtype == object})
+            if 0 < known.size < values.size:
+                parts[source] = np.zeros(1)
+        varying = np.array(list(medians), dtype=np.int64)
+        some = [numbers[j][:ID_ROWS] for j in medians]
+        filled = [np.where(np.isnan(v), medians[j], v) for j, v in zip(medians, some, strict=True)]
+        some_codes = None if codes is None else codes[:ID_ROWS]
+        table = np.column_stack(filled) if filled else np.zeros((0, 0))
+        kept = self._without_ids(varying, table, names, some_codes)
+        for source in kept:
+            yield NUMBER, source, -1, np.array([medians[source]])
+        for source, fill in parts.items():
+            if source in kept or source not in medians:
+                yield MISSING, source, -1, fill
+
+    def _without_ids(self, kept: Array, values: Any, names: Any, codes: Array | None) -> list[int]:
+        """Drop the columns that look like ids, with a warning."""
+        names = None if names is None else [names[j] for j in kept]
+        found = columns_like_ids(values, names, codes) if self.drop_ids and len(kept) else []
+        if found:
+            warn(
+                f"{self._told(kept[found].tolist())} of X: columns that look like ids, row numbers "
+                "or timestamps are dropped (drop_ids=False keeps them)",
+                IdColumnWarning,
+            )
+        return np.delete(kept, found).tolist()
+
+    def _learn_others(self, cells: dict[int, Array], codes: Array | None) -> Iterator[Part]:
+        """Generate the parts of categories, texts and vectors."""
+        vectors = {j: v for j, v in cells.items() if v.ndim == 2 and _varies(v)}
+        texts = self._kinds({j: v for j, v in cells.items() if v.dtype == object})
         queries = self._query_columns([*texts, *vectors], cells, codes)
-        counts = {s: count_words(cells[s]) for s in texts if queries or texts[s] == TEXT}
+        counts = {j: count_words(cells[j]) for j in texts if queries or texts[j] == TEXT}
+        compared: set[int] = set()
         for source, kind in texts.items():
-            asked = [q for q in queries if q in texts and source not in queries]
-            model = None
-            if kind == TEXT or asked:
+            others = [q for q in queries if q in texts and source not in queries]
+            if kind == TEXT or others:
                 model = TextModel.learn(counts[source], components=kind == TEXT)
-            for query in asked:
-                assert model is not None
+            for query in others:
                 if model.matches(counts[query], counts[source]).any():
                     self._texts[str(source)] = model
-                    self.query_columns_ = sorted({*self.query_columns_, query})
-                    yield (MATCH, source, query, len(MATCHES)), np.zeros(len(MATCHES))
-            only_asks = source in queries and any(other not in queries for other in texts)
-            if model is not None and kind == TEXT and model.axes.size and not only_asks:
+                    compared.add(query)
+                    yield MATCH, source, query, np.zeros(len(MATCHES))
+            if source in queries and any(other not in queries for other in texts):
+                continue  # it is compared with other columns only
+            if kind == TEXT and model.axes.size:
                 self._texts[str(source)] = model
-                width = model.axes.shape[1]
-                yield (TEXT, source, -1, width), np.zeros(width)
-            elif kind == CATEGORY and not only_asks:
+                yield TEXT, source, -1, np.zeros(model.axes.shape[1])
+            elif kind == CATEGORY:
                 levels, sizes = np.unique(cells[source][cells[source] != ""], return_counts=True)
                 frequent = levels[np.argsort(-sizes, kind="stable")[: self.max_levels]].tolist()
                 self._levels[str(source)] = frequent
-                width = len(frequent) + (len(levels) > len(frequent))
-                yield (CATEGORY, source, -1, width), np.zeros(width)
+                yield CATEGORY, source, -1, np.zeros(min(len(levels), len(frequent) + 1))
         for source, values in vectors.items():
             width = values.shape[1]
-            asked = [q for q in queries if q in vectors and vectors[q].shape[1] == width]
-            if source not in asked:
-                yield (VECTOR, source, -1, width), np.nanmean(values, axis=0)
-                for query in asked:
-                    self.query_columns_ = sorted({*self.query_columns_, query})
-                    yield (PRODUCT, source, query, width), np.zeros(width)
-                    yield (COSINE, source, query, 1), np.zeros(1)
+            others = [q for q in queries if q in vectors and vectors[q].shape[1] == width]
+            if source in others:
+                continue
+            yield VECTOR, source, -1, np.nanmean(values, axis=0)
+            for query in others:
+                compared.add(query)
+                yield PRODUCT, source, query, np.zeros(width)
+                yield COSINE, source, query, np.zeros(1)
+        self.query_columns_ = sorted(compared)
 
     def _kinds(self, texts: dict[int, Array]) -> dict[int, int]:
         """Return TEXT or CATEGORY for each column of text that is not constant or an id."""
-        kinds, ids, numeric = {}, [], []
+        kinds, ids = {}, []
         for source, text in texts.items():
             known = text[text != ""]
             n_levels = len(np.unique(known))
@@ -449,12 +460,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 kinds[source] = CATEGORY
             else:
                 ids.append(source)
-                numeric += [source] * _are_numbers(known)
         if ids:
-            hint = f" ({self._told(numeric)}: convert numbers written as text)" if numeric else ""
             warn(
                 f"{self._told(ids)} of X: ids, words with a different value in nearly every row, "
-                f"are dropped{hint}",
+                "are dropped (convert numbers written as text)",
                 IdColumnWarning,
             )
         return kinds
@@ -465,39 +474,24 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """Return the columns of queries, as given, or those that are constant within queries."""
         if self.query_columns is not None:
             names = list(getattr(self, "feature_names_in_", ()))
-            found = []
-            for column in self.query_columns:
-                j = names.index(column) if column in names else column
+            found = [names.index(c) if c in names else c for c in self.query_columns]
+            for column, j in zip(self.query_columns, found, strict=True):
                 if j not in sources:
                     raise ValueError(
                         f"query_columns: {column!r} is not a column of texts or vectors of X"
                     )
-                found.append(int(j))
-            return found
+            return [int(j) for j in found]
         if codes is None or len(np.unique(codes)) in (1, len(codes)):
             return []
         order = np.argsort(codes, kind="stable")
-        same = np.diff(codes[order]) == 0
+        same = np.flatnonzero(np.diff(codes[order]) == 0)
+        before, after = order[same], order[same + 1]
         constant = []
         for source in sources:
-            values = cells[source][order]
-            equal = values[1:] == values[:-1]
-            if values.ndim == 2:
-                equal = (equal | (np.isnan(values[1:]) & np.isnan(values[:-1]))).all(axis=1)
-            if equal[same].all():
+            a, b = cells[source][before], cells[source][after]
+            if ((a == b) | ((a != a) & (b != b))).all():  # NaN is equal to itself here
                 constant.append(source)
         return constant
-
-    def _without_ids(self, kept: Array, values: Any, names: Any, codes: Array | None) -> Array:
-        names = None if names is None else [names[s] for s in kept]
-        found = columns_like_ids(values, names, codes)
-        if found:
-            warn(
-                f"{self._told(kept[found].tolist())} of X: columns that look like ids, row numbers "
-                "or timestamps are dropped (drop_ids=False keeps them)",
-                IdColumnWarning,
-            )
-        return np.delete(kept, found)
 
     # -- encoding
 
@@ -506,22 +500,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     ) -> Array:
         """Encode the columns of a part, shape (n_rows, width); ``counts`` keeps counted words."""
         kind, source, query, width = part
-        was = KINDS[kind, 1]
         for column in (source, query) if query >= 0 else (source,):
-            values = cells[column]
-            now = "text" if values.dtype == object else ("numeric", "vectors")[values.ndim - 1]
-            if was == "text" and now == "numeric":
-                cells[column] = _as_text(cells[column])  # levels such as 1, 2 and 3
-            elif now != was:
-                told = {"text": "contains text", "numeric": "is numeric", "vectors": "holds lists"}
-                raise ValueError(
-                    f"{self._told([column])} of X was {was} in fit and {told[now]} now"
-                )
-            elif now == "vectors" and kind != COSINE and cells[column].shape[1] != width:
-                raise ValueError(
-                    f"{self._told([column])} of X had vectors of {width} numbers in fit, and has "
-                    f"vectors of {cells[column].shape[1]} now"
-                )
+            self._check_cells(kind, column, width, cells)
         values = cells[source]
         if kind == NUMBER:
             return np.where(np.isnan(values), fill[0], values)[:, None]
@@ -535,9 +515,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if kind == VECTOR:
             return np.where(np.isnan(values), fill, values)
         if kind in (TEXT, MATCH):
-            for column in (source, query):
-                if column >= 0 and column not in counts:
-                    counts[column] = count_words(cells[column])
+            for column in {source, query} - {-1, *counts}:
+                counts[column] = count_words(cells[column])
             model = self._texts[str(source)]
             if kind == TEXT:
                 return model.components(counts[source])
@@ -545,9 +524,23 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         products = np.nan_to_num(values * cells[query])
         if kind == PRODUCT:
             return products
-        lengths = [np.sqrt(np.nansum(v**2, axis=1)) for v in (values, cells[query])]
-        size = lengths[0] * lengths[1]
+        size = np.sqrt(np.nansum(values**2, axis=1) * np.nansum(cells[query] ** 2, axis=1))
         return (products.sum(axis=1) / np.where(size > 0, size, 1.0))[:, None]
+
+    def _check_cells(self, kind: int, column: int, width: int, cells: dict[int, Array]) -> None:
+        """Raise if the cells of a column are of another type than in ``fit``."""
+        values, was = cells[column], KINDS[kind, 1]
+        now = "text" if values.dtype == object else ("numeric", "vectors")[values.ndim - 1]
+        if was == "text" and now == "numeric":
+            cells[column] = _as_text(values)  # levels such as 1, 2 and 3
+        elif now != was:
+            shown = {"text": "contains text", "numeric": "is numeric", "vectors": "holds lists"}
+            raise ValueError(f"{self._told([column])} of X was {was} in fit and {shown[now]} now")
+        elif now == "vectors" and kind != COSINE and values.shape[1] != width:
+            raise ValueError(
+                f"{self._told([column])} of X had vectors of {width} numbers in fit, and has "
+                f"vectors of {values.shape[1]} now"
+            )
 
     def _missing_rows(self) -> Array:
         """Two rows of missing cells and vectors of zeros, to try models read from files."""
@@ -566,14 +559,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             and ((widths > 0) & (widths <= len(self._fills))).all()
             and widths.sum() == len(self._fills)
             and (widths[np.isin(kinds, (NUMBER, MISSING, COSINE))] == 1).all()
-            and all(
-                isinstance(j, int) and 0 <= j < n for j in [*self.dropped_, *self.query_columns_]
-            )
+            and all(0 <= j < n for j in [*self.dropped_, *self.query_columns_])
         )
         for kind, source, _, width in self._parts.tolist() if good else ():
             if kind == CATEGORY:
                 levels = self._levels.get(str(source), [])
-                good &= width - len(levels) in (0, 1) and all(isinstance(v, str) for v in levels)
+                good &= width - len(levels) in (0, 1)
             elif kind in (TEXT, MATCH):
                 model = self._texts.get(str(source))
                 wanted = model.axes.shape[1] if model and kind == TEXT else len(MATCHES)
@@ -582,10 +573,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def _told(self, columns: list[int]) -> str:
         """Format columns of X by their names or indices."""
-        known = getattr(self, "feature_names_in_", None)
-        if known is not None:
-            return named_columns(columns, list(known))
-        return f"column {named_columns(columns, None)}"
+        names = getattr(self, "feature_names_in_", None)
+        return "column " * (names is None) + named_columns(columns, names)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -594,62 +583,20 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return tags
 
 
-_COMPLEX = (complex, np.complexfloating)
-
-
-def _columns(X: Any) -> Iterator[tuple[int, Any]]:
-    for j in range(X.shape[1]):
-        if isinstance(X, np.ndarray):
-            yield j, X[:, j]
-        else:
-            yield j, X.iloc[:, j] if hasattr(X, "iloc") else X[X.columns[j]]
-
-
-def _as_array(values: Any) -> Array:
-    return np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
-
-
-def _as_numbers(values: Any) -> Array | None:
-    """Convert numbers and booleans to float64, NaN if missing; None for other types."""
-    dtype = getattr(values, "dtype", None)
-    if type(dtype).__name__ in ("CategoricalDtype", "Categorical", "Enum"):
-        return None
-    try:
-        if getattr(dtype, "kind", "") in ("b", "i", "u", "f"):
-            if hasattr(values, "iloc"):  # pandas.NA becomes NaN
-                return values.to_numpy(dtype=np.float64, na_value=np.nan)
-            return np.asarray(values).astype(np.float64, copy=False)
-        array = _as_array(values)
-        if array.dtype.kind in "USc":
-            return None
-        if array.dtype == object:
-            if any(isinstance(value, (str, bytes, *_COMPLEX)) for value in array):
-                return None
-            array = np.array([np.nan if _is_missing(value) else value for value in array])
-        return array.astype(np.float64) if array.ndim == 1 else None
-    except (TypeError, ValueError):
-        return None
+def _column(X: Any, j: int) -> Any:
+    if isinstance(X, np.ndarray):
+        return X[:, j]
+    return X.iloc[:, j] if hasattr(X, "iloc") else X[X.columns[j]]
 
 
 def _is_missing(value: Any) -> bool:
     return not isinstance(value, list | tuple | np.ndarray) and is_missing(value)
 
 
-def _as_text(values: Any) -> Array:
+def _as_text(cells: Array) -> Array:
     """Convert levels to text, missing ones to "", and 1.0 to 1, as pandas has it beside NaN."""
-    cells = _as_array(values).astype(object)
     whole = (int(v) if isinstance(v, float | np.floating) and v.is_integer() else v for v in cells)
     return np.array(["" if _is_missing(value) else str(value) for value in whole], dtype=object)
-
-
-def _are_numbers(known: Array) -> bool:
-    """Return whether most of the values are numbers written as text."""
-    n_numbers = 0
-    for value in known:
-        with suppress(ValueError):
-            float(value)
-            n_numbers += 1
-    return n_numbers >= 0.9 * len(known)
 
 
 def _varies(vectors: Array) -> bool:
