@@ -19,9 +19,6 @@ __all__ = ["QueryScaler", "scale_by_query"]
 
 _METHODS = ("minmax", "standard", "maxabs", "rank")
 
-#: Number of values ranked at a time.
-_RANKED = 2**17
-
 
 class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     r"""Scale each feature within each query.
@@ -51,13 +48,10 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    For the rows :math:`Q` of a query and each feature, ``"minmax"`` computes
-    :math:`(x_i - \min_Q x) / (\max_Q x - \min_Q x)`, ``"standard"``
-    :math:`(x_i - \mathrm{mean}_Q x) / \mathrm{std}_Q x` with the divisor :math:`|Q|` in the
-    variance, ``"maxabs"`` :math:`x_i / \max_Q |x|`, and ``"rank"``
+    ``"standard"`` divides by the number of rows of the query in the variance, and ranks are
     :math:`(\mathrm{rank}_Q(x_i) - (|Q| + 1) / 2) / |Q|`. A feature that is constant within a query
-    becomes 0 there (with ``"maxabs"``, only a feature that is 0 stays 0). In a query with one row,
-    every feature is constant. Missing values (NaN) are ignored, and stay missing.
+    becomes 0 there (with ``"maxabs"``, only a feature that is 0 stays 0). Missing values (NaN) are
+    ignored, and stay missing.
 
     ``qid`` is metadata: a pipeline passes it on if scikit-learn's metadata routing is enabled.
 
@@ -71,17 +65,6 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
            [1., 0.],
            [1., 0.],
            [0., 1.]])
-
-    In a pipeline:
-
-    >>> import sklearn
-    >>> from sklearn.linear_model import Ridge
-    >>> from sklearn.pipeline import make_pipeline
-    >>> with sklearn.config_context(enable_metadata_routing=True):
-    ...     pipeline = make_pipeline(QueryScaler(), Ridge())
-    ...     scores = pipeline.fit(X, [0, 1, 1, 0], qid=[1, 2, 1, 2]).predict(X, qid=[1, 2, 1, 2])
-    >>> scores.shape
-    (4,)
     """
 
     __metadata_request__transform = {"qid": True}  # noqa: RUF012 (scikit-learn reads the class)
@@ -194,11 +177,20 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
 def scale_by_query(X: NDArray[Any], queries: Queries, method: str) -> NDArray[Any]:
     """Scale checked, dense rows of shape (n_rows, n_features) by query; NaN stays NaN."""
-    if method == "rank":
-        return _ranks(X, queries)
     order = np.argsort(queries.codes, kind="stable")
     n_rows = np.bincount(queries.codes, minlength=len(queries))
     starts = np.cumsum(n_rows) - n_rows  # first position of each query in the sorted rows
+    scaled = np.empty_like(X)
+    if method == "rank":
+        for size in np.unique(n_rows):  # queries of the same size are sorted together
+            of_size = starts[n_rows == size]
+            per_step = max(1, 2**17 // max(size * X.shape[1], 1))
+            for first in range(0, len(of_size), per_step):
+                rows = order[of_size[first : first + per_step, None] + np.arange(size)]
+                n_known = np.maximum((~np.isnan(X[rows])).sum(axis=1, keepdims=True), 1)
+                ranks = rankdata(X[rows], axis=1, nan_policy="omit")
+                scaled[rows] = (ranks - (n_known + 1) / 2) / n_known
+        return scaled
 
     def of_rows(of_queries: NDArray[Any]) -> NDArray[Any]:
         return np.repeat(of_queries, n_rows, axis=0)
@@ -207,78 +199,36 @@ def scale_by_query(X: NDArray[Any], queries: Queries, method: str) -> NDArray[An
     missing = np.isnan(values)
     n_known = np.maximum(np.add.reduceat(~missing, starts, axis=0, dtype=np.int64), 1)
     low = np.nan_to_num(np.fmin.reduceat(values, starts, axis=0), copy=False)
-    largest = np.nan_to_num(np.fmax.reduceat(values, starts, axis=0), copy=False)
-    largest = np.maximum(-low, largest)
+    high = np.nan_to_num(np.fmax.reduceat(values, starts, axis=0), copy=False)
+    spread = np.maximum(-low, high)
     if missing.any():
         values[missing] = of_rows(low)[missing]
-    if method == "maxabs":
-        values /= of_rows(_nonzero(largest))
-    else:
-        exponents = _exponents(largest)
-        if exponents is not None:
-            values = np.ldexp(values, of_rows(-exponents))
-            low = np.ldexp(low, -exponents)
+    if method != "maxabs":
+        exponents = np.frexp(spread)[1]
+        if (np.abs(exponents) > np.finfo(X.dtype).maxexp // 4).any():
+            # In a unit of 2^e no difference or square overflows, and underflow is harmless.
+            values, low = np.ldexp(values, of_rows(-exponents)), np.ldexp(low, -exponents)
         values -= of_rows(low)  # exactly 0 if the feature is constant in the query
         if method == "standard":
             sums = np.add.reduceat(values, starts, axis=0, dtype=np.float64)
             values = values - of_rows(sums / n_known)
             values[missing] = 0.0
-            squares = np.add.reduceat(values**2, starts, axis=0)
-            spread = np.sqrt(squares / n_known)
+            spread = np.sqrt(np.add.reduceat(values**2, starts, axis=0) / n_known)
         else:
             spread = np.maximum.reduceat(values, starts, axis=0)
-        values /= of_rows(_nonzero(spread))
+    values /= of_rows(np.where(spread == 0, 1, spread))
     values[missing] = np.nan
-    scaled = np.empty_like(X)
     scaled[order] = values
     return scaled
-
-
-def _ranks(X: NDArray[Any], queries: Queries) -> NDArray[Any]:
-    """Return mean ranks within queries; queries of the same size are sorted together."""
-    ranks = np.empty_like(X)
-    order = np.argsort(queries.codes, kind="stable")
-    n_rows = np.bincount(queries.codes, minlength=len(queries))
-    starts = np.cumsum(n_rows) - n_rows
-    for size in np.unique(n_rows).tolist():
-        per_step = max(1, _RANKED // max(size * X.shape[1], 1))
-        of_size = starts[n_rows == size]
-        for first in range(0, len(of_size), per_step):
-            rows = order[of_size[first : first + per_step, None] + np.arange(size)]
-            n_known = np.maximum((~np.isnan(X[rows])).sum(axis=1, keepdims=True), 1)
-            found = rankdata(X[rows], axis=1, nan_policy="omit")
-            ranks[rows] = (found - (n_known + 1) / 2) / n_known
-    return ranks
-
-
-def _nonzero(divisor: NDArray[Any]) -> NDArray[Any]:
-    divisor[divisor == 0] = 1
-    return divisor
-
-
-def _exponents(largest: NDArray[Any]) -> NDArray[Any] | None:
-    """Return e such that largest / 2^e is in [1/2, 1); None if no value is extreme.
-
-    Scaled features do not depend on the unit of the values. In this unit no difference or square
-    can overflow, and underflow is harmless.
-    """
-    exponents = np.frexp(largest)[1]
-    extreme = np.abs(exponents) > np.finfo(largest.dtype).maxexp // 4
-    return exponents if extreme.any() else None
 
 
 def _maxabs_sparse(X: Any, queries: Queries) -> Any:
     """Divide each stored value by the largest absolute value of its query and column."""
     X = X.copy()
     X.sum_duplicates()
-    row_codes = np.repeat(queries.codes, np.diff(X.indptr))
-    cells = row_codes * X.shape[1] + X.indices
-    order = np.argsort(cells, kind="stable")
-    values = np.abs(X.data[order])
-    is_first = np.diff(cells[order], prepend=-1) > 0
-    if len(values):
-        largest = np.maximum.reduceat(values, np.flatnonzero(is_first))
-        divisor = np.empty_like(values)
-        divisor[order] = np.where(largest > 0, largest, 1)[np.cumsum(is_first) - 1]
-        X.data /= divisor
+    cells = np.repeat(queries.codes, np.diff(X.indptr)) * X.shape[1] + X.indices
+    cells, places = np.unique(cells, return_inverse=True)
+    largest = np.zeros(len(cells), dtype=X.dtype)
+    np.maximum.at(largest, places, np.abs(X.data))
+    X.data /= np.where(largest > 0, largest, 1)[places]
     return X

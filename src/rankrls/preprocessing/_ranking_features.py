@@ -18,6 +18,7 @@ from rankrls._frames import check_same_rows, clear_errors
 from rankrls._validation import Queries, check_integer, check_option, encode_qid
 from rankrls.preprocessing._query_scaler import scale_by_query
 from rankrls.preprocessing._random_trees import RandomTrees
+from rankrls.preprocessing._texts import unit_rows
 
 __all__ = ["BLOCKS", "WITHIN_QUERY", "RankingFeatures"]
 
@@ -121,10 +122,7 @@ class RankingFeatures(TransformerMixin, BaseEstimator):
         self : RankingFeatures
         """
         self._check_options()
-        check_same_rows(X, qid=qid)
-        X = self._check(X, reset=True)
-        self._with_qid = qid is not None
-        self._learn(X, self._queries(qid, X.shape[0]))
+        self._learn(*self._check(X, qid, reset=True))
         return self
 
     @takes_queries
@@ -143,9 +141,7 @@ class RankingFeatures(TransformerMixin, BaseEstimator):
         {ndarray, sparse array} of shape (n_rows, n_columns)
         """
         check_is_fitted(self, "_centres")
-        check_same_rows(X, qid=qid)
-        X = self._check(X, reset=False)
-        return self._view(tuple(self.blocks), X, self._queries(qid, X.shape[0]), {})
+        return self._view(tuple(self.blocks), *self._check(X, qid, reset=False), {})
 
     @takes_queries
     def fit_transform(self, X: Any, y: Any = None, *, qid: ArrayLike | None = None) -> Any:
@@ -162,8 +158,6 @@ class RankingFeatures(TransformerMixin, BaseEstimator):
         """
         return self.fit(X, y, qid=qid).transform(X, qid=qid)
 
-    # -- checks
-
     def _check_options(self) -> None:
         if isinstance(self.blocks, str) or not len(self.blocks):
             raise ValueError(f"blocks must be a sequence of names such as {BLOCKS[:3]}")
@@ -173,37 +167,43 @@ class RankingFeatures(TransformerMixin, BaseEstimator):
         if check_integer("depth", self.depth, least=1) > 12:
             raise ValueError(f"depth must be at most 12; got {self.depth}")
 
-    def _check(self, X: Any, *, reset: bool) -> Any:
+    def _check(self, X: Any, qid: Any, *, reset: bool) -> tuple[Any, Queries | None]:
+        """Check rows and their queries."""
+        check_same_rows(X, qid=qid)
         with clear_errors(X):
             X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float64)
         if sparse.issparse(X) and tuple(self.blocks) != ("log",):
             raise ValueError(
                 "sparse X needs blocks=('log',), because the other blocks fill in zeros"
             )
-        return X
-
-    def _queries(self, qid: Any, n_rows: int) -> Queries | None:
-        if qid is None:
-            within = [block for block in self.blocks if block in WITHIN_QUERY]
-            trees = "partitions" in self.blocks and self._with_qid
-            if within or trees:
-                what = f"block {within[0]!r}" if within else "block 'partitions', fitted with qid,"
-                raise ValueError(f"{what} compares rows within their queries; pass qid")
-            return None
-        return encode_qid(qid, n_rows)
-
-    # -- learning
+        if reset:
+            self._with_qid = qid is not None
+        if qid is not None:
+            return X, encode_qid(qid, X.shape[0])
+        for block in self.blocks:
+            if block in WITHIN_QUERY or (block == "partitions" and self._with_qid):
+                fitted = ", fitted with qid," * (block == "partitions")
+                raise ValueError(
+                    f"block {block!r}{fitted} compares rows within their queries; pass qid"
+                )
+        return X, None
 
     def _learn(self, X: Any, queries: Queries | None) -> None:
+        """Learn scales, quantiles and trees."""
         rng = check_random_state(self.random_state)
         self._centres: dict[str, Array] = {}
         self._widths: dict[str, Array] = {}
-        sizes = _sizes(X)
-        self._sizes = np.where(sizes > 0, sizes, 1.0)
         if sparse.issparse(X):
+            largest = abs(X).max(axis=0).toarray().ravel()
+            self._sizes = np.where(largest > 0, largest, 1.0)
             return
+        nonzero = (np.abs(column[column != 0]) for column in X.T)
+        self._sizes = np.array([np.median(some) if len(some) else 1.0 for some in nonzero])
         if {"quantile", "uniform", "hats"} & set(self.blocks):
-            self._quantiles = _quantiles(X, rng)
+            rows: Any = slice(None)
+            if len(X) > QUANTILE_ROWS:
+                rows = np.sort(rng.choice(len(X), QUANTILE_ROWS, replace=False))
+            self._quantiles = np.quantile(X[rows], np.linspace(0.0, 1.0, N_QUANTILES), axis=0)
         cache: dict[str, Array] = {}
         for block in self.blocks:
             if block == "partitions":
@@ -231,30 +231,29 @@ class RankingFeatures(TransformerMixin, BaseEstimator):
         if block in WITHIN_QUERY:
             assert queries is not None
             return scale_by_query(X, queries, block)
-        key = "quantiles"  # shared by the remaining blocks
-        if key not in cache:
-            cache[key] = _interpolated(X, self._quantiles)
+        if "quantiles" not in cache:  # shared by the remaining blocks
+            cache["quantiles"] = _interpolated(X, self._quantiles)
+        places = cache["quantiles"]
         if block == "quantile":
-            return ndtri(np.clip(cache[key], MOST_EXTREME, 1 - MOST_EXTREME))
+            return ndtri(np.clip(places, MOST_EXTREME, 1 - MOST_EXTREME))
         if block == "uniform":
-            return cache[key]
-        step = KNOTS[1] - KNOTS[0]
-        hats = np.maximum(0.0, 1.0 - np.abs(cache[key][:, :, None] - KNOTS) / step)
+            return places
+        hats = np.maximum(0.0, 1.0 - np.abs(places[:, :, None] - KNOTS) / (KNOTS[1] - KNOTS[0]))
         return hats.reshape(len(X), -1)
 
     def _split_by(self, X: Array, queries: Queries | None, cache: dict[str, Array]) -> Array:
         """Return features for the random trees: logarithms and, with queries, ranks within them."""
-        parts = [self._standardized("log", X, queries, cache)]
-        if queries is not None:
-            parts.append(self._standardized("rank", X, queries, cache))
-        return np.hstack(parts)
+        blocks = ("log",) if queries is None else ("log", "rank")
+        return np.hstack([self._standardized(block, X, queries, cache) for block in blocks])
 
     def _view(
         self, blocks: Sequence[str], X: Any, queries: Queries | None, cache: dict[str, Array]
     ) -> Any:
         """Concatenate blocks; ``cache`` keeps blocks of the same rows for other views."""
         if sparse.issparse(X):
-            return _sparse_log(X, self._sizes)
+            X = sparse.csr_array(X, copy=True)
+            X.data = np.sign(X.data) * np.log1p(np.abs(X.data) / self._sizes[X.indices])
+            return unit_rows(X)
         if "partitions" in blocks:
             if len(blocks) > 1:
                 raise ValueError("block 'partitions' is sparse and cannot be combined with others")
@@ -268,24 +267,6 @@ class RankingFeatures(TransformerMixin, BaseEstimator):
         return tags
 
 
-def _sizes(X: Any) -> Array:
-    """Return the median absolute value of the non-zero values of each column; 0 if none."""
-    if sparse.issparse(X):
-        return np.asarray(abs(X).max(axis=0).todense()).ravel()
-    sizes = np.zeros(X.shape[1])
-    for j, column in enumerate(X.T):
-        some = np.abs(column[column != 0])
-        sizes[j] = np.median(some) if len(some) else 0.0
-    return sizes
-
-
-def _quantiles(X: Array, rng: np.random.RandomState) -> Array:
-    """Return the quantiles of every column, shape (n_quantiles, n_features)."""
-    if len(X) > QUANTILE_ROWS:
-        X = X[np.sort(rng.choice(len(X), QUANTILE_ROWS, replace=False))]
-    return np.quantile(X, np.linspace(0.0, 1.0, N_QUANTILES), axis=0)
-
-
 def _interpolated(X: Array, quantiles: Array) -> Array:
     """Return the position of each value among the quantiles, 0 … 1; the middle of equal ones."""
     places = np.linspace(0.0, 1.0, len(quantiles))
@@ -297,12 +278,3 @@ def _interpolated(X: Array, quantiles: Array) -> Array:
             result[:, j] += 1.0 - np.interp(-column, -ascending[::-1], places)
             result[:, j] /= 2
     return result
-
-
-def _sparse_log(X: Any, sizes: Array) -> sparse.csr_array:
-    """Return logarithms of sparse rows, scaled to length 1."""
-    X = sparse.csr_array(X, copy=True)
-    X.data = np.sign(X.data) * np.log1p(np.abs(X.data) / sizes[X.indices])
-    lengths = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())
-    X.data /= np.repeat(np.where(lengths > 0, lengths, 1.0), np.diff(X.indptr))
-    return X

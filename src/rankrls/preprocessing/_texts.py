@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-__all__ = ["MATCHES", "TextModel", "count_words"]
+__all__ = ["MATCHES", "TextModel", "count_words", "unit_rows"]
 
 Array = NDArray[Any]
 
@@ -22,6 +22,13 @@ N_WORDS, N_COMPONENTS = 5000, 64
 
 #: Names of the match features.
 MATCHES = ("cosine", "weighted overlap", "overlap")
+
+
+def unit_rows(X: sparse.csr_array) -> sparse.csr_array:
+    """Scale sparse rows to length 1, in place."""
+    lengths = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())
+    X.data /= np.repeat(np.where(lengths > 0, lengths, 1.0), np.diff(X.indptr))
+    return X
 
 
 @cache
@@ -84,9 +91,7 @@ class TextModel:
         """Return tf-idf vectors, (1 + log tf) idf, of length 1."""
         values = counts.copy()
         values.data = (1 + np.log(values.data)) * self._idf()[values.indices]
-        lengths = np.sqrt(np.asarray(values.multiply(values).sum(axis=1)).ravel())
-        values.data /= np.repeat(np.where(lengths > 0, lengths, 1.0), np.diff(values.indptr))
-        return values
+        return unit_rows(values)
 
     def components(self, counts: sparse.csr_array) -> Array:
         """Return the components of counted texts, shape (n_rows, n_components)."""
