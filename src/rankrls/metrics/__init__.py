@@ -5,8 +5,6 @@ of the tied rows, so it never depends on the order in which rows are stored. Siz
 queries can be given as ``group`` instead of ``qid``.
 """
 
-from typing import TYPE_CHECKING
-
 from rankrls.metrics._compare import (
     RankerComparison,
     compare_rankers,
@@ -35,7 +33,6 @@ from rankrls.metrics._scorers import (
     recall_scorer,
     reciprocal_rank_scorer,
 )
-from rankrls.metrics.metric_names import metric_hint as _metric_hint
 
 __all__ = [
     "RankerComparison",
@@ -64,11 +61,3 @@ __all__ = [
     "reciprocal_rank",
     "reciprocal_rank_scorer",
 ]
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> None:
-        """Raise an AttributeError that names the metric meant by another library's name."""
-        hint = _metric_hint(name, short=False)
-        more = f": {hint}" if hint else ""
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{more}")

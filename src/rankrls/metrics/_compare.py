@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -21,15 +22,11 @@ from rankrls._validation import (
     encode_qid,
     is_number,
 )
-from rankrls.metrics._evaluate import evaluate, run_values
-from rankrls.metrics._inputs import check_labels_and_scores
+from rankrls.metrics._evaluate import evaluate, evaluate_run
 from rankrls.metrics.metric_names import COMPARED_METRICS, LIST_METRICS, parse_metric
 from rankrls.rankings import Qrels, RankTable
 
-__all__ = ["RankerComparison", "compare_rankers", "compare_runs", "mean_interval"]
-
 Array = NDArray[Any]
-_METHODS = ("permutation", "wilcoxon", "t")
 # Number of signs drawn at a time, 32 MB as float64.
 _CHUNK = 1 << 22
 # Values that differ by less, relative to their size, are equal but for rounding.
@@ -42,14 +39,10 @@ class RankerComparison:
 
     Attributes
     ----------
-    metric : str
-        Name of the metric.
-    method : str
-        Name of the test.
-    mean_a, mean_b : float
-        Mean of the metric over the compared queries.
-    difference : float
-        ``mean_a - mean_b``.
+    metric, method : str
+        Names of the metric and of the test.
+    mean_a, mean_b, difference : float
+        Means of the metric over the compared queries, and ``mean_a - mean_b``.
     confidence_interval : tuple of float
         Of the mean difference, by :func:`mean_interval`.
     confidence_level : float
@@ -121,10 +114,8 @@ def compare_rankers(
     qid : array-like of shape (n_rows,)
         Query label of each row, in any order.
     metric : str or callable, default="pairwise_accuracy"
-        "pairwise_accuracy", "ndcg", "average_precision" ("map"), "reciprocal_rank" ("mrr"),
-        "precision", "recall" or "expected_reciprocal_rank" ("err"). All but the first accept a
-        cut-off, as in "ndcg@10". A callable is called as
-        ``metric(y_true, y_score, qid=qid, average=None)`` and returns one value for each query,
+        Name of a metric with a value for each query, as in :func:`evaluate`. A callable is called
+        as ``metric(y_true, y_score, qid=qid, average=None)`` and returns one value for each query,
         higher = better.
     gain, relevance_threshold, max_grade, undefined
         As in :func:`evaluate`, for a metric that is given by name. A callable has its own options,
@@ -146,20 +137,13 @@ def compare_rankers(
     RankerComparison
         Means, difference, confidence interval and p-value; ``print`` shows a summary.
 
-    Raises
-    ------
-    ValueError
-        If an argument is invalid, or if the metric is defined for fewer than two queries.
-
     Notes
     -----
-    With d_q the difference of the values in query q, each of the 2^n flips of signs is equally
-    likely under the null hypothesis, and the p-value is the share of flips with
-    ``|Σ ±d_q| >= |Σ d_q|``. When flips are drawn at random, the observed signs count as one of
-    them: p = (1 + hits) / (1 + drawn). Queries for which the metric is undefined (no preference, or
-    no relevant row with ``undefined="skip"``) are excluded. Differences that are equal but for
-    rounding are equal. The confidence interval is that of :func:`mean_interval` for every
-    ``method``. Queries are assumed to be independent.
+    With d_q the difference of the values in query q, the p-value is the share of the 2^n flips of
+    signs with ``|Σ ±d_q| >= |Σ d_q|``; when flips are drawn at random, (1 + hits) / (1 + drawn).
+    Queries, assumed to be independent, for which the metric is undefined are excluded. Differences
+    that are equal but for rounding are equal. The confidence interval is that of
+    :func:`mean_interval` for every ``method``.
 
     Examples
     --------
@@ -174,27 +158,40 @@ def compare_rankers(
     a - b = ...  [...] at 95%, p = 0.0001 (permutation test, two-sided)
     a better in ..., b better in ..., equal in ...
     """
-    how = _check_test(method, n_permutations, confidence_level, random_state)
-    options = {"gain": gain, "relevance_threshold": relevance_threshold, "max_grade": max_grade}
-    name, by_query = _metric(metric, {**options, "undefined": undefined})
     if qid is None:
         raise ValueError(
             "qid is None; give the query of every row, because rankers are compared query by query"
         )
     check_same_rows(y_true, "y_true", y_score_a=y_score_a, y_score_b=y_score_b, qid=qid)
-    labels, score_a = check_labels_and_scores(y_true, check_scores(y_score_a, name="y_score_a"))
-    score_b = check_scores(y_score_b, name="y_score_b")
-    if labels is None:
-        raise ValueError("y_true is None; give the label of every row")
-    if score_a.ndim != 1 or score_b.shape != score_a.shape:
+    a, b = check_scores(y_score_a, name="y_score_a"), check_scores(y_score_b, name="y_score_b")
+    if a.ndim != 1 or b.shape != a.shape:
         raise ValueError(
-            "y_true, y_score_a and y_score_b must be 1-D and of equal length; "
-            f"got shapes {labels.shape}, {score_a.shape} and {score_b.shape}"
+            "y_score_a and y_score_b must be 1-D and of equal length; got shapes "
+            f"{a.shape} and {b.shape}"
         )
-    codes = encode_qid(qid, len(score_a), of="rows of y_score_a").codes
-
-    a, b = (_values(by_query, labels, score, codes) for score in (score_a, score_b))
-    return _compare(name, a, b, None if callable(metric) else (-1.0, 1.0), *how)
+    how = method, n_permutations, confidence_level, random_state
+    options = {"gain": gain, "relevance_threshold": relevance_threshold, "max_grade": max_grade}
+    options["undefined"] = undefined
+    if not callable(metric):
+        name = parse_metric(metric, allowed=COMPARED_METRICS).text
+        evaluated = partial(evaluate, metrics=[name], qid=qid, average=None, **options)
+        return _compare(name, *(evaluated(y_true, s)[name] for s in (a, b)), (-1.0, 1.0), *how)
+    default = inspect.signature(evaluate).parameters
+    for option, value in options.items():
+        if value != default[option].default:
+            raise ValueError(
+                f"{option} is for a metric given by name; pass functools.partial(metric, "
+                f"{option}=…) as metric"
+            )
+    n_queries = len(encode_qid(qid, len(a), of="rows of y_score_a"))
+    found = [np.asarray(metric(y_true, s, qid=qid, average=None), dtype=float) for s in (a, b)]
+    if any(values.shape != (n_queries,) for values in found):
+        raise ValueError(
+            f"metric must return one value for each of the {n_queries} queries with average=None; "
+            f"got shape {found[0].shape}"
+        )
+    inner = getattr(metric, "func", metric)
+    return _compare(getattr(inner, "__name__", type(inner).__name__), *found, None, *how)
 
 
 def compare_runs(
@@ -246,13 +243,22 @@ def compare_runs(
     >>> compare_runs(a, b, qrels, metric="mrr", random_state=0).difference
     0.5
     """
-    how = _check_test(method, n_permutations, confidence_level, random_state)
-    named = parse_metric(metric, allowed=LIST_METRICS)
-    options = {"gain": gain, "relevance_threshold": relevance_threshold, "max_grade": max_grade}
-    rest: dict[str, Any] = {"ties": ties, "undefined": undefined}
-    rest["missing_queries"] = missing_queries
-    a, b = (run_values(run, qrels, [named], options, **rest)[named.text] for run in (run_a, run_b))
-    return _compare(named.text, a, b, (-1.0, 1.0), *how)
+    name = parse_metric(metric, allowed=LIST_METRICS).text
+    evaluated = partial(
+        evaluate_run,
+        qrels=qrels,
+        metrics=[name],
+        gain=gain,
+        relevance_threshold=relevance_threshold,
+        max_grade=max_grade,
+        ties=ties,
+        undefined=undefined,
+        missing_queries=missing_queries,
+        average=None,
+    )
+    values = (evaluated(run)[name] for run in (run_a, run_b))
+    how = method, n_permutations, confidence_level, random_state
+    return _compare(name, *values, (-1.0, 1.0), *how)
 
 
 def _compare(
@@ -266,6 +272,8 @@ def _compare(
     random_state: Any,
 ) -> RankerComparison:
     """Compare values (n_queries,), NaN where a metric is undefined; bounds of differences."""
+    check_option("method", method, ("permutation", "wilcoxon", "t"))
+    n_permutations = check_integer("n_permutations", n_permutations, least=1)
     defined = ~(np.isnan(a) | np.isnan(b))
     if defined.sum() < 2:
         known = "no query" if not defined.any() else "only one query"
@@ -326,10 +334,9 @@ def mean_interval(
     Notes
     -----
     Student's interval, mean ± t · std / √n, within the bounds; it is reliable for more than about
-    thirty queries, which are assumed to be independent. If all n values are equal, to c say, it
-    would have no width, although other values may just not have been seen. They have probability
-    at most ε = 1 − (1 − confidence_level)^(1/n), about 3/n at 95 %, so that the mean is between
-    c − ε (c − low bound) and c + ε (high bound − c).
+    thirty queries, which are assumed to be independent. If all n values are equal, to c say, values
+    that were not seen have probability at most ε = 1 − (1 − confidence_level)^(1/n), about 3/n at
+    95 %, so that the mean is between c − ε (c − low bound) and c + ε (high bound − c).
 
     Examples
     --------
@@ -339,7 +346,11 @@ def mean_interval(
     >>> mean_interval([0.0] * 30)  # no error was seen
     (0.0, 0.095...)
     """
-    level = _check_level(confidence_level)
+    if not is_number(confidence_level) or not 0 < float(confidence_level) < 1:
+        raise ValueError(
+            f"confidence_level must be a number between 0 and 1; got {confidence_level!r}"
+        )
+    level = float(confidence_level)
     known = np.asarray(values, dtype=np.float64)
     known = known[~np.isnan(known)]
     n = len(known)
@@ -355,50 +366,6 @@ def mean_interval(
         unseen = 1 - (1 - level) ** (1 / n)
         below, above = (unseen * gap if bounds else 0.0 for gap in (mean - low, high - mean))
     return max(low, mean - below), min(high, mean + above)
-
-
-def _metric(metric: Any, options: dict[str, Any]) -> tuple[str, Callable[..., Any]]:
-    """Name and per-query function of ``metric``, with the options of `evaluate`."""
-    if callable(metric):
-        default = inspect.signature(evaluate).parameters
-        given = [option for option, value in options.items() if value != default[option].default]
-        if given:
-            raise ValueError(
-                f"{given[0]} is for a metric given by name; pass functools.partial(metric, "
-                f"{given[0]}=…) as metric"
-            )
-        inner = getattr(metric, "func", metric)
-        return getattr(inner, "__name__", type(inner).__name__), metric
-    name = parse_metric(metric, allowed=COMPARED_METRICS).text
-
-    def by_query(y_true: Array, y_score: Array, **others: Any) -> Any:
-        return evaluate(y_true, y_score, metrics=[name], **options, **others)[name]
-
-    return name, by_query
-
-
-def _check_test(method: Any, n_permutations: Any, level: Any, random_state: Any) -> tuple[Any, ...]:
-    check_option("method", method, _METHODS)
-    n_permutations = check_integer("n_permutations", n_permutations, least=1)
-    return method, n_permutations, _check_level(level), random_state
-
-
-def _check_level(level: Any) -> float:
-    if not is_number(level) or not 0 < float(level) < 1:
-        raise ValueError(f"confidence_level must be a number between 0 and 1; got {level!r}")
-    return float(level)
-
-
-def _values(by_query: Callable[..., Any], y: Array, score: Array, codes: Array) -> Array:
-    """Values of the metric for each query, shape (n_queries,)."""
-    values = np.asarray(by_query(y, score, qid=codes, average=None), dtype=np.float64)
-    n_queries = int(codes.max()) + 1
-    if values.shape != (n_queries,):
-        raise ValueError(
-            f"metric must return one value for each of the {n_queries} queries with average=None; "
-            f"got shape {values.shape}"
-        )
-    return values
 
 
 def _sign_flip_p(d: Array, n_permutations: int, rng: Any) -> float:

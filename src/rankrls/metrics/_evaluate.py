@@ -22,14 +22,10 @@ from rankrls.metrics._inputs import ListInputs, check_average, check_lists, chec
 from rankrls.metrics.metric_names import LIST_METRICS, METRICS, NamedMetric, parse_metrics
 from rankrls.rankings import Qrels, RankTable, as_labels
 
-__all__ = ["evaluate", "evaluate_run", "run_values"]
-
 Array = NDArray[Any]
 
 #: Metrics that are evaluated by default.
 DEFAULT = ("ndcg@10", "map", "mrr", "precision@10")
-
-Values = dict[str, Any]
 
 
 @takes_queries
@@ -49,17 +45,13 @@ def evaluate(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_rows,)
-        Labels, higher = more relevant.
-    y_score : array-like of shape (n_rows,)
-        Predicted scores, higher = ranked earlier.
+    y_true, y_score, qid : array-like of shape (n_rows,)
+        Labels, predicted scores and query labels, as in :func:`ndcg`.
     metrics : str or sequence of str, default=("ndcg@10", "map", "mrr", "precision@10")
         Names of metrics, as a sequence or separated by commas in one string: ndcg,
         average_precision (map), reciprocal_rank (mrr), precision, recall and
         expected_reciprocal_rank (err), each with an optional cut-off, as in "recall@100";
         pairwise_accuracy, pairwise_error and concordance_index.
-    qid : array-like of shape (n_rows,), optional
-        Query label of each row, in any order. If None, all rows form one query.
     gain : {"exponential", "linear"}, default="exponential"
         Of :func:`ndcg`.
     relevance_threshold : float, default=1
@@ -95,19 +87,20 @@ def evaluate(
     if not inputs.single:
         raise ValueError("y_true and y_score must be 1-D; evaluate one output at a time")
     options = {"gain": gain, "relevance_threshold": relevance_threshold, "max_grade": max_grade}
-    values: Values = {} if average else {"query": as_labels(inputs.queries.labels)}
+    values: dict[str, Any] = {} if average else {"query": as_labels(inputs.queries.labels)}
     for metric in named:
-        if metric.is_list:
-            values[metric.text] = _of_lists(metric, inputs, options)
-        elif "average" in METRICS[metric.name].takes:
-            values[metric.text] = metric(y_true, y_score, qid=qid, average=average)
-        elif average is None:
+        by_query = "average" in METRICS[metric.name].takes
+        if average is None and not by_query:
             raise ValueError(
                 f"{metric.name} has no value by query; use average='query' or leave it out of "
                 "metrics"
             )
-        else:
-            values[metric.text] = metric(y_true, y_score, qid=qid)
+        how = {"average": average} if by_query else {}
+        values[metric.text] = (
+            _of_lists(metric, inputs, options)
+            if metric.is_list
+            else metric(y_true, y_score, qid=qid, **how)
+        )
     return values
 
 
@@ -139,12 +132,9 @@ def evaluate_run(
         "7" are the same.
     metrics : str or sequence of str, default=("ndcg@10", "map", "mrr", "precision@10")
         Names of list metrics, as in :func:`evaluate`.
-    gain : {"exponential", "linear"}, default="exponential"
-        Gain of :func:`ndcg`. trec_eval and the nDCG of ir_measures use "linear".
-    relevance_threshold : float, default=1
-        Smallest grade that counts as relevant; must be above 0.
-    max_grade : float, default=4
-        Of :func:`expected_reciprocal_rank`.
+    gain, relevance_threshold, max_grade, average
+        As in :func:`evaluate`. The threshold must be above 0; trec_eval and the nDCG of ir_measures
+        use the gain "linear".
     ties : {"expected", "rank", "id"}, default="expected"
         Treatment of equal scores. "expected" takes the expected value over all orders of the tied
         lines, "rank" keeps the order of the table, "id" sorts by descending id, as trec_eval does.
@@ -155,8 +145,6 @@ def evaluate_run(
         Treatment of judged queries that are not in the run. "zero" gives them the value 0, as
         ir_measures and ``trec_eval -c`` do; "skip" excludes them, as ``trec_eval`` does without
         ``-c``.
-    average : {"query"} or None, default="query"
-        Means over the queries, or the values of every query.
 
     Returns
     -------
@@ -177,48 +165,28 @@ def evaluate_run(
     """
     named = parse_metrics(metrics, allowed=LIST_METRICS)
     check_average(average, ("query",))
-    options = {"gain": gain, "relevance_threshold": relevance_threshold, "max_grade": max_grade}
-    values = run_values(
-        run, qrels, named, options, ties=ties, undefined=undefined, missing_queries=missing_queries
-    )
-    if average is None:
-        return values
-    for metric in named:
-        if np.isnan(values[metric.text]).all():
-            raise ValueError(
-                f"{metric.text} is undefined: no judged query has a relevant row or is in the run"
-            )
-    return {metric.text: float(np.nanmean(values[metric.text])) for metric in named}
-
-
-def run_values(
-    run: RankTable,
-    qrels: Qrels,
-    named: Sequence[NamedMetric],
-    options: dict[str, Any],
-    *,
-    ties: str,
-    undefined: Any,
-    missing_queries: str,
-) -> Values:
-    """Compute the values for each judged query, and the query labels; see `evaluate_run`."""
     check_option("ties", ties, ("expected", "rank", "id"))
     check_option("missing_queries", missing_queries, ("zero", "skip"))
-    threshold = options["relevance_threshold"]
-    if not threshold > 0:
+    if not relevance_threshold > 0:
         raise ValueError(
             f"relevance_threshold must be above 0, the grade of what was not judged; got "
-            f"{show(threshold)}"
+            f"{show(relevance_threshold)}"
         )
+    options = {"gain": gain, "relevance_threshold": relevance_threshold, "max_grade": max_grade}
     inputs = _aligned(run, qrels, ties, check_undefined(undefined))
     retrieved = inputs.queries.codes[inputs.retrieved]
     absent = np.bincount(retrieved, minlength=len(inputs.queries)) == 0
-    values: Values = {"query": inputs.queries.labels}
+    values: dict[str, Any] = {}
     for metric in named:
-        values[metric.text] = _of_lists(metric, inputs, options)
+        found = _of_lists(metric, inputs, options)
         if missing_queries == "skip":
-            values[metric.text][absent] = np.nan
-    return values
+            found[absent] = np.nan
+        if average is not None and np.isnan(found).all():
+            raise ValueError(
+                f"{metric.text} is undefined: no judged query has a relevant row or is in the run"
+            )
+        values[metric.text] = found if average is None else float(np.nanmean(found))
+    return values if average else {"query": inputs.queries.labels, **values}
 
 
 def _of_lists(metric: NamedMetric, inputs: ListInputs, options: dict[str, Any]) -> Any:

@@ -25,9 +25,6 @@ from rankrls._validation import (
 )
 from rankrls.metrics.counting import sorted_levels
 
-__all__ = ["ListInputs", "RankedLists", "check_average", "check_k", "check_labels_and_scores",
-           "check_lists", "check_undefined"]  # fmt: skip
-
 Array = NDArray[Any]
 
 
@@ -56,15 +53,8 @@ class ListInputs:
         values = np.column_stack([metric(y, score) for y, score in columns])
         if not np.isnan(self.undefined):
             values[np.isnan(values)] = self.undefined
-        if self.average is None:
-            return values[:, 0] if self.single else values
-        empty = np.isnan(values).all(axis=0)
-        if empty.any():
-            where = "" if self.single else f" in output {int(np.flatnonzero(empty)[0])}"
-            raise ValueError(
-                f"no query has a relevant row{where}, so undefined='skip' excludes all of them"
-            )
-        return float(np.mean(np.nanmean(values, axis=0)))
+        reason = "no query has a relevant row{}, so undefined='skip' excludes all of them"
+        return averaged(values, self.average, self.single, reason)
 
     def ranked(self, score: Array, *, all_rows: bool = False) -> RankedLists:
         """Sort by query and descending score; ``all_rows``: also those that were not retrieved."""
@@ -126,8 +116,7 @@ class RankedLists:
         """Number of places of each group that count, shape (n_groups,)."""
         if self.places is self.query_size:
             return self.size
-        n_groups = np.diff(self.first_group, append=len(self.size))
-        return np.clip(np.repeat(self.places, n_groups) - self.before, 0, self.size)
+        return np.clip(self.of_groups(self.places) - self.before, 0, self.size)
 
     @property
     def before(self) -> Array:
@@ -137,9 +126,27 @@ class RankedLists:
     def sum_before(self, values: Array) -> Array:
         """Sum ``values`` of the groups above each group in its query."""
         above = np.cumsum(values) - values
-        return above - np.repeat(
-            above[self.first_group], np.diff(self.first_group, append=len(self.size))
-        )
+        return above - self.of_groups(above[self.first_group])
+
+    def of_groups(self, values: Array) -> Array:
+        """Repeat ``values`` of queries for each of their groups."""
+        return np.repeat(values, np.diff(self.first_group, append=len(self.size)))
+
+
+def averaged(
+    values: Array, average: str | None, single: bool, reason: str
+) -> float | NDArray[np.float64]:
+    """Mean of values (n_queries, n_outputs) over the queries that are not NaN, and outputs.
+
+    ``reason`` is the error if there is no such query, with a place for the output.
+    """
+    empty = np.isnan(values).all(axis=0)
+    if average is not None and empty.any():
+        where = "" if single else f" in output {int(np.flatnonzero(empty)[0])}"
+        raise ValueError(reason.format(where))
+    if average is not None:
+        return float(np.mean(np.nanmean(values, axis=0)))
+    return values[:, 0] if single else values
 
 
 def check_labels_and_scores(y_true: Any, y_score: Any, **by_row: Any) -> tuple[Any, Array]:

@@ -18,16 +18,7 @@ from scipy.special import gammaln
 
 from rankrls._calls import takes_queries
 from rankrls._validation import check_number, check_option, is_number
-from rankrls.metrics._inputs import RankedLists, check_lists
-
-__all__ = [
-    "average_precision",
-    "expected_reciprocal_rank",
-    "ndcg",
-    "precision",
-    "recall",
-    "reciprocal_rank",
-]
+from rankrls.metrics._inputs import ListInputs, RankedLists, check_lists
 
 Array = NDArray[Any]
 
@@ -65,11 +56,8 @@ def ndcg(
     gain : {"exponential", "linear"}, default="exponential"
         "exponential" is 2^y − 1, usual for graded relevance in web search; "linear" is y.
     undefined : {0, 1, "skip"}, default="skip"
-        Value of a query without a relevant row (all labels zero), for which the ratio is 0/0.
-        By default such queries are excluded from the mean, as in the pairwise error, because no
-        order of their rows is better than another. The scorers, ``scoring="ndcg@10"`` of
-        `RankRLSCV`, the report and ``rankrls evaluate`` do the same. scikit-learn uses 0, LightGBM
-        uses 1.
+        Value of a query without a relevant row (all labels zero). "skip" excludes it from the
+        mean. scikit-learn uses 0, LightGBM uses 1.
     average : {"query"} or None, default="query"
         "query" returns the mean over the queries, None one value for each query.
 
@@ -78,11 +66,6 @@ def ndcg(
     float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
         Between 0 and 1. With ``average=None``, an array in the order of the sorted query labels,
         with NaN for the queries that are skipped.
-
-    Raises
-    ------
-    ValueError
-        If an argument is invalid, or if all queries are skipped.
 
     Notes
     -----
@@ -100,24 +83,12 @@ def ndcg(
     >>> y_score = [0.3, 0.9, 0.1, 0.8, 0.2]
     >>> ndcg(y_true, y_score, qid=[1, 1, 1, 2, 2], average=None)
     array([0.79670758, 0.63092975])
-    >>> ndcg(y_true, y_score, qid=[1, 1, 1, 2, 2], k=1)
-    0.16666666666666666
     """
     inputs = check_lists(y_true, y_score, qid, k, undefined, average)
     check_option("gain", gain, ("exponential", "linear"))
-    for wrong, bound, remedy in (
-        (inputs.y_true < 0, ">= 0 for ndcg", "add a constant, so that 0 means not relevant"),
-        (
-            (inputs.y_true > _LARGEST_EXPONENT) & (gain == "exponential"),
-            f"<= {_LARGEST_EXPONENT} for the exponential gain 2^y - 1",
-            "use gain='linear'",
-        ),
-    ):
-        if wrong.any():
-            where = tuple(np.argwhere(wrong)[0])
-            raise ValueError(
-                f"y_true must be {bound}; row {where[0]} has {inputs.y_true[where]:g} ({remedy})"
-            )
+    _check_grades(inputs, np.inf, ">= 0 for ndcg (add a constant, so that 0 means not relevant)")
+    if gain == "exponential":
+        _check_grades(inputs, _LARGEST_EXPONENT, "<= 1000 for 2^y - 1 (use gain='linear')")
 
     def one_output(y: Array, score: Array) -> Array:
         gains = np.exp2(y) - 1.0 if gain == "exponential" else y
@@ -129,6 +100,14 @@ def ndcg(
     return inputs.value(one_output)
 
 
+def _check_grades(inputs: ListInputs, largest: float, bound: str) -> None:
+    """Raise an error for a label below 0 or above ``largest``."""
+    outside = np.argwhere((inputs.y_true < 0) | (inputs.y_true > largest))
+    if len(outside):
+        where = tuple(outside[0])
+        raise ValueError(f"y_true must be {bound}; row {where[0]} has {inputs.y_true[where]:g}")
+
+
 def _dcg(gains: Array, lists: RankedLists) -> Array:
     """Expected DCG of every query: mean gain of each tie group times the discounts there."""
     discount = 1.0 / np.log2(np.arange(1, int(lists.query_size.max()) + 1) + 1.0)
@@ -136,8 +115,28 @@ def _dcg(gains: Array, lists: RankedLists) -> Array:
     return lists.sum_queries(lists.sum_groups(gains[lists.order]) / lists.size * discounts)
 
 
+_PARAMETERS = """Parameters
+    ----------
+    y_true, y_score, qid, undefined, average
+        As in :func:`ndcg`; labels may be negative.
+    k : int, optional
+        Only the first ``k`` rows count. If None, all rows count.
+    relevance_threshold : float, default=1
+        A row is relevant if its label is at least this. The default suits labels 0/1, -1/+1 and
+        grades 0, 1, 2, … as in trec_eval.
+
+    Returns
+    -------
+    float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
+        Between 0 and 1; with ``average=None``, as in :func:`ndcg`.
+"""
+
+
 def _of_relevance(by_query: Callable[[RankedLists, Array, int | None], Array]) -> Any:
-    """Make a metric of the 0/1 relevance of sorted rows; NaN for queries without a relevant row."""
+    """Make a metric of the 0/1 relevance of sorted rows; NaN for queries without a relevant row.
+
+    ``[parameters]`` in its docstring stands for what these metrics have in common.
+    """
 
     @takes_queries
     def metric(
@@ -165,8 +164,9 @@ def _of_relevance(by_query: Callable[[RankedLists, Array, int | None], Array]) -
 
         return inputs.value(one_output)
 
-    for name in ("__name__", "__qualname__", "__doc__", "__module__"):
+    for name in ("__name__", "__qualname__", "__module__"):
         setattr(metric, name, getattr(by_query, name))
+    metric.__doc__ = (by_query.__doc__ or "").replace("[parameters]\n", _PARAMETERS)
     return metric
 
 
@@ -174,21 +174,7 @@ def _of_relevance(by_query: Callable[[RankedLists, Array, int | None], Array]) -
 def average_precision(lists: RankedLists, relevant: Array, k: int | None) -> Array:
     """Mean of the precision at the rank of each relevant row (MAP).
 
-    Parameters
-    ----------
-    y_true, y_score, qid, undefined, average
-        As in :func:`ndcg`; labels may be negative. trec_eval and ranx use 0 for a query without a
-        relevant row.
-    k : int, optional
-        Only relevant rows among the first ``k`` count. If None, all of them do.
-    relevance_threshold : float, default=1
-        A row is relevant if its label is at least this. The default suits labels 0/1, -1/+1 and
-        grades 0, 1, 2, … as in trec_eval.
-
-    Returns
-    -------
-    float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
-        Between 0 and 1; with ``average=None``, as in :func:`ndcg`.
+    [parameters]
 
     Notes
     -----
@@ -201,16 +187,13 @@ def average_precision(lists: RankedLists, relevant: Array, k: int | None) -> Arr
 
         r/g · (R + 1 + (j − 1)(r − 1)/(g − 1)) / (s + j).
 
-    Without ties and without k this equals scikit-learn's ``average_precision_score``, which treats
-    tied rows as a single threshold instead.
+    Without ties and without k this equals scikit-learn's ``average_precision_score``.
 
     Examples
     --------
     >>> from rankrls.metrics import average_precision
     >>> average_precision([1, 0, 1, 0], [0.9, 0.8, 0.7, 0.1])
     0.8333333333333333
-    >>> average_precision([1, 0, 1, 0], [0.9, 0.8, 0.7, 0.1], k=2)
-    0.5
     """
     r, g = lists.sum_groups(relevant), lists.size
     above, slope = lists.sum_before(r), (r - 1) / np.maximum(g - 1, 1)
@@ -222,19 +205,9 @@ def average_precision(lists: RankedLists, relevant: Array, k: int | None) -> Arr
 
 @_of_relevance
 def reciprocal_rank(lists: RankedLists, relevant: Array, k: int | None) -> Array:
-    """Reciprocal rank of the first relevant row (MRR).
+    """Reciprocal rank of the first relevant row, 0 if it ranks below ``k`` (MRR).
 
-    Parameters
-    ----------
-    y_true, y_score, qid, relevance_threshold, undefined, average
-        As in :func:`average_precision`.
-    k : int, optional
-        The value is 0 if the first relevant row ranks below ``k``. If None, there is no limit.
-
-    Returns
-    -------
-    float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
-        Between 0 and 1; with ``average=None``, as in :func:`ndcg`.
+    [parameters]
 
     Notes
     -----
@@ -242,9 +215,6 @@ def reciprocal_rank(lists: RankedLists, relevant: Array, k: int | None) -> Array
     probability C(g − j, r − 1) / C(g, r), so the expected value is
 
         RR@k = Σ_{j: s + j ≤ k} C(g − j, r − 1) / C(g, r) / (s + j).
-
-    The binomials are computed from log Γ, with full accuracy for tie groups of ordinary size and
-    about nine digits for a million tied rows.
 
     Examples
     --------
@@ -272,17 +242,7 @@ def reciprocal_rank(lists: RankedLists, relevant: Array, k: int | None) -> Array
 def precision(lists: RankedLists, relevant: Array, k: int | None) -> Array:
     """Fraction of relevant rows among the first ``k``.
 
-    Parameters
-    ----------
-    y_true, y_score, qid, relevance_threshold, undefined, average
-        As in :func:`average_precision`.
-    k : int, optional
-        Number of rows at the top of the list that count. If None, all rows of the query.
-
-    Returns
-    -------
-    float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
-        Between 0 and 1; with ``average=None``, as in :func:`ndcg`.
+    [parameters]
 
     Notes
     -----
@@ -293,8 +253,6 @@ def precision(lists: RankedLists, relevant: Array, k: int | None) -> Array:
     Examples
     --------
     >>> from rankrls.metrics import precision
-    >>> precision([1, 0, 1, 0], [0.9, 0.8, 0.7, 0.1], k=2)
-    0.5
     >>> precision([1, 0, 1, 0], [0.9, 0.8, 0.8, 0.1], k=2)
     0.75
     """
@@ -306,18 +264,7 @@ def precision(lists: RankedLists, relevant: Array, k: int | None) -> Array:
 def recall(lists: RankedLists, relevant: Array, k: int | None) -> Array:
     """Fraction of the relevant rows that are among the first ``k``.
 
-    Parameters
-    ----------
-    y_true, y_score, qid, relevance_threshold, undefined, average
-        As in :func:`average_precision`.
-    k : int, optional
-        Number of rows at the top of the list that count. If None, all rows count and the recall is
-        1.
-
-    Returns
-    -------
-    float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
-        Between 0 and 1; with ``average=None``, as in :func:`ndcg`.
+    [parameters]
 
     Notes
     -----
@@ -327,8 +274,6 @@ def recall(lists: RankedLists, relevant: Array, k: int | None) -> Array:
     Examples
     --------
     >>> from rankrls.metrics import recall
-    >>> recall([1, 0, 1, 0], [0.9, 0.8, 0.7, 0.1], k=2)
-    0.5
     >>> recall([1, 0, 1, 0], [0.9, 0.8, 0.8, 0.1], k=2)
     0.75
     """
@@ -357,8 +302,8 @@ def expected_reciprocal_rank(
     y_score, qid, k, undefined, average
         As in :func:`ndcg`.
     max_grade : float, default=4
-        The highest grade of the scale, whether or not it occurs in ``y_true``. The default, 4, is
-        that of gdeval, ir_measures and the LETOR collections of Yahoo and Microsoft.
+        The highest grade of the scale, whether or not it occurs in ``y_true``; 4 in gdeval,
+        ir_measures and the LETOR collections of Yahoo and Microsoft.
 
     Returns
     -------
@@ -372,32 +317,18 @@ def expected_reciprocal_rank(
 
         ERR@k = Σ_{p ≤ k} (Q_{p−1} − Q_p) / p.
 
-    Where scores tie, ERR is the expected value over all orders of the tied rows: the expected
-    product of j of the g factors of a tie group is e_j / C(g, j), with e_j the elementary symmetric
-    polynomial.
-
-    References
-    ----------
-    Chapelle, Metzler, Zhang and Grinspan (2009). Expected reciprocal rank for graded relevance.
-    CIKM.
+    Where scores tie, the expected product of j of the g factors of a tie group is e_j / C(g, j),
+    with e_j the elementary symmetric polynomial (Chapelle, Metzler, Zhang and Grinspan, CIKM 2009).
 
     Examples
     --------
     >>> from rankrls.metrics import expected_reciprocal_rank
     >>> expected_reciprocal_rank([4, 0, 2], [0.9, 0.8, 0.7])
     0.94140625
-    >>> expected_reciprocal_rank([4, 0], [0.5, 0.5])
-    0.703125
     """
     inputs = check_lists(y_true, y_score, qid, k, undefined, average)
     highest = check_number("max_grade", max_grade, above=0.0)
-    outside = np.argwhere((inputs.y_true < 0) | (inputs.y_true > highest))
-    if len(outside):
-        where = tuple(outside[0])
-        raise ValueError(
-            f"y_true must be from 0 to max_grade={highest:g} for expected_reciprocal_rank; row "
-            f"{where[0]} has {inputs.y_true[where]:g}"
-        )
+    _check_grades(inputs, highest, f"from 0 to max_grade={highest:g} for this metric")
 
     def one_output(y: Array, score: Array) -> Array:
         lists = inputs.ranked(score)

@@ -16,10 +16,8 @@ from rankrls._validation import (
     check_weights,
     encode_qid,
 )
-from rankrls.metrics._inputs import check_average, check_labels_and_scores
+from rankrls.metrics._inputs import averaged, check_average, check_labels_and_scores
 from rankrls.metrics.counting import count_pairs
-
-__all__ = ["concordance_index", "pairwise_accuracy", "pairwise_error"]
 
 Array = NDArray[Any]
 # Error of a tied prediction of a preferred pair.
@@ -48,13 +46,11 @@ def pairwise_error(
         Labels, higher = preferred. Any two rows of the same query with different labels form a
         preference. None if ``pairs`` are given.
     y_score : array-like of shape (n_rows,) or (n_rows, n_outputs)
-        Predicted scores, higher = preferred. Several outputs are evaluated one by one and averaged
-        with equal weights.
+        Predicted scores, higher = preferred. Several outputs are averaged with equal weights.
     qid : array-like of shape (n_rows,), optional
         Query label of each row, in any order. If None, all rows form one query.
     pairs : array-like of shape (n_pairs, 2), optional
-        Preferences given explicitly instead of by ``y_true``, as row indices (preferred, other).
-        With ``qid``, both rows must be in the same query.
+        Preferences as row indices (preferred, other), both in the same query.
     ties : {"half", "error"}, default="half"
         Whether a tied *prediction* of a preferred pair counts as half an error or as a full error.
         (The parameter ``ties`` of the estimators is about tied *labels* instead.)
@@ -65,8 +61,7 @@ def pairwise_error(
         "query" averages over the queries that have a preference, "pair" pools the preferences of
         all queries, and None returns one value for each query.
     sample_weight : array-like of shape (n_rows,), optional
-        Non-negative row weights ω; the preference of i over j has weight ω_i ω_j. A query whose
-        preferences all have weight zero is treated as a query without preferences.
+        Non-negative row weights ω; the preference of i over j has weight ω_i ω_j.
     pair_weight : array-like of shape (n_pairs,), optional
         Non-negative weights of ``pairs``, multiplied with those of their rows.
     magnitude : array-like of shape (n_pairs,), optional
@@ -78,16 +73,6 @@ def pairwise_error(
         The error, between 0 and 1. With ``average=None``, an array in the order of the sorted
         query labels, with NaN for queries without a preference.
 
-    Raises
-    ------
-    ValueError
-        If an argument is invalid, or if there is no preference at all.
-
-    See Also
-    --------
-    pairwise_accuracy : One minus the pairwise error.
-    concordance_index : Pairwise accuracy over the pairs of all queries.
-
     Notes
     -----
     With E_q the preferences i ≻ j of query q, and c = 1/2 (``ties="half"``) or 1
@@ -96,9 +81,7 @@ def pairwise_error(
         error_q = Σ_{(i,j) ∈ E_q} ω_i ω_j ([f_i < f_j] + c [f_i = f_j]) / Σ_{(i,j) ∈ E_q} ω_i ω_j.
 
     Preferences implied by labels are counted exactly in O(n log n), without materialising pairs.
-    The default is the error of P3 (1), ``ties="error"`` that of P1 (1). With
-    ``label_ties="half"`` it is that of P2 (1), over all P pairs of rows of a query,
-    Σ ω_i ω_j abs(sign(y_i − y_j) − sign(f_i − f_j)) / 2P.
+    The default is the error of P3 (1), ``ties="error"`` that of P1 (1).
 
     Examples
     --------
@@ -107,8 +90,6 @@ def pairwise_error(
     >>> y_score = [0.9, 0.4, 0.5, 0.1, 0.1]
     >>> pairwise_error(y_true, y_score, qid=["a", "a", "a", "b", "b"], average=None)
     array([0.33333333, 0.5       ])
-    >>> pairwise_error(y_true, y_score, qid=["a", "a", "a", "b", "b"], average="pair")
-    0.375
     >>> pairwise_error(None, y_score, pairs=[(0, 1), (1, 2)])
     0.5
     """
@@ -132,19 +113,26 @@ def pairwise_error(
         given = _given_pairs(pairs, queries, weight, pair_weight, magnitude)
         found = [_count_given(column, queries, *given, cost, half) for column in outputs]
     else:
-        for name, value, advice in (
-            ("pair_weight", pair_weight, "use sample_weight with y_true"),
-            ("magnitude", magnitude, "y_true already says how much rows differ"),
-        ):
+        for name, value in (("pair_weight", pair_weight), ("magnitude", magnitude)):
             if value is not None:
-                raise ValueError(f"{name} is given without pairs; {advice}")
+                raise ValueError(f"{name} is given without pairs; labels y_true take sample_weight")
         if labels is None:
             raise ValueError("there are no preferences; give y_true or pairs")
         columns = zip(labels.reshape(n_rows, -1).T, outputs, strict=True)
         found = [_count_labels(y, s, queries, weight, cost, half) for y, s in columns]
     # For each output: error and total weight of the preferences of each query.
     wrong, total = (np.column_stack(part).astype(np.float64) for part in zip(*found, strict=True))
-    return _averaged(wrong, total, average, single)
+    error = np.full(total.shape, np.nan)
+    np.divide(wrong, total, out=error, where=total > 0)
+    np.minimum(error, 1.0, out=error)
+    reason = (
+        "there is no preference to evaluate{}: no query has two rows of positive weight with "
+        "different labels, and no pair is given"
+    )
+    value = averaged(error, "query", single, reason)
+    if average == "pair":
+        return float(np.mean(np.minimum(wrong.sum(axis=0) / total.sum(axis=0), 1.0)))
+    return value if average == "query" else averaged(error, None, single, reason)
 
 
 def _given_pairs(
@@ -230,8 +218,7 @@ def pairwise_accuracy(
     Parameters
     ----------
     y_true, y_score, qid, pairs, ties, label_ties, average, sample_weight, pair_weight, magnitude
-        As in :func:`pairwise_error`. With ``ties="half"``, a tied prediction counts as half
-        correct.
+        As in :func:`pairwise_error`.
 
     Returns
     -------
@@ -274,15 +261,8 @@ def concordance_index(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_rows,) or (n_rows, n_outputs)
-        Labels, higher = preferred.
-    y_score : array-like of shape (n_rows,) or (n_rows, n_outputs)
-        Predicted scores, higher = preferred; several outputs are averaged.
-    qid : array-like of shape (n_rows,), optional
-        Query label of each row; only rows of the same query are compared. If None, all rows form
-        one query.
-    sample_weight : array-like of shape (n_rows,), optional
-        Non-negative row weights; the weight of a pair is the product of its row weights.
+    y_true, y_score, qid, sample_weight
+        As in :func:`pairwise_error`; only rows of the same query are compared.
 
     Returns
     -------
@@ -290,16 +270,11 @@ def concordance_index(
         ``pairwise_accuracy(..., average="pair", ties="half")``: 1 for a perfect ranking, 1/2 for
         random scores.
 
-    See Also
-    --------
-    pairwise_accuracy : The same, averaged over queries.
-
     Notes
     -----
-    The index is (concordant + tied / 2) / comparable. For binary labels this is the area under the
-    ROC curve. Predictions of several queries or folds without ``qid`` give the *pooled* AUC of P1
-    §5.4. It compares scores of different models or queries, whose constants are arbitrary, and is
-    therefore biased: use it to compare with published values only.
+    For binary labels this is the area under the ROC curve. Predictions of several queries or folds
+    without ``qid`` give the *pooled* AUC of P1 §5.4, which compares scores of different models or
+    queries, whose constants are arbitrary, and is therefore biased.
 
     Examples
     --------
@@ -309,24 +284,3 @@ def concordance_index(
     """
     value = pairwise_accuracy(y_true, y_score, qid=qid, average="pair", sample_weight=sample_weight)
     return float(value)
-
-
-def _averaged(
-    wrong: Array, total: Array, average: str | None, single: bool
-) -> float | NDArray[np.float64]:
-    """Average errors from the wrong and total weights, both of shape (n_queries, n_outputs)."""
-    empty = ~(total > 0).any(axis=0)
-    if empty.any():
-        where = "" if single else f" in output {int(np.flatnonzero(empty)[0])}"
-        raise ValueError(
-            f"there is no preference to evaluate{where}: no query has two rows of positive weight "
-            "with different labels, and no pair is given"
-        )
-    if average == "pair":
-        return float(np.mean(np.minimum(wrong.sum(axis=0) / total.sum(axis=0), 1.0)))
-    error = np.full(total.shape, np.nan)
-    np.divide(wrong, total, out=error, where=total > 0)
-    np.minimum(error, 1.0, out=error)
-    if average == "query":
-        return float(np.mean(np.nanmean(error, axis=0)))
-    return error[:, 0] if single else error

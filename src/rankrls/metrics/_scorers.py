@@ -12,18 +12,6 @@ from rankrls.metrics._pairwise import pairwise_accuracy
 from rankrls.metrics.metric_names import LIST_METRICS, PAIR_METRICS, parse_metric
 from rankrls.rankings import predicts_by_query
 
-__all__ = [
-    "average_precision_scorer",
-    "concordance_index_scorer",
-    "expected_reciprocal_rank_scorer",
-    "make_ranking_scorer",
-    "ndcg_scorer",
-    "pairwise_accuracy_scorer",
-    "precision_scorer",
-    "recall_scorer",
-    "reciprocal_rank_scorer",
-]
-
 _Scorer: Any = type(make_scorer(pairwise_accuracy))
 
 
@@ -72,11 +60,9 @@ def make_ranking_scorer(
     Notes
     -----
     Inside a search or cross-validation, ``qid`` reaches the scorer through scikit-learn's metadata
-    routing: enable it with ``sklearn.set_config(enable_metadata_routing=True)``, pass ``qid`` in
-    ``params`` (or to ``fit`` of a search), and set the request of the splitter if it needs ``qid``
-    too. The rankers of this package request it by default. Without routing the scorer receives no
-    ``qid`` and treats all rows of a fold as one query; it raises an error for a ranker of this
-    package that was fitted with ``qid``.
+    routing: enable it with ``sklearn.set_config(enable_metadata_routing=True)``, and pass ``qid``
+    in ``params`` (or to ``fit`` of a search). Without routing all rows of a fold are one query,
+    which is an error for a ranker of this package that was fitted with ``qid``.
 
     Examples
     --------

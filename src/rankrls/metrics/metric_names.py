@@ -27,19 +27,6 @@ from rankrls.metrics._lists import (
 )
 from rankrls.metrics._pairwise import concordance_index, pairwise_accuracy, pairwise_error
 
-__all__ = [
-    "COMPARED_METRICS",
-    "LIST_METRICS",
-    "METRICS",
-    "OPTIONS",
-    "PAIR_METRICS",
-    "NamedMetric",
-    "check_metric_name",
-    "metric_hint",
-    "parse_metric",
-    "parse_metrics",
-]
-
 #: Options of `evaluate` that define what is relevant; a list metric takes one of them.
 OPTIONS = ("gain", "relevance_threshold", "max_grade")
 
@@ -141,9 +128,8 @@ def parse_metric(
     choices = tuple(METRICS) if allowed is None else tuple(allowed)
     if name not in choices:
         check_metric_name(argument, text, allowed=choices)
-    check_option(
-        argument, name, (*choices, *(s for s, meant in _SHORT.items() if meant in choices))
-    )
+        short = (s for s, meant in _SHORT.items() if meant in choices)
+        check_option(argument, name, (*choices, *short))
     if at and name not in LIST_METRICS:
         raise ValueError(
             f"{argument}={text!r}: {name} has no cut-off; only list metrics have one, as in "
@@ -171,51 +157,36 @@ def parse_metrics(
     if not parsed:
         raise ValueError(f"{argument} is empty; give metric names, for example 'ndcg@10,map'")
     for place, metric in enumerate(parsed):
-        if metric.text in [other.text for other in parsed[:place]]:
+        if metric in parsed[:place]:
             raise ValueError(f"{argument}: {metric.text!r} comes twice")
     return parsed
 
 
-def metric_hint(
-    value: Any, *, short: bool = True, allowed: Collection[str] | None = None
-) -> str | None:
-    """Advice for a metric that has another name here, or is misspelt; otherwise None.
-
-    ``short``: whether the name may be a short one. ``allowed``: the metrics that the advice may
-    name; by default all.
-    """
+def check_metric_name(argument: str, value: Any, *, allowed: Collection[str]) -> None:
+    """Raise with advice if a metric, one of ``allowed``, has another name here or is misspelt."""
     if str(value).lower() == "r2":  # not recall, cut off at 2
-        return "it is called 'pairwise_r2' here, for RankRLSCV"
+        raise ValueError(f"{argument}={value!r}: it is called 'pairwise_r2' here, for RankRLSCV")
     # "ndcg10", "NDCG_at_10" and "ndcg@10" are cut off at 10.
     parts = re.fullmatch(r"(.+?)(?:(?:@|_at_|_)?(\d+))?", str(value).lower())
-    if parts is None:
-        return None
-    name, cut = parts[1], parts[2]
-    rows = {meant: row for meant, row in METRICS.items() if allowed is None or meant in allowed}
-    names = {other: meant for meant, row in rows.items() for other in row.elsewhere}
-    names |= {row.short: row.short if short else meant for meant, row in rows.items() if row.short}
-    names |= {meant: meant for meant in rows}
-    close = (
-        name if name in names else next(iter(difflib.get_close_matches(name, names, 1, 0.65)), None)
-    )
-    if close is None:
-        return None
-    here = names[close]
+    name, cut = parts.groups() if parts else ("", None)
+    names = {}
+    for meant in (meant for meant in METRICS if meant in allowed):
+        row = METRICS[meant]
+        names |= dict.fromkeys(row.elsewhere, meant) | {meant: meant}
+        names |= {row.short: row.short} if row.short else {}
+    close = [name] if name in names else difflib.get_close_matches(name, names, 1, 0.65)
+    if not close:
+        return
+    here = names[close[0]]
     if cut and _SHORT.get(here, here) in LIST_METRICS:
         here = f"{here}@{cut}"
-    if value == here:
-        return None
-    if close != name:
-        return f"did you mean {here!r}?"
-    if "au" in name:
-        return f"of two classes {here!r} is the AUC, within queries"
-    if "error" in name:
-        return "higher must be better: use 'pairwise_accuracy', 1 − the error"
-    return f"it is called {here!r} here"
-
-
-def check_metric_name(argument: str, value: Any, *, allowed: Collection[str] | None = None) -> None:
-    """Raise with advice if a metric has another name here; see `metric_hint`."""
-    hint = metric_hint(value, allowed=allowed)
-    if hint is not None:
+    if name not in names:
+        hint = f"did you mean {here!r}?"
+    elif "au" in name:
+        hint = f"of two classes {here!r} is the AUC, within queries"
+    elif "error" in name:
+        hint = "higher must be better: use 'pairwise_accuracy', 1 − the error"
+    else:
+        hint = f"it is called {here!r} here"
+    if value != here:
         raise ValueError(f"{argument}={value!r}: {hint}")
