@@ -28,7 +28,7 @@ from rankrls.model_selection import (
     leave_query_out_predict,
     permutation_test,
 )
-from rankrls.model_selection._permutation import _permuted
+from rankrls.model_selection._permutation import _labellings
 
 N = 24
 GRID = np.array([1e-3, 0.3, 10.0, 1e3])
@@ -55,7 +55,11 @@ def permutations(y, qid, n, seed):
     """The permuted labels of ``random_state=seed``, in their order."""
     rng = np.random.RandomState(seed)
     codes = np.zeros(len(y), int) if qid is None else np.unique(qid, return_inverse=True)[1]
-    return list(_permuted(y, codes, n, rng).T)
+    return list(permuted(y, codes, n, rng))
+
+
+def permuted(y, codes, n, rng):
+    return np.concatenate([part.T for part in _labellings(y, codes, n, 7, rng)])[1:]
 
 
 # ---------------------------------------------------------------------- scores
@@ -118,7 +122,7 @@ def test_permutations_are_uniform_within_queries():
     """All 3! orders of one query and 2 of another, in random row order: 12, equally often."""
     y, codes = np.array([0.0, 10.0, 1.0, 11.0, 2.0]), np.array([0, 1, 0, 1, 0])
     rng = np.random.RandomState(0)
-    seen = _permuted(y, codes, 2400, rng).T
+    seen = permuted(y, codes, 2400, rng)
     orders, counts = np.unique(seen, axis=0, return_counts=True)
     assert len(counts) == 12
     assert ((orders >= 10) == (codes == 1)).all()
@@ -159,7 +163,7 @@ BAD = [
     case("cost unknown", "cost must be one of", model=RankRLS(cost="hinge")),
     case("alpha", "alpha must be finite and > 0", model=RankRLS(-1.0)),
     case("two outputs", "one score for each row", y=np.column_stack([Y_BAD, -Y_BAD])),
-    case("leave-pair-out with qid", "with qid, use cv='leave-query-out'", qid=QID_BAD),
+    case("leave-pair-out with qid", "takes a single ranking", qid=QID_BAD),
     case("leave-query-out without qid", "needs qid", cv="leave-query-out"),
     case("cv unknown", "cv must be one of 'leave-pair-out', 'leave-query-out'", cv="loo"),
     case("cv int", "cv must be one of", cv=5),
@@ -176,7 +180,7 @@ BAD = [
     case("cv of others", "cv .* must be one of", model=Ridge(), cv="loo"),
     case("outputs of others", "one score", y=np.column_stack([Y_BAD, Y_BAD]), model=Ridge()),
     case("weights", "sample weights", y=PreferenceGraph.from_scores(Y_BAD, sample_weight=Y_BAD)),
-    case("pairs too", "given pairs", y=PAIRS_TOO),
+    case("pairs too", "one score for each row", y=PAIRS_TOO),
     case("two rows", "row|preference|pair", y=PreferenceGraph.from_pairs([(0, 1)], n_rows=N)),
     case("n_permutations 0", "n_permutations", n_permutations=0),
     case("n_permutations half", "n_permutations", n_permutations=2.5),

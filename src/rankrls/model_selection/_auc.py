@@ -17,14 +17,6 @@ from rankrls.metrics import concordance_index
 from rankrls.model_selection._cross_validation import held_out_scores
 from rankrls.model_selection._splitters import LeavePairOut
 
-__all__ = [
-    "averaged_auc",
-    "balanced_leave_one_out_auc",
-    "leave_one_out_auc",
-    "leave_pair_out_auc",
-    "pooled_auc",
-]
-
 Array = NDArray[Any]
 Splits = Iterator[tuple[Array, Array]]
 
@@ -59,31 +51,20 @@ def pooled_auc(
         How to set the constant of each fold's scores (see Notes). "auto" is "own" for classifiers
         and "residual" otherwise.
     n_jobs : int, optional
-        Number of fits run in parallel, as in scikit-learn.
+        Number of fits run in parallel.
 
     Returns
     -------
     float
         Between 0 and 1; tied scores count as ½.
 
-    See Also
-    --------
-    leave_pair_out_auc : Does not compare predictions of different models.
-
     Notes
     -----
     The scores of `RankRLS` are defined only up to a constant, which differs between fits. With
-    "residual", the mean of a fit's scores over its training rows is replaced by the mean of their
-    y,
-
-        f(x) − mean(f(X_train)) + mean(y_train),
-
-    so that the mean training residual is zero. This is the least-squares intercept, and it changes
-    nothing for a regressor that already has one, such as `Ridge`. The scores must be on the scale
-    of y; with ``cost="unit"`` this means labels 0 and 1. With "own", scores are used unchanged.
-
-    Pooling is biased even with this intercept: if a fold has many positives, the model that
-    predicts it was trained on few and gives lower scores.
+    "residual", scores become f(x) − mean(f(X_train)) + mean(y_train), with the least-squares
+    intercept; they must be on the scale of y. With "own", scores are used unchanged. Pooling is
+    biased even so: if a fold has many positives, the model that predicts it was trained on few and
+    gives lower scores. `leave_pair_out_auc` does not compare predictions of different models.
 
     Examples
     --------
@@ -95,7 +76,7 @@ def pooled_auc(
     >>> round(pooled_auc(RankRLS(), X, y, cv=5), 3)
     0.989
     """
-    positive = _two_levels(y)
+    positive = two_levels(y)
     splits = check_cv(cv, positive, classifier=True).split(X, positive, groups)
     return _pooled(estimator, X, y, positive, splits, intercept, n_jobs)
 
@@ -123,10 +104,9 @@ def averaged_auc(
 
     Notes
     -----
-    A fold with a single class has no AUC: it is excluded from the mean, and its model is not
-    fitted. An error is raised if no fold has both classes. Constants of the fits have no effect.
-    Pairs of rows in different folds are ignored, so the estimate has a higher variance than
-    `leave_pair_out_auc`.
+    A fold with a single class is excluded, and its model is not fitted. Constants of the fits have
+    no effect. Pairs of rows in different folds are ignored, so the estimate has a higher variance
+    than `leave_pair_out_auc`.
 
     Examples
     --------
@@ -137,18 +117,13 @@ def averaged_auc(
     >>> averaged_auc(RankRLS(), X, X[:, 0] > 0, cv=5)
     1.0
     """
-    positive = _two_levels(y)
+    positive = two_levels(y)
     splits = (
         (train, test)
         for train, test in check_cv(cv, positive, classifier=True).split(X, positive, groups)
         if positive[test].min() < positive[test].max()
     )
-    held_out = held_out_scores(estimator, X, y, splits, n_jobs=n_jobs)
-    if not held_out:
-        raise ValueError(
-            "no fold has rows of both classes: use fewer folds, or stratified ones (an int cv)"
-        )
-    return float(np.mean([concordance_index(positive[test], scores) for test, scores in held_out]))
+    return _mean_auc(estimator, X, y, positive, splits, n_jobs)
 
 
 def leave_one_out_auc(
@@ -179,7 +154,7 @@ def leave_one_out_auc(
     >>> leave_one_out_auc(RankRLS(), np.zeros((10, 1)), [0, 1] * 5)
     0.0
     """
-    _two_levels(y, least=2)
+    two_levels(y, least=2)
     return pooled_auc(estimator, X, y, LeaveOneOut(), intercept=intercept, n_jobs=n_jobs)
 
 
@@ -218,7 +193,7 @@ def balanced_leave_one_out_auc(
     >>> balanced_leave_one_out_auc(RankRLS(), np.zeros((10, 1)), [0, 1] * 5)
     0.5
     """
-    positive = _two_levels(y, least=2)
+    positive = two_levels(y, least=2)
     splits = _balanced_splits(positive, random_state)
     return _pooled(estimator, X, y, positive, splits, intercept, n_jobs)
 
@@ -237,19 +212,12 @@ def leave_pair_out_auc(estimator: Any, X: Any, y: ArrayLike, *, n_jobs: int | No
         Fraction of the pairs (positive, negative) that are ordered correctly by the model trained
         without them; a tied pair counts as ½.
 
-    See Also
-    --------
-    rankrls.model_selection.leave_pair_out_score : The same for RankRLS, without refitting.
-
     Notes
     -----
-    With f_ij the model trained without rows i and j, and n₊ positives and n₋ negatives,
-
-        1/(n₊ n₋) · Σ_{i positive, j negative} H(f_ij(x_i) − f_ij(x_j)),   H(0) = ½.
-
-    This takes n₊ n₋ fits. It is the least biased of these estimates and has a lower variance than
-    other averages (Airola et al. 2011; ``benchmarks/papers/p4_auc_bias.py`` repeats their
-    comparison).
+    This takes a fit for each of the n₊ n₋ pairs of a positive and a negative row;
+    `leave_pair_out_score` needs none for RankRLS. It is the least biased of these estimates and has
+    a lower variance than other averages (Airola et al. 2011; ``benchmarks/papers/p4_auc_bias.py``
+    repeats their comparison).
 
     Examples
     --------
@@ -259,34 +227,38 @@ def leave_pair_out_auc(estimator: Any, X: Any, y: ArrayLike, *, n_jobs: int | No
     >>> leave_pair_out_auc(RankRLS(), np.zeros((10, 1)), [0, 1] * 5)
     0.5
     """
-    positive = _two_levels(y, least=2)
+    positive = two_levels(y, least=2)
     splits = LeavePairOut().split(positive, positive)
-    held_out = held_out_scores(estimator, X, y, splits, n_jobs=n_jobs)
-    return float(np.mean([concordance_index(positive[test], scores) for test, scores in held_out]))
+    return _mean_auc(estimator, X, y, positive, splits, n_jobs)
 
 
-# ---------------------------------------------------------------------- helpers
-
-
-def _two_levels(y: Any, least: int = 1) -> Array:
+def two_levels(y: Any, least: int = 1) -> Array:
     """Encode y as 1 for the higher level and 0 for the lower; require ``least`` rows of each."""
-    if y is None or isinstance(y, PreferenceGraph):
-        raise ValueError("AUC needs y with two levels, shape (n_rows,)")
-    array = np.asarray(y)
+    array = np.asarray(None if isinstance(y, PreferenceGraph) else y)
     if array.ndim != 1:
-        raise ValueError(f"AUC needs y of shape (n_rows,); got {array.shape}")
-    codes = encode_qid(array, len(array), name="y", of="rows of y").codes
-    if array.dtype.kind == "O":  # codes follow first appearance, so compare the labels themselves
-        codes = np.unique(array, return_inverse=True)[1]
-    size = np.bincount(codes)
-    if len(size) != 2:
-        raise ValueError(f"AUC needs y with two levels; it has {len(size)}")
+        raise ValueError(f"AUC needs y with two levels, of shape (n_rows,); got {array.shape}")
+    encode_qid(array, len(array), name="y")  # refuses NaN
+    levels, codes, size = np.unique(array, return_inverse=True, return_counts=True)
+    if len(levels) != 2:
+        raise ValueError(f"AUC needs y with two levels; it has {len(levels)}")
     if size.min() < least:
         raise ValueError(
             f"the training rows must contain both classes: y has {size.min()} row(s) of one class "
             f"and needs at least {least}"
         )
     return codes
+
+
+def _mean_auc(
+    estimator: Any, X: Any, y: Any, positive: Array, splits: Splits, n_jobs: int | None
+) -> float:
+    """Mean AUC of the held-out scores of each split."""
+    held_out = held_out_scores(estimator, X, y, splits, n_jobs=n_jobs)
+    if not held_out:
+        raise ValueError(
+            "no fold has rows of both classes: use fewer folds, or stratified ones (an int cv)"
+        )
+    return float(np.mean([concordance_index(positive[test], scores) for test, scores in held_out]))
 
 
 def _balanced_splits(positive: Array, random_state: Any) -> Splits:

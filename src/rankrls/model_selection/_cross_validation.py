@@ -23,15 +23,6 @@ from rankrls.metrics import make_ranking_scorer, pairwise_accuracy
 from rankrls.model_selection._splitters import QueryKFold
 from rankrls.rankings import predicts_by_query
 
-__all__ = [
-    "cross_val_predict",
-    "cross_val_score",
-    "cross_validate",
-    "held_out_scores",
-    "refit",
-    "take",
-]
-
 Array = NDArray[Any]
 
 
@@ -75,14 +66,10 @@ def cross_validate(
         "test_score" (with several metrics, ``"test_"`` and the name of each), "fit_time",
         "score_time", and any entries requested by ``options``.
 
-    See Also
-    --------
-    rankrls.model_selection.leave_query_out_predict : Exact, without refitting, for RankRLS.
-
     Notes
     -----
     Metadata routing is enabled during the call. A nested search receives qid as the ``groups`` of
-    its own splitter, too.
+    its own splitter, too. `leave_query_out_predict` is exact without refitting, for RankRLS.
 
     Examples
     --------

@@ -14,11 +14,11 @@ from rankrls._resources import n_threads
 from rankrls._validation import (
     check_finite_array,
     check_integer,
-    check_length,
     check_option,
     check_pairs,
     encode_qid,
 )
+from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.pairs import all_pairs, default_pairs, leave_pairs_out, pair_accuracies
 from rankrls.core.ridge.residuals import Folds, check_fold, query_folds
 from rankrls.estimators import RankRLS, RankRLSCV
@@ -28,16 +28,6 @@ from rankrls.estimators.rankrls import exact_problem
 from rankrls.model_selection._cross_validation import held_out_scores
 from rankrls.model_selection._permutation import permutation_test
 from rankrls.model_selection._splitters import LeavePairOut
-
-__all__ = [
-    "holdout_judgements",
-    "holdout_predict",
-    "leave_pair_out_predict",
-    "leave_pair_out_score",
-    "leave_pair_out_tournament",
-    "leave_query_out_predict",
-    "tournament_scores",
-]
 
 Array = NDArray[Any]
 
@@ -64,8 +54,7 @@ def leave_query_out_predict(
     qid : array-like of shape (n,)
         Query label of each row.
     alphas : array-like of shape (n_alphas,), optional
-        Grid of values to use instead of the estimator's alpha; the whole grid costs little more
-        than one value.
+        Grid of values to use instead of the estimator's alpha, at little more cost than one.
     keep_basis : bool, default=False
         With a Nyström basis, whether basis vectors from the held-out query stay in the basis.
     **fit_params
@@ -80,9 +69,8 @@ def leave_query_out_predict(
 
     Notes
     -----
-    The predictions are exact for every cost, weighting, kernel and alpha (P1 §3.3, in a form that
-    avoids cancellation). A query whose small system is singular to working precision is refitted.
-    Rows of a query with equal features (equal rows of a precomputed kernel) get equal scores.
+    The predictions are exact for every cost, weighting, kernel and alpha (P1 §3.3). A query whose
+    small system is singular to working precision is refitted.
 
     Examples
     --------
@@ -135,14 +123,11 @@ def holdout_predict(
     Returns
     -------
     list of ndarray of shape (len(fold)[, n_outputs]), with alphas a leading axis (n_alphas, …)
-        Scores, comparable only within a fold and query, and equal to refits up to a constant for
-        each of these. There is one array for each fold, unlike in `leave_query_out_predict`,
-        because folds may overlap and need not cover all rows.
+        One array for each fold: scores, comparable only within a fold and query, and equal to
+        refits up to a constant for each of these.
 
     Examples
     --------
-    If the folds are a partition of the rows, the results can be combined into one array:
-
     >>> import numpy as np
     >>> from rankrls import RankRLS
     >>> from rankrls.datasets import make_ranking
@@ -152,9 +137,6 @@ def holdout_predict(
     >>> parts = holdout_predict(RankRLS(), X, y, folds, qid=qid, alphas=[1.0, 100.0])
     >>> [part.shape for part in parts]
     [(2, 40), (2, 40), (2, 40)]
-    >>> scores = np.empty((2, len(y)))
-    >>> for fold, part in zip(folds, parts):
-    ...     scores[:, fold] = part
     """
     preferences = Preferences(y, qid, **fit_params)
     _, problem, grid = exact_problem(estimator, X, preferences, alphas, keep_basis=keep_basis)
@@ -284,9 +266,13 @@ def leave_pair_out_score(
     >>> bool(0.5 < auc.low < auc < auc.high)
     True
     """
-    if not isinstance(estimator, RankRLS | RankRLSCV) or qid is not None:
-        if confidence is not None:
-            raise ValueError("confidence is for a RankRLS and one ranking, without qid")
+    exact = isinstance(estimator, RankRLS | RankRLSCV) and qid is None
+    if confidence is not None and not (exact and 0 < confidence < 1):
+        raise ValueError(
+            "confidence, between 0 and 1, is for a RankRLS and one ranking, without qid; got "
+            f"{confidence!r}"
+        )
+    if not exact:
         pairs = np.array([test for _, test in LeavePairOut().split(X, y, groups=qid)])
         held = leave_pair_out_predict(estimator, X, y, qid=qid, pairs=pairs, n_jobs=n_jobs)
         signs, right = _concordance(y, pairs, held)
@@ -296,26 +282,20 @@ def leave_pair_out_score(
     score = ScoreInterval(accuracy.mean())
     if confidence is None:
         return float(score)
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must be between 0 and 1; got {confidence!r}")
     scores = problem.graph.scores
     if scores is None or scores.shape[1] > 1:
         raise ValueError("confidence is for one output; pass y[:, j]")
     m, pairs = len(scores), default_pairs(problem)
     held, _ = next(leave_pairs_out(problem, pairs, grid))
     right = (1 + _concordance(scores[:, 0], pairs, held[..., 0])[1]) / 2
-    total, good = (
-        np.bincount(pairs.ravel(), np.repeat(part, 2), minlength=m)
-        for part in (np.ones(len(pairs)), right)
-    )
-    # Leaving out row i changes the score by (good_i − score total_i)/pairs to first order.
-    deviation = float(np.sqrt(((good - float(score) * total) ** 2).sum()) / len(pairs))
+    # Leaving out row i changes the score by Σ_{pairs of i} (right − score)/pairs to first order.
+    change = np.bincount(pairs.ravel(), np.repeat(right - float(score), 2), minlength=m)
     tail = (1 - confidence) / 2
+    half = float(t_distribution.ppf(1 - tail, m - 1) * np.linalg.norm(change) / len(pairs))
     n_permutations = max(199 if m <= 200 else 99, int(np.ceil(2 / tail)))
     null = permutation_test(
         estimator, X, y, alphas=alphas, n_permutations=n_permutations, random_state=random_state
     ).null_scores
-    half = float(t_distribution.ppf(1 - tail, m - 1)) * deviation
     low, high = np.quantile(null, [tail, 1 - tail], method="higher")
     score.low = max(0.0, float(score) - max(half, float(high) - 0.5))
     score.high = min(1.0, float(score) + max(half, 0.5 - float(low)))
@@ -343,9 +323,9 @@ def holdout_judgements(
 
     Parameters
     ----------
-    estimator : RankRLS
-        Defines the parameters; it need not be fitted.
-    X, pairs : as for ``fit``
+    estimator, X, pairs, magnitude, pair_weight, alphas, **fit_params
+        As for `leave_query_out_predict`; y, qid and sample_weight are for scores in addition to the
+        judgements.
     by : {"judgement", "item", "group", "fold"}, default="judgement"
         What is left out when a judgement is predicted: only the judgement itself, or all judgements
         of one of its items, of its group, or of its fold.
@@ -354,16 +334,11 @@ def holdout_judgements(
     folds : iterable of int arrays, optional
         Indices of the judgements to leave out together, each in at most one fold. Used with
         ``by="fold"``.
-    magnitude, pair_weight : array-like of shape (n_pairs,), optional
     pair_features : array-like of shape (n_pairs, n_pair_features), optional
         As for ``fit``. The predictions then include their effect: f(preferred) − f(other) + cᵀγ.
-    alphas : array-like of shape (n_alphas,), optional
-        Grid of values to use instead of the estimator's alpha.
     return_std : bool, default=False
         Whether to also return the posterior standard deviations of the differences, without the
         noise of a new judgement.
-    **fit_params
-        y, qid and sample_weight, if there are scores in addition to the judgements.
 
     Returns
     -------
@@ -403,33 +378,38 @@ def holdout_judgements(
         **fit_params,
     )
     _, problem, grid = exact_problem(estimator, X, given, alphas)
-    graph, n_pairs = problem.graph, problem.graph.n_given_pairs
-    if by == "judgement":
-        left_out = Folds.single(n_pairs)
-    elif by == "item":
-        left_out, _ = Folds.of_items(graph.pairs)
-    elif by == "group":
-        check_length("groups", groups, n_pairs, "pairs")
-        coded = encode_qid(groups, n_pairs, name="groups", of="pairs")
-        left_out = Folds.of_groups(coded.codes, coded.labels)
-    else:
-        parts = [check_fold(number, fold, n_pairs) for number, fold in enumerate(folds or ())]
-        if not parts:
-            raise ValueError("folds is empty; give at least one array of judgements")
-        counts = np.bincount(np.concatenate(parts), minlength=n_pairs)
-        if (counts > 1).any():
-            twice = int(np.argmax(counts > 1))
-            raise ValueError(
-                f"judgement {twice} is in {counts[twice]} folds; put each judgement in one fold "
-                "only"
-            )
-        left_out = Folds.of_list(parts)
+    graph = problem.graph
+    left_out, _ = judgement_folds(graph, by, groups, folds)
     held = problem.leave_judgements_out(left_out, grid, variances=return_std)
     values = [held.values] if held.variance is None else [held.values, np.sqrt(held.variance)]
     results = [
         shaped(by_judgement(part, left_out, graph.pairs), graph.flat, alphas) for part in values
     ]
     return tuple(results) if return_std else results[0]
+
+
+def judgement_folds(
+    graph: PreferenceGraph, by: str, groups: Any, folds: Iterable[ArrayLike] | None = None
+) -> tuple[Folds, Array]:
+    """Given pairs that are left out together, by judgement, item, group or fold; and labels."""
+    n_pairs = graph.n_given_pairs
+    if by == "judgement":
+        return Folds.single(n_pairs), np.arange(n_pairs)
+    if by == "item":
+        return Folds.of_items(graph.pairs)
+    if by == "group":
+        coded = encode_qid(groups, n_pairs, name="groups", of="pairs")
+        return Folds.of_groups(coded.codes, coded.labels), np.asarray(coded.labels)
+    parts = [check_fold(number, fold, n_pairs) for number, fold in enumerate(folds or ())]
+    if not parts:
+        raise ValueError("folds is empty; give at least one array of judgements")
+    counts = np.bincount(np.concatenate(parts), minlength=n_pairs)
+    if (counts > 1).any():
+        twice = int(np.argmax(counts > 1))
+        raise ValueError(
+            f"judgement {twice} is in {counts[twice]} folds; put each judgement in one fold only"
+        )
+    return Folds.of_list(parts), np.arange(len(parts))
 
 
 def leave_pair_out_tournament(
@@ -453,17 +433,12 @@ def leave_pair_out_tournament(
         Fraction of comparisons won by each row, between 0 and 1. Sorting by these scores gives a
         cross-validated ranking, from which a ROC curve can be drawn.
 
-    See Also
-    --------
-    leave_pair_out_score : Leave-pair-out estimate of the AUC.
-    rankrls.plotting.LeavePairOutRocDisplay : Plot of the cross-validated ROC curve.
-
     Notes
     -----
     Predictions of different pairs come from different models and cannot be compared. In a
     tournament each row is compared with all others, and rows are ranked by their number of wins
     (Montoya Perez et al. 2019). If the comparisons have no cycles and no ties, the AUC of the
-    ranking is the leave-pair-out AUC. Otherwise the two differ slightly.
+    ranking is the leave-pair-out AUC.
 
     Examples
     --------

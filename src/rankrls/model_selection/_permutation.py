@@ -27,8 +27,6 @@ from rankrls.metrics import pairwise_accuracy
 from rankrls.model_selection._cross_validation import held_out_scores
 from rankrls.model_selection._splitters import LeavePairOut, LeaveQueryOut, QueryKFold
 
-__all__ = ["PermutationTestResult", "permutation_test"]
-
 Array = NDArray[Any]
 
 #: Maximum size of the permuted label vectors processed together, and for leave-query-out of their
@@ -104,8 +102,7 @@ def permutation_test(
     alphas : array-like of shape (n_alphas,) or "auto", optional
         Grid from which the alpha of a RankRLS is chosen. The choice is part of the test: for the
         true labels and for each permutation, the score is the best over the grid. "auto" is all
-        powers of two that may matter: from 2^-15 to 1000 times the largest eigenvalue, which labels
-        do not change. By default only the estimator's alpha is used.
+        powers of two that may matter. By default only the estimator's alpha is used.
     n_permutations : int, default=1000
     cv : {"leave-pair-out", "leave-query-out"}, int or splitter, default="leave-pair-out"
         With qid, a RankRLS needs "leave-query-out". An int (stratified folds for y with two levels,
@@ -123,10 +120,9 @@ def permutation_test(
     Notes
     -----
     Under the null hypothesis all orders of the labels (within queries) are equally likely, so the
-    maximum of the score over alpha is exchangeable between the true and the permuted labels. The
-    p-value is therefore valid for a grid of any length. If alpha were chosen by the true labels
-    alone and then fixed, the p-value would be too small. One decomposition serves all alphas and
-    labellings (for leave-query-out, as many labellings as fit into about 30 MB of predictions).
+    maximum of the score over alpha is exchangeable between the true and the permuted labels, and
+    the p-value is valid for a grid of any length. One decomposition serves all alphas and
+    labellings.
 
     Examples
     --------
@@ -139,9 +135,6 @@ def permutation_test(
     >>> result = permutation_test(RankRLS(), X, y, n_permutations=99, random_state=0)
     >>> bool(result.p_value < 0.05)
     True
-    >>> result = permutation_test(RankRLS(), X, y, alphas="auto", n_permutations=99, random_state=0)
-    >>> bool(result.p_value < 0.05)
-    True
     """
     n_permutations = check_integer("n_permutations", n_permutations, least=1)
     rng = check_random_state(random_state)
@@ -151,27 +144,23 @@ def permutation_test(
         values = _refitted(estimator, X, y, qid, n_permutations, cv, rng, n_jobs)
         return _result(values[None], np.array([np.nan]))
     check_option("cv", cv, ("leave-pair-out", "leave-query-out"))
-    auto = isinstance(alphas, str)
-    if auto:
-        check_option("alphas", alphas, ("auto",))
+    auto = isinstance(alphas, str) and bool(check_option("alphas", alphas, ("auto",)))
     ranker, first, grid = exact_problem(estimator, X, Preferences(y, qid), None if auto else alphas)
     graph, grid = first.graph, covering_grid(first.size()) if auto else np.unique(grid)
-    if graph.n_outputs > 1 or graph.scores is None:
+    if graph.n_outputs > 1 or graph.scores is None or graph.n_given_pairs:
         raise ValueError("permutation_test takes y of shape (n,), one score for each row")
-    if graph.n_given_pairs or graph.sample_weight is not None:
-        raise ValueError(
-            "permutation_test takes scores only, without given pairs or sample weights"
-        )
+    if graph.sample_weight is not None:
+        raise ValueError("permutation_test takes no sample weights")
     if not ranker._loss.keeps_ties:
         raise ValueError(
             "permutation_test needs cost='magnitude' and ties='keep', because only then do "
             "permuted labels share one preference graph"
         )
-    if cv == "leave-query-out" and not graph.has_qid:
-        raise ValueError("cv='leave-query-out' needs qid")
-    if cv == "leave-pair-out" and graph.has_qid:
+    by_pairs = cv == "leave-pair-out"
+    if by_pairs == graph.has_qid:
         raise ValueError(
-            "cv='leave-pair-out' takes a single ranking; with qid, use cv='leave-query-out'"
+            "cv='leave-pair-out' takes a single ranking, and cv='leave-query-out' needs qid; got "
+            f"cv={cv!r}"
         )
     advice = "use fewer permutations, or fewer alphas"
     size = (n_permutations, len(grid))
@@ -179,16 +168,16 @@ def permutation_test(
     s, codes = graph.scores[:, 0], graph.query_codes
     assert codes is not None
     batch = max(16, BATCH_NUMBERS // len(s))
-    if cv == "leave-query-out":
-        batch = max(batch, BATCH_PREDICTIONS // (len(s) * len(grid)))
     threads = n_threads(estimator.n_jobs)
-    if cv == "leave-pair-out" and can_leave_pairs_out(first):
+    if not by_pairs:
+        batch = max(batch, BATCH_PREDICTIONS // (len(s) * len(grid)))
+    elif can_leave_pairs_out(first):
         decompose_ranking(first, grid)  # decompose once for all batches
     scores = []
     for labels in _labellings(s, codes, n_permutations, batch, rng):
         part = PreferenceGraph.from_scores(labels, qid=codes if graph.has_qid else None)
         problem = first.with_graph(part)
-        if cv == "leave-pair-out":
+        if by_pairs:
             scores.append(np.array([found for found, _ in pair_accuracies(problem, grid, threads)]))
         else:
             scores.append(_query_accuracies(problem, grid))
@@ -261,19 +250,12 @@ def _labellings(
 ) -> Iterator[Array]:
     """Generate the true labels and n permutations, at most ``batch`` columns at a time."""
     block = max(1, PERMUTED_NUMBERS // len(s))
+    place = np.argsort(codes, kind="stable")
     for start in range(0, n, block):
-        labels = _permuted(s, codes, min(block, n - start), rng)
+        random = rng.random_sample((len(s), min(block, n - start)))
+        labels = np.empty(random.shape)
+        # Sorting by query + a number in [0, 1) shuffles within queries.
+        labels[place] = s[np.argsort(codes[:, None] + random if codes.any() else random, axis=0)]
         if start == 0:
             labels = np.column_stack([s, labels])
         yield from (labels[:, at : at + batch] for at in range(0, labels.shape[1], batch))
-
-
-def _permuted(s: Array, codes: Array, n: int, rng: np.random.RandomState) -> Array:
-    """Permute the labels within each query n times, shape (m, n)."""
-    place = np.argsort(codes, kind="stable")
-    random = rng.random_sample((len(s), n))
-    # Sorting by query + a number in [0, 1) shuffles within queries.
-    shuffled = np.argsort(codes[:, None] + random if codes.any() else random, axis=0)
-    out = np.empty((len(s), n))
-    out[place] = s[shuffled]
-    return out

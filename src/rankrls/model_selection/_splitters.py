@@ -16,8 +16,6 @@ from sklearn.utils import check_random_state, indexable
 from rankrls._validation import check_option, check_pairs, check_scores, encode_qid, show
 from rankrls.core.preferences.graph import PreferenceGraph
 
-__all__ = ["ComponentKFold", "LeavePairOut", "LeaveQueryOut", "QueryKFold"]
-
 Array = NDArray[Any]
 Splits = Iterator[tuple[Array, Array]]
 
@@ -32,8 +30,8 @@ class LeavePairOut(_GroupSplitter):
     """Leave-pair-out cross-validator, which holds out the two rows of each pair.
 
     The mean score over the splits is an almost unbiased estimate of the probability that a pair is
-    ordered correctly, which for binary y is the area under the ROC curve. Only rows predicted by
-    the same model are compared. Pairs are generated lazily and never held in memory together.
+    ordered correctly, which for binary y is the area under the ROC curve. Pairs are generated
+    lazily. `leave_pair_out_predict` does the same for RankRLS without refitting.
 
     Parameters
     ----------
@@ -41,15 +39,8 @@ class LeavePairOut(_GroupSplitter):
         "different" takes rows i < j with different y (all i < j if y has several outputs), "all"
         takes all i < j, and an array gives the pairs of rows explicitly, in this order.
 
-    See Also
-    --------
-    rankrls.model_selection.leave_pair_out_predict : The same for RankRLS without refitting.
-
     Notes
     -----
-    With n_g rows in group g, n_gl of which have level l, there are Σ_g [C(n_g, 2) − Σ_l C(n_gl, 2)]
-    pairs of different y, in the order (0, 1), (0, 2), … (1, 2), …
-
     ``groups`` (query ids, any hashable labels) restricts pairs to rows of the same group; pairs
     given as an array must lie within one group. If y is a `PreferenceGraph` of scores, its queries
     do the same. If y is a `PreferenceGraph` of given pairs, "different" takes each of these once,
@@ -88,8 +79,8 @@ class LeavePairOut(_GroupSplitter):
 
     def split(self, X: Any, y: Any = None, groups: Any = None) -> Splits:
         """Generate (train, test) row indices; test holds the two rows of a pair, in its order."""
-        n_rows = _n_rows(X, y, groups)
         self.get_n_splits(X, y, groups)
+        n_rows = _n_rows(X, y, groups)
         given, blocks, levels = self._what(n_rows, y, groups)
         kept = np.ones(n_rows, dtype=bool)
         for pair in _all_pairs(blocks, levels) if given is None else given:
@@ -132,19 +123,15 @@ class LeaveQueryOut(_GroupSplitter):
     """Leave-query-out cross-validator, which holds out the rows of each query.
 
     Like scikit-learn's `LeaveOneGroupOut`, but ``groups`` may be any hashable query ids, and if y
-    is a `PreferenceGraph`, its own queries are used.
-
-    See Also
-    --------
-    rankrls.model_selection.leave_query_out_predict : The same for RankRLS without refitting.
+    is a `PreferenceGraph`, its own queries are used. `leave_query_out_predict` does the same for
+    RankRLS without refitting.
 
     Notes
     -----
     Queries are held out in the order of their sorted labels (of their first rows, if the labels are
-    Python objects other than strings). A query whose scores are all equal has a split too. Pairwise
-    metrics are undefined there and scikit-learn's searches report NaN, so drop such queries first.
-    With scikit-learn's metadata routing, ``LeaveQueryOut().set_split_request(groups="qid")`` takes
-    the groups from the argument ``qid`` that the estimator receives.
+    Python objects other than strings). Pairwise metrics are undefined for a query whose scores are
+    all equal, so drop such queries first. With scikit-learn's metadata routing,
+    ``LeaveQueryOut().set_split_request(groups="qid")`` takes the groups from ``qid``.
 
     Examples
     --------
@@ -222,17 +209,11 @@ class QueryKFold(_WholeBlocksKFold):
     random_state : int, RandomState instance or None
         Seed of the random order. Pass an int for the same folds in every call.
 
-    See Also
-    --------
-    sklearn.model_selection.GroupKFold : The same folds without shuffling, for sortable labels.
-
     Notes
     -----
-    Queries are assigned, largest first or in random order, to the fold with the fewest rows so far.
-    The sizes of two folds therefore differ by at most the size of the largest query, also with
-    ``shuffle=True``, where `GroupKFold` balances the number of queries regardless of their sizes.
-    ``groups`` holds query ids, any hashable labels; if it is None, y must be a `PreferenceGraph`,
-    whose queries are used.
+    Queries are assigned, largest first or in random order, to the fold with the fewest rows so far;
+    without shuffling these are the folds of scikit-learn's `GroupKFold`. ``groups`` holds query
+    ids, any hashable labels; if it is None, y must be a `PreferenceGraph`, whose queries are used.
 
     Examples
     --------
