@@ -16,8 +16,6 @@ from rankrls.estimators.auto import AutoRanker
 from rankrls.estimators.greedy import GreedyRankRLS
 from rankrls.estimators.ranker import BaseRanker
 
-__all__ = ["Explanation", "explain"]
-
 Array = NDArray[Any]
 
 
@@ -90,17 +88,14 @@ def explain(estimator: Any, x_a: Any, x_b: Any = None, *, among: Any = None) -> 
     Notes
     -----
     For a linear kernel f(a) − f(b) = Σ_j w_j (a_j − b_j), over features j. For other kernels it is
-    Σ_i A_i (k(a, x_i) − k(b, x_i)), over training rows or Nyström basis vectors i. A positive
-    contribution comes from a row with a positive coefficient that is closer to a, or from one with
-    a negative coefficient that is closer to b. The contributions add up to the difference exactly,
-    without approximation or sampling.
+    Σ_i A_i (k(a, x_i) − k(b, x_i)), over training rows or Nyström basis vectors i. The
+    contributions add up to the difference exactly, without approximation or sampling.
 
-    For an `AutoRanker`, contributions are by columns of the table: the columns of b are replaced by
-    those of a one after the other, in their order and in reverse, and the changes of the score are
-    averaged. For linear members this is Σ_j w_j (a_j − b_j). With kernels and trees, the share of
-    columns that interact depends on the two orders; the sum is still f(a) − f(b). A text of the
-    row that is compared with one of the query has the contribution of both. ``weight`` and
-    ``change`` are NaN.
+    For an `AutoRanker`, the columns of b are replaced by those of a one after the other, in their
+    order and in reverse, and the changes of the score are averaged: with kernels and trees, the
+    share of columns that interact depends on the two orders, but the sum is still f(a) − f(b). A
+    text of the row that is compared with one of the query has the contribution of both. ``weight``
+    and ``change`` are NaN.
 
     Examples
     --------
@@ -128,64 +123,53 @@ def explain(estimator: Any, x_a: Any, x_b: Any = None, *, among: Any = None) -> 
         return _of_columns(estimator, x_a, x_b, among)
     if among is not None:
         raise ValueError(f"among is for an AutoRanker, not for a {type(estimator).__name__}")
-    if isinstance(estimator, GreedyRankRLS):
-        check_is_fitted(estimator)
-        return _of_features(estimator, np.atleast_2d(estimator.coef_), x_a, x_b)
-    if not isinstance(estimator, BaseRanker):
+    if not isinstance(estimator, BaseRanker | GreedyRankRLS):
         raise ValueError(
             "explain takes a RankRLS, RankRLSCV, RankSVM, GreedyRankRLS or AutoRanker, or a "
             f"pipeline that ends in one; got a {type(estimator).__name__}"
         )
     check_is_fitted(estimator)
-    model: Any = estimator._model
-    if model.coef is not None:
-        return _of_features(estimator, model.coef[0].T, x_a, x_b)
-    _require_one_output(model.n_outputs)
-    labels, K, A = model.kernel_terms(_check_row("x_a", x_a, estimator))
-    change = K[0]
+    rows = [_check_row("x_a", x_a, estimator)]
     if x_b is not None:
-        change = change - model.kernel_terms(_check_row("x_b", x_b, estimator))[1][0]
-    return _sorted("row", labels, labels, A[:, 0], change)
-
-
-def _of_features(estimator: Any, coef: Array, x_a: Any, x_b: Any) -> Explanation:
-    """Explain by the coefficients, shape (n_outputs, n_features)."""
-    _require_one_output(len(coef))
-    change = _dense(_check_row("x_a", x_a, estimator))[0]
-    if x_b is not None:
-        change = change - _dense(_check_row("x_b", x_b, estimator))[0]
-    labels = getattr(estimator, "feature_names_in_", None)
-    if labels is None:
-        labels = np.array([f"x{j}" for j in range(len(change))], dtype=object)
-    return _sorted("feature", labels, np.arange(len(change)), coef[0], change)
+        rows.append(_check_row("x_b", x_b, estimator))
+    coef = getattr(estimator, "coef_", None)
+    n_outputs = estimator._model.n_outputs if coef is None else len(np.atleast_2d(coef))
+    if n_outputs > 1:
+        raise ValueError(
+            f"the model has {n_outputs} outputs and explain takes one; fit it to y[:, j]"
+        )
+    if coef is None:
+        terms = [estimator._model.kernel_terms(row) for row in rows]
+        labels, _, A = terms[0]
+        return _sorted("row", labels, labels, A[:, 0], [K[0] for _, K, _ in terms])
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is None:
+        names = np.array([f"x{j}" for j in range(coef.shape[-1])], dtype=object)
+    values = [_dense(row)[0] for row in rows]
+    return _sorted("feature", names, np.arange(len(names)), np.ravel(coef), values)
 
 
 def _of_columns(estimator: AutoRanker, x_a: Any, x_b: Any, among: Any) -> Explanation:
     check_is_fitted(estimator)
     if x_b is None:
         raise ValueError("an AutoRanker compares rows; pass x_b, too")
-    parts = [_dense(estimator._table._encoded(_one_row(x))) for x in (x_a, x_b)]
-    for name, part in zip(("x_a", "x_b"), parts, strict=True):
-        if len(part) != 1:
-            raise ValueError(f"{name} must be one row; got {len(part)}")
-    if among is not None:
-        parts.append(_dense(estimator._table._encoded(_one_row(among))))
+    rows = (x_a, x_b) if among is None else (x_a, x_b, among)
+    parts = [_dense(estimator._table._encoded(_one_row(x))) for x in rows]
+    for name, part in zip(("x_a", "x_b"), parts, strict=False):
+        _require_one_row(name, part)
     if not estimator._features._centres:
         raise ValueError("explain does not take an AutoRanker of sparse rows")
     values = estimator._contributions(np.vstack(parts))
     columns, unknown = estimator.columns_["column"], np.full(len(values), np.nan)
-    found = _sorted("feature", columns, np.arange(len(values)), np.ones(len(values)), values)
+    found = _sorted("feature", columns, np.arange(len(values)), np.ones(len(values)), [values])
     return replace(found, weight=unknown, change=unknown)
 
 
-def _require_one_output(n_outputs: int) -> None:
-    if n_outputs > 1:
-        raise ValueError(
-            f"the model has {n_outputs} outputs and explain takes one; fit it to y[:, j]"
-        )
-
-
-def _sorted(kind: str, labels: Array, index: Array, weight: Array, change: Array) -> Explanation:
+def _sorted(
+    kind: str, labels: Array, index: Array, weight: Array, values: list[Array]
+) -> Explanation:
+    """Explanation by the values of a, less those of b if they are given."""
+    change = values[0] - values[1] if len(values) > 1 else values[0]
     contribution = weight * change
     order = np.argsort(-np.abs(contribution), kind="stable")
     return Explanation(
@@ -215,9 +199,13 @@ def _check_row(name: str, x: Any, estimator: Any) -> Any:
         rows = estimator._check_new(x)
     else:
         rows = validate_data(estimator, x, accept_sparse=True, reset=False)
+    _require_one_row(name, rows)
+    return rows
+
+
+def _require_one_row(name: str, rows: Any) -> None:
     if rows.shape[0] != 1:
         raise ValueError(f"{name} must be one row; got {rows.shape[0]}")
-    return rows
 
 
 def _dense(row: Any) -> Array:

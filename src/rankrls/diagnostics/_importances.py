@@ -13,8 +13,6 @@ from rankrls._validation import check_option
 from rankrls.estimators.auto import AutoRanker
 from rankrls.estimators.ranker import Preferences
 
-__all__ = ["feature_importances"]
-
 Array = NDArray[Any]
 
 
@@ -53,9 +51,8 @@ def feature_importances(
 
     Notes
     -----
-    Columns that say the same have small importances each, because the others remain. The time is
-    that of as many comparisons of the chosen members as there are columns. Boosted trees are
-    trained again, which needs LightGBM.
+    Columns that say the same have small importances each, because the others remain. Boosted trees
+    are trained again, which needs LightGBM.
 
     Examples
     --------

@@ -14,8 +14,6 @@ from rankrls._calls import tells
 from rankrls._validation import check_integer, check_pairs
 from rankrls.estimators import RankRLS, RankRLSCV
 
-__all__ = ["suggest_pairs"]
-
 Array = NDArray[Any]
 
 #: If X has more rows than this, the candidates are all pairs of a random sample of this size.
@@ -71,21 +69,16 @@ def suggest_pairs(
 
         Σ_{i<j} var(f(x_i) − f(x_j)),   by   n ‖C cov(f, f_a − f_b)‖²/(var(f_a − f_b) + alpha),
 
-    with C the centring of the n rows, whatever its outcome. Pairs are chosen greedily: the pair
-    with the largest reduction is taken, the covariance gets a rank-one update, and so on, without
-    refitting the model. With a Nyström basis, only the variance spanned by the basis is considered.
-    Each pair stands for a single judgement; to ask several judges for the same pair, repeat it in
-    ``candidates``.
+    with C the centring of the n rows, whatever its outcome. Pairs are chosen greedily, with a
+    rank-one update of the covariance after each and without refitting the model. With a Nyström
+    basis, only the variance spanned by the basis is considered. Each pair stands for a single
+    judgement; to ask several judges for the same pair, repeat it in ``candidates``.
 
     With ``top``, the variance of a difference has weight p_i p_j, where p_i is the posterior
-    probability that row i is on the wrong side of the border, the score half-way between those of
-    the rows at ranks ``top`` and ``top + 1``. Rows that are certain to be above or below the border
-    have no weight. The weights p are computed once, from the fitted model.
-
-    Here the absolute size of the noise matters, not only its ratio to the prior. For a `RankRLSCV`
-    with a ``calibration_``, it comes from the calibrated probabilities. For a `RankRLS`, the noise
-    variance is taken to be alpha, which should then be about the variance of the magnitudes around
-    f.
+    probability that row i is on the wrong side of the border, half-way between the scores at ranks
+    ``top`` and ``top + 1``. Here the absolute size of the noise matters: it comes from the
+    calibrated probabilities of a `RankRLSCV` with a ``calibration_``, otherwise it is alpha, which
+    should then be about the variance of the magnitudes around f.
 
     Examples
     --------
@@ -109,16 +102,14 @@ def suggest_pairs(
     model = estimator._model
     if model.n_outputs > 1:
         raise ValueError(
-            f"the model has {model.n_outputs} outputs and suggest_pairs takes one; fit it to y[:, "
-            "j]"
+            f"the model has {model.n_outputs} outputs; fit it to one of them, y[:, j], to choose "
+            "pairs"
         )
     if getattr(model, "used", None) is not None:
         advice = "pass fewer rows (those whose order matters), or fit with a basis"
         _resources.require("the covariance of all rows", n, n, copies=4, advice=advice)
-    if top is not None:
-        top = check_integer("top", top, least=1)
-        if top >= n:
-            raise ValueError(f"top={top} must be below the number of rows of X, which is {n}")
+    if top is not None and check_integer("top", top, least=1) >= n:
+        raise ValueError(f"top={top} must be below the number of rows of X, which is {n}")
     Z = model.posterior_root(rows)
     weight = np.ones(n)
     if top is not None:

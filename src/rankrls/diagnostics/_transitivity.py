@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from rankrls._relation_labels import EdgeList, read_labels
 
-__all__ = ["Transitivity", "transitivity"]
-
 Array = NDArray[Any]
 
 
@@ -60,10 +58,6 @@ def transitivity(Y: Any) -> Transitivity:
     Transitivity
         Number of triples, and shares of cycles and of transitive triples.
 
-    See Also
-    --------
-    rankrls.datasets.make_rock_paper_scissors : Players with cyclic preferences.
-
     Examples
     --------
     >>> import numpy as np
@@ -71,9 +65,6 @@ def transitivity(Y: Any) -> Transitivity:
     >>> games = np.array([[0, -1, 1], [1, 0, -1], [-1, 1, 0]])  # rock, paper, scissors
     >>> transitivity(games).cyclic
     1.0
-    >>> skill = np.array([3.0, 2.0, 0.0])
-    >>> transitivity(skill[:, None] - skill)
-    Transitivity(n_triples=1, cyclic=0.0, weak=1.0, moderate=1.0, strong=1.0)
     """
     labels = read_labels(Y)
     if labels.shape[0] != labels.shape[1]:

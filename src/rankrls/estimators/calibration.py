@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_expit, log_ndtr, ndtr
 
-from rankrls._validation import check_option, show
+from rankrls._validation import check_option, encode_qid, show
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.residuals import Folds, HeldOut
@@ -21,6 +21,7 @@ __all__ = [
     "JudgementScoring",
     "by_judgement",
     "fit_calibration",
+    "judgement_folds",
     "margins",
 ]
 
@@ -95,6 +96,17 @@ def fit_calibration(margin: Array, tie: Array, weight: Array, link: str) -> Cali
     loss = -weight @ (np.where(tie, 0.5, 1.0) * log_g(slope * r))
     loss -= 0.5 * weight[tie] @ log_g(-slope * r[tie])
     return Calibration(link, slope / scale, float(loss))
+
+
+def judgement_folds(graph: PreferenceGraph, by: str, groups: Any = None) -> tuple[Folds, Array]:
+    """Given pairs that are left out together, by judgement, item or group; and labels of these."""
+    n_pairs = graph.n_given_pairs
+    if by == "judgement":
+        return Folds.single(n_pairs), np.arange(n_pairs)
+    if by == "item":
+        return Folds.of_items(graph.pairs)
+    coded = encode_qid(groups, n_pairs, name="groups", of="pairs")
+    return Folds.of_groups(coded.codes, coded.labels), np.asarray(coded.labels)
 
 
 def by_judgement(values: Array, folds: Folds, pairs: Array) -> Array:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -170,12 +169,13 @@ def compare_rankers(
             f"{a.shape} and {b.shape}"
         )
     how = method, n_permutations, confidence_level, random_state
-    options = {"gain": gain, "relevance_threshold": relevance_threshold, "max_grade": max_grade}
-    options["undefined"] = undefined
+    options: dict[str, Any] = {"gain": gain, "relevance_threshold": relevance_threshold}
+    options |= {"max_grade": max_grade, "undefined": undefined}
     if not callable(metric):
         name = parse_metric(metric, allowed=COMPARED_METRICS).text
-        evaluated = partial(evaluate, metrics=[name], qid=qid, average=None, **options)
-        return _compare(name, *(evaluated(y_true, s)[name] for s in (a, b)), (-1.0, 1.0), *how)
+        options |= {"metrics": [name], "qid": qid, "average": None}
+        found = [evaluate(y_true, score, **options)[name] for score in (a, b)]
+        return _compare(name, found, (-1.0, 1.0), *how)
     default = inspect.signature(evaluate).parameters
     for option, value in options.items():
         if value != default[option].default:
@@ -191,7 +191,7 @@ def compare_rankers(
             f"got shape {found[0].shape}"
         )
     inner = getattr(metric, "func", metric)
-    return _compare(getattr(inner, "__name__", type(inner).__name__), *found, None, *how)
+    return _compare(getattr(inner, "__name__", type(inner).__name__), found, None, *how)
 
 
 def compare_runs(
@@ -244,34 +244,26 @@ def compare_runs(
     0.5
     """
     name = parse_metric(metric, allowed=LIST_METRICS).text
-    evaluated = partial(
-        evaluate_run,
-        qrels=qrels,
-        metrics=[name],
-        gain=gain,
-        relevance_threshold=relevance_threshold,
-        max_grade=max_grade,
-        ties=ties,
-        undefined=undefined,
-        missing_queries=missing_queries,
-        average=None,
-    )
-    values = (evaluated(run)[name] for run in (run_a, run_b))
+    options: dict[str, Any] = {"gain": gain, "relevance_threshold": relevance_threshold}
+    options |= {"max_grade": max_grade, "undefined": undefined}
+    options |= {"ties": ties, "missing_queries": missing_queries, "average": None}
+    runs = (run_a, run_b)
+    found = [evaluate_run(run, qrels, metrics=[name], **options)[name] for run in runs]
     how = method, n_permutations, confidence_level, random_state
-    return _compare(name, *values, (-1.0, 1.0), *how)
+    return _compare(name, found, (-1.0, 1.0), *how)
 
 
 def _compare(
     name: str,
-    a: Array,
-    b: Array,
+    values: list[Array],
     bounds: tuple[float, float] | None,
     method: str,
     n_permutations: int,
     confidence_level: float,
     random_state: Any,
 ) -> RankerComparison:
-    """Compare values (n_queries,), NaN where a metric is undefined; bounds of differences."""
+    """Compare two arrays of values by query, NaN if undefined; ``bounds`` of differences."""
+    a, b = values
     check_option("method", method, ("permutation", "wilcoxon", "t"))
     n_permutations = check_integer("n_permutations", n_permutations, least=1)
     defined = ~(np.isnan(a) | np.isnan(b))

@@ -169,7 +169,7 @@ def check_metric_name(argument: str, value: Any, *, allowed: Collection[str]) ->
     # "ndcg10", "NDCG_at_10" and "ndcg@10" are cut off at 10.
     parts = re.fullmatch(r"(.+?)(?:(?:@|_at_|_)?(\d+))?", str(value).lower())
     name, cut = parts.groups() if parts else ("", None)
-    names = {}
+    names: dict[str, str] = {}
     for meant in (meant for meant in METRICS if meant in allowed):
         row = METRICS[meant]
         names |= dict.fromkeys(row.elsewhere, meant) | {meant: meant}

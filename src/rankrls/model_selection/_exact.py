@@ -18,11 +18,10 @@ from rankrls._validation import (
     check_pairs,
     encode_qid,
 )
-from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.pairs import all_pairs, default_pairs, leave_pairs_out, pair_accuracies
 from rankrls.core.ridge.residuals import Folds, check_fold, query_folds
 from rankrls.estimators import RankRLS, RankRLSCV
-from rankrls.estimators.calibration import by_judgement
+from rankrls.estimators.calibration import by_judgement, judgement_folds
 from rankrls.estimators.ranker import Preferences
 from rankrls.estimators.rankrls import exact_problem
 from rankrls.model_selection._cross_validation import held_out_scores
@@ -379,7 +378,10 @@ def holdout_judgements(
     )
     _, problem, grid = exact_problem(estimator, X, given, alphas)
     graph = problem.graph
-    left_out, _ = judgement_folds(graph, by, groups, folds)
+    if by == "fold":
+        left_out = _given_folds(folds, graph.n_given_pairs)
+    else:
+        left_out, _ = judgement_folds(graph, by, groups)
     held = problem.leave_judgements_out(left_out, grid, variances=return_std)
     values = [held.values] if held.variance is None else [held.values, np.sqrt(held.variance)]
     results = [
@@ -388,18 +390,8 @@ def holdout_judgements(
     return tuple(results) if return_std else results[0]
 
 
-def judgement_folds(
-    graph: PreferenceGraph, by: str, groups: Any, folds: Iterable[ArrayLike] | None = None
-) -> tuple[Folds, Array]:
-    """Given pairs that are left out together, by judgement, item, group or fold; and labels."""
-    n_pairs = graph.n_given_pairs
-    if by == "judgement":
-        return Folds.single(n_pairs), np.arange(n_pairs)
-    if by == "item":
-        return Folds.of_items(graph.pairs)
-    if by == "group":
-        coded = encode_qid(groups, n_pairs, name="groups", of="pairs")
-        return Folds.of_groups(coded.codes, coded.labels), np.asarray(coded.labels)
+def _given_folds(folds: Iterable[ArrayLike] | None, n_pairs: int) -> Folds:
+    """Folds of judgements, each in at most one of them."""
     parts = [check_fold(number, fold, n_pairs) for number, fold in enumerate(folds or ())]
     if not parts:
         raise ValueError("folds is empty; give at least one array of judgements")
@@ -409,7 +401,7 @@ def judgement_folds(
         raise ValueError(
             f"judgement {twice} is in {counts[twice]} folds; put each judgement in one fold only"
         )
-    return Folds.of_list(parts), np.arange(len(parts))
+    return Folds.of_list(parts)
 
 
 def leave_pair_out_tournament(

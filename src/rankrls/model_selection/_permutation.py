@@ -253,7 +253,7 @@ def _labellings(
     place = np.argsort(codes, kind="stable")
     for start in range(0, n, block):
         random = rng.random_sample((len(s), min(block, n - start)))
-        labels = np.empty(random.shape)
+        labels: Array = np.empty(random.shape)
         # Sorting by query + a number in [0, 1) shuffles within queries.
         labels[place] = s[np.argsort(codes[:, None] + random if codes.any() else random, axis=0)]
         if start == 0:
