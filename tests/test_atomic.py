@@ -179,6 +179,27 @@ def test_a_real_signal_leaves_no_file(tmp_path, number):
     assert os.listdir(tmp_path) == []
 
 
+def test_a_later_call_clears_what_a_killed_call_left(tmp_path):
+    script = """
+    import os, signal
+    with atomic_file("f") as file:
+        file.write(b"half")
+        file.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    run(script, cwd=tmp_path)
+    (left,) = os.listdir(tmp_path)
+    (tmp_path / ".g.0123456789abcdef.tmp").write_bytes(b"of another file")
+    with atomic_file(str(tmp_path / "f")) as file:  # it may still be written
+        file.write(b"first")
+    assert (tmp_path / left).exists()
+    for name in os.listdir(tmp_path):
+        os.utime(tmp_path / name, (0, 0))
+    with atomic_file(str(tmp_path / "f")) as file:
+        file.write(b"second")
+    assert sorted(os.listdir(tmp_path)) == [".g.0123456789abcdef.tmp", "f"]
+
+
 def test_many_threads_write_the_same_file(tmp_path):
     path = tmp_path / "f"
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import errno
+import glob
 import io
 import os
 import re
 import secrets
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO
 
 __all__ = ["atomic_file", "is_stream"]
+
+#: A temporary file that was not written to for so long was left by a call that was killed.
+LEFTOVER_SECONDS = 3600
 
 
 @contextmanager
@@ -20,8 +25,9 @@ def atomic_file(path: str) -> Iterator[IO[bytes]]:
     """Open a file that replaces ``path`` when it is complete, and is deleted after an error.
 
     It is created in the same directory, written, flushed to the disk, and renamed, so that a
-    reader sees either the old or the new content. Links are followed, and the mode and owner of an
-    existing file are kept. Pipes and devices are not replaced but written to directly.
+    reader sees either the old or the new content. What a call that was killed left behind is
+    deleted by a later call. Links are followed, and the mode and owner of an existing file are
+    kept. Pipes and devices are not replaced but written to directly.
     """
     try:
         with _stream(path) if is_stream(path) else _replacement(os.path.realpath(path)) as file:
@@ -53,7 +59,12 @@ def _replacement(path: str) -> Iterator[IO[bytes]]:
     if not os.path.isdir(folder):
         raise FileNotFoundError(errno.ENOENT, "no such directory", folder)
     before = os.stat(path) if os.path.exists(path) else None
-    temporary = os.path.join(folder, f".{name[:100]}.{secrets.token_hex(8)}.tmp")
+    prefix = os.path.join(folder, f".{name[:100]}.")
+    for leftover in glob.glob(f"{glob.escape(prefix)}{'[0-9a-f]' * 16}.tmp"):
+        with suppress(OSError):  # not ours, or already deleted
+            if time.time() - os.stat(leftover).st_mtime > LEFTOVER_SECONDS:
+                os.unlink(leftover)
+    temporary = f"{prefix}{secrets.token_hex(8)}.tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     try:  # the name is set before the file exists, so that it is deleted after any interrupt
         with open(os.open(temporary, flags, 0o600 if before else 0o666), "wb") as file:
