@@ -143,14 +143,6 @@ def names_anything(names: Any) -> bool:
     return (names.start, names.step) != (0, 1)
 
 
-def object_names(X: Any, *, precomputed: bool) -> Any:
-    """Names of the objects in the rows of X; of a kernel matrix those of its columns, if needed."""
-    rows = row_names(X)
-    if precomputed and not names_anything(rows) and names_anything(column_names(X)):
-        return column_names(X)
-    return rows
-
-
 def kept_names(names: Any) -> Array | None:
     """Names of objects that a model can keep: texts or integers, each once; otherwise None."""
     if not names_anything(names) or not names.is_unique:
@@ -224,7 +216,7 @@ def _warn_of_order(what: str, like: str, remedy: str) -> None:
     )
 
 
-def _in_order(
+def in_order(
     data: Any, axis: int, wanted: Any, of: str, like: str, advice: str, refuse: str = ""
 ) -> Any:
     """Return a frame with its rows or columns in the order of the names ``wanted``.
@@ -249,7 +241,7 @@ def square_in_order(K: Any, name: str = "X", *, refuse: bool = False) -> Any:
         f"pass {name}.to_numpy())"
     )
     remedy = f"pass {name}[{name}.index]" if refuse else ""
-    return _in_order(K, 1, row_names(K), name, f"the rows of {name}", advice, remedy)
+    return in_order(K, 1, row_names(K), name, f"the rows of {name}", advice, remedy)
 
 
 def columns_in_order(K: Any, known: Any, name: str = "X", *, refuse: bool = False) -> Any:
@@ -259,7 +251,7 @@ def columns_in_order(K: Any, known: Any, name: str = "X", *, refuse: bool = Fals
     wanted = _pandas("a table with names").Index(known)
     advice = f"{name} must have one column of kernel values for each training object"
     remedy = "select them in the order of fit" if refuse else ""
-    return _in_order(K, 1, wanted, name, "the training objects", advice, remedy)
+    return in_order(K, 1, wanted, name, "the training objects", advice, remedy)
 
 
 def check_basis_names(K: Any, basis: Any) -> None:
@@ -268,30 +260,7 @@ def check_basis_names(K: Any, basis: Any) -> None:
     fits = rows is not None and numbers.ndim == 1 and numbers.dtype.kind in "iu"
     if fits and 0 <= numbers.min() <= numbers.max() < len(rows):  # otherwise an error elsewhere
         advice = "set basis=X.index.get_indexer(X.columns), or pass X.to_numpy()"
-        _in_order(K, 1, rows[numbers], "X", "the rows basis of X", advice, advice)
-
-
-def kernels_in_order(
-    parts: Any, name: str = "X", *, square: bool = False, known: Any = None
-) -> list[Any]:
-    """Values of several kernels with rows in one order, and columns in that of training objects.
-
-    The order of rows is that of the first part that names them. ``square``: they are kernel
-    matrices, with the same objects as rows and columns; otherwise ``known`` has the names of the
-    training objects, or None.
-    """
-    ordered: list[Any] = []
-    wanted, like = None, ""
-    for number, part in enumerate(parts):
-        of = f"{name}[{number}]"
-        if square and names_anything(column_names(part)) and not names_anything(row_names(part)):
-            part = part.set_axis(part.columns)
-        part = _in_order(part, 0, wanted, of, like, "They must be of the same objects")
-        part = square_in_order(part, of) if square else columns_in_order(part, known, of)
-        ordered.append(part)
-        if wanted is None and names_anything(row_names(part)):
-            wanted, like = row_names(part), f"the rows of {of}"
-    return ordered
+        in_order(K, 1, rows[numbers], "X", "the rows basis of X", advice, advice)
 
 
 def labels_in_order(Y: Any, rows: Any, columns: Any, *, one_domain: bool = False) -> Any:
@@ -314,7 +283,7 @@ def labels_in_order(Y: Any, rows: Any, columns: Any, *, one_domain: bool = False
         )
         if one_domain and axis == 1:
             advice = f"Without Z the columns of Y are the same objects as its rows. {advice}"
-        Y = _in_order(Y, axis, wanted, "Y", f"the rows of {of}", advice)
+        Y = in_order(Y, axis, wanted, "Y", f"the rows of {of}", advice)
     return Y
 
 
@@ -346,8 +315,6 @@ def labels_of(seen: Any, rows: Any, columns: Any) -> Any:
     frame = column_names(seen) is not None
     names = (row_names(seen), column_names(seen)) if frame else (seen.row_names, seen.column_names)
     for known, wanted, what in zip(names, (rows, columns), ("rows", "columns"), strict=True):
-        if not wanted.is_unique or (frame and not known.is_unique):
-            raise ValueError(f"names of {what} are there more than once, so that seen is unclear")
         if len(wanted) and not (wanted.get_indexer(known) >= 0).any():
             warn(
                 f"none of the {what} of seen ({shown_names(known)}) is an object that is ranked "
@@ -364,7 +331,7 @@ def scores_in_order(Y_score: Any, Y_true: Any) -> Any:
         return Y_score
     for axis, wanted in enumerate((row_names(Y_true), column_names(Y_true))):
         like = f"the {('rows', 'columns')[axis]} of Y_true"
-        Y_score = _in_order(Y_score, axis, wanted, "Y_score", like, "Select those that are in both")
+        Y_score = in_order(Y_score, axis, wanted, "Y_score", like, "Select those that are in both")
     return Y_score
 
 

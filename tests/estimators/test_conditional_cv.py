@@ -11,7 +11,7 @@ from sklearn.model_selection import KFold
 
 from rankrls import ConditionalRankRLS, ConditionalRankRLSCV
 from rankrls.core.relations.labels import Observations
-from rankrls.estimators import conditional_cv
+from rankrls.estimators import relation_search
 from rankrls.estimators.relation_folds import pair_folds
 from rankrls.metrics import conditional_scores
 from rankrls.model_selection import conditional_cross_val_score, relation_holdout_predict
@@ -187,7 +187,7 @@ def test_alphas_in_pieces(monkeypatch):
         for cv in ("rows", "both", "edges"):
             ranker = ConditionalRankRLSCV(ALPHAS, cv=cv, random_state=0)
             whole = clone(ranker).fit(X, Y, Z)
-            monkeypatch.setattr(conditional_cv, "WORK", 10)
+            monkeypatch.setattr(relation_search, "WORK", 10)
             pieces = clone(ranker).fit(X, Y, Z)
             monkeypatch.undo()
             for key, values in whole.cv_results_.items():

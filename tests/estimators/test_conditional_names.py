@@ -281,7 +281,7 @@ def test_seen_may_have_other_objects_than_those_ranked():
     with pytest.warns(UserWarning, match=r"none of the rows of seen \('R0'.*nothing is left out"):
         model.rank(few, NAMED_Z, seen=seen.rename(index=str.upper))
     twice = pd.concat([seen, seen.iloc[:1]])
-    with pytest.raises(ValueError, match="more than once"):
+    with pytest.raises(ValueError, match="duplicate labels"):
         model.rank(few, NAMED_Z, seen=twice)
 
 

@@ -189,7 +189,7 @@ def test_early_stopping_of_other_kernels_ends_at_the_minimum(pairwise, relation)
     problem = ranker._problem(ranker._read(X, Y, None))
     seen = []
     last = Validation(
-        tuple(side.values for side in problem.sides),
+        problem.sides,
         *labels.select(held).lists,
         lambda *_: seen.append(1) or len(seen) / 1e4,
     )

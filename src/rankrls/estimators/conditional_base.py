@@ -29,7 +29,6 @@ from rankrls._frames import (
     row_names,
     table_frame,
 )
-from rankrls._relation_labels import EdgeList, read_labels
 from rankrls._validation import check_integer, check_positive, show
 from rankrls.core.linalg.krylov import IterationOptions
 from rankrls.core.relations.incomplete import Validation, hold_out_cells
@@ -42,17 +41,12 @@ from rankrls.core.relations.pairwise_kernels import (
     sampled_products,
 )
 from rankrls.core.relations.posterior import MAX_CELLS, CellPoints, CellPosterior
-from rankrls.core.relations.problem import (
-    LOST,
-    SOLVERS,
-    RelationModel,
-    RelationProblem,
-)
-from rankrls.core.relations.sides import KernelSum, Side
+from rankrls.core.relations.problem import LOST, SOLVERS, RelationModel, RelationProblem
+from rankrls.core.relations.sides import Side
 from rankrls.core.relations.squared_hinge import solve_squared_hinge
-from rankrls.core.spaces.spaces import Kernel, check_gram
+from rankrls.core.spaces.spaces import check_gram
 from rankrls.estimators.conditional_updates import add_labels, remove_labels, remove_objects
-from rankrls.estimators.objects import NewObjects, Objects, in_order, read_kernels
+from rankrls.estimators.objects import KernelSum, NewObjects, Objects, read_kernels, read_objects
 from rankrls.estimators.ranker import check_return_std
 from rankrls.estimators.relation_inputs import (
     SIGNS,
@@ -115,61 +109,57 @@ class ConditionalRanker(BaseEstimator):
 
     # ------------------------------------------------------------------ options
 
-    def _check_options(self) -> tuple[Kernel | KernelSum, Kernel | KernelSum]:
+    def _check_options(self) -> tuple[KernelSum, KernelSum]:
         """Check the parameters, and return the kernels of rows and columns."""
         for name, check in self._checks.items():
             check(name, getattr(self, name))
-        offsets, free, two_step = OFFSETS[self.fit_offsets], self._free, self._two_step
+        first, second = kernels = self._kernels()
+        offsets, pairwise, two_step = OFFSETS[self.fit_offsets], self._pairwise, self._two_step
         ranked = offsets.columns if self.condition_on == "rows" else offsets.rows
         early, hinge, paired = self.early_stopping, self.loss == "squared_hinge", self.relation
-        own = {"mlpk": "symmetric", "ranking": "reciprocal"}.get(self.pairwise, paired)
-        additive = self.pairwise in ("additive", "ranking")
-        refuse = self._refuse
-        refuse(any(offsets) and paired, "fit_offsets", "relation")
-        refuse(ranked and early, "fit_offsets", "early_stopping")
-        hint = f": it has {own} functions only"
-        refuse(paired and paired != own, "pairwise", "relation", hint=hint)
-        refuse(self._pairwise.several and paired, "pairwise", "relation")
-        hint = ": there is nothing left to learn beside offsets of rows and columns"
-        refuse(additive and free.rows and free.columns, "pairwise", "fit_offsets", hint=hint)
-        hint = ": add the kernel 'constant' on both sides for an offset"
-        refuse(two_step and any(offsets), "pairwise", "fit_offsets", hint=hint)
-        refuse(two_step and hinge, "pairwise", "loss")
-        hint = ": it needs loss='regression'"
-        ranking = two_step and self.loss == "ranking"
-        refuse(ranking and paired, "pairwise", "relation", "loss", hint=hint)
-        refuse(two_step and early, "pairwise", "early_stopping")
-        refuse(hinge and early, "loss", "early_stopping")
-        refuse(hinge and self.solver == "closed", "loss", "solver")
-        return self._kernels()
+        functions = {"mlpk": "symmetric", "ranking": "reciprocal"}.get(self.pairwise, paired)
+        one_kind = "relation" if paired else "pairwise" if pairwise.one_domain else ""
+        weights, profiled = self.object_kernel_weights is not None, first.profiled
+        both = self._free.rows and self._free.columns
+        same = ": it needs the same kernel on both sides"
+        labels = ": the labels of an object are in its row and in its column"
+        constant = ": add the kernel 'constant' on both sides for an offset"
+        impossible: list[tuple[Any, str, str]] = [
+            (one_kind and self.object_kernel is not None, f"object_kernel {one_kind}", same),
+            (one_kind and weights, f"object_kernel_weights {one_kind}", same),
+            (one_kind and profiled, f"kernel {one_kind}", labels),
+            (pairwise.several and weights, "object_kernel_weights pairwise", ""),
+            (pairwise.several and (profiled or second.profiled), "kernel pairwise", ""),
+            (pairwise.several and paired, "pairwise relation", ""),
+            (paired != functions and paired, "pairwise relation", f": it is {functions} itself"),
+            (any(offsets) and paired, "fit_offsets relation", ""),
+            (ranked and early, "fit_offsets early_stopping", ""),
+            (pairwise.additive and both, "pairwise fit_offsets", ": nothing is left to learn"),
+            (two_step and any(offsets), "pairwise fit_offsets", constant),
+            (two_step and hinge, "pairwise loss", ""),
+            (two_step and paired and self.loss == "ranking", "pairwise relation loss", ""),
+            (two_step and early, "pairwise early_stopping", ""),
+            (hinge and early, "loss early_stopping", ""),
+            (hinge and self.solver == "closed", "loss solver", ""),
+        ]
+        for wrong, names, hint in impossible:
+            if wrong:
+                option, *others = (f"{name}={show(getattr(self, name))}" for name in names.split())
+                raise ValueError(f"{option} is not for {' and '.join(others)}{hint}")
+        return kernels
 
-    def _refuse(self, condition: Any, first: str, *others: str, hint: str = "") -> None:
-        """Raise an error if parameters cannot be combined."""
-        if condition:
-            shown = [f"{name}={show(getattr(self, name))}" for name in (first, *others)]
-            raise ValueError(f"{shown[0]} is not for {' and '.join(shown[1:])}{hint}")
-
-    def _kernels(self) -> tuple[Kernel | KernelSum, Kernel | KernelSum]:
+    def _kernels(self) -> tuple[KernelSum, KernelSum]:
         """Read the kernels of the row and the column objects."""
         read = partial(read_kernels, degree=self.degree, coef0=self.coef0, n_jobs=self.n_jobs)
         kernel, params, weights = self.kernel, self.kernel_params, self.object_kernel_weights
         first = read(kernel, self.kernel_weights, params, "kernel", gamma=self.gamma)
-        own, gamma = self.object_kernel is not None, self.gamma
-        if own:
+        gamma = self.gamma
+        if self.object_kernel is not None:
             kernel, params = self.object_kernel, self.object_kernel_params
             gamma = None if isinstance(params, dict) and "gamma" in params else gamma
         elif self.object_kernel_params is not None:
             raise ValueError("object_kernel_params are those of object_kernel, which is None")
-        option = "pairwise" if self.relation is None else "relation"
-        one_kind = self.relation is not None or self._pairwise.one_domain
-        hint = ": it needs the same kernel on both sides"
-        self._refuse(one_kind and own, "object_kernel", option, hint=hint)
-        self._refuse(one_kind and weights is not None, "object_kernel_weights", option, hint=hint)
-        hint = ": the labels of an object are in its row and in its column"
-        self._refuse(one_kind and first.profiled, "kernel", option, hint=hint)
         if self._pairwise.several:
-            hint = ", which has a weight in kernel_weights for each pair of kernels"
-            self._refuse(weights is not None, "object_kernel_weights", "pairwise", hint=hint)
             several = [isinstance(names, list | tuple) for names in (self.kernel, kernel)]
             if not all(several) or len(self.kernel) != len(kernel):
                 raise ValueError(
@@ -177,12 +167,9 @@ class ConditionalRanker(BaseEstimator):
                     f"object_kernel; got {show(self.kernel)} and {show(kernel)}"
                 )
             weights = np.ones(len(kernel))
-        elif not own and weights is None:
+        elif self.object_kernel is None and weights is None:
             return first, first
-        second = read(kernel, weights, params, "object_kernel", gamma=gamma)
-        profiled = first.profiled or second.profiled
-        self._refuse(self._pairwise.several and profiled, "kernel", "pairwise")
-        return first, second
+        return first, read(kernel, weights, params, "object_kernel", gamma=gamma)
 
     @property
     def _pairwise(self) -> PairwiseKernel:
@@ -194,10 +181,14 @@ class ConditionalRanker(BaseEstimator):
         return self.pairwise == "two-step"
 
     @property
+    def _by_rows(self) -> bool:
+        return self.condition_on == "rows"
+
+    @property
     def _free(self) -> FreeOffsets:
         """All free offsets of rows and columns of Y, including those of the ranking loss."""
         offsets, ranking = OFFSETS[self.fit_offsets], self.loss == "ranking"
-        if self.condition_on == "rows":
+        if self._by_rows:
             return offsets.with_loss(ranking=ranking)
         return offsets.T.with_loss(ranking=ranking).T
 
@@ -234,11 +225,13 @@ class ConditionalRanker(BaseEstimator):
 
     def _turned(self, pair: Any) -> Any:
         """Exchange (row, column) and (conditioning, ranked) objects where they differ."""
-        return pair if self.condition_on == "rows" else pair[::-1]
+        return pair if self._by_rows else pair[::-1]
 
-    def _oriented(self, values: Array) -> Array:
-        """Convert arrays (…, conditioning objects, ranked objects) to (…, rows, columns) of Y."""
-        return values if self.condition_on == "rows" else np.swapaxes(values, -1, -2)
+    def _oriented(self, values: Any) -> Any:
+        """Exchange (…, conditioning, ranked objects) and (…, rows, columns) of Y."""
+        if isinstance(values, np.ndarray):
+            return values if self._by_rows else np.swapaxes(values, -1, -2)
+        return values if self._by_rows else values.T
 
     def _oriented_alphas(self, alphas: Array) -> Array:
         """Convert pairs of alphas (row, column) to (conditioning, ranked); keep single alphas."""
@@ -248,7 +241,7 @@ class ConditionalRanker(BaseEstimator):
 
     def _read(self, X: Any, Y: Any, Z: Any) -> Relation:
         """Check options, labels, and the objects of both sides."""
-        kernels = self._check_options()
+        first, second = self._check_options()
         if Z is not None and (self.relation is not None or self._pairwise.one_domain):
             option = "pairwise" if self.relation is None else "relation"
             raise ValueError(
@@ -256,16 +249,17 @@ class ConditionalRanker(BaseEstimator):
                 "must be None"
             )
         self.__dict__.pop("object_feature_names_in_", None)
-        X, names = in_order(kernels[0], X, "X")
-        others, other_names = (X, names) if Z is None else in_order(kernels[1], Z, "Z")
-        Y = labels_in_order(Y, names, other_names, one_domain=Z is None)
-        X, columns = self._check_X(X, reset=True), None
-        known = getattr(self, "feature_names_in_", None)
-        rows = Objects.of(kernels[0], X, names, self._pairwise.sees_differences, columns=known)
+        X, names = read_objects(first, X, "X")
+        Z, others = (None, names) if Z is None else read_objects(second, Z, "Z")
+        Y = labels_in_order(Y, names, others, one_domain=Z is None)
+        X = self._check_features(X, "X", reset=True)
+        rows, columns = Objects.of(first, X, names, self._pairwise.sees_differences), None
+        rows.warn_about_columns(getattr(self, "feature_names_in_", None))
         if Z is not None:
-            columns = Objects.of(kernels[1], self._check_Z(others, reset=True), other_names)
-        elif kernels[1] is not kernels[0] or kernels[1].profiled or self._pairwise.several:
-            columns = Objects.of(kernels[1], X, names, warns=False)
+            columns = Objects.of(second, self._check_features(Z, "Z", reset=True), others)
+            columns.warn_about_columns()
+        elif second is not first or second.profiled or self._pairwise.several:
+            columns = Objects.of(second, X, names)
         n_columns = len(rows if columns is None else columns)
         labels = read_relation(Y, len(rows), n_columns, one_domain=Z is None)
         check_relation(labels, self.relation, noisy=sparse.issparse(Y))
@@ -274,39 +268,30 @@ class ConditionalRanker(BaseEstimator):
     def _with_profiles(self, relation: Relation) -> Relation:
         """Require something to learn, and compute profile kernels from the labels."""
         rows, columns, labels, _ = relation
-        seen = labels if self.condition_on == "rows" else labels.T
-        require_labels(seen, ranking=self.loss == "ranking", condition_on=self.condition_on)
+        ranking = self.loss == "ranking"
+        require_labels(self._oriented(labels), ranking=ranking, condition_on=self.condition_on)
         columns = columns if columns is None else columns.given(labels.T, self._free.T)
         return relation._replace(rows=rows.given(labels, self._free), columns=columns)
 
-    def _check_X(self, X: Any, *, reset: bool) -> Any:
-        if _is_plain(X):  # scikit-learn's checks, which pass, take longer than a small fit
-            if reset:
-                self.__dict__.pop("feature_names_in_", None)
-                self.n_features_in_ = X.shape[1]
-            if X.shape[1] == self.n_features_in_ and not hasattr(self, "feature_names_in_"):
-                return X
-        with clear_errors(X):
-            return validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=reset)
-
-    def _check_Z(self, Z: Any, *, reset: bool = False) -> Any:
-        """Check features of column objects; their names must match those of ``fit``."""
-        names = feature_names(Z)
-        if not reset:
+    def _check_features(self, X: Any, name: str, *, reset: bool = False) -> Any:
+        """Check features of row or column objects, and their names."""
+        options: dict[str, Any] = {"accept_sparse": "csr", "dtype": FLOATS}
+        if name == "X":
+            with clear_errors(X):
+                return validate_data(self, X, reset=reset, **options)
+        names = feature_names(X)
+        if reset and names is not None:
+            self.object_feature_names_in_ = names
+        elif not reset:
             attribute = "object_feature_names_in_" if self._two_domains else "feature_names_in_"
             check_feature_names(names, getattr(self, attribute, None), "Z")
-        elif names is not None:
-            self.object_feature_names_in_ = names
-        if _is_plain(Z):
-            return Z
         try:
-            with clear_errors(Z, "Z"):
-                return check_array(Z, accept_sparse="csr", dtype=FLOATS, input_name="Z")
+            with clear_errors(X, "Z"):
+                return check_array(X, input_name="Z", **options)
         except ValueError as error:
             if not reset or "NaN" not in str(error):
                 raise
-            hint = "(fit takes X, Y, Z: the labels come second)"
-            raise ValueError(f"{error} {hint}") from error
+            raise ValueError(f"{error} (fit takes X, Y, Z: the labels come second)") from error
 
     def _read_new(self, X: Any, Z: Any, *, fitting: bool = False) -> tuple[NewObjects, NewObjects]:
         """Check the objects to predict for; None is for those of ``fit`` if ``fitting``."""
@@ -342,13 +327,20 @@ class ConditionalRanker(BaseEstimator):
             check_gram(among := values[:, n:])
             X, names = values[:, :n], names if names_anything(names) else None
         else:
-            X, names = in_order(objects.kernel, X, name, objects)
-            X = self._check_X(X, reset=False) if name == "X" else self._check_Z(X)
+            X, names = read_objects(objects.kernel, X, name, objects)
+            X = self._check_features(X, name)
         if X.shape[1] != (width := objects.X.shape[1]):
             raise ValueError(
                 f"{name} has {X.shape[1]} features, but the model was fitted with {width}"
             )
         return objects.new(X, names, name, among)
+
+    def _labels_in_order(self, Y: Any, X: Any, Z: Any) -> Any:
+        """Align labels with the objects to predict for."""
+        names = None if X is None else row_names(X)
+        one_domain = Z is None and X is not None and not getattr(self, "_two_domains", False)
+        others = names if one_domain else None if Z is None else row_names(Z)
+        return labels_in_order(Y, names, others, one_domain=one_domain)
 
     # ------------------------------------------------------------------ fitting
 
@@ -360,15 +352,11 @@ class ConditionalRanker(BaseEstimator):
             left = relation.rows.side(self._free)
             columns = relation.columns
             sides = left, left if columns is None else columns.side(self._free.T)
-        offsets, labels = OFFSETS[self.fit_offsets], relation.labels
-        ranking = self.loss == "ranking"
-        if self.condition_on == "columns":
-            labels, offsets = labels.T, offsets.T
+        offsets, ranking = self._oriented(OFFSETS[self.fit_offsets]), self.loss == "ranking"
         if ranking:  # the ranking loss has row offsets, which include a constant
             offsets = FreeOffsets(columns=offsets.columns)
         loss = RelationLoss(ranking, SIGNS[self.relation], offsets, self._pairwise)
-        first, second = self._turned(sides)
-        problem = RelationProblem(first, second, labels, loss)
+        problem = RelationProblem(*self._turned(sides), self._oriented(relation.labels), loss)
         if problem.is_empty():
             raise ValueError(
                 "relation='reciprocal' leaves no function but f = 0: the kernel matrix of X has "
@@ -377,37 +365,55 @@ class ConditionalRanker(BaseEstimator):
             )
         return problem
 
-    def _solve(
+    def _fit_relation(
         self,
-        problem: RelationProblem,
+        relation: Relation,
         alphas: Array,
-        progress: Progress,
+        problem: RelationProblem | None = None,
+        *,
         callback: Any = None,
         eval_set: Any = None,
     ) -> RelationModel:
-        options, validation = self._iteration_options(progress, callback), None
-        labels = problem.observations
+        """Solve for all ``alphas``, and store the model of the first."""
+        progress = Progress(type(self).__name__, self.verbose)
+        problem = self._problem(relation) if problem is None else problem
+        rows, columns, _, self._two_domains = relation
+        self._rows, self._columns = replace(rows), columns and replace(columns)  # no caches
+        options, oriented = self._iteration_options(progress, callback), alphas
         if self.loss == "squared_hinge":
             if callback is not None or eval_set is not None:
                 raise ValueError("loss='squared_hinge' takes no callback and no eval_set")
-            y = labels.lists[2]
-            if (wrong := y[np.abs(y) != 1.0]).size:
-                raise ValueError(
-                    f"loss='squared_hinge' needs labels −1 and 1 (or NaN); got {wrong[0]:g}"
+            model = solve_squared_hinge(problem, float(alphas[0]), self.solver, options)
+        else:
+            oriented, train = self._oriented_alphas(alphas), problem
+            validation = None if eval_set is None else self._read_eval_set(eval_set)
+            if validation is None and self.early_stopping:
+                train, validation = self._validation_split(problem)
+            model = train.solve(
+                oriented, self.solver, options, validation=validation, progress=progress
+            )
+        progress("solved")
+        self._store(relation.labels, model, alphas[0])
+        if self.loss != "squared_hinge" and not self.early_stopping and np.all(alphas):
+            error = problem.rounding_error(model, oriented, self._iteration_options())
+            if error > LOST:
+                warn(
+                    f"rounding errors of about {min(error, 1.0):.1g} of the predictions are in the "
+                    f"model, which alpha={np.min(alphas):g} does not smooth out: increase alpha, "
+                    "or scale features that depend on each other, have very different scales or "
+                    "large offsets (StandardScaler)"
                 )
-            if not (np.abs(labels.cells.y) == 1.0).all():
-                raise ValueError("loss='squared_hinge' needs one label for each pair; one has both")
-            return solve_squared_hinge(problem, float(alphas[0]), self.solver, options)
-        if eval_set is not None:
-            validation = self._read_eval_set(eval_set)
-        elif self.early_stopping:
-            rng = check_random_state(self.random_state)
-            held = hold_out_cells(labels, self.validation_fraction, rng, mirror=problem.paired)
-            rows, columns = (side.values for side in problem.sides)
-            validation = Validation((rows, columns), *labels.select(held).lists, _accuracy)
-            problem = RelationProblem(*problem.sides, labels.select(~held), problem.loss)
-        alphas = self._oriented_alphas(alphas)
-        return problem.solve(alphas, self.solver, options, validation=validation, progress=progress)
+        if self._warns_of_equal_objects:
+            self._warn_of_equal_objects()
+        return model
+
+    def _validation_split(self, problem: RelationProblem) -> tuple[RelationProblem, Validation]:
+        """Hold out edges for early stopping."""
+        labels, rng = problem.observations, check_random_state(self.random_state)
+        held = hold_out_cells(labels, self.validation_fraction, rng, mirror=problem.paired)
+        validation = Validation(problem.sides, *labels.select(held).lists, _accuracy)
+        train = RelationProblem(*problem.sides, labels.select(~held), problem.loss)
+        return train, validation
 
     def _read_eval_set(self, eval_set: Any) -> Validation:
         """Read (X, Y) or (X, Y, Z), with None for the objects of ``fit``."""
@@ -422,47 +428,18 @@ class ConditionalRanker(BaseEstimator):
         sides = self._side_values(*self._read_new(X, Z, fitting=True))
         one_domain = Z is None and not self._two_domains
         labels = read_relation(Y, len(sides[0]), len(sides[1]), one_domain=one_domain)
-        sides, labels = self._turned(sides), labels if self.condition_on == "rows" else labels.T
+        labels = self._oriented(labels)
         require_labels(labels, ranking=True, condition_on=self.condition_on)
-        return Validation(sides, *labels.lists, _accuracy)
-
-    def _fit_relation(
-        self, relation: Relation, alphas: Array, problem: RelationProblem | None = None, **fit: Any
-    ) -> RelationModel:
-        """Solve for all ``alphas``, and store the model of the first."""
-        progress = Progress(type(self).__name__, self.verbose)
-        problem = self._problem(relation) if problem is None else problem
-        rows, columns, _, self._two_domains = relation
-        self._rows, self._columns = replace(rows), columns and replace(columns)  # no caches
-        model = self._solve(problem, alphas, progress, **fit)
-        progress("solved")
-        self._store(relation.labels, model, alphas[0])
-        if self.loss != "squared_hinge" and not self.early_stopping and np.all(alphas):
-            options = self._iteration_options()
-            error = problem.rounding_error(model, self._oriented_alphas(alphas), options)
-            if error > LOST:
-                warn(
-                    f"rounding errors of about {min(error, 1.0):.1g} of the predictions are in the "
-                    f"model, which alpha={np.min(alphas):g} does not smooth out: increase alpha, "
-                    "or scale features that depend on each other, have very different scales or "
-                    "large offsets (StandardScaler)"
-                )
-        if self._warns_of_equal_objects:
-            self._warn_of_equal_objects()
-        return model
+        return Validation(self._turned(sides), *labels.lists, _accuracy)
 
     def _store(self, labels: Observations, model: RelationModel, alpha: Any) -> None:
         for name in OPTIONAL:
             self.__dict__.pop(name, None)
         self._labels = labels.stored()
         table = np.ascontiguousarray(self._oriented(model.tables[0]))
-        if model.linear:
-            self._weights = table
-        else:
-            self.dual_coef_ = table
+        setattr(self, "_weights" if model.linear else "dual_coef_", table)
         if model.offsets is not None:
-            offsets = model.offsets[0]
-            offsets = offsets if self.condition_on == "rows" else offsets.T
+            offsets = self._oriented(model.offsets[0])
             self.offset_ = offsets.constant
             self.row_offsets_, self.column_offsets_ = offsets.rows, offsets.columns
         self._fitted_alpha = np.asarray(alpha).tolist()
@@ -495,8 +472,7 @@ class ConditionalRanker(BaseEstimator):
         offsets = getattr(self, ("row_offsets_", "column_offsets_")[side], None)
         if offsets is not None and offsets.any():
             return f"fit_offsets={self.fit_offsets!r}"
-        kernel = (self._rows, self._ranked)[side].kernel
-        for weight, part in kernel if isinstance(kernel, KernelSum) else ():
+        for weight, part in (self._rows, self._ranked)[side].kernel:
             if weight > 0 and part.metric in ("identity", "profile"):
                 return f"kernel {part.metric!r}"
         return f"pairwise={self.pairwise!r}" if self._pairwise.knows else None
@@ -509,13 +485,11 @@ class ConditionalRanker(BaseEstimator):
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (p', d), or None
-            Row objects. Rows that equal objects of the model refer to these objects, and all
-            others are new. None: all row objects of the model (not available between objects of
-            one kind). With a precomputed kernel, all objects must be new. X then has the shape
-            (p', p + p'): kernel values with the p objects of the model, then among themselves.
+            Row objects, known (equal to objects of the model) or new. None: all row objects of the
+            model (not between objects of one kind). With a precomputed kernel all are new, and X
+            of shape (p', p + p') has kernel values with the model's objects, then among themselves.
         Y : array-like, data frame or sparse matrix of shape (p', g')
-            Labels to add, NaN elsewhere. Adding a label to a pair that has one is an error:
-            `forget` it first.
+            Labels to add, NaN elsewhere. Pairs must not have a label yet: `forget` it first.
         Z : array-like, sparse matrix or data frame of shape (g', e), optional
             Column objects, known or new. None: all column objects of the model, or the objects of
             X between objects of one kind.
@@ -527,14 +501,10 @@ class ConditionalRanker(BaseEstimator):
 
         Notes
         -----
-        New objects follow the known ones, in the order of X. Between objects of one kind, new
-        objects of Z follow those of X. `ConditionalRankRLSCV` keeps alpha and the kernel weights
-        chosen by ``fit``.
-
-        The model is solved again for all labels. A call that fails does not change the model.
-
-        Labels are stored with the model, also in model files. Models with linear kernels of few
-        features do not store them, because fitting again takes little more time than reading Y.
+        New objects follow the known ones, in the order of X, then of Z. The model is solved again
+        for all labels, with the alpha and kernel weights of ``fit``. A call that fails does not
+        change it. Labels are stored with the model, except in files of complete relations of few
+        features.
 
         Examples
         --------
@@ -572,10 +542,6 @@ class ConditionalRanker(BaseEstimator):
         -------
         ConditionalRankRLS or ConditionalRankRLSCV
             The estimator.
-
-        Notes
-        -----
-        See `partial_fit`.
 
         Examples
         --------
@@ -620,14 +586,11 @@ class ConditionalRanker(BaseEstimator):
             Column objects, known or new. None: the objects of X, if the model was fitted on
             objects of one kind.
         return_std : bool, default=False
-            Whether to also return posterior standard deviations. The model is interpreted as a
-            Gaussian process of f (and the offset of all pairs), with the pairwise kernel as
-            covariance and alpha as noise variance. Complete relations need one more decomposition
-            of the kernels. Incomplete relations need a system over the observed pairs, of which
-            there may be up to 3000. Available for ``pairwise="kronecker"`` without a ``relation``
-            and without offsets of rows or columns. New objects of a precomputed kernel need their
-            kernel values among themselves, as further columns after those with the training
-            objects.
+            Whether to also return posterior standard deviations of the model as a Gaussian process
+            with the pairwise kernel as covariance and alpha as noise variance. Available for
+            ``pairwise="kronecker"`` without a ``relation`` and without offsets of rows or columns,
+            on complete relations or up to 3000 observed pairs. New objects of a precomputed kernel
+            need their kernel values among themselves, as further columns.
 
         Returns
         -------
@@ -642,11 +605,9 @@ class ConditionalRanker(BaseEstimator):
         scores = self._scores(rows, columns, same=Z is None)
         if not return_std:
             return scores
-        sides = [
-            (objects.values(new), objects.paired(new))
-            for objects, new in ((self._rows, rows), (self._ranked, columns))
-        ]
-        (left, left_prior), (right, right_prior) = self._turned(sides)
+        lists, ranked = self._turned(((self._rows, rows), (self._ranked, columns)))
+        sides = ((side.values(new), side.paired(new)) for side, new in (lists, ranked))
+        (left, left_prior), (right, right_prior) = sides
         points = CellPoints(left, right, left_prior, right_prior)
         return scores, self._oriented(np.sqrt(self._variances(points)))
 
@@ -687,7 +648,7 @@ class ConditionalRanker(BaseEstimator):
 
     def _variances(self, points: CellPoints) -> Array:
         """Compute posterior variances, with conditioning objects as rows."""
-        free = self._free if self.condition_on == "rows" else self._free.T
+        free = self._oriented(self._free)
         if self.pairwise != "kronecker":
             raise ValueError(
                 f"uncertainties are there for pairwise='kronecker', not for {self.pairwise!r}"
@@ -796,8 +757,7 @@ class ConditionalRanker(BaseEstimator):
         sides = [(self._rows, X)] if Z is X else [(self._rows, X), (self._ranked, Z)]
         for objects, new in sides if self._pairwise.multiplies else ():
             if objects.kernel.blind and (n_new := int(new.unknown.sum())):
-                metrics: Any = objects.kernel.metric
-                names = ", ".join(map(repr, dict.fromkeys(metrics)))
+                names = ", ".join(map(repr, dict.fromkeys(objects.kernel.metric)))
                 warn(
                     f"{n_new} of the objects {new.name} are new, and kernel {names} describes "
                     "known objects only: their scores are offsets alone. Add a kernel of features"
@@ -884,11 +844,8 @@ class ConditionalRanker(BaseEstimator):
         --------
         rankrls.metrics.conditional_scores : Any metric, for each conditioning object.
         """
-        Y = self._labels_in_order(Y, X, Z)
-        scores = self.predict(X, Z)
-        read_relation(Y, *scores.shape, one_domain=Z is None and not self._two_domains)
-        by: Any = self.condition_on
-        values = conditional_scores(Y, scores, condition_on=by)
+        Y, scores = self._labels_in_order(Y, X, Z), self.predict(X, Z)
+        values = conditional_scores(Y, scores, condition_on=self.condition_on)
         if np.isnan(values).all():
             raise ValueError(
                 f"there is nothing to evaluate: no {self.condition_on[:-1]} of Y has two observed "
@@ -974,16 +931,8 @@ class ConditionalRanker(BaseEstimator):
         scores = self.predict(X, Z)
         lists, ranked = _both_names(X, Z, row_names, column_names, scores.shape)
         left_out = None if seen is None else self._oriented(_mask(seen, X, Z, scores.shape))
-        if self.condition_on == "columns":
-            scores, lists, ranked = scores.T, ranked, lists
-        return RankTable.from_lists(scores, lists, ranked, k=k, left_out=left_out)
-
-    def _labels_in_order(self, Y: Any, X: Any, Z: Any) -> Any:
-        """Align labels with the objects to predict for."""
-        names = None if X is None else row_names(X)
-        one_domain = Z is None and X is not None and not getattr(self, "_two_domains", False)
-        others = names if one_domain else None if Z is None else row_names(Z)
-        return labels_in_order(Y, names, others, one_domain=one_domain)
+        names = self._turned((lists, ranked))
+        return RankTable.from_lists(self._oriented(scores), *names, k=k, left_out=left_out)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "solver_")
@@ -1007,14 +956,6 @@ def _accuracy(y: Array, predictions: Array, rows: Array) -> float:
     return 1.0 - float(pairwise_error(y, predictions, qid=rows))
 
 
-def _is_plain(X: Any) -> bool:
-    """Whether X is a matrix of finite floating-point numbers, which needs no further check."""
-    if type(X) is not np.ndarray or X.ndim != 2 or not X.size or X.dtype not in FLOATS:
-        return False
-    with np.errstate(all="ignore"):
-        return bool(np.isfinite(X.sum()))  # False if the sum overflows, too
-
-
 def _offset_parts(
     offsets: FittedOffsets | None, X: NewObjects, Z: NewObjects
 ) -> tuple[Array, Array]:
@@ -1033,21 +974,20 @@ def _both_names(
     X: Any, Z: Any, rows: Any, columns: Any, shape: tuple[int, ...]
 ) -> tuple[Array, Array]:
     """Names of the rows and of the columns of a table of scores."""
-    made = []
+    both = []
     for argument, given, data, n in (
         ("row_names", rows, X, shape[0]),
         ("column_names", columns, X if Z is None else Z, shape[1]),
     ):
-        own = row_names(data)
-        names = np.asarray(own) if names_anything(own) else np.arange(n)
-        if given is not None:
-            names = as_labels(given)
-            if names.shape != (n,):
-                raise ValueError(
-                    f"{argument} must be {n} names, one for each object; got {show(given)}"
-                )
-        made.append(names)
-    return made[0], made[1]
+        index = row_names(data)
+        names = np.asarray(index) if names_anything(index) else np.arange(n)
+        names = names if given is None else as_labels(given)
+        if names.shape != (n,):
+            raise ValueError(
+                f"{argument} must be {n} names, one for each object; got {show(given)}"
+            )
+        both.append(names)
+    return both[0], both[1]
 
 
 def _mask(seen: Any, X: Any, Z: Any, shape: tuple[int, ...]) -> Array:
@@ -1059,11 +999,9 @@ def _mask(seen: Any, X: Any, Z: Any, shape: tuple[int, ...]) -> Array:
         seen = labels_of(seen, rows, columns)
     else:
         seen = labels_in_order(seen, rows, columns, one_domain=Z is None)
-    labels = read_labels(seen, "seen")
+    labels = Observations.read(seen, "seen")
     if labels.shape != shape:
         raise ValueError(f"seen has shape {labels.shape} for scores of shape {shape}")
-    if not isinstance(labels, EdgeList):
-        return ~np.isnan(labels)
     mask = np.zeros(shape, dtype=bool)
-    mask[labels.rows, labels.cols] = True
+    mask[labels.lists[:2]] = True
     return mask

@@ -16,39 +16,88 @@ from rankrls._calls import warn
 from rankrls._frames import (
     column_names,
     columns_in_order,
+    in_order,
     kept_names,
-    kernels_in_order,
     names_anything,
-    object_names,
+    row_names,
     shown_names,
     square_in_order,
     warn_about_columns,
 )
 from rankrls._validation import check_positive, show
-from rankrls.core.relations.labels import NO_OFFSETS, FreeOffsets, Observations
-from rankrls.core.relations.sides import (
-    FEATURELESS,
-    KernelSum,
-    Side,
-    is_featureless,
-    profile_gamma,
-    profile_kernel,
-    profiled_side,
-)
+from rankrls.core.relations.labels import FreeOffsets, Observations
+from rankrls.core.relations.sides import Side, profile_kernel
 from rankrls.core.spaces.products import centre, subtract
 from rankrls.core.spaces.spaces import Kernel, check_gram, first_equal
 from rankrls.estimators.ranker import canonical
 
-__all__ = ["NewObjects", "Objects", "in_order", "read_kernels"]
+__all__ = ["KernelSum", "NewObjects", "Objects", "read_kernels", "read_objects"]
 
 Array = NDArray[Any]
+
+#: What does not depend on the weights of kernels and on labels.
+CACHED = ("_matrices", "_sizes", "_centred")
+#: Kernels that do not use features.
+FEATURELESS = ("identity", "profile", "constant")
+
+
+@dataclass(frozen=True)
+class KernelSum:
+    """Σ w k(x, x') over kernels of the same objects, with weights w ≥ 0."""
+
+    kernels: tuple[Kernel, ...]
+    weights: Array
+    scaled: bool = True  # kernels are divided by their mean k(x, x), unless there is only one
+
+    @property
+    def metric(self) -> Any:
+        """The metrics of all kernels, or that of the only one."""
+        metrics = [kernel.metric for kernel in self.kernels]
+        return metrics if self.scaled else metrics[0]
+
+    @property
+    def linear(self) -> bool:
+        """Whether this is the plain inner product."""
+        return not self.scaled and self.kernels[0].linear
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of precomputed kernel matrices, which X has side by side."""
+        return sum(kernel.precomputed for kernel in self.kernels)
+
+    @property
+    def precomputed(self) -> bool:
+        """Whether X consists of kernel matrices."""
+        return self.n_blocks > 0
+
+    def only(self, *metrics: str) -> bool:
+        """Whether all kernels are some of these, which do not use features."""
+        return all(_featureless(kernel) and kernel.metric in metrics for kernel in self.kernels)
+
+    @property
+    def blind(self) -> bool:
+        """Whether all kernel values of an object without features and labels are zero."""
+        return self.only("identity", "profile")
+
+    @property
+    def profiled(self) -> bool:
+        """Whether a kernel is computed from labels."""
+        return any(kernel.metric == "profile" for kernel in self.kernels)
+
+    def __iter__(self) -> Any:
+        """Iterate over pairs of a weight and a kernel."""
+        return zip(self.weights.tolist(), self.kernels, strict=True)
+
+
+def _featureless(kernel: Kernel) -> bool:
+    return isinstance(kernel.metric, str) and kernel.metric in FEATURELESS
 
 
 @dataclass(frozen=True)
 class Objects:
     """Training objects of one side, and their kernel, as a model stores them."""
 
-    kernel: Kernel | KernelSum
+    kernel: KernelSum
     X: Any  # features (n, d), dense or CSR, or kernel matrices (n, n) side by side
     profile: Array | None = None  # the profile kernel of the labels (n, n), if it is in use
     names: Array | None = None  # unique strings or integers (n,)
@@ -56,47 +105,40 @@ class Objects:
 
     @classmethod
     def of(
-        cls,
-        kernel: Kernel | KernelSum,
-        X: Any,
-        names: Any = None,
-        sees_differences: bool = False,
-        *,
-        columns: Any = None,
-        warns: bool = True,
+        cls, kernel: KernelSum, X: Any, names: Any = None, sees_differences: bool = False
     ) -> Objects:
-        """Build training objects from checked X with names of its rows and columns."""
+        """Build training objects from checked X with the names of its rows."""
         X = canonical(X, dense=kernel.precomputed)
         made = cls(kernel, X, None, kept_names(names), sees_differences)
         for _, _, block in made._terms(X):
             if block is not None:
                 check_gram(block)
-        if warns and not (kernel.precomputed or kernel.featureless):
-            warn_about_columns(X, names=columns, scales=isinstance(kernel.metric, str))
-        return made.weighted(kernel.weights) if isinstance(kernel, KernelSum) else made
+        return made.weighted(kernel.weights)
 
     def __len__(self) -> int:
         return self.X.shape[0]
 
+    def warn_about_columns(self, names: Any = None) -> None:
+        """Warn about features that look like ids, or have very different scales."""
+        kernel = self.kernel
+        if not (kernel.precomputed or kernel.only(*FEATURELESS)):
+            warn_about_columns(self.X, names=names, scales=isinstance(kernel.metric, str))
+
     def _terms(self, X: Any) -> Iterator[tuple[float, Kernel, Array | None]]:
         """Weights and kernels of the sum, with the values in X (n', …) of precomputed ones."""
-        if isinstance(self.kernel, Kernel):
-            yield 1.0, self.kernel, X if self.kernel.precomputed else None
-            return
         n, k, start = len(self), self.kernel.n_blocks, 0
-        if k and X.shape[1] != k * n:
+        if k > 1 and X.shape[1] != k * n:
             raise ValueError(
                 f"X has {X.shape[1]} columns for {k} precomputed kernels of {n} training objects: "
                 f"pass a list of {k} matrices with {n} columns each"
             )
         for weight, kernel in self.kernel:
-            block = X[:, start : start + n] if kernel.precomputed else None
+            block = X[:, start : start + X.shape[1] // k] if kernel.precomputed else None
             start += n * kernel.precomputed
             yield weight, kernel, block
 
     def weighted(self, weights: Array) -> Objects:
         """Return the objects with other kernel weights; kernels are divided by their mean size."""
-        assert isinstance(self.kernel, KernelSum)
         return self._changed(kernel=replace(self.kernel, weights=weights / self._sizes))
 
     def given(self, observations: Observations, free: FreeOffsets) -> Objects:
@@ -108,9 +150,7 @@ class Objects:
     def _changed(self, **changes: Any) -> Objects:
         """Return a copy with cached matrices, which depend neither on weights nor on labels."""
         made, cached = replace(self, **changes), vars(self)
-        vars(made).update(
-            {name: cached[name] for name in ("_matrices", "_sizes", "_centred") if name in cached}
-        )
+        vars(made).update({name: cached[name] for name in CACHED if name in cached})
         return made
 
     # ------------------------------------------------------------------ kernels of known objects
@@ -126,36 +166,33 @@ class Objects:
             elif kernel.metric == "constant":
                 K = np.ones((n, n))
             elif kernel.metric != "profile":
-                block = self._between(kernel) if block is None else block
+                block = kernel(self._shifted(kernel)) if block is None else block
                 K = np.asarray(block, dtype=np.float64)
             made.append(K)
         return made
 
     @cached_property
     def _sizes(self) -> Array:
-        """Mean k(x, x) of every kernel, or 1 if it is not positive."""
-        sizes = []
-        for _, kernel, block in self._terms(self.X):
-            if is_featureless(kernel):
-                sizes.append(1.0)
-            else:
+        """Mean k(x, x) of every kernel of a sum, or 1 if it is not positive."""
+        sizes = np.ones(len(self.kernel.kernels))
+        for k, (_, kernel, block) in enumerate(self._terms(self.X)):
+            if self.kernel.scaled and not _featureless(kernel):
                 diagonal = kernel.paired(self.X) if block is None else block.diagonal()
-                sizes.append(float(diagonal.mean()))
-        return np.where(np.array(sizes) > 0, sizes, 1.0)
+                sizes[k] = diagonal.mean()
+        return np.where(sizes > 0, sizes, 1.0)
 
     @property
-    def weights(self) -> Array | None:
-        """Weights of the kernels of a sum, as given to `weighted`."""
-        return self.kernel.weights * self._sizes if isinstance(self.kernel, KernelSum) else None
+    def weights(self) -> Array:
+        """Weights of the kernels, as given to `weighted`."""
+        return self.kernel.weights * self._sizes
 
-    def gram(self) -> Array:
-        """Compute the kernel matrix of shape (n, n), in float64, without profiles."""
-        if not isinstance(self.kernel, KernelSum):
-            return self._matrices[0]
-        K = np.zeros((len(self), len(self)))
-        for (weight, _), matrix in zip(self.kernel, self._matrices, strict=True):
-            if matrix is not None:
-                K += weight * matrix
+    def gram(self, profile: Array | None = None) -> Array:
+        """Compute the kernel matrix of shape (n, n), in float64, with a profile kernel."""
+        K: Any = None
+        for (weight, kernel), part in zip(self.kernel, self._matrices, strict=True):
+            part = profile ** _gamma(kernel) if part is None and profile is not None else part
+            part = part if weight == 1.0 or part is None else weight * part
+            K = part if K is None or part is None else K + part
         return K
 
     def inner_products(self, S: Array) -> Array:
@@ -165,7 +202,7 @@ class Objects:
     def _shifted(self, kernel: Kernel, X: Any = None) -> Any:
         """X (default: training objects), minus means if the kernel depends on differences only."""
         # The kernels of a sum are divided by mean values, which centring a linear one would change.
-        alone = self.sees_differences and not isinstance(self.kernel, KernelSum)
+        alone = self.sees_differences and not self.kernel.scaled
         if not (kernel.shift_invariant or (kernel.linear and alone)):
             return self.X if X is None else X
         return self._centred[0] if X is None else subtract(X, self._centred[1])
@@ -174,36 +211,26 @@ class Objects:
     def _centred(self) -> tuple[Any, Any]:
         return centre(self.X)
 
-    def _between(self, kernel: Kernel, X: Any = None) -> Array:
-        """Compute kernel values between X (default: training objects) and training objects."""
-        own = self._shifted(kernel)
-        return kernel(own) if X is None else kernel(self._shifted(kernel, X), own)
-
-    def side(self, free: FreeOffsets = NO_OFFSETS) -> Side:
+    def side(self, free: FreeOffsets) -> Side:
         """Return the objects as a side of a relation; profiles are without the offsets ``free``."""
-        kernel, n, X = self.kernel, len(self), self.X
-        X = self._shifted(kernel) if isinstance(kernel, Kernel) and kernel.linear else X
-        thin = kernel.linear and not sparse.issparse(X) and 8 * X.shape[1] <= n
-
-        def require() -> None:
-            advice = "use fewer objects: all n × n kernel values are needed"
-            _resources.require(f"the kernel matrix of {n:,} objects", n, n, copies=3, advice=advice)
+        n, linear = len(self), self.kernel.linear
+        X = self._shifted(self.kernel.kernels[0]) if linear else self.X
 
         def gram() -> Array:
-            require()
-            return self.gram()
+            advice = "use fewer objects: all n × n kernel values are needed"
+            _resources.require(f"the kernel matrix of {n:,} objects", n, n, copies=3, advice=advice)
+            return self.gram(self.profile)
 
-        if thin:  # the kernel matrix is rarely needed
-            return Side(gram, X)
-        require()
-        if isinstance(kernel, KernelSum):
-            if self.profile is not None:
-                return profiled_side(self.gram(), kernel, self.profile, free)
-            return Side(self.gram(), parts=lambda: list(self.parts(self.new(self.X))))
-        if not kernel.linear or (sparse.issparse(X) and X.shape[1] > n):
-            return Side(self.gram())
-        # A dense copy is no larger than the kernel matrix, and its columns keep their digits.
-        return Side(gram, X.toarray() if sparse.issparse(X) else X)
+        def relabelled(observations: Observations) -> Side:
+            return self.given(observations, free).side(free)
+
+        if linear and not (sparse.issparse(X) and X.shape[1] > n):
+            # A dense copy is no larger than the kernel matrix, and its columns keep their digits.
+            return Side(gram, X.toarray() if sparse.issparse(X) else X)
+        if self.profile is not None:
+            return Side(gram(), relabel=relabelled)
+        several = (lambda: list(self.parts(self.new(self.X)))) if self.kernel.scaled else None
+        return Side(gram(), several=several)
 
     # ------------------------------------------------------------------ new objects
 
@@ -220,20 +247,19 @@ class Objects:
             if kernel.metric == "constant" or weight == 0.0:
                 row = np.ones(n) if coefficients is None else coefficients.sum(axis=0)
                 part: Any = np.tile(row, (m, 1))
-            elif is_featureless(kernel):
+            elif _featureless(kernel):
                 part = new.known
                 if kernel.metric == "profile":
                     assert self.profile is not None
-                    part = part @ self.profile ** profile_gamma(kernel)
+                    part = part @ self.profile ** _gamma(kernel)
                 part = part if coefficients is None else part @ coefficients
                 part = part.toarray() if sparse.issparse(part) else part
             elif block is not None:
                 part = block if coefficients is None else block @ coefficients
-            elif coefficients is None:
-                part = self._between(kernel, new.X)
             else:
-                own = self._shifted(kernel)
-                part = kernel.product(self._shifted(kernel, new.X), own, coefficients)
+                both = self._shifted(kernel, new.X), self._shifted(kernel)
+                whole = coefficients is None
+                part = kernel(*both) if whole else kernel.product(*both, coefficients)
             yield part if weight == 1.0 else weight * part
 
     def values(
@@ -248,34 +274,32 @@ class Objects:
 
     def paired(self, new: NewObjects, other: NewObjects | None = None) -> Array:
         """Compute k(x, y) row by row (y = x if ``other`` is None), shape (n',)."""
-        out = np.zeros(new.shape[0])
+        out, second = np.zeros(new.shape[0]), new if other is None else other
         for weight, kernel, block in self._terms(new.X):
-            out += weight * self._paired(kernel, block, new, other)
+            if kernel.metric == "constant" or (kernel.metric == "identity" and other is None):
+                part: Any = 1.0
+            elif kernel.metric == "identity":  # 0 for two objects that differ
+                part = _row_sums(new.known, second.known)
+            elif kernel.metric == "profile":
+                assert self.profile is not None
+                part = _row_sums(second.known, new.known @ self.profile ** _gamma(kernel))
+                part = np.where(new.unknown, 1.0, part) if other is None else part
+            elif block is None:
+                part = kernel.paired(new.X, None if other is None else other.X)
+            else:
+                part = self._given_values(block, new, other)
+            out += weight * part
         return out
 
-    def _paired(
-        self, kernel: Kernel, block: Array | None, new: NewObjects, other: NewObjects | None
-    ) -> Any:
-        if kernel.metric == "constant" or (kernel.metric == "identity" and other is None):
-            return 1.0
-        if block is None and not is_featureless(kernel):
-            return kernel.paired(new.X, None if other is None else other.X)
+    def _given_values(self, block: Array, new: NewObjects, other: NewObjects | None) -> Array:
+        """Look k(x, y) up in given kernel values with known objects, or among the new ones."""
         second = new if other is None else other
-        if kernel.metric == "identity":  # 0 for two objects that differ
-            return np.asarray(new.known.multiply(second.known).sum(axis=1)).ravel()
-        if block is None:
-            assert self.profile is not None
-            products = new.known @ self.profile ** profile_gamma(kernel)
-            values = np.asarray(second.known.multiply(products).sum(axis=1)).ravel()
-            return np.where(new.unknown, 1.0, values) if other is None else values
-        # Values of new objects with known ones are given, and possibly those among new ones.
-        values = np.asarray(second.known.multiply(block).sum(axis=1)).ravel()
-        missing = second.unknown
+        values, missing = _row_sums(second.known, block), second.unknown
         if other is None and new.among is not None:
-            values, missing = np.where(missing, new.among.diagonal(), values), np.zeros(1, bool)
-        elif other is not None and self.kernel.n_blocks == 1:
-            swapped = np.asarray(new.known.multiply(other.X).sum(axis=1)).ravel()
-            values, missing = np.where(missing, swapped, values), missing & new.unknown
+            return np.where(missing, new.among.diagonal(), values)
+        if other is not None and self.kernel.n_blocks == 1:
+            values = np.where(missing, _row_sums(new.known, other.X), values)
+            missing = missing & new.unknown
         if missing.any():
             raise ValueError(
                 "uncertainties need k(x, x), which kernel='precomputed' does not tell for new "
@@ -292,33 +316,30 @@ class Objects:
 
     def known(self, X: Any, names: Any = None, name: str = "X") -> sparse.csr_array:
         """Match others with training objects by features, then names: indicators (n', n)."""
-        n = len(self)
-        numbers: Array | None = None  # of training objects by name, −1 for unknown names
+        n, m = len(self), X.shape[0]
+        numbers = np.full(m, -1)  # of training objects with these names
         if names is not None and self.names is not None:
             place_of = {name: number for number, name in enumerate(self.names.tolist())}
             numbers = np.array([place_of.get(name, -1) for name in names.tolist()], dtype=np.int64)
-        in_order = numbers is None or not (numbers >= 0).any()
-        if numbers is not None and len(numbers) == n:
-            in_order |= bool((numbers == np.arange(n)).all())
-        codes = None if X is self.X else _codes(self.X, X)
-        if in_order and (codes is None or np.array_equal(codes[:n], codes[n:])):
+        in_order = (numbers < 0).all() or np.array_equal(numbers, np.arange(n))
+        if in_order and X is self.X:
             return sparse.csr_array(sparse.identity(n, format="csr"))
-        codes = _codes(self.X, X) if codes is None else codes
-        mine, others = codes[:n], codes[n:]
-        order = np.argsort(mine, kind="stable")
-        first = np.searchsorted(mine[order], others, "left")
-        count = np.searchsorted(mine[order], others, "right") - first
-        named = np.zeros(len(others), dtype=bool)
-        if numbers is not None:
-            named = (numbers >= 0) & (mine[numbers] == others)
-            other = np.flatnonzero((numbers >= 0) & ~named)
-            if len(other) and isinstance(names[other[0]], str):  # integers may number any rows
-                warn(
-                    f"{shown_names(names[other])} of {name} {'has' if len(other) == 1 else 'have'} "
-                    "the name of a training object and other features than in fit: taken as new, "
-                    "without what was learned of this object itself"
-                )
-            count[named] = 1
+        codes = _codes(self.X, X)
+        own, others = codes[:n], codes[n:]
+        if in_order and np.array_equal(own, others):
+            return sparse.csr_array(sparse.identity(n, format="csr"))
+        order = np.argsort(own, kind="stable")
+        first = np.searchsorted(own[order], others, "left")
+        count = np.searchsorted(own[order], others, "right") - first
+        named = (numbers >= 0) & (own[numbers] == others)
+        changed = np.flatnonzero((numbers >= 0) & ~named)
+        if len(changed) and isinstance(names[changed[0]], str):  # integers may number any rows
+            warn(
+                f"{shown_names(names[changed])} of {name} {'has' if len(changed) == 1 else 'have'} "
+                "the name of a training object and other features than in fit: taken as new, "
+                "without what was learned of this object itself"
+            )
+        count[named] = 1
         if self.names is not None and (count > 1).any():
             warn(
                 f"row {int(np.argmax(count > 1))} of {name} has the features of several training "
@@ -327,10 +348,9 @@ class Objects:
             )
         starts = np.concatenate([[0], np.cumsum(count)])
         place = order[np.arange(starts[-1]) - np.repeat(starts[:-1] - first, count)]
-        if numbers is not None:
-            place[starts[:-1][named]] = numbers[named]
+        place[starts[:-1][named]] = numbers[named]
         data = np.repeat(1.0 / np.maximum(count, 1), count)
-        return sparse.csr_array((data, place, starts), shape=(len(others), n))
+        return sparse.csr_array((data, place, starts), shape=(m, n))
 
     # ------------------------------------------------------------------ other training objects
 
@@ -355,8 +375,7 @@ class Objects:
     def refitted(self, X: Any, names: Array | None) -> Objects:
         """Return other objects with the same kernels, divided by their new mean values."""
         X = canonical(X, dense=self.kernel.precomputed)
-        made = Objects(self.kernel, X, None, names, self.sees_differences)
-        return made if self.weights is None else made.weighted(self.weights)
+        return Objects(self.kernel, X, None, names, self.sees_differences).weighted(self.weights)
 
     def part(self, chosen: Array, train: Array) -> Any:
         """Return features, or kernel values with ``train``, of the objects ``chosen``."""
@@ -413,83 +432,100 @@ class NewObjects:
 
 def read_kernels(
     kernel: Any, weights: Any, params: Any, name: str, *, gamma: Any, **common: Any
-) -> Kernel | KernelSum:
-    """Read the kernel, or the sum of kernels, from parameters whose names begin with ``name``."""
+) -> KernelSum:
+    """Read the sum of kernels from parameters whose names begin with ``name``."""
     several = isinstance(kernel, list | tuple)
     kernels = list(kernel) if several else [kernel]
-    if several and not kernels:
+    if not kernels:
         raise ValueError(f"{name} is an empty list: give at least one kernel")
     featureless = [isinstance(one, str) and one in FEATURELESS for one in kernels]
     if not several and not featureless[0]:
         if weights is not None:
             raise ValueError(f"{name}_weights are those of several kernels: {name} must be a list")
-        return Kernel.from_options(kernel, kernel_params=params, gamma=gamma, **common)
+        made = Kernel.from_options(kernel, kernel_params=params, gamma=gamma, **common)
+        return KernelSum((made,), np.ones(1), scaled=False)
     if params is None or isinstance(params, dict):  # those of all kernels that take some
         params = [None if several and known else params for known in featureless]
     if not isinstance(params, list | tuple) or len(params) != len(kernels):
         raise ValueError(f"{name}_params must be a dict, or a list of {len(kernels)} dicts")
-    made = []
+    parts = []
     for one, own, known in zip(kernels, params, featureless, strict=True):
         if not known:
             width = None if own and "gamma" in own else gamma
-            made.append(Kernel.from_options(one, kernel_params=own, gamma=width, **common))
+            parts.append(Kernel.from_options(one, kernel_params=own, gamma=width, **common))
             continue
         unknown = sorted(set(own or ()) - ({"gamma"} if one == "profile" else set()))
         if unknown:
             raise ValueError(f"{name}_params has {unknown[0]!r}, which {one!r} does not take")
         given = {key: value for key, value in (own or {}).items() if value is not None}
-        made.append(Kernel(one, {key: check_positive(key, value) for key, value in given.items()}))
-    mixed = {one.precomputed for one in made if not is_featureless(one)}
-    if len(mixed) == 2:
+        parts.append(Kernel(one, {key: check_positive(key, value) for key, value in given.items()}))
+    if len({one.precomputed for one in parts if not _featureless(one)}) == 2:
         raise ValueError(
             f"{name} has 'precomputed' beside kernels of features: compute all kernel matrices, "
             "and pass a list of them"
         )
-    used = np.full(len(made), 1.0 / len(made))
+    used = np.full(len(parts), 1.0 / len(parts))
     if weights is not None:
         used = np.asarray(weights, dtype=np.float64)
-        if used.shape != (len(made),) or not (np.isfinite(used) & (used >= 0)).all():
+        if used.shape != (len(parts),) or not (np.isfinite(used) & (used >= 0)).all():
             raise ValueError(
-                f"{name}_weights must be {len(made)} numbers >= 0, one for each kernel; got "
+                f"{name}_weights must be {len(parts)} numbers >= 0, one for each kernel; got "
                 f"{show(weights)}"
             )
         if not used.any():
             raise ValueError(f"{name}_weights are all zero")
-    return KernelSum(tuple(made), used)
+    return KernelSum(tuple(parts), used)
 
 
-def in_order(
-    kernel: Kernel | KernelSum, X: Any, name: str, objects: Objects | None = None
+def read_objects(
+    kernel: KernelSum, X: Any, name: str, objects: Objects | None = None
 ) -> tuple[Any, Any]:
-    """Align (stacked) kernel matrices with ``objects``, or their own rows; also name the rows."""
-    k = kernel.n_blocks
-    square, known = objects is None, None if objects is None else objects.names
-    listed = isinstance(X, list | tuple)
-    if k == 1 and column_names(X) is not None:
-        X = square_in_order(X, name) if square else columns_in_order(X, known, name)
-    elif k > 1 and listed:
-        X = kernels_in_order(X, name, square=square, known=known)
-        found = (object_names(part, precomputed=square) for part in X)
-        names = next(filter(names_anything, found), None)
-    if not (k > 1 and listed):
-        names = object_names(X, precomputed=square and k > 0)
-    names = names if square or names_anything(names) else None
-    stacked = listed and len(X) > 0 and np.ndim(X[0]) == 2
-    if not k or not (stacked or getattr(X, "ndim", 2) == 3):
-        width = X.shape[1] if getattr(X, "ndim", 0) == 2 else None
-        if k > 1 and objects is not None and width not in (None, objects.X.shape[1]):
-            raise ValueError(
-                f"{name} must be a list of {k} kernel matrices with {len(objects)} columns "
-                "each, one for each precomputed kernel"
-            )
-        return X, names
-    if len(X) != k:
+    """Align kernel matrices, with ``objects`` or their own rows, side by side; name the rows.
+
+    X has features, a kernel matrix, or a list of these; only kernel matrices are aligned.
+    """
+    k, square = kernel.n_blocks, objects is None
+    listed = isinstance(X, list | tuple) and len(X) > 0 and np.ndim(X[0]) == 2
+    listed = k > 0 and (listed or getattr(X, "ndim", 2) == 3)
+    if listed and len(X) != k:
         raise ValueError(f"{name} has {len(X)} kernel matrices for {k} precomputed kernels")
-    parts = [np.asarray(part) for part in X]
-    if len({part.shape for part in parts}) > 1:
-        shapes = ", ".join(str(part.shape) for part in parts)
+    width = X.shape[1] if not listed and getattr(X, "ndim", 0) == 2 else None
+    if k > 1 and objects is not None and width not in (None, objects.X.shape[1]):
+        raise ValueError(
+            f"{name} must be a list of {k} kernel matrices with {len(objects)} columns "
+            "each, one for each precomputed kernel"
+        )
+    parts, names, like = [], None, ""
+    for number, part in enumerate(X if listed else [X]):
+        of = f"{name}[{number}]" if k > 1 else name
+        named = names_anything(row_names(part)) or not names_anything(column_names(part))
+        if square and k and not named and part.shape[0] == part.shape[1]:
+            part = part.set_axis(part.columns)
+        part = in_order(part, 0, names, of, like, "They must be of the same objects")
+        if listed or k == 1:
+            known = None if objects is None else objects.names
+            part = square_in_order(part, of) if square else columns_in_order(part, known, of)
+        parts.append(part)
+        if names is None and names_anything(row_names(part)):
+            names, like = row_names(part), f"the rows of {of}"
+    names = row_names(parts[0]) if square and names is None else names
+    if not (listed and k > 1):
+        return parts[0], names
+    tables = [np.asarray(part) for part in parts]
+    if len({table.shape for table in tables}) > 1:
+        shapes = ", ".join(str(table.shape) for table in tables)
         raise ValueError(f"the kernel matrices of {name} must have one shape; got {shapes}")
-    return (X[0] if k == 1 else np.hstack(parts)), names
+    return np.hstack(tables), names
+
+
+def _gamma(kernel: Kernel) -> float:
+    """Return the parameter gamma of a profile kernel, 1 by default."""
+    return float(kernel.params.get("gamma") or 1.0)
+
+
+def _row_sums(first: Any, second: Any) -> Array:
+    """Sum the products of two matrices, of which the first is sparse, by row."""
+    return np.asarray(first.multiply(second).sum(axis=1)).ravel()
 
 
 def _codes(*parts: Any) -> Array:

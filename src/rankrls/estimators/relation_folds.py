@@ -5,7 +5,7 @@ In this module, rows are the conditioning objects.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +29,8 @@ STRUCTURES = ("auto", "rows", "columns", "both", "edges")
 N_FOLDS = 10
 #: Number of pairs of a row that are held out together by shortcuts for complete relations.
 ENTRIES = 8
+#: Number of folds of objects, and of pairs, that are refitted for trials of kernel weights.
+FEW_BLOCKS, FEW_PAIRS = 4, 2
 
 
 class BlockFold(NamedTuple):
@@ -40,47 +42,36 @@ class BlockFold(NamedTuple):
 
 @dataclass(frozen=True)
 class RelationFolds:
-    """Folds of a relation of a kind: "blocks", "leave-row-out", "entries" or "pairs"."""
+    """Folds of a relation: ``blocks``, ``pairs``, or shortcuts that hold out rows or entries."""
 
-    kind: str
+    held: str  # the new objects of held-out pairs: "rows", "columns", "both", none: "entries"
     blocks: tuple[BlockFold, ...] = ()
     entries: tuple[Array, ...] = ()  # columns that are held out together, for one row at a time
     pairs: Array | None = None  # the fold of every observed pair, or −1 if it is never held out
     n_pair_folds: int = 0
 
-    @property
-    def held(self) -> str:
-        """The new objects of held-out pairs: "rows", "columns", "both", or none ("entries")."""
-        if self.kind == "leave-row-out":
-            return "rows"
-        if self.kind != "blocks":
-            return "entries"
-        rows, columns = (
-            any(len(np.setdiff1d(fold.test[side], fold.train[side])) for fold in self.blocks)
-            for side in (0, 1)
-        )
-        return {(True, False): "rows", (False, True): "columns"}.get((rows, columns), "both")
-
     def __len__(self) -> int:
         return len(self.blocks) or self.n_pair_folds
 
     def __str__(self) -> str:
-        return f"{len(self)} folds" if len(self) else self.kind
+        return f"{len(self)} folds" if len(self) else f"leave-{self.held}-out"
+
+    def few(self) -> RelationFolds:
+        """Some of the folds, as a validation set."""
+        step = max(1, len(self.blocks) // FEW_BLOCKS)
+        few = min(FEW_PAIRS, self.n_pair_folds)
+        return replace(self, blocks=self.blocks[::step][:FEW_BLOCKS], n_pair_folds=few)
 
     def edges(self, observations: Observations, number: int) -> tuple[Array, Array]:
-        """Return masks of the training and test edges of a fold of "blocks" or "pairs"."""
+        """Return masks of the training and test edges of a fold of blocks or pairs."""
         rows, cols, _ = observations.lists
         if self.pairs is not None:
             flat = rows * observations.shape[1] + cols
             fold = self.pairs[np.searchsorted(observations.cells.flat, flat)]
             return fold != number, fold == number
-
-        def member(part: tuple[Array, Array]) -> Array:
-            inside = [np.zeros(n, dtype=bool) for n in observations.shape]
-            inside[0][part[0]], inside[1][part[1]] = True, True
-            return inside[0][rows] & inside[1][cols]
-
-        return member(self.blocks[number].train), member(self.blocks[number].test)
+        fold = self.blocks[number]
+        train, test = (np.isin(rows, i) & np.isin(cols, j) for i, j in (fold.train, fold.test))
+        return train, test
 
 
 def folds_of(
@@ -97,50 +88,43 @@ def folds_of(
 ) -> RelationFolds:
     """Build the folds for ``cv``; ``paired`` holds out mirror images, ``shortcut`` single rows."""
     p, g = observations.shape
-    structure = cv if isinstance(cv, str) else "auto"
+    every = np.arange(p), np.arange(g)
+    structure = "rows" if two_domains else "both"
     if isinstance(cv, str):
-        check_option("cv", cv, STRUCTURES)
+        structure = structure if check_option("cv", cv, STRUCTURES) == "auto" else cv
     elif is_fold_count(cv):
         n_folds = check_integer("cv", cv, least=2)
-    elif is_splits(cv):
-        side = condition_on if two_domains else "both"
-        blocks = []
-        for split in read_splits(cv, (p, g)[side == "columns"], X):
-            train, test = (
-                {"rows": (part, np.arange(g)), "columns": (np.arange(p), part)}.get(
-                    side, (part, part)
-                )
-                for part in split
-            )
-            blocks.append(BlockFold(train, test))
-        return RelationFolds("blocks", tuple(blocks))
-    else:
+    elif not is_splits(cv):
         choices = ", ".join(map(repr, STRUCTURES))
         raise ValueError(
             f"cv must be one of {choices}, an int, a splitter or an iterable of (train, test); "
             f"got {show(cv)}"
         )
-    if structure == "auto":
-        structure = "rows" if two_domains else "both"
     if condition_on == "columns":
         structure = {"rows": "columns", "columns": "rows"}.get(structure, structure)
+    blocks = []
+    if is_splits(cv):
+        for split in read_splits(cv, (p, g)[structure == "columns"], X):
+            rows = (every[0], every[0]) if structure == "columns" else split
+            cols = (every[1], every[1]) if structure == "rows" else split
+            blocks.append(BlockFold((rows[0], cols[0]), (rows[1], cols[1])))
+        return RelationFolds(structure, tuple(blocks))
     if structure == "edges" and not shortcut:
         fold, k = pair_folds(observations.cells, n_folds, rng, paired=paired)
-        return RelationFolds("pairs", pairs=fold, n_pair_folds=k)
+        return RelationFolds("entries", pairs=fold, n_pair_folds=k)
     if structure == "edges":
         # Separate folds of pairs for each row. They are small: the cost is quadratic in their size.
         k = n_folds or max(2, g // int(np.clip(g // 10, 2, ENTRIES)))
-        return RelationFolds("entries", entries=tuple(object_folds(g, k, rng, "columns", least=2)))
+        entries = object_folds(g, k, rng, "columns", least=2)
+        return RelationFolds("entries", entries=tuple(entries))
     if structure == "rows" and shortcut and n_folds is None:
-        return RelationFolds("leave-row-out")
-    blocks = []
+        return RelationFolds("rows")
     if paired or (structure == "both" and not two_domains):
         for fold in object_folds(p, n_folds, rng, "objects", least=2):
-            stay = np.delete(np.arange(p), fold)
+            stay = np.delete(every[0], fold)
             test = {"rows": (fold, stay), "columns": (stay, fold)}.get(structure, (fold, fold))
             blocks.append(BlockFold((stay, stay), test))
-        return RelationFolds("blocks", tuple(blocks))
-    every = np.arange(p), np.arange(g)
+        return RelationFolds(structure, tuple(blocks))
     row_folds, column_folds = [every[0]], [every[1]]
     if structure != "rows":
         column_folds = object_folds(g, n_folds, rng, "columns", least=2)
@@ -151,7 +135,7 @@ def folds_of(
             kept_rows = every[0] if structure == "columns" else np.delete(every[0], rows)
             kept_cols = every[1] if structure == "rows" else np.delete(every[1], cols)
             blocks.append(BlockFold((kept_rows, kept_cols), (rows, cols)))
-    return RelationFolds("blocks", tuple(blocks))
+    return RelationFolds(structure, tuple(blocks))
 
 
 def object_folds(
@@ -195,57 +179,47 @@ def cross_validate(
     problem: RelationProblem,
     folds: RelationFolds,
     alphas: Array,
-    *,
     solver: str,
     options: IterationOptions,
     progress: Progress,
 ) -> tuple[Array, Array, Array, Array]:
     """Predict held-out edges: lists that are ranked together, labels, predictions, refits."""
     Y = problem.labels()
-    if folds.kind in ("leave-row-out", "entries"):
+    if not len(folds):
         assert Y is not None
-        p, g = Y.shape
-        complete, lists = CompleteHoldout(problem, Y), np.repeat(np.arange(p), g)
-        if folds.kind == "leave-row-out":
-            held, n_refits = complete.rows(alphas)
-        else:
-            held, n_refits = complete.entry_folds(list(folds.entries), alphas)
-            fold_of = np.empty(g, dtype=np.int64)
-            for number, cols in enumerate(folds.entries):
-                fold_of[cols] = number
+        (p, g), holdout = Y.shape, CompleteHoldout(problem, Y)
+        lists = np.repeat(np.arange(p), g)
+        if folds.entries:
+            held, n_refits = holdout.entry_folds(list(folds.entries), alphas)
+            number = np.concatenate([np.full(len(f), k) for k, f in enumerate(folds.entries)])
+            fold_of = number[np.argsort(np.concatenate(folds.entries))]
             lists = lists * len(folds.entries) + np.tile(fold_of, p)
+        else:
+            held, n_refits = holdout.rows(alphas)
         return lists, Y.ravel(), held.reshape(len(alphas), -1), n_refits
-    closed = solver in ("auto", "closed") and problem.has_closed_form
-    closed = closed and Y is not None and folds.kind == "blocks"
-    if problem.two_step and not closed:
+    closed = solver in ("auto", "closed") and problem.has_closed_form and folds.pairs is None
+    if problem.two_step and not (closed and Y is not None):
         raise ValueError(
             "cv='edges' refits models without single pairs here, which pairwise='two-step' needs: "
             "use cv='rows', 'columns' or 'both'"
         )
-    holdout = CompleteHoldout(problem, Y) if closed and Y is not None else None
     parts: list[tuple[Any, Any, Any]] = []
     for number in range(len(folds)):
-        if holdout is None:
+        if Y is None or not closed:
             train, test = folds.edges(problem.observations, number)
             if not (test.any() and train.any()):
                 continue
             rows, cols, y = problem.observations.select(test).lists
             held = problem.predict_without(~train, rows, cols, alphas, solver, options)
         else:
-            block = folds.blocks[number]
+            block, part = folds.blocks[number], problem
             if problem.profiled:  # profiles of the labels that are not held out
-                train, _ = folds.edges(problem.observations, number)
-                holdout = CompleteHoldout(problem.select(train), holdout.Y)
+                part = problem.select(folds.edges(problem.observations, number)[0])
             rows, cols = (ends.ravel() for ends in np.meshgrid(*block.test, indexing="ij"))
-            y, held = holdout.Y[rows, cols], holdout.block(*block, alphas)
+            y, held = Y[rows, cols], CompleteHoldout(part, Y).block(*block, alphas)
         parts.append((rows * len(folds) + number, y, held.reshape(len(alphas), -1)))
         progress.bar(number + 1, len(folds), "folds")
     if not parts:
         raise ValueError("no fold has both edges to learn from and edges to predict")
-    all_lists, labels, predictions = zip(*parts, strict=True)
-    return (
-        np.concatenate(all_lists),
-        np.concatenate(labels),
-        np.concatenate(predictions, axis=1),
-        np.full(len(alphas), 0 if closed else len(parts)),
-    )
+    lists, y, held = (np.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
+    return lists, y, held, np.full(len(alphas), 0 if closed and Y is not None else len(parts))

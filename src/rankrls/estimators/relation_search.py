@@ -1,33 +1,207 @@
-"""Searches for kernel weights, and for pairs of alphas, by held-out errors and scores."""
+"""Choice of alpha, of pairs of alphas, and of kernel weights, by held-out pairs of a relation."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from rankrls.estimators.choosing import EQUAL, best_of, choose_alpha, default_grid
+from rankrls import _resources
+from rankrls._calls import Progress
+from rankrls.core.linalg.krylov import IterationOptions
+from rankrls.core.relations.complete import CompleteSpectrum, closed_form
+from rankrls.core.relations.holdout import holdout_error
+from rankrls.core.relations.problem import RelationProblem
+from rankrls.core.relations.sides import Side
+from rankrls.estimators.choosing import (
+    EQUAL,
+    Scoring,
+    best_of,
+    choose_alpha,
+    default_grid,
+    search_alphas,
+)
+from rankrls.estimators.objects import Objects
+from rankrls.estimators.relation_folds import RelationFolds, cross_validate
+from rankrls.estimators.relation_inputs import Relation, check_alpha_pairs
 
-__all__ = ["descend_weights", "search_pairs", "search_weights", "without_small"]
+__all__ = ["RelationSearch", "descend_weights", "search_pairs", "search_weights"]
 
 Array = NDArray[Any]
 
-#: Most sweeps over the alphas of each side.
-SWEEPS = 6
-#: Factors by which weights are changed, one factor for each sweep over all kernels.
-FACTORS = (4.0, 4.0, 2.0)
+#: Maximal number of entries of a work space, which limits the alphas processed together.
+WORK = 2**27
+#: Coordinate search: relative accuracy of refits, and maximal number of iterations.
+ROUGH_TOL, FEW_ITERATIONS = 1e-3, 40
+#: Factors by which weights are changed, and minimum improvement of the score.
+FACTORS, GAIN = (4.0, 4.0, 2.0), 1e-5
 #: Weights from this fraction of their sum to one minus it are changed further.
 LEAST = 0.01
-#: Minimum improvement of the score, so that weights do not follow noise.
-GAIN = 1e-5
-#: Descent: most evaluations, least fraction of the total decrease in an iteration, length of the
-#: first step and maximal change in logarithms of weights.
-EVALUATIONS, DECREASE, FIRST_STEP, RANGE = 12, 5e-3, 2.0, 10.0
+#: Descent: approximate number of alphas to start from, most evaluations, least fraction of the
+#: total decrease in an iteration, length of the first step and maximal change in logarithms.
+COARSE, EVALUATIONS, DECREASE, FIRST_STEP, RANGE = 8, 12, 5e-3, 2.0, 10.0
 #: Weights smaller than this, relative to the largest one, are candidates for removal.
 SMALL = 0.02
+#: Most sweeps over the alphas of each side.
+SWEEPS = 6
+
+
+class RelationSearch:
+    """Choice of alpha, and of kernel weights, by the score of held-out pairs."""
+
+    def __init__(
+        self, ranker: Any, relation: Relation, folds: RelationFolds, grid: Any, scoring: Scoring
+    ) -> None:
+        self.ranker, self.relation, self.folds = ranker, relation, folds
+        self.grid, self.scoring = grid, scoring
+        self.options: IterationOptions = ranker._iteration_options()
+        self.solver: str = ranker.solver
+        self.progress = Progress(type(ranker).__name__, ranker.verbose)
+        self.sides = [relation.rows, relation.ranked][: 1 + (relation.columns is not None)]
+        given = ranker.kernel_weights, ranker.object_kernel_weights
+        #: Sides with several kernels without given weights.
+        self.open = [
+            side
+            for side, objects in enumerate(self.sides)
+            if given[side] is None
+            and not (side and ranker._pairwise.several)
+            and len(objects.kernel.kernels) > 1
+        ]
+        self._latest: dict[int, tuple[bytes, Side]] = {}
+
+    def evaluate(self, alphas: Array, problem: RelationProblem) -> dict[str, Array]:
+        """Compute the scores of all alphas, and the numbers of refits."""
+        scores, n_refits = [], []
+        if self.ranker._two_step:
+            alphas = check_alpha_pairs("alphas", alphas)
+        most = min(WORK, _resources.budget() // 64) // int(np.prod(self.relation.labels.shape))
+        for part in np.split(alphas, range(max(most, 1), len(alphas), max(most, 1))):
+            oriented = self.ranker._oriented_alphas(part)
+            lists, y, predictions, refits = cross_validate(
+                problem, self.folds, oriented, self.solver, self.options, self.progress
+            )
+            n_refits.append(refits)
+            metric = partial(self.scoring.metric, qid=lists, **self.scoring.options)
+            scores += [float(metric(y, f)) for f in predictions]
+        return {"mean_score": np.array(scores), "n_refits": np.concatenate(n_refits)}
+
+    def alphas(self, problem: RelationProblem) -> tuple[int, dict[str, Array]]:
+        """Score the grid of alphas; return the index of the best one, and the results."""
+        self.progress(f"choosing alpha, {self.folds}")
+        evaluate = partial(self.evaluate, problem=problem)
+        if not (problem.two_step and not problem.sign):
+            return search_alphas(self.grid, evaluate, problem.size)
+        first, second = (side.size for side in self.ranker._turned(problem.sides))
+        return search_pairs(self.grid, evaluate, (first, second))
+
+    # ------------------------------------------------------------------ kernel weights
+
+    def choose_weights(self) -> tuple[Relation, RelationProblem]:
+        """Choose weights that rank held-out pairs best; return their relation and problem."""
+        start = [self.sides[side].weights for side in self.open]
+        first, whole = self._problem(start), vars(self).copy()
+        plain = first.pairwise.plain and not first.two_step and not first.profiled
+        # Offsets of held-out columns affect the score, but not the squared error.
+        shifted = first.ranking and first.offsets.columns and self.folds.held in ("columns", "both")
+        with warnings.catch_warnings():  # the last search, with the chosen weights, warns
+            warnings.simplefilter("ignore")
+            if plain and not shifted and first.labels() is not None:
+                weights = self._descended(start, first)
+            else:
+                weights = self._searched(start, first)
+        vars(self).update({name: whole[name] for name in ("folds", "options", "solver")})
+        self.progress(f"weights {[w.round(4).tolist() for w in weights]}")
+        sides = self._weighted(weights)
+        relation = self.relation._replace(rows=sides[0], columns=sides[1] if sides[1:] else None)
+        return relation, self._problem(weights)
+
+    def _weighted(self, weights: list[Array]) -> list[Objects]:
+        sides = list(self.sides)
+        for side, values in zip(self.open, weights, strict=True):
+            sides[side] = sides[side].weighted(values)
+        return sides
+
+    def _problem(self, weights: list[Array]) -> RelationProblem:
+        """Build the problem; a side with unchanged weights keeps its decomposition."""
+        free = self.ranker._free
+        for number, objects in enumerate(self._weighted(weights)):
+            key = objects.weights.tobytes()
+            if self._latest.get(number, (None,))[0] != key:
+                self._latest[number] = key, objects.side(free.T if number else free)
+        sides = [self._latest[number][1] for number in range(len(self.sides))]
+        return self.ranker._problem(self.relation, (sides[0], sides[-1]))
+
+    def _searched(self, start: list[Array], first: RelationProblem) -> list[Array]:
+        """Search by the score of a few folds, which may be refits, and of the best alpha."""
+        if len(self.folds) and (first.profiled or first.labels() is None):
+            self.folds = self.folds.few()
+            single = self.folds.pairs is not None and self.solver == "auto"
+            self.solver = "cg" if single else self.solver
+        tol, max_iter = self.options.tol, self.options.max_iter
+        self.options = replace(
+            self.options, tol=max(tol, ROUGH_TOL), max_iter=min(max_iter, FEW_ITERATIONS)
+        )
+        at, results = self.alphas(first)
+        grid, top = results["alpha"], float(results["mean_score"][at])
+        around = 0 if grid.ndim == 2 else 1
+
+        def score(weights: list[Array]) -> float:
+            nonlocal at, top
+            low = max(0, at - around)
+            near = grid[low : at + around + 1]
+            found = self.evaluate(near, self._problem(weights))["mean_score"]
+            value = float(found.max())
+            if value > top:
+                at, top = low + int(np.argmax(found)), value
+            return value
+
+        return search_weights(start, score, top)
+
+    def _descended(self, start: list[Array], first: RelationProblem) -> list[Array]:
+        """Minimise the held-out squared error, and take the best of some weights by the score."""
+        held = self.folds.held
+        grid = default_grid(first.size()) if self.grid is None else self.grid
+
+        def error(weights: list[Array], alpha: float) -> tuple[float, list[Array], float]:
+            try:
+                form = _without_symmetry(self._problem(weights))
+                value, slope, *gradients = holdout_error(form, alpha, held)
+            except ValueError:  # kernels are too indefinite for alpha
+                return np.inf, [], 0.0
+            tables = self.ranker._turned(gradients)
+            if len(self.sides) == 1:
+                tables = [tables[0] + tables[1]]
+            slopes = [self.sides[s].inner_products(tables[s]) for s in self.open]
+            return value, slopes, slope
+
+        few, form = grid[:: max(1, len(grid) // COARSE)], _without_symmetry(first)
+        alpha = float(few[np.argmin([holdout_error(form, one, held)[0] for one in few])])
+        weights, best = descend_weights(start, alpha, (grid[0], grid[-1]), error)
+        trials = [(start, alpha), (weights, best), (_without_small(weights), best)]
+        scores = []
+        for trial, alpha in trials:
+            at = int(np.argmin(np.abs(np.log(grid / alpha))))
+            near = grid[max(0, at - 1) : at + 2]
+            scores.append(float(self.evaluate(near, self._problem(trial))["mean_score"].max()))
+        return trials[best_of(np.array(scores))][0]
+
+
+def _without_symmetry(problem: RelationProblem) -> CompleteSpectrum:
+    """Build the closed form of a complete problem as if objects were of two kinds."""
+    Y = problem.labels()
+    assert Y is not None
+    return closed_form(*problem.sides, Y, replace(problem.loss, sign=0))
+
+
+def _without_small(weights: list[Array]) -> list[Array]:
+    large = [np.where(part < SMALL * part.max(), 0.0, part) for part in weights]
+    return [part / part.sum() for part in large]
 
 
 def descend_weights(
@@ -40,32 +214,25 @@ def descend_weights(
     splits = np.cumsum([len(weights) for weights in start])
     first = np.log(np.concatenate([*start, [alpha]]))
     best: tuple[float, list[Array], float] = np.inf, start, alpha
+    # The objective is zero at first, and scaled so that the first step has the length FIRST_STEP.
+    scale, offset = 0.0, 0.0
 
-    def logarithm(unknowns: Array) -> tuple[float, Array]:
+    def objective(unknowns: Array) -> tuple[float, Array]:
         """Compute the logarithm of the error and its gradient."""
-        nonlocal best
-        weights, alpha = start, float(np.exp(unknowns[-1]))
-        if unknowns is not first:
-            weights = [np.exp(part - part.max()) for part in np.split(unknowns, splits)[:-1]]
-            weights = [part / part.sum() for part in weights]
+        nonlocal best, scale, offset
+        alpha = float(np.exp(unknowns[-1]))
+        weights = [np.exp(part - part.max()) for part in np.split(unknowns, splits)[:-1]]
+        weights = [part / part.sum() for part in weights]
         value, gradients, slope = error(weights, alpha)
         if not (np.isfinite(value) and value > 0.0):
             return np.inf, np.zeros(len(unknowns))
         if value < best[0]:
             best = value, weights, alpha
         inner = [w * (g - w @ g) for w, g in zip(weights, gradients, strict=True)]
-        return float(np.log(value)), np.append(np.concatenate(inner), alpha * slope) / value
-
-    at_first = logarithm(first)
-    length = float(np.linalg.norm(at_first[1]))
-    if not (np.isfinite(at_first[0]) and length > 0.0):
-        return start, alpha
-    scale = FIRST_STEP / length
-
-    def objective(unknowns: Array) -> tuple[float, Array]:
-        """Scale the logarithm so that the first gradient step has the length `FIRST_STEP`."""
-        value, gradient = at_first if np.array_equal(unknowns, first) else logarithm(unknowns)
-        return scale * (value - at_first[0]), scale * gradient
+        gradient = np.append(np.concatenate(inner), alpha * slope) / value
+        if scale == 0.0:
+            scale, offset = FIRST_STEP / max(np.linalg.norm(gradient), 1e-300), np.log(value)
+        return scale * float(np.log(value) - offset), scale * gradient
 
     box = [(value - RANGE, value + RANGE) for value in first[:-1]]
     box.append((np.log(bounds[0]), np.log(bounds[1])))
@@ -74,57 +241,44 @@ def descend_weights(
     return best[1], best[2]
 
 
-def without_small(weights: list[Array]) -> list[Array]:
-    """Set weights below `SMALL` times the largest one to zero."""
-    kept = [np.where(part < SMALL * part.max(), 0.0, part) for part in weights]
-    return [part / part.sum() for part in kept]
-
-
 def search_weights(
-    start: list[Array],
-    score: Callable[[list[Array]], float],
-    first: float,
-    most: float = np.inf,
-) -> tuple[list[Array], float]:
+    start: list[Array], score: Callable[[list[Array]], float], top: float
+) -> list[Array]:
     """Search for kernel weights with a better ``score``: multiply, divide, or drop each."""
-    best, top = [np.array(weights, dtype=np.float64) for weights in start], first
-    places = [(s, k) for s, weights in enumerate(best) for k in range(len(weights))]
-    n_trials = 0
+    best = [np.array(weights, dtype=np.float64) for weights in start]
 
-    def attempt(s: int, k: int, value: float) -> bool:
-        nonlocal top, n_trials
+    def improves(s: int, k: int, value: float) -> bool:
+        nonlocal top
         weights = best[s].copy()
         weights[k] = value
-        if not weights.any() or value == best[s][k] or n_trials >= most:
+        if not weights.any() or value == best[s][k]:
             return False
-        n_trials += 1
         weights /= weights.sum()
-        trial = [*best[:s], weights, *best[s + 1 :]]
-        found = score(trial)
+        found = score([*best[:s], weights, *best[s + 1 :]])
         if not found > top + GAIN:
             return False
         best[s], top = weights, found
         return True
 
+    def climbs(s: int, k: int, change: float) -> bool:
+        moved = False
+        while (best[s][k] < 1.0 - LEAST if change > 1 else best[s][k] > LEAST) and improves(
+            s, k, change * best[s][k]
+        ):
+            moved = True
+        return moved
+
     moved = True
     for sweep, factor in enumerate(FACTORS):
-        if not moved and factor == FACTORS[sweep - 1]:
+        if sweep == 1 and not moved:
             continue
         moved = False
-        for s, k in places:
-            if best[s][k] == 0.0:
-                continue
-            better = False
+        for s, k in [(s, k) for s, weights in enumerate(best) for k in range(len(weights))]:
             second = k == 1 and len(best[s]) == 2  # the first has been multiplied and divided
-            while not second and best[s][k] < 1.0 - LEAST and attempt(s, k, factor * best[s][k]):
-                better = True
-            if not better and not second:
-                while best[s][k] > LEAST and attempt(s, k, best[s][k] / factor):
-                    better = True
-            if not better and sweep == 0:
-                better = attempt(s, k, 0.0)
-            moved = moved or better
-    return best, top
+            if best[s][k] > 0.0:
+                better = not second and (climbs(s, k, factor) or climbs(s, k, 1.0 / factor))
+                moved |= better or (sweep == 0 and improves(s, k, 0.0))
+    return best
 
 
 def search_pairs(
@@ -133,57 +287,46 @@ def search_pairs(
     sizes: tuple[float, float],
 ) -> tuple[int, dict[str, Array]]:
     """Score pairs of alphas, of two ``grids`` or one side after the other, and find the best."""
-    if grids is not None:
-        pairs = np.stack(np.meshgrid(*grids, indexing="ij"), axis=-1).reshape(-1, 2)
-        found = evaluate(pairs)
-        return _best_pair(grids, pairs, found["mean_score"]), {"alpha": pairs, **found}
     tried: dict[tuple[float, float], dict[str, Any]] = {}
 
-    def best_pair(pairs: Array) -> Array:
-        """The best of ascending pairs (n, 2), of equally good ones the last; each is tried once."""
+    def scores_of(pairs: Array) -> Array:
+        """Score pairs (n, 2), each only once."""
         keys = [(float(a), float(b)) for a, b in pairs]
-        if new := list(dict.fromkeys(key for key in keys if key not in tried)):
-            found = evaluate(np.array(new))
-            tried.update(
-                {key: {name: found[name][i] for name in found} for i, key in enumerate(new)}
-            )
+        new = list(dict.fromkeys(key for key in keys if key not in tried))
+        found = evaluate(np.array(new)) if new else {}
+        for i, key in enumerate(new):
+            tried[key] = {name: values[i] for name, values in found.items()}
         scores = np.array([tried[key]["mean_score"] for key in keys])
-        _require_finite(pairs, scores)
-        return pairs[best_of(scores)]
+        if not np.isfinite(scores).all():
+            (a, b), bad = pairs[~np.isfinite(scores)][0], scores[~np.isfinite(scores)][0]
+            raise ValueError(
+                f"scoring returned {bad} for alpha=({a:g}, {b:g}); it must return a finite number"
+            )
+        return scores
 
-    both = [default_grid(size) for size in sizes]
-    steps = np.linspace(0, 1, max(map(len, both)))
-    line = [grid[np.rint(steps * (len(grid) - 1)).astype(int)] for grid in both]
-    at = best_pair(np.column_stack(line))
-    for _ in range(SWEEPS):
-        before = at.copy()
-        for side, grid in enumerate(both):
-            pairs = np.repeat(at[None], len(grid), axis=0)
-            pairs[:, side] = grid
-            at = best_pair(pairs)
-        if (at == before).all():
-            break
+    if grids is not None:
+        pairs = np.stack(np.meshgrid(*grids, indexing="ij"), axis=-1)
+        table = scores_of(pairs.reshape(-1, 2)).reshape(pairs.shape[:2])
+        good = np.argwhere(table.max() - table <= EQUAL * abs(table.max()))
+        # Of equally good pairs the one with the largest alphas; warnings at the ends of a grid
+        i, j = good[np.argmax(np.log(pairs[tuple(good.T)]).sum(axis=1))]
+        choose_alpha(grids[0], table[:, j])
+        choose_alpha(grids[1], table[i])
+        best = pairs[i, j]
+    else:
+        both = [default_grid(size) for size in sizes]
+        steps = np.linspace(0, 1, max(map(len, both)))
+        places = (np.rint(steps * (len(grid) - 1)).astype(int) for grid in both)
+        line = np.column_stack([grid[at] for grid, at in zip(both, places, strict=True)])
+        best, before = line[best_of(scores_of(line))], None
+        for _ in range(SWEEPS):
+            if np.array_equal(best, before):
+                break
+            before = best.copy()
+            for side, grid in enumerate(both):
+                pairs = np.repeat(best[None], len(grid), axis=0)
+                pairs[:, side] = grid
+                best = pairs[best_of(scores_of(pairs))]
     keys = sorted(tried)
     results = {name: np.array([tried[key][name] for key in keys]) for name in tried[keys[0]]}
-    return keys.index((float(at[0]), float(at[1]))), {"alpha": np.array(keys), **results}
-
-
-def _best_pair(grids: tuple[Array, Array], pairs: Array, scores: Array) -> int:
-    """Index of the best pair, with the largest alphas of equally good ones."""
-    _require_finite(pairs, scores)
-    table, top = scores.reshape(len(grids[0]), len(grids[1])), float(scores.max())
-    good = np.argwhere(top - table <= EQUAL * abs(top))
-    i, j = good[np.argmax(np.log(grids[0][good[:, 0]]) + np.log(grids[1][good[:, 1]]))]
-    choose_alpha(grids[0], table[:, j])
-    choose_alpha(grids[1], table[i])
-    return int(i) * len(grids[1]) + int(j)
-
-
-def _require_finite(pairs: Array, scores: Array) -> None:
-    bad = ~np.isfinite(scores)
-    if bad.any():
-        a, b = pairs[bad][0]
-        raise ValueError(
-            f"scoring returned {scores[bad][0]} for alpha=({a:g}, {b:g}); it must return a finite "
-            "number"
-        )
+    return keys.index(tuple(best.tolist())), {"alpha": np.array(keys), **results}

@@ -14,11 +14,10 @@ import numpy as np
 from rankrls._validation import check_option, check_positive, written_integer
 from rankrls.core.linalg.factorizations import CholeskyFactorization
 from rankrls.core.preferences.laplacian import Factor
-from rankrls.core.relations.sides import KernelSum
 from rankrls.core.ridge.models import DualSolver
 from rankrls.core.spaces.spaces import Kernel
 from rankrls.estimators.calibration import LINKS
-from rankrls.estimators.objects import read_kernels
+from rankrls.estimators.objects import KernelSum, read_kernels
 from rankrls.estimators.seen_queries import query_keys
 from rankrls.io._kinds import (
     COUNT,
@@ -556,16 +555,17 @@ def _check_objects(objects: Any) -> None:
 
 
 def _pack_sum(kernels: KernelSum) -> dict[str, Any]:
-    params = [kernel.params for kernel in kernels.kernels]
-    return {"metrics": kernels.metric, "params": params}
+    metrics, params = ([getattr(k, name) for k in kernels.kernels] for name in ("metric", "params"))
+    return {"metrics": metrics, "params": params}
 
 
 def _unpack_sum(cls: type[Any], values: dict[str, Any]) -> Any:
     metrics, params, weights = values["metrics"], values["params"], values["weights"]
     require(len(metrics) == len(params) == len(weights), "kernels without parameters")
+    require(values["scaled"] or len(metrics) == weights[0] == 1, "kernels with other weights")
     options: dict[str, Any] = {"gamma": None, "degree": 3, "coef0": 1, "n_jobs": None}
     read_kernels(metrics, weights, params, "kernel", **options)
-    return cls(tuple(map(Kernel, metrics, params)), weights)
+    return cls(tuple(map(Kernel, metrics, params)), weights, values["scaled"])
 
 
 def _pack_labels(labels: Any) -> dict[str, Any]:
@@ -591,7 +591,7 @@ RELATIONS = (
         "Objects",
         "rankrls.estimators.objects",
         {
-            "kernel": instance("Kernel", "KernelSum"),
+            "kernel": instance("KernelSum"),
             "X": rows("n d"),
             "profile": maybe(array("f", "n n")),
             "names": maybe(NAMES | array("i", "n")),
@@ -602,8 +602,13 @@ RELATIONS = (
     ),
     Record(
         "KernelSum",
-        "rankrls.core.relations.sides",
-        {"metrics": listing(TEXT), "params": listing(KERNEL_PARAMS), "weights": array("f", "k")},
+        "rankrls.estimators.objects",
+        {
+            "metrics": listing(TEXT),
+            "params": listing(KERNEL_PARAMS),
+            "weights": array("f", "k"),
+            "scaled": FLAG,
+        },
         derived=("kernels",),
         pack=_pack_sum,
         unpack=_unpack_sum,

@@ -305,7 +305,7 @@ class CellEquations:
 
     def __init__(self, rows: Side, columns: Side, cells: Cells, loss: RelationLoss) -> None:
         self.loss = CellLoss(cells, loss.free)
-        self.kernel = CellKernel((rows.values, columns.values), cells, loss)
+        self.kernel = CellKernel((rows, columns), cells, loss)
         self.C = self.loss.target[:, None]
 
     @property
@@ -420,7 +420,7 @@ def iterate_functions(
     coefficients with Γ. The iterates are those of RankRLS with explicit features of pairs.
     """
     cells, q = observations.cells, len(observations.cells)
-    cell_loss, sides = CellLoss(cells, loss.free), (rows.values, columns.values)
+    cell_loss, sides = CellLoss(cells, loss.free), (rows, columns)
     judge, to = None, (cells.rows, cells.cols)
     if validation is not None:
         pairs = validation.rows, validation.cols

@@ -56,8 +56,8 @@ class CellPosterior:
     @cached_property
     def _factor(self) -> tuple[Any, Array, Array]:
         """The Cholesky factor of S, S⁻¹T, and (TᵀS⁻¹T)⁺."""
-        cells, (rows, columns) = self.problem.observations.cells, self.problem.sides
-        S = CellKernel((rows.values, columns.values), cells, self.problem.loss).dense()
+        cells = self.problem.observations.cells
+        S = CellKernel(self.problem.sides, cells, self.problem.loss).dense()
         S[np.diag_indices_from(S)] += self.alpha / cells.weight
         factor = cho_factor(S, lower=True, check_finite=False)
         T = np.ones((len(cells), int(self.problem.free.constant)))

@@ -104,10 +104,8 @@ class RelationModel:
         if self.pairwise.plain:
             values = self._plain(sides, rows, cols)
         else:
-            left, right = (side.values for side in sides)
-            values = np.stack(
-                [self.pairwise.table(left, right, A)[rows, cols] for A in self.tables]
-            )
+            tables = (self.pairwise.table(*sides, A) for A in self.tables)
+            values = np.stack([table[rows, cols] for table in tables])
         if offsets and self.offsets is not None:
             for row, fitted in zip(values, self.offsets, strict=True):
                 row += fitted.at(rows, cols)
@@ -171,7 +169,7 @@ class RelationProblem:
         """Upper bound of the largest eigenvalue of the kernel matrix of pairs."""
         if self.pairwise.plain:
             return self.sides[0].size * self.sides[1].size
-        return float(self.pairwise.diagonal(*(side.values for side in self.sides)).sum())
+        return float(self.pairwise.diagonal(*self.sides).sum())
 
     def select(self, chosen: Array) -> RelationProblem:
         """Return the problem restricted to some edges, given by a mask or indices."""

@@ -14,19 +14,8 @@ from scipy.linalg import eigh
 
 from rankrls.core.relations.labels import FreeOffsets, Observations, TableOffsets
 from rankrls.core.relations.pairwise_kernels import SideValues
-from rankrls.core.spaces.spaces import Kernel
 
-__all__ = [
-    "FEATURELESS",
-    "KernelSum",
-    "Side",
-    "Spectrum",
-    "decompose",
-    "is_featureless",
-    "profile_gamma",
-    "profile_kernel",
-    "profiled_side",
-]
+__all__ = ["Side", "Spectrum", "decompose", "profile_kernel"]
 
 Array = NDArray[Any]
 
@@ -94,31 +83,35 @@ def decompose(S: Array, noise: float = 0.0) -> tuple[Array, Array]:
     return values, vectors
 
 
-class Side:
-    """A kernel matrix of objects, the features of a linear kernel, and ``parts`` of a sum."""
+class Side(SideValues):
+    """A kernel matrix of objects, the features of a linear kernel, and ``several`` of a sum.
+
+    ``relabel`` makes the side of other labels, if labels make a kernel ("profile").
+    """
 
     def __init__(
         self,
         kernel: Array | Callable[[], Array],
         features: Array | None = None,
         *,
-        parts: Callable[[], Sequence[Array]] | None = None,
+        several: Callable[[], Sequence[Array]] | None = None,
         relabel: Callable[[Observations], Side] | None = None,
     ) -> None:
-        self._kernel, self._several, self._relabel = kernel, parts, relabel
+        self._kernel, self._several, self._relabel = kernel, several, relabel
         self.features: Any = None if features is None else np.asarray(features, dtype=np.float64)
+        self.same = None
         self._spectra: dict[bool, Spectrum] = {}
         self._selected: dict[bytes, Side] = {}
 
     @cached_property
-    def K(self) -> Array:
+    def K(self) -> Array:  # type: ignore[override]
         """The kernel matrix, shape (n, n)."""
         return self._kernel() if callable(self._kernel) else self._kernel
 
     @cached_property
-    def values(self) -> SideValues:
-        """Kernel values between all objects, separately for each kernel of a sum."""
-        return SideValues(self.K, parts=() if self._several is None else self._several())
+    def parts(self) -> Sequence[Array]:  # type: ignore[override]
+        """The kernel matrices of a sum."""
+        return () if self._several is None else self._several()
 
     def __len__(self) -> int:
         return len(self.K if self.features is None else self.features)
@@ -219,9 +212,10 @@ class Side:
         key = np.asarray(chosen, dtype=np.int64).tobytes()
         if key not in self._selected:
             block = np.ix_(chosen, chosen)
-            parts = None if self._several is None else lambda: [K[block] for K in self.values.parts]
-            if self.features is None:
-                part = Side(self.K[block], parts=parts)
+            if self._several is not None:
+                part = Side(self.K[block], several=lambda: [K[block] for K in self.parts])
+            elif self.features is None:
+                part = Side(self.K[block])
             else:
                 part = Side(lambda: self.K[block], self.features[chosen])
             if len(self._selected) >= KEPT:
@@ -239,72 +233,14 @@ class Side:
         if features and self.by_features:
             X = self.features + errors(self.features)
             return Side(lambda: X @ X.T, X)
-        K, *parts = (M + (E := errors(M)) + E.T for M in (self.K, *self.values.parts))
-        return Side(K, parts=None if self._several is None else lambda: parts)
+        K, *parts = (M + (E := errors(M)) + E.T for M in (self.K, *self.parts))
+        return Side(K, several=lambda: parts)
 
     def images(self, spectrum: Spectrum, objects: Array) -> Array:
         """Compute K' V, shape (n', r), with the kernel values K' of some objects."""
         if spectrum.weights is None:
             return self.K[objects] @ spectrum.vectors
         return (self.features[objects] @ spectrum.weights) * spectrum.values
-
-
-#: Kernels that do not use features.
-FEATURELESS = ("identity", "profile", "constant")
-
-
-@dataclass(frozen=True)
-class KernelSum:
-    """Σ w k(x, x') over several kernels of the same objects, with weights w ≥ 0."""
-
-    kernels: tuple[Kernel, ...]
-    weights: Array
-
-    linear = False
-
-    @property
-    def metric(self) -> list[Any]:
-        """The metrics of all kernels."""
-        return [kernel.metric for kernel in self.kernels]
-
-    @property
-    def precomputed(self) -> bool:
-        """Whether X consists of precomputed kernel matrices, stacked horizontally."""
-        return self.n_blocks > 0
-
-    @property
-    def n_blocks(self) -> int:
-        """Number of kernel matrices in X."""
-        return sum(kernel.precomputed for kernel in self.kernels)
-
-    @property
-    def featureless(self) -> bool:
-        """Whether no kernel uses features."""
-        return all(is_featureless(kernel) for kernel in self.kernels)
-
-    @property
-    def blind(self) -> bool:
-        """Whether all kernel values of an object without features and labels are zero."""
-        return all(kernel.metric in ("identity", "profile") for kernel in self.kernels)
-
-    @property
-    def profiled(self) -> bool:
-        """Whether a kernel is computed from labels."""
-        return any(kernel.metric == "profile" for kernel in self.kernels)
-
-    def __iter__(self) -> Any:
-        """Iterate over pairs of a weight and a kernel."""
-        return zip(self.weights.tolist(), self.kernels, strict=True)
-
-
-def is_featureless(kernel: Kernel) -> bool:
-    """Whether the metric of a kernel is one of `FEATURELESS`."""
-    return isinstance(kernel.metric, str) and kernel.metric in FEATURELESS
-
-
-def profile_gamma(kernel: Kernel) -> float:
-    """Return the parameter gamma of a profile kernel, 1 by default."""
-    return float(kernel.params.get("gamma") or 1.0)
 
 
 def profile_kernel(observations: Observations, free: FreeOffsets) -> Array:
@@ -328,16 +264,3 @@ def profile_kernel(observations: Observations, free: FreeOffsets) -> Array:
     S[~seen] = 0.0
     S[:, ~seen] = 0.0
     return S
-
-
-def profiled_side(fixed: Array, kernels: KernelSum, profile: Array, free: FreeOffsets) -> Side:
-    """Build a side with profile kernels beside ``fixed`` (n, n)."""
-    K = fixed.copy()
-    for weight, kernel in kernels:
-        if kernel.metric == "profile":
-            K += weight * profile ** profile_gamma(kernel)
-
-    def relabel(observations: Observations) -> Side:
-        return profiled_side(fixed, kernels, profile_kernel(observations, free), free)
-
-    return Side(K, relabel=relabel)

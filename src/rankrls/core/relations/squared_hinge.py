@@ -31,7 +31,11 @@ def solve_squared_hinge(
     problem: RelationProblem, alpha: float, solver: str, options: IterationOptions
 ) -> RelationModel:
     """Minimise the squared hinge loss. ``n_iter`` of the result counts Newton steps."""
-    cells = problem.observations.cells
+    cells, labels = problem.observations.cells, problem.observations.lists[2]
+    if (wrong := labels[np.abs(labels) != 1.0]).size:
+        raise ValueError(f"loss='squared_hinge' needs labels −1 and 1 (or NaN); got {wrong[0]:g}")
+    if not (np.abs(cells.y) == 1.0).all():
+        raise ValueError("loss='squared_hinge' needs one label for each pair; one has both")
     y, weight = cells.y, cells.weight
     plain, scores = np.zeros(len(cells)), np.zeros(len(cells))  # f, and f + c
     offsets = tuple(np.zeros(n) for n in cells.shape)

@@ -49,9 +49,6 @@ class Kernel:
     params: dict[str, Any] = field(default_factory=dict)
     n_jobs: int | None = None
 
-    #: Whether labels make the kernel, or features do not; see `KernelSum`.
-    profiled = featureless = blind = False
-
     @classmethod
     def from_options(
         cls,
@@ -111,11 +108,6 @@ class Kernel:
     def precomputed(self) -> bool:
         """Whether rows of X are rows of a kernel matrix."""
         return isinstance(self.metric, str) and self.metric == "precomputed"
-
-    @property
-    def n_blocks(self) -> int:
-        """Number of kernel matrices in X."""
-        return int(self.precomputed)
 
     def __call__(self, X: Any, Y: Any = None) -> Array:
         """Kernel matrix between the rows of X and of Y (X itself if None), in double precision."""
