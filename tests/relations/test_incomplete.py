@@ -190,7 +190,7 @@ def test_early_stopping_of_other_kernels_ends_at_the_minimum(pairwise, relation)
     seen = []
     last = Validation(
         problem.sides,
-        *labels.select(held).lists,
+        labels.select(held),
         lambda *_: seen.append(1) or len(seen) / 1e4,
     )
     problem = problem.select(~held)

@@ -172,7 +172,7 @@ def test_offsets(fit_offsets, name):
         0.5, kernel="rbf", pairwise=name, loss="regression", fit_offsets=fit_offsets
     )
     if (name, fit_offsets) == ("additive", "both"):
-        with pytest.raises(ValueError, match="nothing left to learn beside offsets"):
+        with pytest.raises(ValueError, match="nothing is left to learn"):
             base.fit(X, Y, Z)
         return
     closed, dual = clone(base).fit(X, Y, Z), clone(base).set_params(solver="dual").fit(X, Y, Z)
@@ -498,7 +498,7 @@ def test_two_step_by_hand():
     ("options", "message"),
     [
         ({"pairwise": "tensor"}, "pairwise must be one of"),
-        ({"pairwise": "additive", "fit_offsets": "columns"}, "nothing left to learn beside offs"),
+        ({"pairwise": "additive", "fit_offsets": "columns"}, "nothing is left to learn"),
         ({"pairwise": "mlpk"}, "pairwise='mlpk' is for objects of one kind.*Z must be None"),
         ({"pairwise": "ranking"}, "pairwise='ranking' is for objects of one kind"),
         ({"alpha": (1.0, 2.0)}, "is a pair, which only pairwise='two-step' takes"),
@@ -522,11 +522,14 @@ def test_options_that_are_refused(options, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"pairwise": "mlpk", "relation": "reciprocal"}, "symmetric functions only"),
-        ({"pairwise": "ranking", "relation": "symmetric"}, "reciprocal functions only"),
+        ({"pairwise": "mlpk", "relation": "reciprocal"}, "it is symmetric itself"),
+        ({"pairwise": "ranking", "relation": "symmetric"}, "it is reciprocal itself"),
         ({"pairwise": "mlpk", "object_kernel": "rbf"}, "the same kernel on both sides"),
         ({"pairwise": "mlpk", "kernel": "profile"}, "kernel='profile' is not for pairwise='mlpk'"),
-        ({"pairwise": "two-step", "relation": "symmetric"}, "needs loss='regression'"),
+        (
+            {"pairwise": "two-step", "relation": "symmetric"},
+            "is not for relation='symmetric' and loss='ranking'",
+        ),
         (
             {"pairwise": "polynomial", "relation": "symmetric", "solver": "closed"},
             "solver='closed' is not for .* no closed form with a relation",

@@ -356,7 +356,8 @@ class ConditionalRanker(BaseEstimator):
         if ranking:  # the ranking loss has row offsets, which include a constant
             offsets = FreeOffsets(columns=offsets.columns)
         loss = RelationLoss(ranking, SIGNS[self.relation], offsets, self._pairwise)
-        problem = RelationProblem(*self._turned(sides), self._oriented(relation.labels), loss)
+        first, second = self._turned(sides)
+        problem = RelationProblem(first, second, self._oriented(relation.labels), loss)
         if problem.is_empty():
             raise ValueError(
                 "relation='reciprocal' leaves no function but f = 0: the kernel matrix of X has "
@@ -411,9 +412,8 @@ class ConditionalRanker(BaseEstimator):
         """Hold out edges for early stopping."""
         labels, rng = problem.observations, check_random_state(self.random_state)
         held = hold_out_cells(labels, self.validation_fraction, rng, mirror=problem.paired)
-        validation = Validation(problem.sides, *labels.select(held).lists, _accuracy)
         train = RelationProblem(*problem.sides, labels.select(~held), problem.loss)
-        return train, validation
+        return train, Validation(problem.sides, labels.select(held), _accuracy)
 
     def _read_eval_set(self, eval_set: Any) -> Validation:
         """Read (X, Y) or (X, Y, Z), with None for the objects of ``fit``."""
@@ -430,7 +430,7 @@ class ConditionalRanker(BaseEstimator):
         labels = read_relation(Y, len(sides[0]), len(sides[1]), one_domain=one_domain)
         labels = self._oriented(labels)
         require_labels(labels, ranking=True, condition_on=self.condition_on)
-        return Validation(self._turned(sides), *labels.lists, _accuracy)
+        return Validation(self._turned(sides), labels, _accuracy)
 
     def _store(self, labels: Observations, model: RelationModel, alpha: Any) -> None:
         for name in OPTIONAL:

@@ -258,8 +258,9 @@ class Objects:
                 part = block if coefficients is None else block @ coefficients
             else:
                 both = self._shifted(kernel, new.X), self._shifted(kernel)
-                whole = coefficients is None
-                part = kernel(*both) if whole else kernel.product(*both, coefficients)
+                part = (
+                    kernel(*both) if coefficients is None else kernel.product(*both, coefficients)
+                )
             yield part if weight == 1.0 else weight * part
 
     def values(

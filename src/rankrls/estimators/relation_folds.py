@@ -69,8 +69,8 @@ class RelationFolds:
             flat = rows * observations.shape[1] + cols
             fold = self.pairs[np.searchsorted(observations.cells.flat, flat)]
             return fold != number, fold == number
-        fold = self.blocks[number]
-        train, test = (np.isin(rows, i) & np.isin(cols, j) for i, j in (fold.train, fold.test))
+        ends = self.blocks[number]
+        train, test = (np.isin(rows, i) & np.isin(cols, j) for i, j in ends)
         return train, test
 
 
@@ -105,9 +105,9 @@ def folds_of(
     blocks = []
     if is_splits(cv):
         for split in read_splits(cv, (p, g)[structure == "columns"], X):
-            rows = (every[0], every[0]) if structure == "columns" else split
-            cols = (every[1], every[1]) if structure == "rows" else split
-            blocks.append(BlockFold((rows[0], cols[0]), (rows[1], cols[1])))
+            first = (every[0], every[0]) if structure == "columns" else split
+            second = (every[1], every[1]) if structure == "rows" else split
+            blocks.append(BlockFold((first[0], second[0]), (first[1], second[1])))
         return RelationFolds(structure, tuple(blocks))
     if structure == "edges" and not shortcut:
         fold, k = pair_folds(observations.cells, n_folds, rng, paired=paired)
@@ -191,8 +191,8 @@ def cross_validate(
         lists = np.repeat(np.arange(p), g)
         if folds.entries:
             held, n_refits = holdout.entry_folds(list(folds.entries), alphas)
-            number = np.concatenate([np.full(len(f), k) for k, f in enumerate(folds.entries)])
-            fold_of = number[np.argsort(np.concatenate(folds.entries))]
+            numbers = np.concatenate([np.full(len(f), k) for k, f in enumerate(folds.entries)])
+            fold_of = numbers[np.argsort(np.concatenate(folds.entries))]
             lists = lists * len(folds.entries) + np.tile(fold_of, p)
         else:
             held, n_refits = holdout.rows(alphas)

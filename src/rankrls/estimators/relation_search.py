@@ -231,7 +231,7 @@ def descend_weights(
         inner = [w * (g - w @ g) for w, g in zip(weights, gradients, strict=True)]
         gradient = np.append(np.concatenate(inner), alpha * slope) / value
         if scale == 0.0:
-            scale, offset = FIRST_STEP / max(np.linalg.norm(gradient), 1e-300), np.log(value)
+            scale, offset = FIRST_STEP / max(float(np.linalg.norm(gradient)), 1e-300), np.log(value)
         return scale * float(np.log(value) - offset), scale * gradient
 
     box = [(value - RANGE, value + RANGE) for value in first[:-1]]
@@ -318,7 +318,7 @@ def search_pairs(
         steps = np.linspace(0, 1, max(map(len, both)))
         places = (np.rint(steps * (len(grid) - 1)).astype(int) for grid in both)
         line = np.column_stack([grid[at] for grid, at in zip(both, places, strict=True)])
-        best, before = line[best_of(scores_of(line))], None
+        best, before = line[best_of(scores_of(line))], np.zeros(0)
         for _ in range(SWEEPS):
             if np.array_equal(best, before):
                 break

@@ -365,12 +365,10 @@ def solve_over_cells(
 
 
 class Validation(NamedTuple):
-    """Pairs (rows, cols) of ``sides`` and labels y whose ``score`` decides when iterations stop."""
+    """Labels of pairs of ``sides`` whose ``score`` decides when iterations stop."""
 
     sides: tuple[SideValues, SideValues]
-    rows: Array
-    cols: Array
-    y: Array
+    labels: Observations
     score: Callable[[Array, Array, Array], float]  # of labels, predictions, rows; higher is better
 
 
@@ -423,7 +421,8 @@ def iterate_functions(
     cell_loss, sides = CellLoss(cells, loss.free), (rows, columns)
     judge, to = None, (cells.rows, cells.cols)
     if validation is not None:
-        pairs = validation.rows, validation.cols
+        lists, others, y = validation.labels.lists
+        pairs = lists, others
         if all(map(operator.is_, validation.sides, sides)):  # known objects: the same product
             to = np.append(to[0], pairs[0]), np.append(to[1], pairs[1])
         else:
@@ -449,7 +448,7 @@ def iterate_functions(
             stopped = options.report(n_iter, residual)
         else:
             predictions = f[q:] if judge is None else judge.product(a)
-            score = validation.score(validation.y, predictions, validation.rows)
+            score = validation.score(y, predictions, lists)
             if not np.isfinite(score):
                 raise ValueError(f"scoring returned {score}; it must return a finite number")
             errors.append(1.0 - score)
