@@ -112,7 +112,7 @@ def test_long_lists_are_refused_before_they_are_read(load, tmp_path, monkeypatch
     options = {"target": "label", "qid": "qid"}
     assert load(path, **options).data.shape == (2, 1_000_000)
     monkeypatch.setattr(_resources, "budget", lambda: 2**26)
-    monkeypatch.setattr(_parquet.BinarySource, "batches", None)  # nothing is decoded
+    monkeypatch.setattr(_parquet.ArrowSource, "parts", None)  # nothing is decoded
     message = r"lists.parquet: column 'f' has 1,000,000 numbers in a row, .*drop='f'"
     with pytest.raises(ValueError, match=message):
         load(path, **options)

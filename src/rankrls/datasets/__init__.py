@@ -6,20 +6,20 @@ from rankrls.datasets._generate import (
     make_ranking,
     make_rock_paper_scissors,
 )
-from rankrls.datasets._group import load_group
-from rankrls.datasets._letor import dump_letor
+from rankrls.datasets._letor import dump_letor, load_group
 from rankrls.datasets._preferences import load_preferences
 from rankrls.datasets._readers import (
+    ids_from_comments,
     iter_csv,
     iter_letor,
     iter_parquet,
     iter_ranking,
     load_csv,
+    load_ids,
     load_letor,
     load_ranking,
 )
 from rankrls.datasets._relations import load_relations
-from rankrls.datasets._row_ids import ids_from_comments, load_ids
 from rankrls.datasets._trec import dump_qrels, dump_run, load_qrels, load_run
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""LETOR text (svmlight with query ids): the parser, and the writer.
+"""LETOR text (svmlight with query ids), and sizes of queries in a file beside it.
 
 Blocks of lines are read by pyarrow's CSV parser, ``id:value`` being two cells. Whatever is not
 plainly right is read again word by word, which gives the same numbers, or an error with its line.
@@ -22,7 +22,7 @@ from sklearn.utils import Bunch, check_array
 from rankrls import _resources
 from rankrls._calls import takes_queries, warn
 from rankrls._frames import clear_errors
-from rankrls._streams import PathOrFile, name_of, written
+from rankrls._streams import PathOrFile, name_of, without_suffix, written
 from rankrls._validation import (
     check_finite_array,
     check_integer,
@@ -38,9 +38,8 @@ from rankrls.datasets._cells import (
     number_of,
     shown,
 )
-from rankrls.datasets._group import find_group
 from rankrls.datasets._rows import FileRows, RowReader
-from rankrls.datasets._source import blocks, place_of
+from rankrls.datasets._source import blocks, place_of, text_blocks
 
 Array = NDArray[Any]
 
@@ -142,25 +141,77 @@ def _query_words(qid: Any, n_rows: int) -> list[str]:
     return [f" qid:{words[code]}" for code in queries.codes.tolist()]
 
 
+def load_group(path: PathOrFile) -> Array:
+    r"""Read sizes of consecutive queries: a ``.query`` file of LightGBM, ``.group`` of XGBoost.
+
+    Parameters
+    ----------
+    path : str, path-like or binary file
+        One integer on each line.
+
+    Returns
+    -------
+    ndarray of shape (n_queries,), int64
+        For ``group=`` of fits, scores and metrics.
+
+    Examples
+    --------
+    >>> import io
+    >>> from rankrls.datasets import load_group
+    >>> load_group(io.BytesIO(b"27\n18\n67\n"))
+    array([27, 18, 67])
+    """
+    name = name_of(path)
+    sizes: list[int] = []
+    for first, lines in text_blocks(path):
+        for number, word in enumerate(map(str.strip, lines), first):
+            if word and not (word.isascii() and word.isdigit() and len(word) <= 12):
+                raise ValueError(
+                    f"{name}:{number}: {shown(word)} is not the size of a query, an integer >= 0"
+                )
+            sizes += [int(word)] if word else []
+    if not sizes:
+        raise ValueError(f"{name}: no data: the file has no sizes of queries")
+    return np.array(sizes, dtype=np.int64)
+
+
+def _find_group(path: PathOrFile, group: Any, has_qid: bool) -> tuple[str, Array] | None:
+    """Name and ends of the sizes for a file of rows: those asked for, or beside it; or None."""
+    auto = isinstance(group, str) and group == "auto"
+    if group is None or (auto and has_qid):
+        return None
+    files = _beside(path) if auto else [group]
+    found = [(name_of(file), np.cumsum(load_group(file))) for file in files]
+    if found and has_qid:
+        raise ValueError(
+            f"{name_of(path)}: the lines have query ids of their own: leave out "
+            f"group={found[0][0]!r}"
+        )
+    for name, ends in found[1:]:
+        if not np.array_equal(ends, found[0][1]):
+            raise ValueError(
+                f"{found[0][0]} and {name} have different sizes of queries: name one of them in "
+                "group="
+            )
+    return found[0] if found else None
+
+
+def _beside(path: PathOrFile) -> list[str]:
+    """Files of sizes next to a file of rows: train.txt.query, train.txt.group."""
+    name = os.fspath(path) if isinstance(path, str | os.PathLike) else getattr(path, "name", None)
+    if not isinstance(name, str) or not os.path.isfile(name):
+        return []
+    stems = dict.fromkeys([name, without_suffix(name)])
+    return [f for stem in stems for f in (stem + ".query", stem + ".group") if os.path.isfile(f)]
+
+
 class LetorReader(RowReader):
     """Rows of LETOR files, with the arguments of `load_ranking`."""
 
     nothing = "the file is empty, or has only comments"
 
-    def __init__(
-        self,
-        paths: Sequence[PathOrFile],
-        *,
-        n_features: Any,
-        dtype: Any,
-        sparse: Any,
-        zero_based: Any,
-        beyond: str,
-        missing: str,
-        group: Any = None,
-        qid: Any = "auto",
-        unlabelled: str = "error",
-    ) -> None:
+    def __init__(self, paths: Sequence[PathOrFile], options: dict[str, Any]) -> None:
+        n_features, zero_based, sparse = map(options.get, ("n_features", "zero_based", "sparse"))
         if n_features is not None:
             n_features = check_integer("n_features", n_features, least=1)
             if n_features > MAX_FEATURES:
@@ -169,12 +220,12 @@ class LetorReader(RowReader):
             raise ValueError(f"zero_based must be True or False; got {zero_based!r}")
         if not isinstance(sparse, bool | np.bool_) and sparse != "auto":
             raise ValueError(f"sparse must be True, False or 'auto'; got {sparse!r}")
-        super().__init__(name_of(paths[0]), True, dtype, missing, unlabelled)
+        super().__init__(name_of(paths[0]), True, options)
         self.paths, self.n_features, self.sparse = paths, n_features, sparse
         self.first_id = int(not zero_based)
-        self.drop = check_option("beyond", beyond, ("error", "drop")) == "drop"
+        self.drop = check_option("beyond", options["beyond"], ("error", "drop")) == "drop"
         self.largest = float(np.finfo(self.dtype).max)
-        self.group, self.with_qid = group, qid is not None
+        self.group, self.with_qid = options["group"], options["qid"] is not None
         self.group_file: str | None = None
         self._words: dict[bytes | None, str | None] = {None: None}  # every query id once
         self._largest, self._place = [-1, -1], ""  # the last two columns, and the place of one
@@ -203,7 +254,7 @@ class LetorReader(RowReader):
                 if first_place is None:
                     first_place, first_has_qid = chunk.place(0), has_qid
                     if self.with_qid:
-                        sizes = find_group(path, self.group, has_qid)
+                        sizes = _find_group(path, self.group, has_qid)
                     how = "by qid:" if has_qid else "by a file of sizes" if sizes else "not at all"
                     if known not in ("", how) and self.with_qid:
                         raise ValueError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,12 +16,14 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from rankrls._frames import refuse_equal_names
 from rankrls._streams import name_of
-from rankrls._validation import check_option, refuse_lazy
+from rankrls._validation import check_option, is_missing, refuse_lazy
+from rankrls.datasets._arrow import pyarrow, readable, stripped
 from rankrls.datasets._cells import cell_number, numbers_of, shown, text_of
-from rankrls.datasets._columns import missing_column, pyarrow, readable
+from rankrls.datasets._columns import missing_column
 from rankrls.datasets._csv import CsvSource
-from rankrls.datasets._parquet import find_files, open_source
+from rankrls.datasets._parquet import ArrowSource, find_files
 from rankrls.datasets._source import place_of, text_blocks
 from rankrls.datasets.formats import TABLE_FORMATS, sniff_table
 
@@ -98,19 +99,38 @@ def open_table(
 ) -> NamedTable:
     """Open a data frame, a dict of columns, or a file; delimiter and header are of CSV files."""
     check_option("format", format, ("auto", *TABLE_FORMATS))
-    is_path = isinstance(table, str | os.PathLike)
-    if not is_path and not hasattr(table, "read"):
+    if not isinstance(table, str | os.PathLike) and not hasattr(table, "read"):
         return _open_frame(table)
     kind = sniff_table(table) if format == "auto" else format
-    if kind == "csv":
-        source = CsvSource(table, header, delimiter)
-        return NamedTable(source.file, source.names, source.cells, is_text=True)
     if kind == "jsonl":
         return _open_json(table)
-    if not is_path:
-        raise ValueError(f"{name_of(table)}: Parquet and Arrow files are opened by name")
+    if kind == "csv":
+        source: Any = CsvSource(table, header, delimiter)
+        return NamedTable(source.file, source.names, partial(_cells, [source]), is_text=True)
     files = find_files(table)
-    return NamedTable(files[0], open_source(files[0]).names, partial(_arrow_cells, files))
+    source = ArrowSource(files[0])
+    sources = chain([source], map(ArrowSource, files[1:]))
+    return NamedTable(source.file, source.names, partial(_cells, sources))
+
+
+def _cells(sources: Any, columns: list[str]) -> Chunks:
+    """Columns of CSV, Parquet and Arrow files, each with one type."""
+    read = list(dict.fromkeys(columns))
+    for source in sources:
+        for name in read:
+            if source.names.count(name) != 1:
+                raise ValueError(f"{source.file}: there is no single column {name!r}")
+            kind = None if source.schema is None else source.schema.field(name).type
+            if kind is not None and pyarrow().types.is_nested(kind):
+                raise ValueError(f"{source.file}: column {name!r} is no name or number, but {kind}")
+        for load, place in source.parts(read, _ROWS):
+            arrays = load()
+            if source.schema is None:
+                arrays = {name: stripped(cells) for name, cells in arrays.items()}
+            with readable(partial(place, 0), source.kind):
+                values = {name: array.to_pylist() for name, array in arrays.items()}
+            if values[read[0]]:
+                yield [_known(values[name]) for name in columns], place
 
 
 def _open_json(path: Any) -> NamedTable:
@@ -148,31 +168,13 @@ def _json_rows(file: str, path: Any) -> Iterator[tuple[list[int], list[dict[str,
             yield numbers, rows
 
 
-def _arrow_cells(files: list[str], columns: list[str]) -> Chunks:
-    read = list(dict.fromkeys(columns))
-    for file in files:
-        source = open_source(file)
-        for name in read:
-            if source.names.count(name) != 1:
-                raise ValueError(f"{file}: there is no single column {name!r}")
-            kind = source.schema.field(name).type
-            if pyarrow().types.is_nested(kind):
-                raise ValueError(f"{file}: column {name!r} is no name or number, but {kind}")
-        for place, batch in source.batches(read, _ROWS):
-            with readable(partial(place, 0), source.kind):
-                values = {name: batch.column(name).to_pylist() for name in read}
-            yield [_known(values[name]) for name in columns], place
-
-
 def _open_frame(table: Any) -> NamedTable:
     """A data frame, or a dict of columns."""
     refuse_lazy(table, "table")
     frame = table
     if not isinstance(table, Mapping):
         columns = getattr(table, "column_names", getattr(table, "columns", ()))
-        twice = [name for name, count in Counter(map(str, columns)).items() if count > 1]
-        if twice:
-            raise ValueError(f"table: two columns are named {twice[0]!r}")
+        refuse_equal_names(list(map(str, columns)), "table")
         frame = nw.from_native(table, eager_only=True, pass_through=True)
         if not isinstance(frame, nw.DataFrame):
             raise ValueError(
@@ -182,7 +184,7 @@ def _open_frame(table: Any) -> NamedTable:
     by_name = {str(name): name for name in (table if frame is table else frame.columns)}
 
     def chunks(columns: list[str]) -> Chunks:
-        cells = [_known(_cells_of(frame[by_name[name]])) for name in columns]
+        cells = [_known(_as_list(frame[by_name[name]])) for name in columns]
         lengths = {name: len(part) for name, part in zip(columns, cells, strict=True)}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"table: its columns have different lengths: {lengths}")
@@ -192,25 +194,19 @@ def _open_frame(table: Any) -> NamedTable:
     return NamedTable("table", list(by_name), chunks)
 
 
-def _cells_of(column: Any) -> list[Any]:
-    if not isinstance(column, nw.Series):
-        column = nw.from_native(column, series_only=True, pass_through=True)
-    if isinstance(column, nw.Series):
-        pairs = zip(column.to_list(), column.is_null().to_list(), strict=True)
-        return [None if null else cell for cell, null in pairs]
-    return list(column.tolist() if hasattr(column, "tolist") else column)
+def _as_list(column: Any) -> list[Any]:
+    ways = (getattr(column, name, None) for name in ("to_list", "tolist", "to_pylist"))
+    return next((way() for way in ways if way is not None), None) or list(column)
 
 
 def _known(cells: list[Any]) -> list[Any]:
-    """The cells, None for NaN and empty text; most columns have one type and none of these."""
+    """The cells, None for NaN, NA and empty text; most columns have one type and none of these."""
     kinds = set(map(type, cells))
     if kinds <= {int} or (kinds <= {float} and not np.isnan(cells).any()):
         return cells
-    blank = {None} if kinds - {str} else {word for word in set(cells) if not word.strip()}
-    if not blank:
+    if kinds <= {str} and all(word.strip() for word in set(cells)):
         return cells
-    # NaN differs from itself.
-    return [None if cell != cell or (isinstance(cell, str) and not cell.strip()) else cell
+    return [None if (not cell.strip() if isinstance(cell, str) else is_missing(cell)) else cell
             for cell in cells]  # fmt: skip
 
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rankrls import _resources
 from rankrls._streams import name_of
-from rankrls.datasets._columns import TableReader, pyarrow, readable, type_kind
-from rankrls.datasets._rows import FileRows
+from rankrls.datasets._arrow import pyarrow, readable, type_kind
 from rankrls.datasets.formats import SUFFIXES
 
 #: Read buffer of one column: pages are read when they are needed, not whole row groups.
@@ -22,6 +20,12 @@ _BUFFER_BYTES = 1 << 16
 _CHUNK_BYTES = 1 << 21  # of the features that are read at a time, about
 
 _CONTINUATION = b"\xff\xff\xff\xff"
+
+_FOREIGN = {
+    b"": "the file is empty",
+    b"FEA1": "version 1 of Feather is not read; write it as Parquet or Arrow",
+    b"PARE": "the Parquet file is encrypted",
+}
 
 
 def find_files(path: Any) -> list[str]:
@@ -52,20 +56,50 @@ def find_files(path: Any) -> list[str]:
     return files
 
 
-class BinarySource:
-    """A file in parts: "row group" or "record batch"; ``read(columns, rows)`` yields batches."""
+class ArrowSource:
+    """A Parquet file in row groups, or an Arrow file or stream in record batches."""
 
-    def __init__(self, file: str, kind: str, schema: Any, part: str, read: Any) -> None:
-        self.file, self.kind, self.schema, self.names = file, kind, schema, schema.names
-        self.part, self._read = part, read
-        self.ends: list[int] = []  # of the parts
-        self.metadata: Any = None  # of Parquet files
+    threads = 1
+
+    def __init__(self, file: str) -> None:
+        with open(file, "rb") as handle:
+            magic = handle.read(8)
+            handle.seek(-min(8, os.path.getsize(file)), os.SEEK_END)
+            end = handle.read()
+        if not magic.startswith((b"PAR1", b"ARROW1", _CONTINUATION)):
+            what = (
+                f"neither a Parquet nor an Arrow file: it begins with {magic!r} (for LETOR text, "
+            )
+            what += "plain or compressed, there is iter_letor)"
+            raise ValueError(f"{file}: {_FOREIGN.get(magic[:4], what)}")
+        self.file, self.kind = file, "Parquet" if magic.startswith(b"PAR1") else "Arrow"
+        with readable(lambda: file, self.kind):
+            is_stream = magic.startswith(_CONTINUATION)
+            if is_stream and end != _CONTINUATION + bytes(4):  # rows may be missing unnoticed
+                raise ValueError("the stream has no end mark")
+            self.ends: list[int] = []  # of row groups or record batches
+            self.metadata: Any = None  # of Parquet files
+            if self.kind == "Parquet":
+                with self._open_parquet() as reader:
+                    self.schema, self.metadata = reader.schema_arrow, reader.metadata
+                sizes = [self._group(i).num_rows for i in range(self.metadata.num_row_groups)]
+                self.ends = np.cumsum(sizes, dtype=np.int64).tolist()
+            else:
+                self._handle = pyarrow().OSFile(file)
+                ipc = pyarrow().ipc
+                self._reader = (ipc.open_stream if is_stream else ipc.open_file)(self._handle)
+                self.schema = self._reader.schema
+        self.names = self.schema.names
+
+    def _group(self, number: int) -> Any:
+        return self.metadata.row_group(number)
 
     def place(self, first: int, row: int) -> str:
         """File, row group and row (both counted from 0) of a row that follows ``first``."""
         at = first + int(row)
+        part = "row group" if self.kind == "Parquet" else "record batch"
         number = int(np.searchsorted(self.ends, at, side="right"))
-        return f"{self.file}: {self.part} {number}, row {at}"
+        return f"{self.file}: {part} {number}, row {at}"
 
     def find_text(self, names: list[str]) -> set[str]:
         """Columns of text, dates and times."""
@@ -78,98 +112,55 @@ class BinarySource:
         for i in range(0 if metadata is None else metadata.num_columns):
             field = metadata.schema.column(i)
             if field.max_repetition_level and field.path.rsplit(".", 2)[0] == column:
-                groups = map(metadata.row_group, range(metadata.num_row_groups))
+                groups = map(self._group, range(metadata.num_row_groups))
                 sizes = [(group.column(i).num_values, group.num_rows) for group in groups]
                 longest = max([longest, *(-(-numbers // max(n, 1)) for numbers, n in sizes)])
         return longest
 
-    def rows(self, columns: TableReader, most: float) -> Iterator[FileRows]:
-        """Read all rows, the next ones while the last ones are converted."""
-        widths = [columns.widths.get(n) or self.numbers_in_a_row(n) for n in columns.features]
-        size = max(_CHUNK_BYTES // (8 * max(sum(widths), 1)), 1)
-        read = self.batches(columns.names, int(min(size, max(most // 16, 256), most)))
-        return _resources.in_order(lambda one: columns.rows(one[1], one[0]), read, 1)
+    def parts(
+        self, columns: list[str], rows: float, width: int = 1
+    ) -> Iterator[tuple[Callable[[], Any], Any]]:
+        """Functions that load some columns, arrays by name, and what names a row.
 
-    def batches(self, columns: list[str], rows: int) -> Iterator[tuple[Any, Any]]:
-        """Some columns, at most ``rows`` rows at a time: what names a row, and a RecordBatch."""
-        first, parts = 0, self._read(columns, rows)
+        A part has at most ``rows`` rows, and fewer if ``width``, the numbers in each, is large.
+        """
+        size = max(_CHUNK_BYTES // (8 * max(width, 1)), 1)
+        size = int(min(size, max(rows // 16, 256), rows))
+        read = self._read_arrow if self.metadata is None else self._read_parquet
+        first, batches = 0, read(columns, size)
         while True:
             with readable(lambda: f"{self.place(first, 0)} or after", self.kind):  # noqa: B023
-                batch = next(parts, None)
+                batch = next(batches, None)
             if batch is None:
                 return
-            for start in range(0, batch.num_rows, rows):
-                yield partial(self.place, first + start), batch.slice(start, rows)
+            for start in range(0, batch.num_rows, size):
+                part = batch.slice(start, size)
+                arrays = dict(zip(columns, part.columns, strict=True))
+                yield partial(dict, arrays), partial(self.place, first + start)
             first += batch.num_rows
 
-
-def _open_parquet(file: str) -> BinarySource:
-    def open_file(texts: Sequence[str] = ()) -> Any:
+    def _open_parquet(self, texts: Sequence[str] = ()) -> Any:
         return pyarrow().parquet.ParquetFile(
-            file, buffer_size=_BUFFER_BYTES, pre_buffer=False, read_dictionary=list(texts)
+            self.file, buffer_size=_BUFFER_BYTES, pre_buffer=False, read_dictionary=list(texts)
         )
 
-    def read(columns: list[str], rows: int) -> Iterator[Any]:
-        missing = source.ends[-1] if source.ends else 0
+    def _read_parquet(self, columns: list[str], rows: int) -> Iterator[Any]:
+        missing = self.ends[-1] if self.ends else 0
         # Strings stay numbers of a dictionary: a long one is not repeated for every row.
-        texts = [name for name in columns if str(source.schema.field(name).type) == "string"]
-        with open_file(texts) as reader:
+        texts = [name for name in columns if str(self.schema.field(name).type) == "string"]
+        with self._open_parquet(texts) as reader:
             for batch in reader.iter_batches(batch_size=rows, columns=columns):
                 missing -= batch.num_rows
-                yield batch
+                yield batch.select(columns)
         if missing:
             raise ValueError(f"its row groups promise {missing} rows more")
 
-    with open_file() as reader:
-        source = BinarySource(file, "Parquet", reader.schema_arrow, "row group", read)
-        source.metadata = metadata = reader.metadata
-    groups = map(metadata.row_group, range(metadata.num_row_groups))
-    source.ends = np.cumsum([group.num_rows for group in groups], dtype=np.int64).tolist()
-    return source
-
-
-def _open_arrow(file: str, opener: str) -> BinarySource:
-    handle = pyarrow().OSFile(file)
-    reader = getattr(pyarrow().ipc, opener)(handle)
-
-    def read(columns: list[str], rows: int) -> Iterator[Any]:
-        with handle, reader:
+    def _read_arrow(self, columns: list[str], rows: int) -> Iterator[Any]:
+        with self._handle, self._reader as reader:
             batches = reader
             if hasattr(reader, "num_record_batches"):  # not a stream
                 batches = map(reader.get_batch, range(reader.num_record_batches))
             for batch in batches:
-                source.ends.append(batch.num_rows + (source.ends[-1] if source.ends else 0))
+                self.ends.append(batch.num_rows + (self.ends[-1] if self.ends else 0))
                 batch.validate(full=True)  # offsets that point outside would crash, not raise
                 yield batch.select(columns)
-
-    source = BinarySource(file, "Arrow", reader.schema, "record batch", read)
-    return source
-
-
-def open_source(file: str) -> BinarySource:
-    """Open a file; its format is detected from its content."""
-    with open(file, "rb") as handle:
-        magic = handle.read(8)
-        handle.seek(-min(8, os.path.getsize(file)), os.SEEK_END)
-        end = handle.read()
-    if magic.startswith(b"PAR1"):
-        with readable(lambda: file, "Parquet"):
-            return _open_parquet(file)
-    if magic.startswith(b"ARROW1"):
-        with readable(lambda: file, "Arrow"):
-            return _open_arrow(file, "open_file")
-    if magic.startswith(_CONTINUATION):
-        with readable(lambda: file, "Arrow"):
-            if end != _CONTINUATION + bytes(4):  # without it, rows may be missing unnoticed
-                raise ValueError("the stream has no end mark")
-            return _open_arrow(file, "open_stream")
-    if not magic:
-        raise ValueError(f"{file}: the file is empty")
-    if magic.startswith(b"FEA1"):
-        raise ValueError(f"{file}: version 1 of Feather is not read; write it as Parquet or Arrow")
-    if magic.startswith(b"PARE"):
-        raise ValueError(f"{file}: the Parquet file is encrypted")
-    raise ValueError(
-        f"{file}: neither a Parquet nor an Arrow file: it begins with {magic!r} (for LETOR text, "
-        "plain or compressed, there is iter_letor)"
-    )

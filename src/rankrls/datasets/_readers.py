@@ -1,34 +1,31 @@
-"""Readers of rows to rank: LETOR text, CSV, Parquet and Arrow files, at once or in batches.
-
-All of them are `_open`: what a file is, which columns are what, and the reader for it.
-"""
+"""Readers of rows to rank: LETOR text, CSV, Parquet and Arrow files, at once or in batches."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 from sklearn.utils import Bunch
 
 from rankrls._streams import PathOrFile, name_of
-from rankrls._validation import check_option
-from rankrls.datasets._columns import ROLE_NAMES, TableReader, check_names, listed, missing_column
+from rankrls._validation import as_text, check_option
+from rankrls.datasets._columns import TableReader, check_names
 from rankrls.datasets._csv import CsvSource
 from rankrls.datasets._letor import LetorReader
-from rankrls.datasets._parquet import find_files, open_source
+from rankrls.datasets._named_columns import open_table
+from rankrls.datasets._parquet import ArrowSource, find_files
 from rankrls.datasets._rows import RowReader, iterate, load
 from rankrls.datasets.formats import FORMATS, sniff
 
 PathOrPaths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
-_LETOR_OPTIONS = ("n_features", "dtype", "sparse", "zero_based", "beyond", "missing")
-_TABLE_OPTIONS = ("dtype", "missing", "unlabelled", "text")
 _COLUMNS = ("target", "qid", "sample_weight", "features", "drop")
 
 
@@ -82,18 +79,16 @@ def load_ranking(
     ----------
     path : str, path-like or binary file, or a list of them
         Text may be compressed (gzip, bzip2, xz, zstd). A directory stands for the Parquet files in
-        it. An open file that cannot be rewound, such as a pipe, must have ``peek``, or a
-        ``format``. Several files of one kind are read as one: columns of tables are those of the
-        first by their names, and rows with the same query id are one query.
+        it. A pipe must have ``peek``, or a ``format``. Several files of one kind are read as one:
+        columns are those of the first by their names, and rows with one query id are one query.
     format : {"auto", "letor", "csv", "parquet"}, default="auto"
-        Format of the file. By default it is detected from the content; between LETOR and CSV, from
-        the name. Arrow and Feather files count as "parquet".
+        Format of the file, by default detected from content and name. Arrow and Feather files
+        count as "parquet".
     target, qid : str or None, default="auto"
-        Columns of labels and query ids, in CSV and Parquet files. ``"auto"``: the column called
-        label, relevance, rel, grade, target or y, and the one called qid, query_id, queryid,
-        query-id or query, in any case. None: not read; a column called like query ids is then
-        no feature either. (LETOR text has both in their places; ``qid=None`` ignores the query
-        ids: all rows are one ranking.)
+        Columns of labels and query ids. ``"auto"``: the column called label, relevance, rel, grade,
+        target or y, and the one called qid, query_id, queryid, query-id or query, in any case.
+        None: not read; a column called like query ids is then no feature either. LETOR text has
+        both in their places; ``qid=None`` ignores the query ids.
     features : str or sequence of str, optional
         Columns of the features, in this order. By default all others, which must be numbers.
         An empty list reads none: labels and query ids alone.
@@ -116,11 +111,9 @@ def load_ranking(
     text : None, "auto" or sequence of str, default=None
         Columns of CSV and Parquet files that may hold text. None: every feature is a number.
         ``"auto"``: a column with a cell that is neither a number nor missing is text, and so are
-        dates and times of Parquet files, as pyarrow writes them ("2024-01-31",
-        "2024-01-31 00:00:00", durations as "90 s"). Names: these columns are text, the others
-        numbers. With ``"auto"`` or names, ``data`` is a table with
+        dates and times of Parquet files. With ``"auto"`` or names, ``data`` is a table with
         ``columns``, ``shape`` and ``data["name"]``, which :class:`~rankrls.AutoRanker` and
-        :class:`~rankrls.preprocessing.TableEncoder` take. LETOR text has none: it is ignored.
+        :class:`~rankrls.preprocessing.TableEncoder` take.
     need : sequence of {"target", "qid"}, default=("target", "qid")
         What must be found where ``"auto"`` looks for it. The others are None if they are missing.
     group : str, path-like or None, default="auto"
@@ -138,9 +131,8 @@ def load_ranking(
         target : ndarray of shape (n_rows,), float64, or None
             Labels.
         qid : ndarray of shape (n_rows,), integers or str, or None
-            Query ids. Those of text files are integers if all of them are (within 64 bits, and no
-            two of them the same integer written differently), otherwise strings, in an array of
-            objects if some are so long that this takes less memory.
+            Query ids. Those of text files are integers if all of them are written as 64-bit
+            integers, otherwise strings (objects if some are very long).
         sample_weight : ndarray of shape (n_rows,), float64, or None
             Row weights.
         feature_names : list of str of length n_features, or None
@@ -172,9 +164,8 @@ def load_ranking(
     >>> load_ranking(io.BytesIO(b"query,relevance,bm25\nshoes,2,5\nshoes,0,4\n")).feature_names
     ['bm25']
     """
-    options = dict(locals())  # all arguments
-    reader, known = _open(options)
-    return _finished(load(reader), reader, options, known)
+    reader, finished = _open(dict(locals()))
+    return finished(load(reader))
 
 
 @_options_of(load_ranking)
@@ -196,15 +187,13 @@ def iter_ranking(
         rows than this is a batch of its own. Without query ids a batch has just this many rows.
     by_query : bool, default=True
         False: batches of just ``rows`` rows, with queries in any order and cut anywhere.
-    format, target, qid, features, drop, sample_weight, dtype, header, delimiter, missing
-        As in :func:`load_ranking`.
-    unlabelled, need
+    format, target, qid, features, drop, sample_weight, dtype, header, delimiter, missing, \
+unlabelled, need, group, sparse, zero_based, beyond
         As in :func:`load_ranking`.
     text : None, "auto" or sequence of str, default=None
         As in :func:`load_ranking`; ``"auto"`` for Parquet files only, whose types tell.
-    n_features, sparse, zero_based, beyond, group
-        As in :func:`load_ranking`. For LETOR text without ``n_features``, a first pass over the
-        file finds it.
+    n_features : int, optional
+        As in :func:`load_letor`. By default a first pass over the file finds it.
 
     Yields
     ------
@@ -219,16 +208,15 @@ def iter_ranking(
     >>> [batch.qid.tolist() for batch in iter_ranking(file, rows=3)]
     [[1, 1], [2, 2]]
     """
-    reader, known = _open({"path": path, **options})
+    reader, finished = _open({"path": path, **options})
     if isinstance(reader, LetorReader):
         reader.find_width()
-    elif known["format"] == "csv" and _is_auto(options["text"]):
+    elif reader.spelled and isinstance(options["text"], str) and options["text"] == "auto":
         raise ValueError(
             f"{reader.file}: text='auto' looks at all rows of a CSV file: name the columns of "
             "text, or use load_ranking"
         )
-    batches = iterate(reader, rows, by_query=by_query)
-    return (_finished(batch, reader, options, known) for batch in batches)
+    return map(finished, iterate(reader, rows, by_query=by_query))
 
 
 def load_letor(
@@ -249,15 +237,13 @@ def load_letor(
     Parameters
     ----------
     path : str, path-like or binary file
-        File to read, plain or compressed by gzip, bzip2, xz or zstd, which is detected from its
-        content. zstd needs pyarrow (``pip install 'rankrls[arrow]'``) before Python 3.14. An
-        open file is read from its current position, and is left open.
+        File to read, plain or compressed by gzip, bzip2, xz or zstd (which needs pyarrow before
+        Python 3.14). An open file is read from its current position, and is left open.
     n_features : int, default=None
         Number of columns of the result; a larger feature id in the file is an error. By default
-        the largest feature id found; an error names its line if it is so large that a few vectors
-        with one number for each feature would not fit into memory.
-    dtype
-        As in :func:`load_ranking`.
+        the largest feature id found, which must be one that a model can have in memory.
+    dtype : {numpy.float64, numpy.float32}, default=numpy.float64
+        Type of ``data``.
     sparse : bool or "auto", default="auto"
         Whether ``data`` is sparse. ``"auto"`` gives a dense array if at least a quarter of its
         cells are written in the file (zeros that are written count), and a sparse one otherwise.
@@ -267,9 +253,9 @@ def load_letor(
     beyond : {"error", "drop"}, default="error"
         How to handle features beyond ``n_features``: raise an error, or drop them and warn once.
     missing : {"error", "nan"}, default="error"
-        How to handle missing values (``2:NULL``, ``2:NA``, ``2:N/A``, ``2:NaN``,
-        ``2:None`` in any case, or nothing after the colon): an error, or NaN, which is a stored
-        entry where ``data`` is sparse. Labels and query ids must not be missing.
+        How to handle missing values (``2:NULL``, ``2:NA``, ``2:N/A``, ``2:NaN``, ``2:None`` in any
+        case, or nothing after the colon): an error, or NaN, which is a stored entry where ``data``
+        is sparse.
 
     Returns
     -------
@@ -289,11 +275,9 @@ def load_letor(
     Raises
     ------
     ValueError
-        If the file is malformed; the message begins with ``file:line:``. Features of a row may
-        be in any order, but no feature may be given twice. Values that are not finite numbers
-        (but for ``missing``), query ids on some lines only, query ids that are not UTF-8 text,
-        NUL bytes, lines of more than 64 MiB, an empty file and damaged compressed data are errors,
-        too.
+        If the file is malformed; the message begins with ``file:line:``. Features of a row may be
+        in any order, but not given twice; all lines have query ids, or none; lines have 64 MiB at
+        most.
     MemoryError
         If the rows do not fit into the memory of the process.
 
@@ -312,13 +296,10 @@ def load_letor(
     array([[0.5 , 1.  ],
            [0.25, 3.  ],
            [0.  , 4.  ]])
-    >>> letor.target, letor.qid
-    (array([2., 0., 1.]), array([7, 7, 9]))
-    >>> letor.comments
-    ['doc-a', '', '']
+    >>> letor.target, letor.qid, letor.comments
+    (array([2., 0., 1.]), array([7, 7, 9]), ['doc-a', '', ''])
     """
-    options = dict(locals())
-    return load(LetorReader([options.pop("path")], **options))
+    return load(LetorReader([path], {**_LETOR_LINES, **locals()}))
 
 
 @_options_of(load_letor)
@@ -346,8 +327,7 @@ def iter_letor(
     Yields
     ------
     batch : :class:`~sklearn.utils.Bunch`
-        ``data``, ``target``, ``qid`` and ``comments``, as in :func:`load_letor`. Whether query
-        ids are integers is decided by the first batch.
+        As in :func:`load_letor`. Whether query ids are integers is decided by the first batch.
 
     Raises
     ------
@@ -364,9 +344,13 @@ def iter_letor(
     [1 1 2] [5. 6. 7.]
     [3] [8.]
     """
-    reader = LetorReader([path], **options)
+    reader = LetorReader([path], {**_LETOR_LINES, **options})
     reader.find_width()
     return iterate(reader, rows, by_query=by_query)
+
+
+#: LETOR text alone: query ids as the lines have them.
+_LETOR_LINES = {"group": None, "qid": "auto", "unlabelled": "error"}
 
 
 def load_csv(
@@ -390,8 +374,8 @@ def load_csv(
     Parameters
     ----------
     path : str, path-like or binary file
-        File to read, in UTF-8, plain or compressed by gzip, bzip2, xz or zstd, which is
-        detected from its content. An open file is read from its current position, and is left open.
+        File to read, in UTF-8, plain or compressed by gzip, bzip2, xz or zstd. An open file is
+        read from its current position, and is left open.
     target : str or None
         Column of the labels. None: there are none, as in rows to predict.
     qid : str, optional
@@ -407,21 +391,16 @@ def load_csv(
     Returns
     -------
     data : :class:`~sklearn.utils.Bunch`
-        With the attributes
-
-        data : ndarray of shape (n_rows, n_features)
-            Features.
-        target, qid, sample_weight, feature_names
-            As in :func:`load_ranking`.
+        ``data`` (an ndarray of shape (n_rows, n_features)), ``target``, ``qid``, ``sample_weight``
+        and ``feature_names``, as in :func:`load_ranking`.
 
     Raises
     ------
     ValueError
-        If a column is missing (the message lists what there is), or a line has too few or too
-        many cells, or a cell that should hold a finite number does not; the message begins with
-        ``file:line:``. Cells in double quotes may hold anything, line ends included. Empty lines
-        are skipped. True and False (also true, TRUE, false, FALSE) are the numbers 1 and 0.
-        Lines of more than 64 MiB and NUL bytes are errors, too.
+        If a column is missing (the message lists what there is), a line has too few or too many
+        cells, or a cell is no finite number; the message begins with ``file:line:``. Cells in
+        double quotes may hold anything, line ends included. Empty lines are skipped. True and
+        False, in any case, are the numbers 1 and 0.
     MemoryError
         If the rows do not fit into the memory of the process.
 
@@ -442,8 +421,7 @@ def load_csv(
     >>> table.qid.tolist(), table.feature_names
     (['red shoes', 'red shoes'], ['bm25', 'clicks'])
     """
-    options = dict(locals())
-    return load(_table("csv", [path], options, {name: options[name] for name in _COLUMNS}))
+    return load(TableReader([partial(CsvSource, path, header, delimiter)], dict(locals())))
 
 
 @_options_of(load_csv)
@@ -483,8 +461,8 @@ def iter_csv(
     [1 1 2] [5. 6. 7.]
     [3] [8.]
     """
-    reader = _table("csv", [path], options, {name: options[name] for name in _COLUMNS})
-    return iterate(reader, rows, by_query=by_query)
+    source = partial(CsvSource, path, options["header"], options["delimiter"])
+    return iterate(TableReader([source], options), rows, by_query=by_query)
 
 
 @_options_of(load_csv, "header", "delimiter")
@@ -524,10 +502,9 @@ def iter_parquet(
     Raises
     ------
     ValueError
-        If a column is missing (the message lists what there is) or of a type that cannot be read;
-        if a value is infinite, null or NaN (but for ``missing``), or a query id comes back after
-        another query, naming file, row group and row, both counted from 0; if a file is truncated,
-        damaged, or something else.
+        If a column is missing or of a type that cannot be read, a value is infinite or missing, a
+        query id comes back after another query, or a file is damaged; the message names file, row
+        group and row, both counted from 0.
 
     See Also
     --------
@@ -548,56 +525,59 @@ def iter_parquet(
     [1 1 2] [5. 6. 7.]
     [3] [8.]
     """
-    columns = {name: options[name] for name in _COLUMNS}
-    reader = _table("parquet", find_files(path), {"text": text, **options}, columns)
-    return iterate(reader, rows, by_query=by_query)
+    sources = [partial(ArrowSource, file) for file in find_files(path)]
+    return iterate(TableReader(sources, {"text": text, **options}), rows, by_query=by_query)
 
 
-def _table(
-    kind: str, paths: list[Any], options: dict[str, Any], columns: dict[str, Any] | None = None
-) -> TableReader:
-    """Reader of CSV or Parquet files; by default, columns are found by their names."""
-    if kind == "csv":
-        header, delimiter = options["header"], options["delimiter"]
-        opened: list[Any] = [partial(CsvSource, path, header, delimiter) for path in paths]
-    else:
-        opened = [partial(open_source, file) for file in paths]
-    opened[0] = first = opened[0]()
-    columns = columns or _find_roles(first.file, first.names, options)
-    how: dict[str, Any] = {name: options.get(name) for name in _TABLE_OPTIONS}
-    return TableReader(opened, **columns, **how)
-
-
-def _open(options: dict[str, Any]) -> tuple[RowReader, dict[str, Any]]:
-    """The reader for the arguments of `load_ranking`, and what is known of the data before."""
+def _open(options: dict[str, Any]) -> tuple[RowReader, Callable[[Bunch], Bunch]]:
+    """The reader for the arguments of `load_ranking`, and what completes its results."""
     path, text, group = options["path"], options["text"], options["group"]
     paths = list(path) if isinstance(path, list | tuple) else [path]
     if not paths:
         raise ValueError("path is an empty list: name at least one file")
-    if text is not None and not _is_auto(text):
+    if text is not None and not (isinstance(text, str) and text == "auto"):
         options = {**options, "text": check_names(text, "text")}
     kind, name = _kind(paths, options["format"]), name_of(paths[0])
-    has_group = group is not None and not _is_auto(group)
+    has_group = group is not None and not (isinstance(group, str) and group == "auto")
     if has_group and len(paths) > 1:
         raise ValueError("group is a file of sizes for one file of rows: read the files one by one")
+    known: dict[str, Any] = dict.fromkeys(("target_name", "qid_name"))
+    reader: RowReader
     if kind == "letor":
         for role in _COLUMNS:
-            if options[role] is not None and not _is_auto(options[role]):
+            value = options[role]
+            if value is not None and not (isinstance(value, str) and value == "auto"):
                 raise ValueError(
                     f"{name}: this is LETOR text, which has no columns by name: "
-                    f"{role}={options[role]!r} is for CSV and Parquet files"
+                    f"{role}={value!r} is for CSV and Parquet files"
                 )
-        how = {key: options[key] for key in (*_LETOR_OPTIONS, "group", "qid", "unlabelled")}
-        none = dict.fromkeys(("sample_weight", "feature_names", "target_name", "qid_name"))
-        return LetorReader(paths, **how), {"format": kind, **none}
-    if has_group:
-        raise ValueError(
-            f"{name}: group={group!r} is for LETOR text; a table has a column of query ids"
-        )
-    files = paths if kind == "csv" else find_files(paths if len(paths) > 1 else paths[0])
-    table = _table(kind, files, options)
-    known = {"comments": None, "target_name": table.target}
-    return table, {"format": kind, "qid_name": table.qid, **known}
+        reader = LetorReader(paths, options)
+        known |= {"sample_weight": None, "feature_names": None}
+    else:
+        if has_group:
+            raise ValueError(
+                f"{name}: group={group!r} is for LETOR text; a table has a column of query ids"
+            )
+        sources: list[Any] = [
+            partial(CsvSource, one, options["header"], options["delimiter"]) for one in paths
+        ]
+        if kind == "parquet":
+            sources = [partial(ArrowSource, file) for file in find_files(paths)]
+        table = reader = TableReader(sources, options)
+        known = {"target_name": table.roles["target"], "qid_name": table.qid, "comments": None}
+
+    def finished(bunch: Bunch) -> Bunch:
+        if bunch.qid is None and options["qid"] is not None and "qid" in options["need"]:
+            # Of LETOR text: tables have been looked at.
+            raise ValueError(
+                f"{name}: the lines have no query ids (label qid:7 1:0.5 …), and no file "
+                f"{name}.query has sizes of queries; pass qid=None if all rows are one ranking"
+            )
+        sizes = getattr(reader, "group_file", None)
+        bunch.update(known, format=kind, **({"group_file": sizes} if sizes else {}))
+        return bunch
+
+    return reader, finished
 
 
 def _kind(paths: list[Any], format: str) -> str:
@@ -613,63 +593,84 @@ def _kind(paths: list[Any], format: str) -> str:
     return kinds[0]
 
 
-def _finished(
-    bunch: Bunch, reader: RowReader, options: dict[str, Any], known: dict[str, Any]
-) -> Bunch:
-    """A bunch with all that the user gets."""
-    if bunch.qid is None and options["qid"] is not None and "qid" in options["need"]:
-        # Of LETOR text: tables have been looked at.
+def ids_from_comments(
+    comments: Sequence[str], key: str = "docid", *, name: str = ""
+) -> NDArray[Any]:
+    """Names of rows from the comments of LETOR text.
+
+    Parameters
+    ----------
+    comments : sequence of str
+        Such as ``docid = GX008-86-4444840 inc = 1``, from :func:`load_letor` or
+        :func:`load_ranking`.
+    key : str, default="docid"
+        The word before the name, which follows after ``=`` or ``:``. "comment": the whole comment
+        is the name.
+    name : str, optional
+        What the file is called in an error.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), str
+
+    Examples
+    --------
+    >>> from rankrls.datasets import ids_from_comments
+    >>> ids_from_comments(["docid = GX8-86 inc = 1", "docid = GX9-12 inc = 0"]).tolist()
+    ['GX8-86', 'GX9-12']
+    """
+    if key == "comment":
+        found: list[Any] = [comment.strip() or None for comment in comments]
+    else:
+        after = re.compile(rf"(?:^|\s){re.escape(key)}\s*[=:]\s*(\S+)")
+        found = [match[1] if (match := after.search(comment)) else None for comment in comments]
+    if None in found:
+        row = found.index(None)
+        what = "there is no comment" if not comments[row] else f"the comment is {comments[row]!r}"
         raise ValueError(
-            f"{reader.file}: the lines have no query ids (label qid:7 1:0.5 …), and no file "
-            f"{reader.file}.query has sizes of queries; pass qid=None if all rows are one ranking"
+            f"{name}{': ' * bool(name)}row {row} has no {key}: {what[:80]} (names of rows are "
+            f"looked for after '# {key} =' in LETOR text)"
         )
-    bunch.update(known)
-    if getattr(reader, "group_file", None):
-        bunch.group_file = reader.group_file  # type: ignore[attr-defined]
-    return bunch
+    return as_text(found)
 
 
-def _is_auto(value: Any) -> bool:
-    return isinstance(value, str) and value == "auto"
+def load_ids(
+    path: PathOrFile,
+    column: str,
+    *,
+    format: str = "auto",
+    header: bool = True,
+    delimiter: str | None = None,
+) -> NDArray[Any]:
+    r"""Read the names of rows from a file: LETOR text, CSV, Parquet or Arrow.
 
+    Parameters
+    ----------
+    path : str, path-like or binary file
+        As in :func:`load_ranking`, whose rows they belong to.
+    column : str
+        Column of the names; of LETOR text the word before them in comments, as in
+        :func:`ids_from_comments`.
+    format, header, delimiter
+        As in :func:`load_ranking`.
 
-def _find_roles(file: str, names: list[str], options: dict[str, Any]) -> dict[str, Any]:
-    """All columns by role; those that are features or dropped are not looked at for labels."""
-    roles = {role: options[role] for role in _COLUMNS}
-    used = set() if roles["features"] is None else set(check_names(roles["features"]))
-    # "a,b" is two columns, unless one is called so.
-    given = [] if roles["drop"] is None else check_names(roles["drop"], "drop")
-    parts = [[name] if name in names else map(str.strip, name.split(",")) for name in given]
-    dropped = list(dict.fromkeys(name for part in parts for name in part if name))
-    free = [name for name in names if name not in used and name not in dropped]
-    if roles["qid"] is None:  # query ids that are ignored are no features either
-        taken = (roles["target"], roles["sample_weight"])
-        dropped += [n for n in free if n.lower() in ROLE_NAMES["qid"] and n not in taken]
-    for role in ("target", "qid"):
-        column = roles[role]
-        if isinstance(column, str) and column in dropped:
-            raise ValueError(f"{file}: column {column!r} for {role} cannot be dropped")
-        if isinstance(column, str) and column not in [*names, "auto"]:
-            raise ValueError(f"{file}: {missing_column(role, column, names)}")
-    left = [name for name in names if name not in dropped]
-    for role, what in (("target", "labels"), ("qid", "query ids")):
-        if isinstance(roles[role], str) and roles[role] in used:
-            raise ValueError(
-                f"{file}: column {roles[role]!r} for {role} is also one of the features"
-            )
-        if not _is_auto(roles[role]):
-            continue
-        known = [name for name in free if name.lower() in ROLE_NAMES[role]]
-        if len(known) > 1:
-            which = " and ".join(map(repr, known))
-            raise ValueError(
-                f"{file}: {which} could both be the column of {what}; name it in {role}="
-            )
-        if not known and role in options["need"]:
-            one = ", or pass qid=None if all rows are one ranking" if role == "qid" else ""
-            raise ValueError(
-                f"{file}: no column is called {', '.join(ROLE_NAMES[role])}: name the column of "
-                f"{what} in {role}={one}; the columns are {listed(left)}"
-            )
-        roles[role] = known[0] if known else None
-    return {**roles, "drop": dropped or None}
+    Returns
+    -------
+    ndarray of shape (n_rows,), str
+
+    Examples
+    --------
+    >>> import io
+    >>> from rankrls.datasets import load_ids
+    >>> load_ids(io.BytesIO(b"doc,qid,label,bm25\ns1,7,0,2.5\ns2,7,1,3\n"), "doc").tolist()
+    ['s1', 's2']
+    """
+    kind = _kind([path], format)
+    if kind == "letor":
+        comments = load_letor(path, zero_based=True, beyond="drop").comments  # any feature id
+        return ids_from_comments(comments, column, name=name_of(path))
+    table = open_table(path, kind, delimiter, header)
+    table.check_column("ids", column)
+    reader = (column, lambda cells, name, place: list(map(str, cells)))
+    found, _ = table.read({"ids": reader}, "every row needs a name")
+    return as_text(found["ids"].tolist())

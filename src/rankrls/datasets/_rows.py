@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -54,26 +53,27 @@ class FileRows:
         return sum(value.nbytes for value in values)
 
 
-class RowReader(ABC):
-    """Rows of one data set, in one file or several; ``file`` is how errors call it."""
+class RowReader:
+    """Rows of one data set, in one file or several; ``file`` is how errors call it.
+
+    ``chunks(rows)`` yields all rows, not many more than ``rows`` at a time and none of them empty;
+    ``bunch(chunk)`` is what the user gets for them. ``spelled``: whether query ids are text.
+    """
 
     nothing = "there are no rows"
+    chunks: Callable[[float], Iterator[FileRows]]
+    bunch: Callable[[FileRows], Bunch]
 
-    def __init__(self, file: str, spelled: bool, dtype: Any, missing: str, unlabelled: str) -> None:
-        self.file, self.ids, self.dtype = file, QueryIds(file, spelled), np.dtype(dtype)
+    def __init__(self, file: str, spelled: bool, options: dict[str, Any]) -> None:
+        self.file, self.spelled, self.ids = file, spelled, QueryIds(file, spelled)
+        self.dtype = np.dtype(options["dtype"])
         if self.dtype not in (np.float32, np.float64):
-            raise ValueError(f"dtype must be numpy.float64 or numpy.float32; got {dtype!r}")
-        self.keep_missing = check_option("missing", missing, ("error", "nan")) == "nan"
-        unlabelled = check_option("unlabelled", unlabelled, ("error", "drop"))
+            raise ValueError(
+                f"dtype must be numpy.float64 or numpy.float32; got {options['dtype']!r}"
+            )
+        self.keep_missing = check_option("missing", options["missing"], ("error", "nan")) == "nan"
+        unlabelled = check_option("unlabelled", options["unlabelled"], ("error", "drop"))
         self.drop_unlabelled = unlabelled == "drop"  # rows whose target is NaN
-
-    @abstractmethod
-    def chunks(self, rows: float) -> Iterator[FileRows]:
-        """All rows, not many more than ``rows`` at a time; no chunk is empty."""
-
-    @abstractmethod
-    def bunch(self, rows: FileRows) -> Bunch:
-        """What the user gets for some rows."""
 
 
 def load(reader: RowReader) -> Bunch:
@@ -172,9 +172,9 @@ def _labelled(reader: RowReader, rows: float) -> Iterator[FileRows]:
             missing = np.isnan(chunk.target)
             if missing.any():
                 n_dropped += int(missing.sum())
-                kept, place = np.flatnonzero(~missing), chunk.place
+                kept, place = np.flatnonzero(~missing).tolist(), chunk.place
                 chunk = chunk[kept]
-                chunk.place = partial(_place_of_kept, kept, place)
+                chunk.place = partial(_place_among, place, kept)
         if len(chunk):
             yield chunk
     if n_dropped:
@@ -183,5 +183,5 @@ def _labelled(reader: RowReader, rows: float) -> Iterator[FileRows]:
         warn(f"{reader.file}: {n_dropped} of {n} rows have no label, and are left out")
 
 
-def _place_of_kept(kept: Array, place: Callable[[int], str], row: int) -> str:
-    return place(int(kept[row]))
+def _place_among(place: Callable[[int], str], kept: list[int], row: int) -> str:
+    return place(kept[row])
