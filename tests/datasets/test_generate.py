@@ -84,7 +84,7 @@ def test_seeds_and_return_forms():
     ("options", "message"),
     [
         ({"n_queries": 0}, "n_queries must be an integer >= 1"),
-        ({"n_docs": (5, 3)}, "low <= high"),
+        ({"n_docs": (5, 3)}, "n_docs must be an integer >= 5"),
         ({"n_docs": 2.5}, "n_docs must be an integer"),
         ({"n_docs": (1, 2, 3)}, "n_docs must be an integer"),
         ({"n_features": 3, "n_informative": 4}, "more than n_features=3"),

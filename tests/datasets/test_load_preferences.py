@@ -251,13 +251,13 @@ GOOD = {"model_a": ["x", "y"], "model_b": ["y", "z"], "winner": ["a", "b"]}
         ({**GOOD, "winner": ["a", np.nan]}, {}, "row 1: column 'winner' is empty"),
         ({**GOOD, "winner": ["a", "c"]}, {}, "row 1: column 'winner' is 'c'; it must be one of the "
          "items of the row, 'y' and 'z', or 'model_a'"),
-        ({**GOOD, "winner": ["x", "b"]}, {}, "row 0: column 'winner' is 'x', the name of an item, "
-         "and 'b', a side, at table: row 1"),
+        ({**GOOD, "winner": ["x", "b"]}, {}, "row 0: column 'winner' is 'x': it holds names of "
+         "items and sides"),
         ({**GOOD, "winner": [1, 0]}, {}, "row 1: column 'winner' is 0, which stands for a tie"),
         ({**GOOD, "winner": ["tie", "0"]}, {}, "row 1: .* no row says that the second item won"),
         ({**GOOD, "winner": [0, 0]}, {}, "row 0: .* write 'model_a', 'model_b' and 'tie', or 1"),
-        ({"a": [2, 3], "b": [1, 2], "winner": [1, 2]}, {}, "row 0: column 'winner' is 1, which "
-         "names one item of the row and the side of the other one"),
+        ({"a": [2, 3], "b": [1, 2], "winner": [1, 2]}, {}, "row 0: column 'winner' is 1: it "
+         "holds names of items and sides, or one that may be both"),
         ({**GOOD, "tie": ["perhaps", ""]}, {}, "row 0: column 'tie' is 'perhaps', neither true"),
         ({**GOOD, "judge": [None, "ann"]}, {}, "row 0: column 'judge' is empty"),
         ({**GOOD, "m": [1, -1]}, {"magnitude": "m"}, "row 1: column 'm' is '-1', not a finite"),
@@ -285,7 +285,7 @@ GOOD = {"model_a": ["x", "y"], "model_b": ["y", "z"], "winner": ["a", "b"]}
          "preferred='preferred', other='other' or as first='model_a'"),
         ({"winner": [], "loser": []}, {}, "table: no data"),
         ({"winner": ["x"], "loser": []}, {}, "columns have different lengths"),
-        (pd.DataFrame([["x", "y", 1]], columns=["winner", "loser", "loser"]), {}, "several columns"),
+        (pd.DataFrame([["x", "y", 1]], columns=["winner", "loser", "loser"]), {}, "several col"),
         (pl.DataFrame(GOOD).lazy(), {}, r"pass table.collect\(\)"),
         (7, {}, "table must be a data frame .* got a int"),
         ([1, 2], {}, "table must be a data frame .* got a list"),

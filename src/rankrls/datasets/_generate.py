@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from scipy import sparse
 from sklearn.utils import Bunch, check_random_state
 
 from rankrls._frames import data_frame
-from rankrls._validation import check_integer
+from rankrls._validation import check_integer, is_number
 
 COLOURS = ("black", "blue", "brown", "green", "grey", "orange", "pink", "red", "white", "yellow")
 GOODS = ("bag", "bowl", "chair", "clock", "desk", "jacket", "lamp", "mug", "rug", "shelf")
@@ -58,7 +57,6 @@ def make_ranking(
     return_X_y_qid : bool, default=False
         Whether to return ``(data, target, qid)`` instead of a Bunch.
     random_state : int, RandomState or None, default=None
-        Seed.
 
     Returns
     -------
@@ -78,20 +76,13 @@ def make_ranking(
 
     Notes
     -----
-    With :math:`z` standard normal, a document of query :math:`q` has
-
-    .. math:: x = s_q z + t_q, \qquad
-        v = z \cdot coef + h(z) + \epsilon + t_q \cdot w,
-
-    :math:`t_q` normal with standard deviation ``query_effect``, :math:`\log s_q` normal with
-    0.3 ``query_effect``, :math:`\epsilon` normal with ``noise``, :math:`h` 0 or
-    products of features, and :math:`w` a random direction of length ``2 query_effect``. Labels
-    are :math:`v`, or :math:`v` cut at levels that are the same for all queries.
-
-    So :math:`t_q`, which all documents of a query share, tells how high the labels of this query
-    are, and nothing about their order; as, say, the number of clicks on a query does.
-    A regression over all rows learns a mixture of ``coef`` and ``w``. A learner that compares
-    documents of one query only never sees :math:`t_q`.
+    With :math:`z` standard normal, a document of query :math:`q` has features
+    :math:`x = s_q z + t_q` and the relevance :math:`z \cdot coef + h(z) + \epsilon + t_q \cdot w`:
+    :math:`t_q` is normal with standard deviation ``query_effect``, :math:`\log s_q` with 0.3
+    ``query_effect``, :math:`\epsilon` with ``noise``; :math:`h` is 0 or products of features, and
+    :math:`w` a random direction of length ``2 query_effect``. So :math:`t_q` tells how high the
+    labels of a query are, and nothing about their order: a regression over all rows learns a
+    mixture of ``coef`` and ``w``, a learner that compares documents of one query does not.
 
     Examples
     --------
@@ -102,19 +93,17 @@ def make_ranking(
     >>> sorted(set(ranking.target.tolist()))
     [0.0, 1.0, 2.0, 3.0, 4.0]
     """
-    check_integer("n_queries", n_queries, least=1)
-    check_integer("n_features", n_features, least=1)
-    low, high = _check_n_docs(n_docs)
-    if n_informative is None:
-        n_informative = max(1, n_features // 2)
-    check_integer("n_informative", n_informative, least=1)
+    _at_least(1, n_queries=n_queries, n_features=n_features)
+    low, high = n_docs if isinstance(n_docs, tuple | list) and len(n_docs) == 2 else [n_docs] * 2
+    _at_least(1, n_docs=low)
+    check_integer("n_docs", high, least=low)
+    n_informative = max(1, n_features // 2) if n_informative is None else n_informative
+    _at_least(1, n_informative=n_informative)
     if n_informative > n_features:
         raise ValueError(f"n_informative={n_informative} is more than n_features={n_features}")
     if n_levels is not None:
         check_integer("n_levels", n_levels, least=2)
-    _check_spread("noise", noise)
-    _check_spread("query_effect", query_effect)
-
+    _check_spread(noise=noise, query_effect=query_effect)
     rng = check_random_state(random_state)
     sizes = rng.randint(low, high + 1, size=n_queries)
     qid = np.repeat(np.arange(n_queries, dtype=np.int64), sizes)
@@ -136,13 +125,8 @@ def make_ranking(
     target = relevance if n_levels is None else _skewed_levels(relevance, n_levels)
     if return_X_y_qid:
         return data, target, qid
-    return Bunch(
-        data=data,
-        target=target,
-        qid=qid,
-        coef=coef,
-        feature_names=[f"feature_{j + 1}" for j in range(n_features)],
-    )
+    names = [f"feature_{j + 1}" for j in range(n_features)]
+    return Bunch(data=data, target=target, qid=qid, coef=coef, feature_names=names)
 
 
 def make_preference_pairs(
@@ -166,7 +150,6 @@ def make_preference_pairs(
     noise : float, default=0.5
         Scale of the noise of a judgement; utilities have a standard deviation of about 1.
     random_state : int, RandomState or None, default=None
-        Seed.
 
     Returns
     -------
@@ -186,9 +169,8 @@ def make_preference_pairs(
 
     Notes
     -----
-    A judge of items :math:`i, j` sees :math:`d = u_i - u_j + noise \cdot \epsilon` with a
-    logistic :math:`\epsilon`, names the better one by the sign of :math:`d`, and gives
-    :math:`|d|` as magnitude. This is the Bradley-Terry model:
+    A judge sees :math:`d = u_i - u_j + noise \cdot \epsilon` with a logistic :math:`\epsilon`,
+    prefers by the sign of :math:`d`, and gives :math:`|d|` as magnitude: the Bradley-Terry model
     :math:`P(i \succ j) = 1 / (1 + \exp(-(u_i - u_j) / noise))`.
 
     Examples
@@ -199,10 +181,9 @@ def make_preference_pairs(
     >>> bool((judged.utility[preferred] > judged.utility[other]).all())
     True
     """
-    check_integer("n_items", n_items, least=2)
-    check_integer("n_features", n_features, least=1)
-    check_integer("n_pairs", n_pairs, least=1)
-    _check_spread("noise", noise)
+    _at_least(2, n_items=n_items)
+    _at_least(1, n_features=n_features, n_pairs=n_pairs)
+    _check_spread(noise=noise)
     rng = check_random_state(random_state)
     data = rng.standard_normal((n_items, n_features))
     coef = _direction(rng, n_features)
@@ -212,13 +193,8 @@ def make_preference_pairs(
     seen = utility[left] - utility[right] + noise * rng.logistic(size=n_pairs)
     pairs = np.column_stack([np.where(seen > 0, left, right), np.where(seen > 0, right, left)])
     magnitude = np.maximum(np.abs(seen), np.finfo(float).tiny)
-    return Bunch(
-        data=data,
-        pairs=pairs.astype(np.int64),
-        magnitude=magnitude,
-        utility=utility,
-        coef=coef,
-    )
+    pairs = pairs.astype(np.int64)
+    return Bunch(data=data, pairs=pairs, magnitude=magnitude, utility=utility, coef=coef)
 
 
 def make_rock_paper_scissors(
@@ -231,8 +207,7 @@ def make_rock_paper_scissors(
 ) -> Bunch:
     r"""Generate games of rock, paper, scissors between players with habits of their own.
 
-    Who wins depends on both players, and not in a transitive way: there is no ranking of all
-    players, but one for every opponent.
+    Who wins is not transitive: there is no ranking of all players, but one for every opponent.
 
     Parameters
     ----------
@@ -247,7 +222,6 @@ def make_rock_paper_scissors(
         Whether a draw is a game, too, with the label 0 in both directions. By default all games
         have a winner: instead of a draw two other players play.
     random_state : int, RandomState or None, default=None
-        Seed.
 
     Returns
     -------
@@ -269,14 +243,9 @@ def make_rock_paper_scissors(
 
     Notes
     -----
-    After P5 §6.1, which cites Pahikkala et al. (2010) for the details. A player with
-    :math:`u \in [0, 1]^3` drawn uniformly plays move :math:`a` with probability
-
-    .. math:: x_a = \exp(w u_a) / \sum_b \exp(w u_b),
-
-    :math:`w` being ``preference``. What becomes of draws is not said there. The relation is
-    bilinear in the features, :math:`x^T (B - B^T) x'` with :math:`B_{ab} = 1` if move
-    :math:`a` beats :math:`b`, so that a linear kernel can represent it.
+    After P5 §6.1. A player with :math:`u \in [0, 1]^3` drawn uniformly plays move :math:`a` with a
+    probability proportional to :math:`\exp(w u_a)`, :math:`w` being ``preference``. The relation is
+    bilinear in the features, so that a linear kernel can represent it.
 
     Examples
     --------
@@ -287,22 +256,18 @@ def make_rock_paper_scissors(
     >>> ranker.fit(train.data, train.target).score(test.data, test.relation) > 0.9
     True
     """
-    check_integer("n_players", n_players, least=2)
-    check_integer("n_games", n_games, least=1)
-    _check_spread("preference", preference)
+    _at_least(2, n_players=n_players)
+    _at_least(1, n_games=n_games)
+    _check_spread(preference=preference)
     rng = check_random_state(random_state)
     scores = preference * rng.random_sample((n_players, 3))
     data = np.exp(scores - scores.max(axis=1, keepdims=True))
     data /= data.sum(axis=1, keepdims=True)
     wins = data @ BEATS @ data.T
     games, won = _play(data, n_games, keep_draws, rng)
-    winners, losers = games.T
+    edges = np.concatenate([games.T, games.T[::-1]], axis=1)
     target = sparse.coo_array(
-        (
-            np.concatenate([won, -won]),
-            (np.concatenate([winners, losers]), np.concatenate([losers, winners])),
-        ),
-        shape=(n_players, n_players),
+        (np.concatenate([won, -won]), tuple(edges)), shape=(n_players, n_players)
     )
     return Bunch(
         data=data,
@@ -318,9 +283,8 @@ def make_product_search(
 ) -> Any:
     """Generate a table of products found by searches, each with a grade of relevance.
 
-    The table is like those that people have: columns of different scales and of long tails, text,
-    booleans and missing values. Grades depend on the logarithms of clicks and price, and on
-    whether a product of one of the sellers is in stock.
+    It has columns of different scales and of long tails, text, booleans and missing values. Grades
+    depend on the logarithms of clicks and price, and on one of the sellers having it in stock.
 
     Parameters
     ----------
@@ -329,27 +293,14 @@ def make_product_search(
     n_products : int, default=25
         Products of each search.
     random_state : int, RandomState or None, default=None
-        Seed.
 
     Returns
     -------
     table : pandas.DataFrame
         One row for each product of a search, the rows of a search one after the other.
 
-        query : str
-            What was searched for, such as "red lamp".
-        product : str
-            Name of the product.
-        clicks : int
-            With a long tail.
-        price : float
-            With a long tail; a fifth of the prices are missing.
-        seller : str
-            "north", "south" or "west".
-        in_stock : bool
-            Whether it can be sent.
-        grade : int
-            Relevance from 0 to 3.
+        Columns: query (such as "red lamp"), product (its name), clicks (int), price (a fifth are
+        missing), seller ("north", "south" or "west"), in_stock (bool) and grade (0 to 3).
 
     Examples
     --------
@@ -360,8 +311,7 @@ def make_product_search(
     >>> list(table["query"])
     ['black bag', 'black bag', 'blue bag', 'blue bag']
     """
-    check_integer("n_queries", n_queries, least=1)
-    check_integer("n_products", n_products, least=1)
+    _at_least(1, n_queries=n_queries, n_products=n_products)
     rng = check_random_state(random_state)
     n = n_queries * n_products
     query = np.repeat([_search(number) for number in range(n_queries)], n_products)
@@ -398,20 +348,15 @@ def _skewed_levels(scores: NDArray[np.float64], n_levels: int) -> NDArray[np.flo
     return np.searchsorted(upper, scores, side="left").astype(np.float64)
 
 
-def _check_n_docs(n_docs: Any) -> tuple[int, int]:
-    low, high = n_docs if isinstance(n_docs, tuple | list) and len(n_docs) == 2 else [n_docs] * 2
-    check_integer("n_docs", low, least=1)
-    check_integer("n_docs", high, least=1)
-    if low > high:
-        raise ValueError(f"n_docs must be (low, high) with low <= high; got {n_docs!r}")
-    return low, high
+def _at_least(least: int, **values: Any) -> None:
+    for name, value in values.items():
+        check_integer(name, value, least=least)
 
 
-def _check_spread(name: str, value: Any) -> None:
-    """Raise unless ``value`` is a finite number that is not negative."""
-    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not number or not 0 <= float(value) < np.inf:
-        raise ValueError(f"{name} must be a finite number >= 0; got {value!r}")
+def _check_spread(**values: Any) -> None:
+    for name, value in values.items():
+        if not is_number(value) or not 0 <= float(value) < np.inf:
+            raise ValueError(f"{name} must be a finite number >= 0; got {value!r}")
 
 
 def _play(data: Any, n_games: int, keep_draws: bool, rng: np.random.RandomState) -> Any:

@@ -68,8 +68,7 @@ def dump_letor(
 ) -> None:
     """Write a file in LETOR (svmlight with query ids) format.
 
-    The numbers are written with as many digits as it takes to read the same ones again. The file
-    appears under its name only when it is complete.
+    Numbers are read again as the same ones. The file appears only when it is complete.
 
     Parameters
     ----------
@@ -78,9 +77,8 @@ def dump_letor(
     y : array-like of shape (n_rows,)
         Labels.
     path : str or path-like
-        File to write or replace; compressed if its name ends in ``.gz``,
-        ``.bz2``, ``.xz`` or ``.zst``. Pipes and devices, such
-        as ``/dev/stdout``, are written to and not replaced.
+        File to write or replace; compressed if its name ends in ``.gz``, ``.bz2``, ``.xz`` or
+        ``.zst``.
     qid : array-like of shape (n_rows,), default=None
         Query ids, integers or strings without white space and ``#``.
     comments : sequence of str of length n_rows, default=None

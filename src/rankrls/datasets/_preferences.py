@@ -103,12 +103,11 @@ def load_preferences(
         loser, chosen and rejected, or better and worse, in any case.
     first, second, winner : str, default="auto"
         Arena tables: columns of the two items, in the order in which they were shown, and of the
-        outcome. "auto": model_a and model_b, or the same with item, response, answer, option,
-        player or team, with 1 and 2, or a and b, left and right, first and second; winner,
-        preference, outcome, result, choice, vote, verdict or judgement. The winner is the name of
-        one of the two items, or, in any case: a, left, first, 1, model_a, model_1 (response_a, …)
-        for the first; b, right, second, 2, −1, model_b, model_2, … for the second; tie,
-        tie (bothbad), both, neither, draw, equal, same or 0 for a tie.
+        outcome. "auto": model_a and model_b (or item, response, answer, option, player, team; 1 and
+        2), a and b, left and right, first and second; winner, preference, outcome, result, choice,
+        vote, verdict or judgement. The winner is the name of one of the two items, or a side (a,
+        left, first, 1, model_a, … and b, right, second, 2, −1, model_b, …) or a tie (tie, both,
+        neither, draw, equal, same, 0), in any case.
     tie : str or None, default="auto"
         Column that is true (1, yes, tie) where the items were judged equal; empty cells are false.
         "auto": tie, is_tie, tied, draw or equal, if there is one.
@@ -124,9 +123,8 @@ def load_preferences(
         Columns of covariates of the comparison, as numbers: preferred minus other. In arena
         tables first minus second; their sign is changed where the second item won.
     items : array-like of shape (n_items,), pandas Index, Series or DataFrame, optional
-        Names of the rows of X: pairs are then row numbers of X. A frame stands for its index, a
-        Series for its values. Names match if they are equal, or written alike (7 and "7"). By
-        default the distinct names in sorted order.
+        Names of the rows of X, of which pairs are then the numbers; a frame stands for its index.
+        Names match if they are written alike (7 and "7"). By default the distinct names, sorted.
     unknown : {"error", "drop"}, default="error"
         How to handle judgements of items that ``items`` does not have.
     format : {"auto", "csv", "parquet", "jsonl"}, default="auto"
@@ -141,8 +139,7 @@ def load_preferences(
         With the attributes
 
         pairs : ndarray of shape (n_pairs, 2), int64
-            Numbers of items: the preferred one and the other one; of ties the first and the
-            second one.
+            Numbers of items: the preferred one and the other one; of ties the first and the second.
         magnitude : ndarray of shape (n_pairs,)
             0 for ties.
         pair_weight : ndarray of shape (n_pairs,), or None
@@ -152,9 +149,8 @@ def load_preferences(
         pair_features : ndarray of shape (n_pairs, n_pair_features), or None
             Covariates, preferred less other.
         position : ndarray of shape (n_pairs,), or None
-            Arena tables: 1 where the first item is in the first column of ``pairs``, −1 where
-            the second one is. As a column of ``pair_features`` it is the effect of being shown
-            first.
+            Arena tables: 1 where the first item is in the first column of ``pairs``, otherwise −1.
+            As a column of ``pair_features`` it is the effect of being shown first.
         item_names : ndarray of shape (n_items,)
             Names, by number.
         columns : dict
@@ -165,9 +161,8 @@ def load_preferences(
     Raises
     ------
     ValueError
-        If columns cannot be found (the message lists what there is), a cell is empty or not what it
-        should be, an item is compared with itself, or a name is not in ``items``; the message names
-        file and line, or the row.
+        If columns cannot be found, a cell is empty or not what it should be, an item is compared
+        with itself, or a name is not in ``items``; the message names file and line, or the row.
 
     See Also
     --------
@@ -347,19 +342,12 @@ def _outcomes(
             "and 'tie', or 1, -1 and 0"
         )
     names_tell, sides_tell = (by_name != unknown).all(), (by_word != unknown).all()
-    if not (names_tell or sides_tell):
-        name, side = int(np.argmax(by_word == unknown)), int(np.argmax(by_name == unknown))
+    if not (names_tell or sides_tell) or (names_tell and sides_tell and (by_word != by_name).any()):
+        row = int(np.argmax(by_word != by_name))
         raise ValueError(
-            f"{place(name)}: column {column!r} is {cells[winner[name]]!r}, the name of an item, "
-            f"and {cells[winner[side]]!r}, a side, at {place(side)}: write names or sides in all "
-            "rows"
-        )
-    differ = by_word != by_name
-    if names_tell and sides_tell and differ.any():
-        row = int(np.argmax(differ))
-        raise ValueError(
-            f"{place(row)}: column {column!r} is {cells[winner[row]]!r}, which names one item of "
-            "the row and the side of the other one: write 'model_a' and 'model_b' for the sides"
+            f"{place(row)}: column {column!r} is {cells[winner[row]]!r}: it holds names of items "
+            "and sides, or one that may be both: write 'model_a' and 'model_b' for the sides in "
+            "all rows"
         )
     return by_name if names_tell else by_word
 
@@ -412,25 +400,23 @@ def number_names(
 def _labels(items: Any) -> list[Any]:
     index = row_names(items) if hasattr(items, "columns") else None
     unordered = isinstance(items, str | bytes | Set | Mapping) or not isinstance(items, Iterable)
-    if index is not None:
-        if not names_anything(index) and index.name is None:
-            raise ValueError(
-                "items is a frame whose index only counts its rows: name them by "
-                "set_index('item_id'), or pass the column of names"
-            )
-        items = index
-    elif hasattr(items, "columns") or unordered or getattr(items, "ndim", 1) > 1:
+    if index is not None and not names_anything(index) and index.name is None:
+        raise ValueError(
+            "items is a frame whose index only counts its rows: name them by "
+            "set_index('item_id'), or pass the column of names"
+        )
+    is_table = getattr(items, "ndim", 1) > 1 or hasattr(items, "columns")
+    if index is None and (is_table or unordered):
         raise ValueError(
             "items must be the names of the rows of X, in their order: a list, a column, or a "
             f"pandas frame with such an index; got a {type(items).__name__}"
         )
-    labels = items.tolist() if hasattr(items, "tolist") else list(items)
-    try:
-        set(labels)
-    except TypeError:
-        raise ValueError("items must be names: text or numbers") from None
+    names = items if index is None else index
+    labels = names.tolist() if hasattr(names, "tolist") else list(names)
     if not labels:
         raise ValueError("items is empty: name the rows of X")
+    if any(isinstance(label, list | dict | set) for label in labels):
+        raise ValueError("items must be names: text or numbers")
     return labels
 
 

@@ -29,8 +29,6 @@ Array = NDArray[Any]
 _RUN = ("query", "Q0", "id", "rank", "score", "tag")
 _QRELS = ("query", "iteration", "id", "grade")
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
-
 #: Memory that a line takes while a file is read, beside its characters.
 _BYTES_PER_LINE = 300
 
@@ -52,8 +50,7 @@ def load_run(path: PathOrFile) -> RankTable:
     Raises
     ------
     ValueError
-        With file and line: if a line has not six words, a rank or score is no number, or an id
-        comes twice in a query.
+        With file and line, if a line is not six words, or an id comes twice in a query.
 
     Warns
     -----
@@ -73,22 +70,22 @@ def load_run(path: PathOrFile) -> RankTable:
     >>> load_run(file).id.tolist()
     ['d2', 'd1']
     """
-    table = _TrecTable(path, _RUN)
-    query, _, rank, score = table.columns.values()
+    words, columns, line = _read(path, _RUN)
+    query, rank, score = columns["query"], columns["rank"], columns["score"]
     # Numbers of queries are in the order of the file.
     order = np.lexsort((rank, -score, query))
     codes, place = query[order], rank[order]
     wrong = np.flatnonzero((codes[1:] == codes[:-1]) & (place[1:] < place[:-1]))
     if len(wrong):
         warn(
-            f"{table.place(order[wrong[0] + 1])}: ranks and scores are in different orders"
+            f"{line(order[wrong[0] + 1])}: ranks and scores are in different orders"
             + f" (in {len(wrong)} places)" * (len(wrong) > 1)
             + "; scores count, as in trec_eval"
         )
     starts = np.flatnonzero(np.diff(codes, prepend=-1))
     sizes = np.diff(starts, append=len(codes))
     new = np.arange(len(codes)) - np.repeat(starts, sizes) + 1
-    return RankTable(table.words[0][order], new, table.words[1][order], score[order])
+    return RankTable(words[0][order], new, words[1][order], score[order])
 
 
 def load_qrels(path: PathOrFile) -> Qrels:
@@ -107,8 +104,7 @@ def load_qrels(path: PathOrFile) -> Qrels:
     Raises
     ------
     ValueError
-        With file and line: if a line has not four words, a grade is no number, or an id comes
-        twice in a query.
+        With file and line, if a line is not four words, or an id comes twice in a query.
 
     Examples
     --------
@@ -117,25 +113,22 @@ def load_qrels(path: PathOrFile) -> Qrels:
     >>> load_qrels(io.BytesIO(b"7 0 d1 2\n7 0 d2 0\n")).grade
     array([2., 0.])
     """
-    table = _TrecTable(path, _QRELS)
-    query, id = table.words
-    return Qrels(query, id, table.columns["grade"])
+    (query, id), columns, _ = _read(path, _QRELS)
+    return Qrels(query, id, columns["grade"])
 
 
 def dump_run(table: RankTable, path: PathOrFile, *, name: str = "rankrls") -> None:
     """Write ranked lists as a run file of TREC.
 
-    Scores are written with as many digits as it takes to read the same ones again. The file
-    appears under its name only when it is complete.
+    Scores are read again as the same numbers. The file appears only when it is complete.
 
     Parameters
     ----------
     table : RankTable
         From :func:`rankrls.rank`, or ``RankTable.from_scores``.
     path : str, path-like or binary file
-        File to write or replace; compressed if its name ends in ``.gz``,
-        ``.bz2``, ``.xz`` or ``.zst``. Pipes and devices, such
-        as ``/dev/stdout``, are written to and not replaced.
+        File to write or replace; compressed if its name ends in ``.gz``, ``.bz2``, ``.xz`` or
+        ``.zst``.
     name : str, default="rankrls"
         Name of the run, the last word of every line.
 
@@ -171,8 +164,6 @@ def dump_run(table: RankTable, path: PathOrFile, *, name: str = "rankrls") -> No
 
 def dump_qrels(table: Qrels, path: PathOrFile) -> None:
     """Write relevance judgements in the format of TREC.
-
-    The file appears under its name only when it is complete.
 
     Parameters
     ----------
@@ -248,28 +239,27 @@ def _word(role: str, label: Any) -> str:
     return word
 
 
-class _TrecTable:
-    """The lines of a file, cut into words: each pair of query and id once."""
-
-    def __init__(self, path: PathOrFile, names: tuple[str, ...]) -> None:
-        self.name, known = name_of(path), (Vocabulary(), Vocabulary())
-        readers = {"query": known[0].encode, "id": known[1].encode, "rank": _integers}
-        columns = {name: (name, readers.get(name, _numbers)) for name in ("query", *names[2:5])}
-        table = NamedTable(self.name, list(names), partial(_chunks, path, names))
-        self.columns, self.place = table.read(columns, "")
-        query, id = self.columns["query"], self.columns["id"]
-        self.words = [as_text(v.cells)[c] for v, c in zip(known, (query, id), strict=True)]
-        pairs = query * (int(id.max()) + 1) + id
-        order = np.argsort(pairs, kind="stable")
-        again = np.flatnonzero(np.diff(pairs[order]) == 0)
-        if len(again):
-            later = int(order[again + 1].min())
-            first = int(np.flatnonzero(pairs == pairs[later])[0])
-            what, where = (show(str(words[later])) for words in self.words[::-1])
-            raise ValueError(
-                f"{self.place(later)}: id {what} of query {where} was there already, in line "
-                f"{self.place(first).rpartition(':')[2]}"
-            )
+def _read(path: PathOrFile, names: tuple[str, ...]) -> tuple[list[Array], dict[str, Array], Place]:
+    """Words of query and id of every line, the other columns, and how errors call a line."""
+    known = Vocabulary(), Vocabulary()
+    readers = {"query": known[0].encode, "id": known[1].encode}
+    columns = {name: (name, readers.get(name, _numbers)) for name in ("query", *names[2:5])}
+    table = NamedTable(name_of(path), list(names), partial(_chunks, path, names))
+    found, line = table.read(columns, "")
+    query, id = found["query"], found["id"]
+    words = [as_text(v.cells)[codes] for v, codes in zip(known, (query, id), strict=True)]
+    pairs = query * (int(id.max()) + 1) + id
+    order = np.argsort(pairs, kind="stable")
+    again = np.flatnonzero(np.diff(pairs[order]) == 0)
+    if len(again):
+        later = int(order[again + 1].min())
+        first = int(np.flatnonzero(pairs == pairs[later])[0])
+        what, where = (show(str(word[later])) for word in words[::-1])
+        raise ValueError(
+            f"{line(later)}: id {what} of query {where} was there already, in line "
+            f"{line(first).rpartition(':')[2]}"
+        )
+    return words, found, line
 
 
 def _chunks(path: PathOrFile, names: tuple[str, ...], columns: list[str]) -> Iterator[Any]:
@@ -296,13 +286,6 @@ def _chunks(path: PathOrFile, names: tuple[str, ...], columns: list[str]) -> Ite
         if numbers:
             require_loadable(partial(place, -1), n_bytes, "a part of the queries in each")
             yield [flat[names.index(column) :: len(names)] for column in columns], place
-
-
-def _integers(words: list[str], role: str, place: Place) -> Array:
-    for row, word in enumerate(words):
-        if _INTEGER.fullmatch(word) is None:
-            raise ValueError(f"{place(row)}: the {role} {shown(word)} is no integer")
-    return np.array(list(map(int, words)), dtype=np.int64)
 
 
 def _numbers(words: list[str], role: str, place: Place) -> Array:
