@@ -43,18 +43,24 @@ BATCH_ROWS = 1 << 20
 # -- reading ------------------------------------------------------------------------------------
 
 
-def _tables(log: Any, columns: list[str]) -> Iterator[Any]:
-    """Parts of a log as pyarrow tables of these columns."""
+def _pyarrow() -> Any:
     try:
-        import pyarrow as pa
+        import pyarrow
+        import pyarrow.compute
         import pyarrow.dataset
     except ImportError as error:
         raise ImportError("click logs are read by pyarrow: pip install 'rankrls[arrow]'") from error
+    return pyarrow
+
+
+def _tables(log: Any, columns: list[str]) -> Iterator[Any]:
+    """Parts of a log as pyarrow tables of these columns."""
+    pa = _pyarrow()
     if isinstance(log, str) or hasattr(log, "__fspath__"):
         path = str(log)
         try:
             format = "parquet" if path.endswith((".parquet", ".pq")) else "csv"
-            rows = pyarrow.dataset.dataset(path, format=format)
+            rows = pa.dataset.dataset(path, format=format)
             _require(columns, rows.schema.names, path)
             for batch in rows.to_batches(columns=columns, batch_size=BATCH_ROWS):
                 yield pa.table(batch)
@@ -87,26 +93,25 @@ def _require(columns: list[str], names: Any, where: str) -> None:
 
 @dataclass(frozen=True)
 class _Counts:
-    """Impressions and clicks of every (query, item, position) in a log."""
+    """Query and item (n,), positions (m,), and their impressions and clicks, sparse (n, m)."""
 
     query: Array
     item: Array
-    row: Array
-    position: Array
-    impressions: Array
-    clicks: Array
+    positions: Array
+    shown: Any
+    clicks: Any
 
 
 def _count(
-    log: Any, names: dict[str, str], impressions: str | None, model: str = "position"
+    log: Any, query: str, item: str, position: str, clicks: str, impressions: str | None, model: str
 ) -> _Counts:
     """Sum a log by query, item and position, part by part."""
-    keys = [names["query"], names["item"], names["position"]]
+    keys = [query, item, position]
     if len(set(keys)) < 3:
         raise ValueError("query, item and position must be three columns")
-    wanted = [*keys, names["clicks"], *([impressions] if impressions is not None else [])]
-    import pyarrow as pa
-    import pyarrow.compute as pc
+    wanted = [*keys, clicks, *([impressions] if impressions is not None else [])]
+    pa = _pyarrow()
+    pc = pa.compute
 
     def merged(tables: list[Any]) -> Any:
         joined = pa.concat_tables(tables, promote_options="permissive")
@@ -118,24 +123,21 @@ def _count(
         for name in wanted:
             if table[name].null_count:
                 raise ValueError(f"column {name!r} of the log has empty cells; leave them out")
-        clicks = pc.cast(table[names["clicks"]], pa.float64())
-        shown = pa.array(np.ones(len(table)))
-        if impressions is not None:
-            shown = pc.cast(table[impressions], pa.float64())
-        part = table.select(keys).append_column("clicks", clicks)
-        parts.append(part.append_column("impressions", shown))
+        shown = pa.array(np.ones(len(table))) if impressions is None else table[impressions]
+        part = table.select(keys).append_column("clicks", table[clicks].cast(pa.float64()))
+        parts.append(part.append_column("impressions", shown.cast(pa.float64())))
         if sum(map(len, parts[1:])) > max(2 * BATCH_ROWS, len(parts[0])):
             parts = [merged(parts)]
-    total = merged(parts) if parts else None
-    if total is None or not len(total):
+    total = merged(parts) if parts else []
+    if not len(total):
         raise ValueError("the log has no rows")
-    total = total.sort_by([(keys[0], "ascending"), (keys[1], "ascending")])
+    total = total.sort_by([(query, "ascending"), (item, "ascending")])
     try:
-        position = pc.cast(total[keys[2]], pa.float64()).to_numpy()
+        place = pc.cast(total[position], pa.float64()).to_numpy()
     except pa.ArrowInvalid as error:
-        raise ValueError(f"column {keys[2]!r}: positions must be numbers, 1 the first") from error
-    if not np.isfinite(position).all():
-        raise ValueError(f"column {keys[2]!r}: positions must be numbers, and some are missing")
+        raise ValueError(f"column {position!r}: positions must be numbers, 1 the first") from error
+    if not np.isfinite(place).all():
+        raise ValueError(f"column {position!r}: positions must be numbers, and some are missing")
     C, shown = total["clicks"].to_numpy(), total["impressions"].to_numpy()
     if not (np.isfinite(C).all() and np.isfinite(shown).all()) or C.min() < 0 or shown.min() < 0:
         raise ValueError("clicks and impressions must be numbers >= 0")
@@ -147,17 +149,17 @@ def _count(
             "impression once, or use model='additive' for feedback that is no count"
         )
     codes = [pc.dictionary_encode(total[key]).combine_chunks() for key in keys[:2]]
-    query, item = (np.asarray(code.indices, dtype=np.int64) for code in codes)
-    first = np.concatenate([[True], (np.diff(query) != 0) | (np.diff(item) != 0)])
-    names_of = [np.asarray(code.dictionary.to_numpy(zero_copy_only=False)) for code in codes]
-    start = np.flatnonzero(first)
+    of_query, of_item = (np.asarray(code.indices, dtype=np.int64) for code in codes)
+    first = np.concatenate([[True], (np.diff(of_query) != 0) | (np.diff(of_item) != 0)])
+    names = [np.asarray(code.dictionary.to_numpy(zero_copy_only=False)) for code in codes]
+    positions, column = np.unique(place, return_inverse=True)
+    at, shape = (np.cumsum(first) - 1, column), (int(first.sum()), len(positions))
     return _Counts(
-        names_of[0][query[start]],
-        names_of[1][item[start]],
-        np.cumsum(first) - 1,
-        position,
-        shown,
-        C,
+        names[0][of_query[first]],
+        names[1][of_item[first]],
+        positions,
+        sparse.csr_array((shown, at), shape=shape),
+        sparse.csr_array((C, at), shape=shape),
     )
 
 
@@ -285,13 +287,14 @@ def estimate_examination(
     [1.0, 0.5, 0.3]
     """
     check_option("model", model, ("position", "additive"))
-    names = {"query": query, "item": item, "position": position, "clicks": clicks}
-    counts = _count(log, names, impressions, model)
-    positions, place = np.unique(counts.position, return_inverse=True)
-    moved = _moved(counts, place, model)
-    informative = np.bincount(place, counts.clicks * moved, minlength=len(positions))
-    if model == "additive":
-        informative = np.bincount(place, counts.impressions * moved, minlength=len(positions))
+    counts = _count(log, query, item, position, clicks, impressions, model)
+    # What tells: items at several positions, which were clicked.
+    moved = counts.shown > 0
+    good = moved.sum(axis=1) > 1
+    if model == "position":
+        good &= counts.clicks.sum(axis=1) > 0
+    moved = sparse.csr_array(sparse.diags_array(good.astype(float)) @ moved)
+    informative = ((counts.clicks if model == "position" else counts.shown) * moved).sum(axis=0)
     if not informative.any():
         raise ValueError(
             "no item with a click was shown at two positions, so the log cannot tell which "
@@ -299,27 +302,24 @@ def estimate_examination(
             "positions (a few per cent of the sessions, or neighbours exchanged), interleave two "
             "rankers, or give examination= by hand"
         )
-    group = _pooled(informative, counts, place, moved)
+    group = _pooled(informative, moved)
     fit = _additive if model == "additive" else _position_based
     while True:
-        theta, std = fit(counts, group[place])
+        P = _grouping(group)
+        theta, std = fit(counts.shown @ P, counts.clicks @ P, counts.query)
         rises = np.flatnonzero((np.diff(theta) > 0) & monotone)
         if not len(rises):
             break
         group = np.where(group > rises[0], group - 1, group)
-    return Examination(positions, theta[group], std[group], informative, group, model)
+    return Examination(counts.positions, theta[group], std[group], informative, group, model)
 
 
-def _moved(counts: _Counts, place: Array, model: str) -> Array:
-    """Whether the item of each count was shown at several positions (and clicked at all)."""
-    shown = counts.impressions > 0
-    n_places = np.bincount(counts.row[shown], minlength=len(counts.query))
-    clicked = np.bincount(counts.row, counts.clicks) > 0
-    good = n_places > 1 if model == "additive" else (n_places > 1) & clicked
-    return good[counts.row] & shown
+def _grouping(group: Array) -> Any:
+    """Matrix that sums positions by group."""
+    return sparse.csr_array((np.ones(len(group)), (np.arange(len(group)), group)))
 
 
-def _pooled(informative: Array, counts: _Counts, place: Array, moved: Array) -> Array:
+def _pooled(informative: Array, moved: Any) -> Array:
     """Group of each position; few clicks, or no link to others: that of the one before."""
     group, total, current = np.zeros(len(informative), dtype=np.int64), 0.0, 0
     for k, count in enumerate(informative):
@@ -329,11 +329,7 @@ def _pooled(informative: Array, counts: _Counts, place: Array, moved: Array) -> 
     if total < MIN_CLICKS and current:  # the last group
         group[group == current] = current - 1
     while group[-1]:
-        n = int(group[-1]) + 1
-        links = sparse.csr_array(
-            (np.ones(moved.sum()), (counts.row[moved], group[place[moved]])),
-            shape=(len(counts.query), n),
-        )
+        links = moved @ _grouping(group)
         part = connected_components(links.T @ links, directed=False)[1]
         apart = np.flatnonzero(part != part[0])
         if not len(apart):
@@ -342,11 +338,9 @@ def _pooled(informative: Array, counts: _Counts, place: Array, moved: Array) -> 
     return group
 
 
-def _position_based(counts: _Counts, group: Array) -> tuple[Array, Array]:
+def _position_based(shown: Any, clicks: Any, query: Array) -> tuple[Array, Array]:
     """θ of each group and its standard error, by Newton steps on log θ; θ of the first is 1."""
-    n, K = len(counts.query), int(group.max()) + 1
-    shown = sparse.csr_array((counts.impressions, (counts.row, group)), shape=(n, K))
-    clicks = sparse.csr_array((counts.clicks, (counts.row, group)), shape=(n, K))
+    n, K = shown.shape
     total = clicks.sum(axis=1)
     b, best, step = np.zeros(K), -np.inf, np.zeros(K)
     for _ in range(100):
@@ -363,24 +357,18 @@ def _position_based(counts: _Counts, group: Array) -> tuple[Array, Array]:
         np.divide(total, expected, out=weight, where=used)
         share = shown * np.exp(b)  # rows: impressions × θ
         scores = clicks - sparse.diags_array(weight) @ share
-        H = (
-            np.diag(weight @ share)
-            - (
-                share.T @ sparse.diags_array(weight / np.where(used, expected, 1.0)) @ share
-            ).toarray()
-        )
+        inner = sparse.diags_array(weight / np.where(used, expected, 1.0))
+        H = np.diag(weight @ share) - (share.T @ inner @ share).toarray()
         step = np.zeros(K)
         step[1:] = np.linalg.lstsq(H[1:, 1:], scores.sum(axis=0)[1:], rcond=None)[0]
         if done:
             break
-    return np.exp(b), np.exp(b) * _sandwich(H, scores, counts)
+    return np.exp(b), np.exp(b) * _sandwich(H, scores, query)
 
 
-def _additive(counts: _Counts, group: Array) -> tuple[Array, Array]:
+def _additive(shown: Any, clicks: Any, query: Array) -> tuple[Array, Array]:
     """Effect of each group on the mean feedback, by least squares within items; the first is 0."""
-    n, K = len(counts.query), int(group.max()) + 1
-    shown = sparse.csr_array((counts.impressions, (counts.row, group)), shape=(n, K))
-    clicks = sparse.csr_array((counts.clicks, (counts.row, group)), shape=(n, K))
+    K = shown.shape[1]
     size = np.maximum(shown.sum(axis=1), np.finfo(float).tiny)
     centred = shown.T @ sparse.diags_array(1.0 / size) @ shown
     H = np.diag(shown.sum(axis=0)) - centred.toarray()
@@ -390,12 +378,12 @@ def _additive(counts: _Counts, group: Array) -> tuple[Array, Array]:
     b[1:] = np.linalg.lstsq(H[1:, 1:], right[1:], rcond=None)[0]
     level = mean - (shown @ b) / size
     scores = clicks - shown * b - sparse.diags_array(level) @ shown
-    return b, _sandwich(H, sparse.csr_array(scores), counts)
+    return b, _sandwich(H, sparse.csr_array(scores), query)
 
 
-def _sandwich(H: Array, scores: Any, counts: _Counts) -> Array:
+def _sandwich(H: Array, scores: Any, query: Array) -> Array:
     """Standard errors of all but the first coefficient, with scores summed by query."""
-    codes = np.unique(counts.query, return_inverse=True)[1]
+    codes = np.unique(query, return_inverse=True)[1]
     n = len(codes)
     by_query = sparse.csr_array((np.ones(n), (codes, np.arange(n))), shape=(codes.max() + 1, n))
     if by_query.shape[0] < 10:  # too few queries: items
@@ -495,19 +483,12 @@ def click_labels(
     [0.3, 0.4]
     """
     ex = _given_examination(examination)
-    names = {"query": query, "item": item, "position": position, "clicks": clicks}
-    counts = _count(log, names, impressions, ex.model)
-    n = len(counts.query)
-    theta = ex.at(counts.position)
-    total, shown = (
-        np.bincount(counts.row, part, minlength=n) for part in (counts.clicks, counts.impressions)
-    )
+    counts = _count(log, query, item, position, clicks, impressions, ex.model)
+    theta = ex.at(counts.positions)
+    total, shown = counts.clicks.sum(axis=1), counts.shown.sum(axis=1)
+    sums, examined = total, counts.shown @ theta
     if ex.model == "additive":
-        examined = shown
-        sums = np.bincount(counts.row, counts.clicks - counts.impressions * theta, minlength=n)
-    else:
-        examined = np.bincount(counts.row, counts.impressions * theta, minlength=n)
-        sums = total
+        sums, examined = total - examined, shown
     kept = np.flatnonzero(examined > 0)
     if not len(kept):
         raise ValueError(
@@ -522,7 +503,7 @@ def click_labels(
         total[kept],
         shown[kept],
         examined[kept],
-        n - len(kept),
+        len(total) - len(kept),
     )
 
 
@@ -599,8 +580,8 @@ def expected_clicks(
     noisy. If they take much of the new lists, the log cannot tell, which is warned of.
     """
     ex = _given_examination(examination)
-    names: dict[str, Any] = {"query": query, "item": item, "position": position, "clicks": clicks}
-    labels = click_labels(log, **names, impressions=impressions, examination=ex)
+    columns: dict[str, Any] = {"query": query, "item": item, "position": position, "clicks": clicks}
+    labels = click_labels(log, **columns, impressions=impressions, examination=ex)
     codes = np.unique(labels.query, return_inverse=True)[1]
     values, coverage = _list_values(labels, codes, scores, ex, k)
     if other is not None:

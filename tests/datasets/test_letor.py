@@ -411,7 +411,7 @@ def test_dump_is_atomic(tmp_path, monkeypatch):
     dump_letor([[1.0]], [1], path)
 
     def fail(*_):
-        raise OSError("disk full")
+        raise OSError(28, "disk full")
 
     monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(OSError, match="disk full"):

@@ -89,7 +89,7 @@ class ArrowSource:
                 ipc = pyarrow().ipc
                 self._reader = (ipc.open_stream if is_stream else ipc.open_file)(self._handle)
                 self.schema = self._reader.schema
-        self.names = self.schema.names
+            self.names = self.schema.names
 
     def _group(self, number: int) -> Any:
         return self.metadata.row_group(number)
