@@ -129,7 +129,7 @@ def test_path_without_coefficients_and_in_given_axes():
     X, y, qid = data()
     ranker = fit_path(kernel="rbf")
     assert len(draw(RegularizationPathDisplay.from_estimator(ranker)).axes_) == 1
-    with pytest.raises(ValueError, match="kernel='rbf' has no feature coefficients"):
+    with pytest.raises(ValueError, match="kernel='rbf' has no feature"):
         RegularizationPathDisplay.from_estimator(ranker, X, y, qid=qid)
     figure, axes = plt.subplots(1, 2)
     linear = fit_path()

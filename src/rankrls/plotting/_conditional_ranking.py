@@ -14,11 +14,7 @@ from rankrls._relation_labels import EdgeList, read_labels
 from rankrls._validation import check_finite_array, check_option
 from rankrls.plotting._display import Display
 
-__all__ = ["ConditionalRankingDisplay"]
-
 Array = NDArray[Any]
-
-SCALINGS = ("rank", "center", "none")
 
 
 @dataclass(eq=False, repr=False)
@@ -148,9 +144,11 @@ class ConditionalRankingDisplay(Display):
         cmap : str or Colormap, default="viridis"
         colorbar : bool, default=True
         """
-        check_option("scaling", scaling, SCALINGS)
-        rows = _order("row_order", row_order, self.Y_true.shape[0])
-        cols = _order("column_order", column_order, self.Y_true.shape[1])
+        check_option("scaling", scaling, ("rank", "center", "none"))
+        rows, cols = (
+            np.arange(n) if order is None else np.asarray(order)
+            for order, n in zip((row_order, column_order), self.Y_true.shape, strict=True)
+        )
         axis = 1 if self.condition_on == "rows" else 0
         self._begin(axes, 8.4, 4.0, columns=2)
         if len(self.axes_) != 2:
@@ -192,13 +190,3 @@ def _scaled(values: Array, scaling: str, axis: int) -> Array:
         return values - sums / np.maximum(counts, 1)
     ranks = rankdata(values, axis=axis, nan_policy="omit") - 1.0
     return ranks / np.maximum(counts - 1, 1)
-
-
-def _order(name: str, order: Any, n: int) -> Array:
-    if order is None:
-        return np.arange(n)
-    order = np.asarray(order)
-    numbers = order.ndim == 1 and order.dtype.kind in "iu"
-    if not numbers or (order.size and not 0 <= order.min() <= order.max() < n):
-        raise ValueError(f"{name} must be row or column numbers from 0 to {n - 1}")
-    return order

@@ -10,8 +10,6 @@ from sklearn.utils.validation import check_is_fitted
 from rankrls._resources import pyplot
 from rankrls.estimators import RankRLS, RankRLSCV
 
-__all__ = ["BLACK", "BLUE", "GREY", "ORANGE", "Display", "as_rankrls", "line_styles", "pyplot"]
-
 #: Colours of the Okabe–Ito palette that are dark enough for lines on white.
 BLUE, ORANGE, BLACK, GREY = "#0072B2", "#D55E00", "#000000", "#999999"
 _COLORS = (BLUE, ORANGE, "#009E73", "#CC79A7", BLACK, "#56B4E9")
@@ -64,9 +62,13 @@ class Display:
         return self.ax_
 
     def _diagonal(self, ax: Any, low: float, label: str, options: dict[str, Any]) -> Any:
-        """Draw the diagonal from ``low`` to 1, and finish a plot of rates."""
+        """Draw the diagonal from ``low`` to 1."""
         line = {"color": GREY, "linestyle": "--", "linewidth": 1.0, "label": label} | options
         return ax.plot([low, 1], [low, 1], **line)[0]
+
+    def _finish(self, ax: Any, **legend: Any) -> None:
+        ax.grid(alpha=0.25)
+        ax.legend(**legend)
 
     def _mark(self, ax: Any, x: Any, y: float, label: str, linestyle: str) -> Any:
         """Mark what was chosen, by a point and a vertical line."""

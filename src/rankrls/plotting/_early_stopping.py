@@ -13,8 +13,6 @@ from sklearn.exceptions import ConvergenceWarning
 from rankrls._validation import check_finite_array, check_integer, check_length
 from rankrls.plotting._display import BLUE, GREY, ORANGE, Display, as_rankrls
 
-__all__ = ["EarlyStoppingDisplay"]
-
 Array = NDArray[Any]
 
 
@@ -83,9 +81,8 @@ class EarlyStoppingDisplay(Display):
         ----------
         estimator : fitted RankRLS, RankRLSCV or ConditionalRankRLS
         train : tuple (X, y) or (X, y, qid), optional
-            Training rows. If given, the iterations are repeated and the training error is shown as
-            well. This requires a `RankRLS` or `RankRLSCV` fitted with an ``eval_set``; otherwise
-            the randomly held-out rows are unknown.
+            Training rows. If given, the iterations are repeated to show the training error, too.
+            This requires a `RankRLS` or `RankRLSCV` fitted with an ``eval_set``.
         name : str, optional
             Title; by default the class name of the estimator.
         ax : matplotlib Axes, optional
@@ -154,24 +151,20 @@ class EarlyStoppingDisplay(Display):
         x = check_finite_array("iterations", iterations, ndim=(1,))
         if not len(x):
             raise ValueError("iterations is empty")
-        error = check_finite_array("validation_error", validation_error, ndim=(1,))
-        check_length("validation_error", error, len(x), of="iterations")
+        given = {"validation_error": validation_error, "training_error": training_error}
+        errors = {}
+        for which, values in given.items():
+            if values is not None:
+                errors[which] = check_finite_array(which, values, ndim=(1,))
+                check_length(which, errors[which], len(x), of="iterations")
+        error = errors["validation_error"]
         if best_iteration is None:
             best_iteration = int(x[np.argmin(error)])
         elif best_iteration not in x:
             raise ValueError(f"best_iteration={best_iteration} is not one of the iterations")
-        training = None
-        if training_error is not None:
-            values = check_finite_array("training_error", training_error, ndim=(1,))
-            check_length("training_error", values, len(x), of="iterations")
-            training = (x, values)
-        display = cls(
-            x,
-            error,
-            best_iteration=int(best_iteration),
-            training_error=training,
-            estimator_name=name,
-        )
+        training = (x, errors["training_error"]) if training_error is not None else None
+        best = int(best_iteration)
+        display = cls(x, error, best_iteration=best, training_error=training, estimator_name=name)
         return display.plot(ax, **(plot_options or {}))
 
     def plot(
@@ -215,8 +208,7 @@ class EarlyStoppingDisplay(Display):
         self.best_point_ = self._mark(ax, self.best_iteration, error, label, ":")
         ax.set(xlabel="iteration", ylabel=self.error_name, title=self.estimator_name or "")
         ax.xaxis.get_major_locator().set_params(integer=True)
-        ax.legend(loc="best", framealpha=0.9, edgecolor="none")
-        ax.grid(alpha=0.25)
+        self._finish(ax, loc="best", framealpha=0.9, edgecolor="none")
         return self
 
 

@@ -15,20 +15,16 @@ from rankrls.estimators import regularization_path
 from rankrls.metrics.metric_names import COMPARED_METRICS, parse_metric
 from rankrls.plotting._display import BLACK, BLUE, GREY, Display, as_rankrls, line_styles
 
-__all__ = ["RegularizationPathDisplay"]
-
 Array = NDArray[Any]
-
-SPREADS = ("error", "deviation", "none")
 
 
 @dataclass(eq=False, repr=False)
 class RegularizationPathDisplay(Display):
     """Cross-validated score with its spread, and coefficients, plotted against alpha.
 
-    Use `from_estimator` or `from_predictions` to create it. The band shows the uncertainty of each
-    mean separately. Two alphas are compared on the same queries, so their difference can be
-    significant although the bands overlap; `rankrls.metrics.compare_rankers` tests it.
+    Use `from_estimator` or `from_predictions` to create it. Two alphas are compared on the same
+    queries, so their difference can be significant although the bands overlap;
+    `rankrls.metrics.compare_rankers` tests it.
 
     Parameters
     ----------
@@ -78,9 +74,7 @@ class RegularizationPathDisplay(Display):
     best_alpha: float | None = None
     score_name: str = "score"
     estimator_name: str | None = None
-
-    def __post_init__(self) -> None:
-        self._standardized = False
+    _standardized: bool = False
 
     @classmethod
     def from_estimator(
@@ -103,13 +97,11 @@ class RegularizationPathDisplay(Display):
         estimator : fitted RankRLSCV
             The estimator whose ``cv_results_`` are shown.
         X, y : as for ``fit``, optional
-            If given, the coefficients for each alpha are computed and shown. This requires a linear
-            kernel.
+            If given, the coefficients of a linear kernel for each alpha are shown, too.
         output : int, default=0
             Index of the output whose coefficients are shown.
         standardize : bool, default=False
-            Whether to multiply each coefficient by the standard deviation of its feature, which
-            makes coefficients comparable.
+            Whether to multiply each coefficient by the standard deviation of its feature.
         name : str, optional
             Title; by default the class name of the estimator.
         ax : matplotlib Axes or two of them, optional
@@ -119,16 +111,11 @@ class RegularizationPathDisplay(Display):
             qid and sample_weight, as for ``fit``.
         """
         results = getattr(estimator, "cv_results_", None)
-        if not isinstance(results, dict) or "alpha" not in results:
+        if not isinstance(results, dict) or np.ndim(results.get("alpha", [[]])) != 1:
             raise ValueError(
-                "from_estimator needs a fitted RankRLSCV, whose cv_results_ it shows; got "
-                f"{type(estimator).__name__} without them. from_predictions takes predictions of "
+                "from_estimator needs a fitted RankRLSCV, whose cv_results_ has one alpha each; got "
+                f"a {type(estimator).__name__}. from_predictions takes predictions of "
                 "leave_query_out_predict with alphas"
-            )
-        if np.ndim(results["alpha"]) == 2:
-            raise ValueError(
-                f"{type(estimator).__name__} chose pairs of alphas (pairwise='two-step'), which "
-                "are no path: see cv_results_"
             )
         coef, names = None, None
         if X is not None:
@@ -147,8 +134,8 @@ class RegularizationPathDisplay(Display):
             best_alpha=estimator.alpha_,
             score_name=scoring.replace("_", " ") if isinstance(scoring, str) else "score",
             estimator_name=cls._name(estimator, name),
+            _standardized=standardize,
         )
-        display._standardized = standardize
         return display.plot(ax, **(plot_options or {}))
 
     @classmethod
@@ -171,15 +158,13 @@ class RegularizationPathDisplay(Display):
 
         Parameters
         ----------
-        y_true : array-like of shape (n_rows,)
+        y_true, qid : array-like of shape (n_rows,)
+            Labels and query labels. The spread is over queries; without qid it is not shown.
         y_score : array-like of shape (n_alphas, n_rows)
             Predictions for each alpha, such as those of
             `rankrls.model_selection.leave_query_out_predict` with ``alphas``, or predictions for
             test rows by `rankrls.regularization_path`.
         alphas : array-like of shape (n_alphas,)
-        qid : array-like of shape (n_rows,), optional
-            Query label of each row. The spread is computed over queries; without qid it is not
-            shown.
         scoring : str, default="pairwise_accuracy"
             Name of a metric that is defined for single queries, such as "ndcg@10".
         coef : array-like of shape (n_alphas, n_features), optional
@@ -244,7 +229,7 @@ class RegularizationPathDisplay(Display):
         score_kw, coef_kw : dict, optional
             Options of ``Axes.plot``.
         """
-        check_option("spread", spread, SPREADS)
+        check_option("spread", spread, ("error", "deviation", "none"))
         check_integer("n_features", n_features, least=0)
         self._own_figure = ax is None
         rows, height = (1, 3.2) if self.coef is None else (2, 5.6)
@@ -326,15 +311,11 @@ def _path_coefficients(
     estimator: Any, X: Any, y: Any, alphas: Array, output: int, fit_params: dict[str, Any]
 ) -> Array:
     """Return coefficients of a fitted `RankRLSCV` for each alpha, (n_alphas, n_features)."""
-    if getattr(estimator, "kernel", None) != "linear":
+    if getattr(estimator, "kernel", None) != "linear" or estimator.early_stopping:
         raise ValueError(
-            f"kernel={getattr(estimator, 'kernel', None)!r} has no feature coefficients; "
-            "leave out X and y to show the scores only"
-        )
-    if estimator.early_stopping:
-        raise ValueError(
-            "coefficients of early-stopped models depend on the number of iterations as well as on "
-            "alpha; leave out X and y, or use EarlyStoppingDisplay"
+            f"a model with kernel={getattr(estimator, 'kernel', None)!r} has no feature "
+            "coefficients by alpha, nor has an early-stopped one (see EarlyStoppingDisplay); leave "
+            "out X and y to show the scores only"
         )
     coef = regularization_path(as_rankrls(estimator), X, y, alphas=alphas, **fit_params).coef
     if coef.ndim == 2:

@@ -27,8 +27,6 @@ from rankrls.estimators.rankrls import check_covariates
 from rankrls.model_selection import holdout_judgements
 from rankrls.plotting._display import BLUE, Display, as_rankrls, line_styles
 
-__all__ = ["ReliabilityDisplay"]
-
 Array = NDArray[Any]
 
 #: Half-width of a 95 % interval in standard errors.
@@ -42,11 +40,8 @@ class ReliabilityDisplay(Display):
     """Reliability diagram of preference probabilities.
 
     Judgements are binned by the predicted probability of the item that the model expects to win.
-    The fraction of wins in each bin is drawn against the mean predicted probability. Calibrated
-    probabilities lie on the diagonal; points below it show overconfidence. A tie counts as half a
-    win.
-
-    Use `from_estimator` or `from_predictions` to create it.
+    Calibrated probabilities lie on the diagonal; points below it show overconfidence. A tie counts
+    as half a win. Use `from_estimator` or `from_predictions` to create it.
 
     Parameters
     ----------
@@ -70,11 +65,6 @@ class ReliabilityDisplay(Display):
     line_ : Line2D
     diagonal_ : Line2D or None
         The diagonal; None if the axes already had one.
-
-    See Also
-    --------
-    rankrls.RankRLSCV : Calibrates probabilities on held-out judgements.
-    sklearn.calibration.CalibrationDisplay : Calibration curve of classifiers.
 
     Examples
     --------
@@ -113,11 +103,8 @@ class ReliabilityDisplay(Display):
         sample_weight: ArrayLike | None = None,
         groups: Any = None,
         held_out: bool = True,
-        n_bins: int = 10,
-        strategy: str = "quantile",
         name: str | None = None,
-        ax: Any = None,
-        **line_options: Any,
+        **options: Any,
     ) -> ReliabilityDisplay:
         """Predict judgements and plot the reliability diagram.
 
@@ -127,15 +114,8 @@ class ReliabilityDisplay(Display):
             A fitted `RankRLSCV` has calibrated probabilities. For a `RankRLS`, the probabilities
             are those of a new judgement with noise variance alpha
             (``preference_proba(..., noisy=True)``).
-        X : array-like or sparse matrix of shape (n_items, n_features)
-        pairs : array-like of shape (n_pairs, 2)
-            Row indices (preferred, other).
-        magnitude, pair_weight : array-like of shape (n_pairs,), optional
-        pair_features : array-like of shape (n_pairs, n_pair_features), optional
-            As for ``fit``; required if the model was fitted with pair features.
-        y, qid, sample_weight : array-like of shape (n_items,), optional
-            With ``held_out=True``: the scores passed to ``fit`` in addition to the judgements, if
-            any.
+        X, pairs, y, qid, magnitude, pair_weight, pair_features, sample_weight
+            As for ``fit``. Scores y with qid and sample_weight are for ``held_out=True``.
         groups : array-like of shape (n_pairs,), optional
             Group of each judgement; judgements of a group are left out together.
         held_out : bool, default=True
@@ -143,21 +123,22 @@ class ReliabilityDisplay(Display):
             by the model without it or without its group (see `holdout_judgements`). Only the slope
             of the calibration, a single number, is estimated from all judgements. If False, the
             fitted model predicts new judgements.
-        n_bins, strategy, name, ax, **line_options
-            As for `from_predictions`; the default name is the class name of the estimator.
+        name : str, optional
+            Name shown in the legend; by default the class name of the estimator.
+        **options
+            Options of `from_predictions`, such as ``n_bins`` or ``ax``.
         """
         if not isinstance(held_out, bool):
             raise ValueError(f"held_out must be True or False; got {held_out!r}")
-        beside = {"y": y, "qid": qid, "sample_weight": sample_weight}
-        beside = {name: values for name, values in beside.items() if values is not None}
-        named = ["groups"] * (groups is not None) + list(beside)
-        if named and not held_out:
-            raise ValueError(f"{named[0]} can be used only with held_out=True")
         check_covariates(estimator, pair_features)
+        beside = {"groups": groups, "y": y, "qid": qid, "sample_weight": sample_weight}
+        beside = {name: values for name, values in beside.items() if values is not None}
         if held_out:
-            judged = {"magnitude": magnitude, "pair_weight": pair_weight, "groups": groups}
-            p = _held_out(estimator, X, pairs, judged | beside | {"pair_features": pair_features})
+            judged = {"magnitude": magnitude, "pair_weight": pair_weight, **beside}
+            p = _held_out(estimator, X, pairs, judged | {"pair_features": pair_features})
         else:
+            if beside:
+                raise ValueError(f"{next(iter(beside))} can be used only with held_out=True")
             check_is_fitted(estimator)
             p = _predicted(estimator, X, pairs, pair_features)
         won = np.ones(len(p))
@@ -168,11 +149,8 @@ class ReliabilityDisplay(Display):
             np.where(flipped, 1 - p, p),
             np.where(flipped, 1 - won, won),
             sample_weight=pair_weight,
-            n_bins=n_bins,
-            strategy=strategy,
             name=cls._name(estimator, name),
-            ax=ax,
-            **line_options,
+            **options,
         )
 
     @classmethod
@@ -185,8 +163,7 @@ class ReliabilityDisplay(Display):
         n_bins: int = 10,
         strategy: str = "quantile",
         name: str | None = None,
-        ax: Any = None,
-        **line_options: Any,
+        **plot_options: Any,
     ) -> ReliabilityDisplay:
         """Plot given probabilities, from any model.
 
@@ -203,9 +180,8 @@ class ReliabilityDisplay(Display):
             "quantile" bins have equal numbers of judgements, "uniform" bins have equal width.
         name : str, optional
             Name shown in the legend.
-        ax : matplotlib Axes, optional
-        **line_options
-            Options of ``Axes.errorbar``.
+        **plot_options
+            Options of `plot`, such as ``ax``.
         """
         p = _within_01("proba", proba)
         won = _within_01("outcome", outcome)
@@ -241,7 +217,7 @@ class ReliabilityDisplay(Display):
             log_loss=float(weight @ loss / weight.sum()),
             estimator_name=name,
         )
-        return display.plot(ax, **line_options)
+        return display.plot(**plot_options)
 
     def plot(
         self, ax: Any = None, *, name: str | None = None, **line_options: Any
@@ -273,8 +249,7 @@ class ReliabilityDisplay(Display):
             low = 0.5 if self.prob_pred.min() >= 0.5 else 0.0
             self.diagonal_ = self._diagonal(ax, low, _DIAGONAL, {})
         ax.set(xlabel="predicted probability", ylabel="part that was won", aspect="equal")
-        ax.grid(alpha=0.25)
-        ax.legend(loc="lower right", frameon=False)
+        self._finish(ax, loc="lower right", frameon=False)
         return self
 
 
@@ -286,7 +261,7 @@ def _held_out(estimator: Any, X: Any, pairs: Any, judged: dict[str, Any]) -> Arr
             f"{type(estimator).__name__}; use from_predictions"
         )
     ranker = as_rankrls(estimator)
-    by = "judgement" if judged["groups"] is None else "group"
+    by = "group" if "groups" in judged else "judgement"
     mean, std = holdout_judgements(ranker, X, pairs, by=by, return_std=True, **judged)
     alpha = float(ranker.alpha)
     r = margins(mean, std**2, alpha)

@@ -15,8 +15,6 @@ from rankrls.estimators import RankRLS
 from rankrls.model_selection import leave_pair_out_predict, tournament_scores
 from rankrls.plotting._display import BLUE, Display
 
-__all__ = ["LeavePairOutRocDisplay"]
-
 Array = NDArray[Any]
 
 
@@ -25,10 +23,8 @@ class LeavePairOutRocDisplay(Display):
     """ROC curve from a tournament of all left-out pairs, with the leave-pair-out AUC.
 
     The rows are ranked by their wins in `rankrls.model_selection.leave_pair_out_tournament`. The
-    area under this curve equals the leave-pair-out AUC if the comparisons have no cycles and no
-    ties. Otherwise it differs slightly, so both are shown; report the leave-pair-out AUC.
-
-    Use `from_estimator` or `from_predictions` to create it.
+    area under this curve equals the leave-pair-out AUC, which is the one to report, if the
+    comparisons have no cycles and no ties. Use `from_estimator` or `from_predictions`.
 
     Parameters
     ----------
@@ -71,28 +67,19 @@ class LeavePairOutRocDisplay(Display):
         y: ArrayLike,
         *,
         name: str | None = None,
-        ax: Any = None,
-        plot_chance_level: bool = True,
         n_jobs: int | None = None,
-        **line_options: Any,
+        **plot_options: Any,
     ) -> LeavePairOutRocDisplay:
         """Leave out all pairs of rows and plot the ROC curve.
 
         Parameters
         ----------
-        estimator : RankRLS, or any estimator or pipeline
-            Estimator with the parameters to use. A RankRLS must have cost="magnitude" and
-            ties="keep", and is not fitted. Others, such as a pipeline that selects features, are
-            refitted without each of the n(n − 1)/2 pairs.
-        X : array-like or sparse matrix of shape (n, n_features)
-        y : array-like of shape (n,)
-            Binary labels; the higher one is the positive class.
+        estimator, X, y, n_jobs
+            As for `leave_pair_out_tournament`; y has two levels, the higher one is positive.
         name : str, optional
             Name shown in the legend; by default the class name of the estimator.
-        n_jobs : int, optional
-            Number of refits run in parallel, for estimators that are refitted.
-        ax, plot_chance_level, **line_options
-            As for `plot`.
+        **plot_options
+            Options of `plot`, such as ``ax``.
         """
         labels = _two_levels(y)
         if isinstance(estimator, RankRLS) and not estimator._loss.keeps_ties:
@@ -101,15 +88,11 @@ class LeavePairOutRocDisplay(Display):
                 "with cost='magnitude' and ties='keep'"
             )
         pairs = all_pairs(len(labels))
-        return cls.from_predictions(
-            labels,
-            leave_pair_out_predict(estimator, X, labels.astype(float), pairs=pairs, n_jobs=n_jobs),
-            pairs=pairs,
-            name=cls._name(estimator, name),
-            ax=ax,
-            plot_chance_level=plot_chance_level,
-            **line_options,
+        held = leave_pair_out_predict(
+            estimator, X, labels.astype(float), pairs=pairs, n_jobs=n_jobs
         )
+        name = cls._name(estimator, name)
+        return cls.from_predictions(labels, held, pairs=pairs, name=name, **plot_options)
 
     @classmethod
     def from_predictions(
@@ -119,9 +102,7 @@ class LeavePairOutRocDisplay(Display):
         *,
         pairs: ArrayLike,
         name: str | None = None,
-        ax: Any = None,
-        plot_chance_level: bool = True,
-        **line_options: Any,
+        **plot_options: Any,
     ) -> LeavePairOutRocDisplay:
         """Plot given predictions of left-out pairs, from any estimator.
 
@@ -133,8 +114,10 @@ class LeavePairOutRocDisplay(Display):
             Scores of the two rows of each pair, by a model trained without them.
         pairs : array-like of shape (n_pairs, 2)
             Row indices of all n(n − 1)/2 pairs, including pairs of the same class.
-        name, ax, plot_chance_level, **line_options
-            As for `plot`.
+        name : str, optional
+            Name shown in the legend.
+        **plot_options
+            Options of `plot`, such as ``ax``.
         """
         labels = _two_levels(y_true)
         n = len(labels)
@@ -142,9 +125,8 @@ class LeavePairOutRocDisplay(Display):
         n_pairs = n * (n - 1) // 2
         if len(rows) != n_pairs or len(np.unique(np.sort(rows, axis=1) @ [n, 1])) < n_pairs:
             raise ValueError(
-                f"pairs must be all {n_pairs} pairs of the {n} rows, each once "
-                "(including pairs of the same class), because rows that were not compared cannot "
-                "be ranked"
+                f"pairs must be all {n_pairs} pairs of the {n} rows, each once (including pairs of "
+                "the same class)"
             )
         scores = check_finite_array("y_score", y_score, ndim=(2,))
         fpr, tpr, _ = roc_curve(labels, tournament_scores(rows, scores, n), drop_intermediate=False)
@@ -157,7 +139,7 @@ class LeavePairOutRocDisplay(Display):
             leave_pair_out_auc=float(right[order != 0].mean()),
             estimator_name=name,
         )
-        return display.plot(ax, plot_chance_level=plot_chance_level, **line_options)
+        return display.plot(**plot_options)
 
     def plot(
         self,
@@ -198,8 +180,7 @@ class LeavePairOutRocDisplay(Display):
         limits = (-0.01, 1.01)
         ax.set(xlabel="false positive rate", ylabel="true positive rate", xlim=limits, ylim=limits)
         ax.set_aspect("equal")
-        ax.grid(alpha=0.25)
-        ax.legend(loc="lower right", frameon=False)
+        self._finish(ax, loc="lower right", frameon=False)
         return self
 
 
