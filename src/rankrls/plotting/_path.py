@@ -113,8 +113,8 @@ class RegularizationPathDisplay(Display):
         results = getattr(estimator, "cv_results_", None)
         if not isinstance(results, dict) or np.ndim(results.get("alpha", [[]])) != 1:
             raise ValueError(
-                "from_estimator needs a fitted RankRLSCV, whose cv_results_ has one alpha each; got "
-                f"a {type(estimator).__name__}. from_predictions takes predictions of "
+                "from_estimator needs a fitted RankRLSCV, with one alpha in each of cv_results_; "
+                f"got a {type(estimator).__name__}. from_predictions takes predictions of "
                 "leave_query_out_predict with alphas"
             )
         coef, names = None, None
