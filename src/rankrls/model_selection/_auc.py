@@ -95,27 +95,13 @@ def averaged_auc(
     Parameters
     ----------
     estimator, X, y, cv, groups, n_jobs
-        As in `pooled_auc`.
+        As in `pooled_auc`. A fold with a single class is excluded, and its model is not fitted.
 
     Returns
     -------
     float
-        Between 0 and 1; tied scores count as ½.
-
-    Notes
-    -----
-    A fold with a single class is excluded, and its model is not fitted. Constants of the fits have
-    no effect. Pairs of rows in different folds are ignored, so the estimate has a higher variance
-    than `leave_pair_out_auc`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rankrls import RankRLS
-    >>> from rankrls.model_selection import averaged_auc
-    >>> X = np.random.default_rng(0).normal(size=(20, 2))
-    >>> averaged_auc(RankRLS(), X, X[:, 0] > 0, cv=5)
-    1.0
+        Between 0 and 1; tied scores count as ½. Constants of the fits have no effect. Pairs of rows
+        in different folds are ignored, so the variance is higher than that of `leave_pair_out_auc`.
     """
     positive = two_levels(y)
     splits = (
@@ -131,6 +117,9 @@ def leave_one_out_auc(
 ) -> float:
     """AUC of pooled leave-one-out predictions, which is strongly biased downwards on small data.
 
+    If a positive row is left out, the mean of y is lower by about 1/n than if a negative row is,
+    and so are the predictions. For a model that learns nothing, the estimate is therefore 0, not ½.
+
     Parameters
     ----------
     estimator, X, y, intercept, n_jobs
@@ -140,19 +129,6 @@ def leave_one_out_auc(
     -------
     float
         ``pooled_auc(estimator, X, y, LeaveOneOut())``.
-
-    Notes
-    -----
-    If a positive row is left out, the mean of y is lower by about 1/n than if a negative row is,
-    and so are the predictions. For a model that learns nothing, the estimate is therefore 0, not ½.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rankrls import RankRLS
-    >>> from rankrls.model_selection import leave_one_out_auc
-    >>> leave_one_out_auc(RankRLS(), np.zeros((10, 1)), [0, 1] * 5)
-    0.0
     """
     two_levels(y, least=2)
     return pooled_auc(estimator, X, y, LeaveOneOut(), intercept=intercept, n_jobs=n_jobs)
@@ -184,14 +160,6 @@ def balanced_leave_one_out_auc(
     -------
     float
         Between 0 and 1; tied scores count as ½.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rankrls import RankRLS
-    >>> from rankrls.model_selection import balanced_leave_one_out_auc
-    >>> balanced_leave_one_out_auc(RankRLS(), np.zeros((10, 1)), [0, 1] * 5)
-    0.5
     """
     positive = two_levels(y, least=2)
     splits = _balanced_splits(positive, random_state)
@@ -199,7 +167,11 @@ def balanced_leave_one_out_auc(
 
 
 def leave_pair_out_auc(estimator: Any, X: Any, y: ArrayLike, *, n_jobs: int | None = None) -> float:
-    """Leave-pair-out cross-validated estimate of AUC.
+    """Leave-pair-out cross-validated estimate of AUC, by a fit for each positive and negative row.
+
+    It is the least biased of these estimates and has a lower variance than other averages (Airola
+    et al. 2011; ``benchmarks/papers/p4_auc_bias.py`` repeats their comparison).
+    `leave_pair_out_score` needs no fits for RankRLS.
 
     Parameters
     ----------
@@ -212,20 +184,14 @@ def leave_pair_out_auc(estimator: Any, X: Any, y: ArrayLike, *, n_jobs: int | No
         Fraction of the pairs (positive, negative) that are ordered correctly by the model trained
         without them; a tied pair counts as ½.
 
-    Notes
-    -----
-    This takes a fit for each of the n₊ n₋ pairs of a positive and a negative row;
-    `leave_pair_out_score` needs none for RankRLS. It is the least biased of these estimates and has
-    a lower variance than other averages (Airola et al. 2011; ``benchmarks/papers/p4_auc_bias.py``
-    repeats their comparison).
-
     Examples
     --------
     >>> import numpy as np
     >>> from rankrls import RankRLS
-    >>> from rankrls.model_selection import leave_pair_out_auc
-    >>> leave_pair_out_auc(RankRLS(), np.zeros((10, 1)), [0, 1] * 5)
-    0.5
+    >>> from rankrls.model_selection import leave_one_out_auc, leave_pair_out_auc
+    >>> X, y = np.zeros((10, 1)), [0, 1] * 5  # nothing to learn
+    >>> leave_pair_out_auc(RankRLS(), X, y), leave_one_out_auc(RankRLS(), X, y)
+    (0.5, 0.0)
     """
     positive = two_levels(y, least=2)
     splits = LeavePairOut().split(positive, positive)

@@ -39,6 +39,9 @@ def cross_validate(
 ) -> dict[str, Any]:
     """Cross-validate like scikit-learn's `cross_validate`, with folds of whole queries.
 
+    Metadata routing is enabled during the call. `leave_query_out_predict` is exact without
+    refitting, for RankRLS.
+
     Parameters
     ----------
     estimator : estimator, pipeline or search
@@ -50,12 +53,11 @@ def cross_validate(
         Query label of each row. If None, all rows form one query, or y is a `PreferenceGraph` with
         its own queries.
     cv : int, splitter or iterable of (train, test), default=5
-        An int is a number of folds of whole queries, `QueryKFold`. A splitter receives qid as its
-        ``groups``.
+        An int is a number of folds of whole queries, `QueryKFold`. A splitter, also that of a
+        nested search, receives qid as its ``groups``.
     scoring : str, callable, dict or list, optional
-        "pairwise_accuracy", "ndcg@10" and other names accepted by `RankRLSCV`, or a scorer. Several
-        metrics are given as a list of names, or as a dict of names or scorers. If None, pairwise
-        accuracy.
+        "pairwise_accuracy", "ndcg@10" and other names accepted by `RankRLSCV`, or a scorer; several
+        as a list of names, or as a dict. If None, pairwise accuracy.
     **options
         Additional arguments of `sklearn.model_selection.cross_validate`, such as ``n_jobs``,
         ``return_estimator`` or ``error_score``, which is "raise" by default here.
@@ -65,11 +67,6 @@ def cross_validate(
     dict of str to ndarray
         "test_score" (with several metrics, ``"test_"`` and the name of each), "fit_time",
         "score_time", and any entries requested by ``options``.
-
-    Notes
-    -----
-    Metadata routing is enabled during the call. A nested search receives qid as the ``groups`` of
-    its own splitter, too. `leave_query_out_predict` is exact without refitting, for RankRLS.
 
     Examples
     --------
@@ -109,15 +106,6 @@ def cross_val_score(
     Returns
     -------
     ndarray of shape (n_folds,)
-
-    Examples
-    --------
-    >>> from rankrls import RankRLS
-    >>> from rankrls.datasets import make_ranking
-    >>> from rankrls.model_selection import cross_val_score
-    >>> X, y, qid = make_ranking(n_queries=40, random_state=0, return_X_y_qid=True)
-    >>> bool(cross_val_score(RankRLS(), X, y, qid=qid, cv=5).mean() > 0.9)
-    True
     """
     if isinstance(scoring, list | tuple | set | dict):
         raise ValueError("cross_val_score takes one scoring; cross_validate takes several")

@@ -44,15 +44,13 @@ class PermutationTestResult:
     Attributes
     ----------
     score : float
-        Cross-validated score of the true labels. With a grid of alphas it is the best score, which
-        is optimistic.
+        Cross-validated score of the true labels, the best over a grid of alphas.
     null_scores : ndarray of shape (n_permutations,)
         Scores of the permuted labels, each the best over the same grid.
     p_value : float
         (1 + number of null scores >= score)/(1 + n_permutations).
     alpha : float
-        The alpha of ``score``; the largest one if several are equally good. NaN for estimators
-        other than RankRLS.
+        The alpha of ``score``, the largest of equally good ones; NaN unless for RankRLS.
     """
 
     score: float
@@ -94,15 +92,14 @@ def permutation_test(
     estimator : RankRLS, or any estimator or pipeline
         Defines the parameters; it need not be fitted. A RankRLS must have cost="magnitude" and
         ties="keep", so that all labellings share one preference graph. Other estimators, such as a
-        pipeline that selects features, are refitted for each fold of each permutation, so that the
-        selection is part of the test.
+        pipeline that selects features, are refitted for each fold of each permutation.
     X, y : as for ``fit``, y of shape (n,)
     qid : array-like of shape (n,), optional
         Query label of each row. If given, labels are permuted within queries.
     alphas : array-like of shape (n_alphas,) or "auto", optional
-        Grid from which the alpha of a RankRLS is chosen. The choice is part of the test: for the
-        true labels and for each permutation, the score is the best over the grid. "auto" is all
-        powers of two that may matter. By default only the estimator's alpha is used.
+        Grid from which the alpha of a RankRLS is chosen, for the true labels and for each
+        permutation; the p-value is valid for a grid of any length. "auto" is all powers of two that
+        may matter. By default only the estimator's alpha is used.
     n_permutations : int, default=1000
     cv : {"leave-pair-out", "leave-query-out"}, int or splitter, default="leave-pair-out"
         With qid, a RankRLS needs "leave-query-out". An int (stratified folds for y with two levels,
@@ -116,13 +113,6 @@ def permutation_test(
     PermutationTestResult
         The score is the pairwise accuracy (AUC for two classes), the mean over folds that have a
         pair.
-
-    Notes
-    -----
-    Under the null hypothesis all orders of the labels (within queries) are equally likely, so the
-    maximum of the score over alpha is exchangeable between the true and the permuted labels, and
-    the p-value is valid for a grid of any length. One decomposition serves all alphas and
-    labellings.
 
     Examples
     --------

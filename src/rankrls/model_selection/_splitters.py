@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +12,14 @@ from scipy import sparse
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state, indexable
 
-from rankrls._validation import check_option, check_pairs, check_scores, encode_qid, show
+from rankrls._validation import (
+    check_integer,
+    check_option,
+    check_pairs,
+    check_scores,
+    encode_qid,
+    show,
+)
 from rankrls.core.preferences.graph import PreferenceGraph
 
 Array = NDArray[Any]
@@ -168,14 +174,9 @@ class _WholeBlocksKFold(_GroupSplitter):
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
         """Return the number of folds."""
-        n = self.n_splits
-        if isinstance(n, bool) or not isinstance(n, numbers.Integral) or n < 2:
-            raise ValueError(f"n_splits must be an integer >= 2; got {show(n)}")
-        if not isinstance(self.shuffle, bool | np.bool_):
-            raise ValueError(f"shuffle must be True or False; got {show(self.shuffle)}")
         if self.random_state is not None and not self.shuffle:
             raise ValueError("random_state has no effect without shuffle=True; leave it None")
-        return int(n)
+        return check_integer("n_splits", self.n_splits, least=2)
 
     def _iter_test_masks(self, X: Any = None, y: Any = None, groups: Any = None) -> Iterator[Array]:
         n_splits = self.get_n_splits()

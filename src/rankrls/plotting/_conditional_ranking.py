@@ -27,10 +27,8 @@ class ConditionalRankingDisplay(Display):
 
     Parameters
     ----------
-    Y_true : ndarray of shape (p, g)
-        Labels; NaN for pairs without a label.
-    Y_score : ndarray of shape (p, g)
-        Predicted scores.
+    Y_true, Y_score : ndarray of shape (p, g)
+        Labels, NaN for pairs without a label, and predicted scores.
     condition_on : {"rows", "columns"}, default="rows"
         Whether each row or each column is a list.
     estimator_name : str, optional
@@ -38,10 +36,8 @@ class ConditionalRankingDisplay(Display):
 
     Attributes
     ----------
-    figure_ : matplotlib Figure
-    axes_ : ndarray of two matplotlib Axes
-        Axes of the scores and of the true labels.
-    images_ : list of two AxesImage
+    figure_, axes_, images_ : matplotlib Figure, two Axes and two AxesImage
+        Of the scores and of the true labels.
 
     Examples
     --------
@@ -104,9 +100,8 @@ class ConditionalRankingDisplay(Display):
         Y_true : array-like or sparse matrix of shape (p, g)
             Labels; if a pair has several, their mean is shown.
         Y_score : array-like of shape (p, g)
-        condition_on : {"rows", "columns"}, default="rows"
-        name : str, optional
-            Title of the heat map of scores.
+        condition_on, name
+            As for the class; ``name`` is the title of the heat map of scores.
         **plot_options
             Options of `plot`.
         """

@@ -24,8 +24,7 @@ class EarlyStoppingDisplay(Display):
 
     Parameters
     ----------
-    iterations : ndarray of shape (n_checks,)
-    validation_error : ndarray of shape (n_checks,)
+    iterations, validation_error : ndarray of shape (n_checks,)
         Errors of the chosen alpha; NaN if not computed.
     best_iteration : int
     training_error : tuple of two ndarrays, optional
@@ -40,10 +39,8 @@ class EarlyStoppingDisplay(Display):
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
-    validation_line_, training_line_ : Line2D (or None)
-    best_point_ : Line2D
+    ax_, figure_ : matplotlib Axes and Figure
+    validation_line_, training_line_, best_point_ : Line2D (or None)
 
     Examples
     --------
@@ -140,10 +137,9 @@ class EarlyStoppingDisplay(Display):
 
         Parameters
         ----------
-        iterations : array-like of shape (n_checks,)
-        validation_error : array-like of shape (n_checks,)
+        iterations, validation_error : array-like of shape (n_checks,)
         best_iteration : int, optional
-            Iteration to mark. If None, the first one with the smallest validation error is used.
+            Iteration to mark; by default the first one with the smallest validation error.
         training_error : array-like of shape (n_checks,), optional
         name, ax, plot_options
             As for `from_estimator`.

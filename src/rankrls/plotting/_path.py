@@ -28,12 +28,9 @@ class RegularizationPathDisplay(Display):
 
     Parameters
     ----------
-    alphas : ndarray of shape (n_alphas,)
-    mean_score : ndarray of shape (n_alphas,)
-    std_score : ndarray of shape (n_alphas,), optional
-        Standard deviation of the scores of queries or folds.
-    n_scores : int or ndarray of shape (n_alphas,), optional
-        Number of these scores.
+    alphas, mean_score : ndarray of shape (n_alphas,)
+    std_score, n_scores : ndarray of shape (n_alphas,), optional
+        Standard deviation and number of the scores of queries or folds.
     coef : ndarray of shape (n_alphas, n_features), optional
     feature_names : list of str, optional
     best_alpha : float, optional
@@ -44,13 +41,8 @@ class RegularizationPathDisplay(Display):
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-        Axes of the scores (of the coefficients, if no scores are shown).
-    axes_ : ndarray of one or two matplotlib Axes
-    figure_ : matplotlib Figure
-    score_line_ : Line2D
-    spread_ : PolyCollection or None
-        The band around the scores.
+    ax_, axes_, figure_ : matplotlib Axes of the scores, all Axes, Figure
+    score_line_, spread_ : Line2D, and PolyCollection (the band) or None
     coef_lines_ : list of Line2D
         The named lines, in the order of the legend.
 
@@ -218,14 +210,12 @@ class RegularizationPathDisplay(Display):
         Parameters
         ----------
         ax : matplotlib Axes or two of them, optional
-            One Axes for the scores only, or two for scores and coefficients. If None, a new figure
-            is created.
+            One for the scores only, or two for scores and coefficients; by default a new figure.
         spread : {"error", "deviation", "none"}, default="error"
             Width of the band around the scores: "error" is the standard error of the mean,
             "deviation" the standard deviation of the scores of queries or folds.
         n_features : int, default=6
             Number of coefficients drawn with a colour and a name, the largest at the chosen alpha.
-            The others are drawn in grey.
         score_kw, coef_kw : dict, optional
             Options of ``Axes.plot``.
         """

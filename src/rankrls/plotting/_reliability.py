@@ -45,10 +45,8 @@ class ReliabilityDisplay(Display):
 
     Parameters
     ----------
-    prob_pred : ndarray of shape (n_bins,)
-        Mean predicted probability of each bin.
-    prob_true : ndarray of shape (n_bins,)
-        Fraction of wins in each bin.
+    prob_pred, prob_true : ndarray of shape (n_bins,)
+        Mean predicted probability, and fraction of wins, in each bin.
     prob_low, prob_high : ndarray of shape (n_bins,)
         Wilson's 95 % interval of ``prob_true``, which assumes independent judgements.
     counts : ndarray of shape (n_bins,)
@@ -59,10 +57,8 @@ class ReliabilityDisplay(Display):
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
-    errorbar_ : ErrorbarContainer
-    line_ : Line2D
+    ax_, figure_ : matplotlib Axes and Figure
+    errorbar_, line_ : ErrorbarContainer and Line2D
     diagonal_ : Line2D or None
         The diagonal; None if the axes already had one.
 
@@ -73,9 +69,7 @@ class ReliabilityDisplay(Display):
     >>> from rankrls.plotting import ReliabilityDisplay
     >>> data = make_preference_pairs(random_state=0)
     >>> ranker = RankRLSCV(scoring="log_loss").fit(data.data, pairs=data.pairs)
-    >>> display = ReliabilityDisplay.from_estimator(
-    ...     ranker, data.data, data.pairs
-    ... )  # doctest: +SKIP
+    >>> ReliabilityDisplay.from_estimator(ranker, data.data, data.pairs)  # doctest: +SKIP
     """
 
     _: KW_ONLY

@@ -38,10 +38,8 @@ class LeavePairOutRocDisplay(Display):
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
-    line_ : Line2D
-    chance_level_ : Line2D or None
+    ax_, figure_ : matplotlib Axes and Figure
+    line_, chance_level_ : Line2D (or None)
 
     Examples
     --------
