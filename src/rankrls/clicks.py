@@ -128,7 +128,7 @@ def _count(
         parts.append(part.append_column("impressions", shown.cast(pa.float64())))
         if sum(map(len, parts[1:])) > max(2 * BATCH_ROWS, len(parts[0])):
             parts = [merged(parts)]
-    total = merged(parts) if parts else []
+    total: Any = merged(parts) if parts else []
     if not len(total):
         raise ValueError("the log has no rows")
     total = total.sort_by([(query, "ascending"), (item, "ascending")])

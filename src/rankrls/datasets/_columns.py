@@ -26,6 +26,7 @@ from rankrls.datasets._arrow import (
     stripped,
     type_kind,
 )
+from rankrls.datasets._batches import FileRows, RowReader
 from rankrls.datasets._cells import (
     REMEDY,
     as_objects,
@@ -34,7 +35,6 @@ from rankrls.datasets._cells import (
     number_hint,
     shown,
 )
-from rankrls.datasets._rows import FileRows, RowReader
 
 Array = NDArray[Any]
 Place = Callable[[int], str]

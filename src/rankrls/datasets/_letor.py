@@ -30,6 +30,7 @@ from rankrls._validation import (
     check_option,
     encode_qid,
 )
+from rankrls.datasets._batches import FileRows, RowReader
 from rankrls.datasets._cells import (
     NULLS,
     REMEDY,
@@ -38,7 +39,6 @@ from rankrls.datasets._cells import (
     number_of,
     shown,
 )
-from rankrls.datasets._rows import FileRows, RowReader
 from rankrls.datasets._source import blocks, place_of, text_blocks
 
 Array = NDArray[Any]
