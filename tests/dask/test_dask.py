@@ -341,7 +341,7 @@ def test_data_that_are_refused():
         (lazy, y, {"qid": missing}, "partition 2: qid is nan at row 20"),
         (lazy, np.ones(M), {"qid": qid}, none),
         (lazy, qid, {"qid": qid, "cost": "unit"}, none),
-        (lazy, y, {"sample_weight": np.zeros(M)}, "single row with weight"),
+        (lazy, y, {"sample_weight": np.zeros(M)}, "single row of a weight above zero"),
         (lazy, np.column_stack([y, qid]), {"qid": qid}, r"in output \(column\) 1"),
         (lazy, y, {"sample_weight": np.full(M, 1e-300)}, "so small that their products underflow"),
         (lazy * 1e200, y, {}, "overflow"),

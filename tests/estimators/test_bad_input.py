@@ -94,7 +94,7 @@ CASES = [
     case(
         "y constant",
         fit(X, 0 * Y + 3),
-        "no query .* 100 rows and 1 query, all labels of a query are equal",
+        "no query .* 100 rows and 1 queries, all labels of a query are equal",
     ),
     case("y constant in queries", fit(X, QID * 2.0, qid=QID), "no query has a pair .* 8 queries"),
     case("queries of one row", fit(X, Y, qid=np.arange(N)), "no query has a pair .* single row"),
@@ -103,7 +103,7 @@ CASES = [
         fit(X, np.c_[Y, 0 * Y]),
         r"all labels of a query are equal in output \(column\) 1",
     ),
-    case("no weight", fit_xy(sample_weight=np.zeros(N)), "sample_weight is zero for every row"),
+    case("no weight", fit_xy(sample_weight=np.zeros(N)), "single row of a weight above zero"),
     case("no pairs", fit_pairs([]), "no query has a pair to learn from|pairs.* empty"),
     case("no weight on pairs", fit_pairs(PAIRS, pair_weight=[0, 0, 0]), "pair_weight"),
     # ------------------------------------------------------------------ qid

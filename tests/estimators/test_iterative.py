@@ -618,7 +618,11 @@ BAD = {
         {"eval_set": (X, Y)},
         "n_iter_no_change must be an integer >= 1",
     ),
-    "not a tuple": (RankRLS(early_stopping=True), {"eval_set": X}, r"must be \(X_val, y_val\)"),
+    "not a tuple": (
+        RankRLS(early_stopping=True),
+        {"eval_set": X},
+        r"must be one tuple \(X_val, y_val\)",
+    ),
     "no qid": (RankRLS(early_stopping=True), {"qid": Q, "eval_set": (X, Y)}, "needs it too"),
     "outputs": (
         RankRLS(early_stopping=True),

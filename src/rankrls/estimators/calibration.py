@@ -147,32 +147,29 @@ class JudgementScoring:
             # differences: among equal ones, the squared error decides.
             weight, z = self.weight[held.rows, None], self.z[held.rows, None]
             squares = [float((weight * (z - f) ** 2).sum() / weight.sum()) for f in held.values]
-            losses = [
-                self._calibration(held, a, alpha, "logit").log_loss
-                for a, alpha in enumerate(alphas)
-            ]
-            return {"mean_score": -np.array(losses), "mean_squared_error": np.array(squares)}
+            made = [self._calibration(held, a, alpha, "logit") for a, alpha in enumerate(alphas)]
+            losses = -np.array([one.log_loss for one in made])
+            return {"mean_score": losses, "mean_squared_error": np.array(squares)}
         told = self.graph.preferring[held.rows]
         weight = self.graph.pair_weight[held.rows][told]
-        some: Any = slice(None) if told.all() else told
-        signs = (np.sign(of_alpha[some]) for of_alpha in held.values)
+        signs = (np.sign(of_alpha[told]) for of_alpha in held.values)
         scores = [float(0.5 + 0.5 * (weight @ sign).mean() / weight.sum()) for sign in signs]
         return {"mean_score": np.array(scores)}
 
-    def calibrate(self, held: HeldOut, a: int, alpha: float) -> Calibration:
-        """Calibrate with the link of the smaller log loss, for alpha number ``a``."""
-        found = [self._calibration(held, a, alpha, link) for link in LINKS]
+    def calibrate(self, held: HeldOut, alpha: float) -> Calibration:
+        """Calibrate with the link of the smaller log loss; ``held`` is of one alpha."""
+        found = [self._calibration(held, 0, alpha, link) for link in LINKS]
         return min(found, key=lambda made: made.log_loss)
 
-    def noise_variance(self, held: HeldOut, a: int, alpha: float) -> Array:
-        """Variance of the noise of a judgement of weight 1 per output, for alpha number ``a``."""
+    def noise_variance(self, held: HeldOut, alpha: float) -> Array:
+        """Variance of the noise of a judgement of weight 1 per output; ``held`` is of one alpha."""
         # The model fixes the ratio of the variances of f and of the noise σ². A held-out error e
         # then has the variance (σ²/alpha)(alpha/w + v), where v is the variance for σ² = alpha.
         assert held.variance is not None
         weight = self.weight[held.rows]
         used = weight > 0
-        w, v = weight[used, None], held.variance[a, used]
-        e = self.z[held.rows[used], None] - held.values[a, used]
+        w, v = weight[used, None], held.variance[0, used]
+        e = self.z[held.rows[used], None] - held.values[0, used]
         return (w * e**2 / (1.0 + w * v / alpha)).mean(axis=0)
 
     def _calibration(self, held: HeldOut, a: int, alpha: float, link: str) -> Calibration:

@@ -41,6 +41,7 @@ __all__ = [
     "is_fold_count",
     "is_splits",
     "joined_results",
+    "one_fold",
     "random_fold_of",
     "random_folds",
     "read_splits",
@@ -102,16 +103,16 @@ def search_alphas(
     an end. ``size_of_problem`` returns approximately the largest eigenvalue, the scale of alpha.
     """
     at_once = max(1, _resources.budget() // (4 * 8 * n_values))  # bounds the memory
-    if alphas is None:
+    grid, size = alphas, np.inf
+    if grid is None:
         at_once, size = min(at_once, len(DEFAULT_ALPHAS)), size_of_problem()
-    grid = default_grid(size) if alphas is None else alphas
+        grid = default_grid(size)
     starts = range(0, len(grid), at_once)
     found = joined_results([evaluate(grid[start : start + at_once]) for start in starts])
-    if alphas is None:
-        while len(more := continuation(grid, found, size)):
-            scored = evaluate(more)
-            found = joined_results([found, scored] if more[0] > grid[-1] else [scored, found])
-            grid = np.union1d(grid, more)
+    while alphas is None and len(more := continuation(grid, found, size)):
+        scored = evaluate(more)
+        found = joined_results([found, scored] if more[0] > grid[-1] else [scored, found])
+        grid = np.union1d(grid, more)
     scores, losses = found["mean_score"], found.get("mean_squared_error")
     # Below the smallest alpha of the default grid, rounding errors would dominate.
     warn = alphas is not None or choose_alpha(grid, scores, losses, warn=False) > 0
@@ -264,15 +265,11 @@ def read_splits(
             cv = list(cv.split(X, y, groups=groups) if groups is not None else cv.split(X, y))
     splits = []
     for number, split in enumerate(cv):
-        try:
-            train, test = split
-        except (TypeError, ValueError):
-            raise ValueError(
-                f"split {number} of cv must be a pair (train, test) of row numbers"
-            ) from None
+        if not isinstance(split, tuple | list | np.ndarray) or len(split) != 2:
+            raise ValueError(f"split {number} of cv must be a pair (train, test) of row numbers")
         train, test = (
             np.sort(check_rows(f"{name} rows of split {number} of cv", part, n))
-            for name, part in (("train", train), ("test", test))
+            for name, part in zip(("train", "test"), split, strict=True)
         )
         common = len(np.intersect1d(train, test))
         if complement and (common or len(train) + len(test) != n):
@@ -367,13 +364,14 @@ def check_eval_set(
     eval_set: Any, check_rows: Callable[[Any], Any], *, has_qid: bool, n_outputs: int
 ) -> tuple[Any, PreferenceGraph]:
     """Features and preferences of ``eval_set`` = (X, y) or (X, y, qid), to validate on."""
-    if not isinstance(eval_set, tuple | list) or len(eval_set) not in (2, 3):
+    if (
+        not isinstance(eval_set, tuple | list)
+        or len(eval_set) not in (2, 3)
+        or (isinstance(eval_set, list) and all(isinstance(part, tuple) for part in eval_set))
+    ):
         raise ValueError(
-            f"eval_set must be (X_val, y_val) or (X_val, y_val, qid_val); got {show(eval_set)}"
-        )
-    if isinstance(eval_set, list) and all(isinstance(part, tuple) for part in eval_set):
-        raise ValueError(
-            "eval_set must be one tuple (X_val, y_val[, qid_val]), not a list of tuples"
+            "eval_set must be one tuple (X_val, y_val) or (X_val, y_val, qid_val); got "
+            f"{show(eval_set)}"
         )
     X, y, qid = eval_set if len(eval_set) == 3 else (*eval_set, None)
     check_same_rows(X, "X_val", y_val=y, qid_val=qid)
@@ -431,15 +429,14 @@ class Scoring:
             raise ValueError(f"scoring must return one number, higher = better; got {show(found)}")
         return found
 
-    def of_lists(self, graph: PreferenceGraph, values: Array, held: HeldOut | None = None) -> Array:
-        """Scores and weights of lists, shape (2, n_alphas, n_outputs, n_lists).
+    def of_lists(self, graph: PreferenceGraph, held: HeldOut) -> Array:
+        """Scores and weights of held-out lists, shape (2, n_alphas, n_outputs, n_lists).
 
-        ``values``, (n_alphas, m, n_outputs), are predictions of all rows, or of those of ``held``.
         Undefined scores have weight 0. With sample weights, a pair has the product of the weights
         of its rows, and a list their mean.
         """
         y, lists, row_weight = _held_lists(graph, held)
-        number = lists if held is None else np.unique(lists, return_inverse=True)[1]
+        number = np.unique(lists, return_inverse=True)[1]
         pairwise = self.name in PAIR_METRICS
         options: dict[str, Any] = {"average": None}
         of_list = np.ones(int(number.max()) + 1)
@@ -447,11 +444,10 @@ class Scoring:
             of_list = np.bincount(number, row_weight) / np.bincount(number)
             options |= {"sample_weight": row_weight} if pairwise else {}
         varied = graph.scored_outputs() if pairwise else np.ones(graph.n_outputs, dtype=bool)
-        found = np.full((2, len(values), graph.n_outputs, len(of_list)), np.nan)
+        found = np.full((2, len(held.values), graph.n_outputs, len(of_list)), np.nan)
         for a, j in np.ndindex(found.shape[1:3]):
             if varied[j]:
-                scores = values[a, :, j]
-                found[0, a, j] = self.metric(y[:, j], scores, qid=lists, **self.options, **options)
+                found[0, a, j] = self.value(y[:, j], held.values[a, :, j], lists, **options)
         known = ~np.isnan(found[0])
         found[0, ~known], found[1] = 0.0, known * of_list
         return found
@@ -459,7 +455,10 @@ class Scoring:
     def spread(self, *parts: Array) -> dict[str, Array]:
         """Mean, deviation and number of the scores of all lists; outputs are averaged."""
         scores, weight = np.concatenate(parts, axis=-1)
-        mean, total = self._mean(scores, weight), weight.sum(axis=-1)
+        total = weight.sum(axis=-1)
+        if not total.all():
+            raise ValueError(f"scoring={self.name!r}: no held-out list has a relevant row")
+        mean = (weight * scores).sum(axis=-1) / total
         squares = (weight * (scores - mean[..., None]) ** 2).sum(axis=-1)
         return {
             "mean_score": mean.mean(axis=1),
@@ -467,16 +466,10 @@ class Scoring:
             "n_scores": np.count_nonzero(weight, axis=-1).min(axis=1),
         }
 
-    def _mean(self, scores: Array, weight: Array) -> Array:
-        total = weight.sum(axis=-1)
-        if not total.all():
-            raise ValueError(f"scoring={self.name!r}: no held-out list has a relevant row")
-        return (weight * scores).sum(axis=-1) / total
-
     def of_folds(self, graph: PreferenceGraph, held: HeldOut) -> dict[str, Array]:
         """Results of held-out predictions; only the mean if lists have no scores of their own."""
         if self.by_list:
-            return self.spread(self.of_lists(graph, held.values, held))
+            return self.spread(self.of_lists(graph, held))
         rows, lists, weight = _held_lists(graph, held)
         if self.name == LOSS_METRIC:
             assert self.loss is not None
@@ -499,19 +492,19 @@ class Scoring:
                     f"{', '.join(map(repr, PAIR_METRICS))}; got {show(self.name or self.metric)}"
                 )
             return graph_accuracy(graph, predictions)
-        if self.by_list:
-            return float(self._mean(*self.of_lists(graph, predictions[None])).mean())
-        every = HeldOut([np.arange(graph.n_rows)], predictions[None], np.zeros(1, dtype=np.int64))
-        return float(self.of_folds(graph, every)["mean_score"][0])
+        return float(self.of_folds(graph, one_fold(predictions[None]))["mean_score"][0])
 
 
-def _held_lists(graph: PreferenceGraph, held: HeldOut | None) -> tuple[Array, Array, Array | None]:
-    """Labels, number of the query and fold, and weight of each held-out row (None: all rows)."""
+def one_fold(values: Array) -> HeldOut:
+    """Predictions of shape (n_alphas, m, n_outputs) for all rows, as those of one fold."""
+    return HeldOut([np.arange(values.shape[1])], values, np.zeros(len(values), dtype=np.int64))
+
+
+def _held_lists(graph: PreferenceGraph, held: HeldOut) -> tuple[Array, Array, Array | None]:
+    """Labels, number of the query and fold, and weight of each held-out row."""
     y, lists, weight = graph.scores, graph.query_codes, graph.sample_weight
     assert y is not None
     assert lists is not None
-    if held is None:
-        return y, lists, weight
     number = lists[held.rows] * len(held.folds) + held.fold
     return y[held.rows], number, None if weight is None else weight[held.rows]
 

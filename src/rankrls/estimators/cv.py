@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -13,20 +12,21 @@ from sklearn.utils import check_random_state
 
 from rankrls._calls import Progress, takes_queries, unchanged_on_error, warn
 from rankrls._resources import n_threads
-from rankrls._validation import check_length, check_option, encode_qid, show
+from rankrls._validation import check_option, encode_qid, show
 from rankrls.core.linalg.krylov import History
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.iterative import HeldOutRows
 from rankrls.core.ridge.models import predict_path
 from rankrls.core.ridge.pairs import can_leave_pairs_out, pair_accuracies
 from rankrls.core.ridge.problem import RidgeProblem
-from rankrls.core.ridge.residuals import Folds, HeldOut, query_folds, split_folds
+from rankrls.core.ridge.residuals import Folds, HeldOut, split_folds
 from rankrls.core.spaces.spaces import Kernel
 from rankrls.estimators.calibration import JudgementScoring, by_judgement
 from rankrls.estimators.choosing import (
     DEFAULT_ALPHAS,
     PAIR_METRICS,
     Scoring,
+    Split,
     check_alphas,
     is_fold_count,
     is_splits,
@@ -49,7 +49,8 @@ Array = NDArray[Any]
 #: Without qid, ``cv="auto"`` leaves out pairs up to this many rows, and takes ten folds above.
 MAX_PAIR_ROWS = 1000
 
-#: How given pairs may be left out.
+#: Names of ``cv``: how rows, and how given pairs may be left out.
+ROW_FOLDS = ("leave-query-out", "leave-pair-out", "validation")
 JUDGEMENT_FOLDS = ("leave-judgement-out", "leave-item-out", "leave-group-out")
 
 #: Attributes that only some fits have.
@@ -64,16 +65,11 @@ class AlphaSearch:
     best: int = 0
     results: dict[str, Array] = field(default_factory=dict)
     predictions: dict[float, Array] = field(default_factory=dict)
-    held: tuple[HeldOut, Array] | None = None  # of judgements, with variances
     fitted: dict[float, tuple[Any, History]] = field(default_factory=dict)  # models of alphas
 
     def __getitem__(self, name: str) -> float:
         """A result of the best alpha."""
         return float(self.results[name][self.best])
-
-
-#: Scores of alphas, by held-out predictions for the problem of a search, and their number.
-Evaluate = tuple[Callable[[AlphaSearch, Array], dict[str, Array]], int]
 
 
 class RankRLSCV(RidgeRanker):
@@ -86,14 +82,11 @@ class RankRLSCV(RidgeRanker):
     Parameters
     ----------
     alphas : array-like of shape (n_alphas,), optional
-        Grid of alphas. The default is 2^-15 … 2^15. It is extended by factors of two if all these
-        values are too small or too large for the data (because of the scale of the features, or
-        10^5 rows in one ranking), and as long as the best alpha is at an end of the grid. It is not
-        extended with early stopping.
+        Grid of alphas. The default is 2^-15 … 2^15, extended by factors of two as the scale of the
+        data needs and as long as the best alpha is at an end (not with early stopping).
     gamma : float or array-like of shape (n_gammas,), optional
         Parameter of the kernel, as for `RankRLS`. Several values are chosen from, together with
-        alpha and by the same score; each needs a decomposition. The first is taken if several are
-        equally good.
+        alpha and by the same score; the first is taken if several are equally good.
     kernel, degree, coef0, kernel_params, cost, ties, query_weighting, solver, basis, max_iter, \
 tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbose, n_jobs
         As for `RankRLS`. With ``solver="cg"``, or with an ``eval_set``, alpha is chosen on held-out
@@ -108,34 +101,27 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         - a scikit-learn splitter, or an iterable of (train, test);
         - "validation": held-out rows, the default with ``solver="cg"`` or an ``eval_set``;
         - "auto": "leave-query-out" with qid; without qid "leave-pair-out" for up to 1000 rows if it
-          is exact, otherwise 10 folds (fewer below 50 rows, so that each has at least 5).
+          is exact, otherwise 10 folds (fewer below 50 rows).
 
         For given pairs:
 
         - "leave-judgement-out": each pair;
-        - "leave-item-out": all pairs of an item; a pair is predicted twice, once without each of
-          its items;
+        - "leave-item-out": all pairs of an item; a pair is predicted twice;
         - "leave-group-out": all pairs of a group;
         - an int for folds of pairs or groups, or splits of the pairs;
         - "auto": groups if they are given, single pairs otherwise.
     scoring : str or callable, default="pairwise_accuracy"
-        Name of a metric of `rankrls.metrics`, with an optional cut-off as in "ndcg@10", or a
-        function ``metric(y_true, y_score, qid=...)``; higher is better. It is computed within
-        queries and folds and averaged over them. With sample weights, a pair has the product of
-        the weights of its rows, and a query (or its part in a fold) their mean; functions see no
-        weights. List metrics are refused with leave-pair-out. "pairwise_r2" is based on the
-        squared loss: 1 − (loss of held-out pairs)/(sum of their squared targets), with cost and
-        weights as in training. Its maximum is 1, and equal predictions for all rows give 0. For
-        given pairs, use "pairwise_accuracy" (weighted by pair_weight, without ties) or "log_loss"
-        (the negative log loss of calibrated probabilities; a tie counts as half a preference each
-        way).
+        Name of a metric of `rankrls.metrics` such as "ndcg@10", or a function
+        ``metric(y_true, y_score, qid=...)``; higher is better. It is computed within queries and
+        folds and averaged over them; a query has the mean of its sample weights (functions see no
+        weights). "pairwise_r2" is 1 − (loss of held-out pairs)/(sum of their squared targets), with
+        cost and weights as in training. For given pairs, "pairwise_accuracy" or "log_loss" (of
+        calibrated probabilities; a tie counts as half a preference each way).
     link : {"identity", "logit"}, default="identity"
         For given pairs, "logit" fits their probabilities by logistic regression (Bradley–Terry)
         instead of their magnitudes by least squares: Σ w log(1 + exp(−d)) + (alpha/2) ‖f‖², with
-        d = f(preferred) − f(other); a tie (magnitude 0) is half a preference each way. It is more
-        robust to heavy-tailed features. Newton steps solve weighted least-squares problems of the
-        same form, and held-out predictions are those of the last one: the weights still know the
-        held-out pairs, so these predictions, unlike those of "identity", only approximate refits.
+        d = f(preferred) − f(other). Held-out predictions are those of the last Newton step, whose
+        weights know the held-out pairs, so they only approximate refits.
     store_cv_predictions : bool, default=False
         Whether to keep the held-out predictions of all alphas in ``cv_predictions_``. Not for
         leave-pair-out (see `rankrls.model_selection.leave_pair_out_predict`) and held-out rows.
@@ -148,37 +134,30 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
     gamma_ : float
         The best gamma, if there are several.
     best_score_ : float
-        Its cross-validated score. It is the maximum over many alphas and therefore optimistic: to
+        Its cross-validated score, the maximum over many alphas and therefore optimistic: to
         estimate performance, cross-validate the whole `RankRLSCV` (nested).
     alphas_ : ndarray of shape (n_alphas,)
         The grid, ascending.
     cv_results_ : dict of ndarray
         "alpha" (and "gamma", if there are several), "mean_score", and "n_refits" (the number of
-        folds that were refitted) or, with held-out rows, "iteration" (that of the best score; the
-        last one without early stopping). For "log_loss" also "mean_squared_error".
-        If the metric has a score for each held-out list (all except concordance_index and
-        functions; not for leave-pair-out and held-out rows), also "std_score" and "n_scores": the
-        standard deviation of these scores and their number. They share training rows, so
-        std_score/√n_scores is only a rough standard error of the mean.
+        folds that were refitted) or, with held-out rows, "iteration". For "log_loss" also
+        "mean_squared_error". If the metric has a score for each held-out list, also "std_score" and
+        "n_scores": std_score/√n_scores is a rough standard error of the mean.
     validation_curve_ : ndarray of shape (n_checks, n_alphas)
         With early stopping, the error (1 − score) of each alpha at ``validation_iterations_``; NaN
-        after an alpha has been stopped. These are all iterations, or every second to fifth where
-        scoring the held-out rows with all alphas takes longer than the products with X (and more
-        than a few milliseconds).
+        after an alpha has been stopped.
     cv_predictions_ : ndarray of shape (n_alphas, n_rows[, n_outputs])
-        With ``store_cv_predictions``: predictions of every row by the models without its fold,
-        comparable within folds and queries; NaN for rows that are not held out. For given pairs,
-        differences f(preferred) − f(other) of shape (n_alphas, n_pairs[, n_outputs]); if items are
-        left out, (n_alphas, n_pairs, 2[, n_outputs]), without the preferred and without the other
-        item. With several gammas, those of ``gamma_``.
+        With ``store_cv_predictions``: predictions of every row by the models without its fold; NaN
+        for rows that are not held out. For given pairs, differences f(preferred) − f(other) of
+        shape (n_alphas, n_pairs[, n_outputs]); if items are left out, (n_alphas, n_pairs, 2[,
+        n_outputs]). With several gammas, those of ``gamma_``.
     calibration_ : Calibration
         If alpha was chosen on held-out pairs: ``link``, ``slope`` and held-out ``log_loss`` of the
         probabilities of `preference_proba`.
     noise_variance_ : float or ndarray of shape (n_outputs,)
         If alpha was chosen on held-out pairs: variance σ² of the noise of a judgement of weight 1,
-        from the held-out errors; 1 with ``link="logit"``. Deviations of ``predict(X,
-        return_std=True)`` and probabilities are those of the posterior with this variance (and
-        prior covariance (σ²/alpha) k).
+        from the held-out errors; 1 with ``link="logit"``. Deviations and probabilities are those of
+        the posterior with this variance (and prior covariance (σ²/alpha) k).
     coef_, dual_coef_, basis_indices_, solver_, n_pairs_, n_queries_, …
         As for `RankRLS`, fitted to all rows with ``alpha_``.
 
@@ -187,10 +166,10 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
     Several outputs share one alpha: the scores are averaged over outputs.
 
     ``solver="cg"`` solves for the whole grid in one run of conjugate gradients. Alpha is then
-    chosen on held-out rows: ``eval_set``, or ``validation_fraction`` of the queries. Without early
-    stopping every alpha is iterated to ``tol``, and without an ``eval_set`` the model is fitted
-    again to all rows with the best alpha. With ``early_stopping=True`` the model is the best
-    combination of alpha and iteration, and the held-out rows are not used for training.
+    chosen on held-out rows: ``eval_set``, or ``validation_fraction`` of the queries. Without an
+    ``eval_set`` the model is fitted again to all rows with the best alpha. With
+    ``early_stopping=True`` the model is the best combination of alpha and iteration, and the
+    held-out rows are not used for training.
 
     Examples
     --------
@@ -293,22 +272,26 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
                 self.__dict__.pop(name, None)
             kernel, X, graph = self._prepare(X, preferences)
             kind = self._kind(graph, groups, eval_set)
-            evaluate, trained, folds = None, graph, None
-            progress, searches = Progress(type(self).__name__, self.verbose), []
+            scoring: Any = Scoring(self.scoring, self._loss) if kind != "judgements" else None
+            scoring = scoring or JudgementScoring(self.scoring, graph, self._loss)
+            progress, folds = Progress(type(self).__name__, self.verbose), None
+            searches, split, trained = [], None, graph
             if kind == "rows":
-                evaluate, trained = self._by_rows(X, graph, eval_set, callback)
-            elif kind == "judgements":
-                folds = self._judgement_folds(graph, groups)
-                judgements = JudgementScoring(self.scoring, graph, self._loss)
-                evaluate = self._by_judgements(folds, judgements, progress)
+                split = self._split(X, graph, scoring, eval_set)
+                trained = split.graph if self.early_stopping else graph
             for one in self._gammas() or [kernel]:
                 found = AlphaSearch(self._problem(one, X, trained))
-                if evaluate is None:  # by folds, which are the same for all kernels
-                    evaluate = self._by_folds(found.problem, X, y, progress)
-                score, n_values = partial(evaluate[0], found), evaluate[1]
+                if split is not None:
+                    refit = eval_set is None
+                    score = partial(self._score_rows, found, split, scoring, callback, refit)
+                else:
+                    if folds is None:  # they are the same for all kernels
+                        folds = self._folds(X, y, found.problem, scoring, groups)
+                    score = partial(self._score_folds, found, folds, scoring, progress)
                 if self.early_stopping and grid is not None:  # which chooses alpha, too
                     found.results = {"alpha": grid, **score(grid)}
                 else:
+                    n_values = max(1, 0 if folds is None else len(folds.members) * graph.n_outputs)
                     size = found.problem.size
                     found.best, found.results = search_alphas(grid, score, size, n_values)
                 progress(f"alpha {found['alpha']:g}, score {found['mean_score']:.4f}")
@@ -316,8 +299,9 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             found = max(searches, key=lambda one: one["mean_score"])  # the first of equals
             self._store_choice(searches, found)
             self._store(found.problem, *self._fit_best(found, callback))
-            if folds is not None and not kernel.precomputed:
-                self._store_noise(found, folds, judgements)
+            if kind == "judgements" and not kernel.precomputed:
+                assert folds is not None
+                self._store_noise(found, folds, scoring)
         return self
 
     def _kind(self, graph: PreferenceGraph, groups: Any, eval_set: Any) -> str:
@@ -342,16 +326,11 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
                 "link='logit' is for given pairs without labels y that are left out in turn, "
                 "with cost='magnitude' and ties='keep'"
             )
-        if groups is not None and not judged:
+        if groups is not None and (by_rows or not judged):
             raise ValueError(
                 "groups says which given pairs are left out together, with cv='auto', "
-                "'leave-group-out' or a number of folds; pass the query of each row as qid"
-            )
-        if groups is not None and by_rows:
-            raise ValueError(
-                "groups does not go with eval_set, early_stopping, solver='cg' or "
-                "cv='validation', which choose alpha by held-out rows: leave these away to "
-                "hold out groups of pairs, or leave out groups"
+                "'leave-group-out' or a number of folds, not with held-out rows (eval_set, "
+                "early_stopping, solver='cg', cv='validation'); pass the query of each row as qid"
             )
         return "rows" if by_rows else "judgements" if judged else "folds"
 
@@ -402,9 +381,8 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
     def fit_stream(self, batches: Any, *, basis_rows: Any = None) -> Any:
         """Choose alpha by folds of whole queries and fit, to a stream of batches.
 
-        Sums over queries are kept for every fold. The models fitted without a fold follow exactly
-        from them for all alphas, and equal those of ``fit`` with the same folds and the linear
-        kernel.
+        The models fitted without a fold follow exactly, for all alphas, from sums over the queries
+        of every fold, and equal those of ``fit`` with the same folds and the linear kernel.
 
         Parameters
         ----------
@@ -422,18 +400,14 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
 
         Notes
         -----
-        ``cv`` is the number of folds; "auto" is 5. Queries are assigned to the folds in turn, in
-        the order of the stream.
+        ``cv`` is the number of folds; "auto" is 5. Queries are assigned to the folds in turn.
 
-        ``scoring="pairwise_r2"`` needs one pass over the batches, so they may come from a
-        generator. "pairwise_accuracy" and list metrics such as "ndcg@10" need a second pass for the
-        held-out predictions, and another one if the default grid is extended, so it must be
-        possible to read the batches again. "concordance_index" and functions are refused, because
-        they need the predictions of all queries at once.
+        ``scoring="pairwise_r2"`` needs one pass over the batches. "pairwise_accuracy" and list
+        metrics such as "ndcg@10" need a second pass for the held-out predictions, and another one
+        if the default grid is extended. "concordance_index" and functions are refused.
 
         The default grid is extended by the trace of XᵀLX, which is below the bound that ``fit``
-        uses: if the best alpha is very large or small, it may differ. ``fit`` leaves basis vectors
-        out with their folds, and a stream does not. Memory is needed as for
+        uses: if the best alpha is very large or small, it may differ. Memory is needed as for
         `RankRLS.fit_stream`, with a matrix of n_features × n_features for every fold.
 
         Examples
@@ -456,51 +430,29 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
 
     # -- held-out predictions
 
-    def _by_folds(self, problem: RidgeProblem, X: Any, y: Any, progress: Progress) -> Evaluate:
-        """Score alphas by held-out predictions of folds of rows, or of pairs of rows."""
-        graph, scoring = problem.graph, Scoring(self.scoring, self._loss)
-        scoring.require_scores()
-        folds = self._folds(X, y, problem, scoring)
-
-        def leave_pairs_out(found: AlphaSearch, alphas: Array) -> dict[str, Array]:
+    def _score_folds(
+        self, found: AlphaSearch, folds: Folds, scoring: Any, progress: Progress, alphas: Array
+    ) -> dict[str, Array]:
+        """Score alphas by held-out folds of rows or given pairs; without any, by pairs of rows."""
+        problem, graph = found.problem, found.problem.graph
+        if not len(folds):
             progress(f"{len(alphas)} alphas, leave-pair-out")
-            accuracies = pair_accuracies(found.problem, alphas, n_threads(self.n_jobs))
-            results = [(accuracy.mean(), n_refits) for accuracy, n_refits in accuracies]
-            mean, n_refits = map(np.array, zip(*results, strict=True))
-            return {"mean_score": mean, "n_refits": n_refits}
-
-        def leave_out(found: AlphaSearch, alphas: Array) -> dict[str, Array]:
-            progress(f"{len(alphas)} alphas, {len(folds):,} folds")
-            held = found.problem.leave_out(folds, alphas)
-            if self.store_cv_predictions:
-                values = held.by_row(graph.n_rows)
-                found.predictions.update(zip(alphas.tolist(), values, strict=True))
-            scores = scoring.of_folds(graph, held)
-            mean = {"mean_score": scores["mean_score"], "n_refits": held.n_refits}
-            return mean | scores
-
-        n_values = sum(map(len, folds)) * graph.n_outputs
-        return (leave_out, n_values) if folds else (leave_pairs_out, 1)
-
-    def _by_judgements(
-        self, folds: Folds, scoring: JudgementScoring, progress: Progress
-    ) -> Evaluate:
-        """Score alphas by held-out given pairs."""
-        # Of single judgements variances cost next to nothing, and `_store_noise` needs them.
-        single = bool((folds.sizes == 1).all()) and self.kernel != "precomputed"
-        variances, graph = scoring.log_loss or single or self.link == "logit", scoring.graph
-
-        def leave_out(found: AlphaSearch, alphas: Array) -> dict[str, Array]:
+            pairs = list(pair_accuracies(problem, alphas, n_threads(self.n_jobs)))
+            mean = np.array([accuracy.mean() for accuracy, _ in pairs])
+            return {"mean_score": mean, "n_refits": np.array([n_refits for _, n_refits in pairs])}
+        if isinstance(scoring, JudgementScoring):
             progress(f"{len(alphas)} alphas, {len(folds):,} folds of pairs")
-            found.held = None
-            held = self._leave_judgements_out(found.problem, folds, alphas, variances=variances)
-            found.held = (held, alphas) if variances else None
-            if self.store_cv_predictions:
-                values = by_judgement(held.values, folds, graph.pairs)
-                found.predictions.update(zip(alphas.tolist(), values, strict=True))
-            return {**scoring.scores(held, alphas), "n_refits": held.n_refits}
-
-        return leave_out, len(folds.members) * graph.n_outputs
+            held = self._leave_judgements_out(problem, folds, alphas, variances=scoring.log_loss)
+            values, scores = held.values, scoring.scores(held, alphas)
+            values = by_judgement(values, folds, graph.pairs) if self.store_cv_predictions else None
+        else:
+            progress(f"{len(alphas)} alphas, {len(folds):,} folds")
+            held = problem.leave_out(folds, alphas)
+            values = held.by_row(graph.n_rows) if self.store_cv_predictions else None
+            scores = scoring.of_folds(graph, held)
+        if values is not None:
+            found.predictions.update(zip(alphas.tolist(), values, strict=True))
+        return {"mean_score": scores["mean_score"], "n_refits": held.n_refits} | scores
 
     def _leave_judgements_out(
         self, problem: RidgeProblem, folds: Folds, alphas: Array, *, variances: bool
@@ -512,33 +464,37 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
     def _store_noise(self, found: AlphaSearch, folds: Folds, scoring: JudgementScoring) -> None:
         """Calibrate probabilities and estimate the noise on held-out pairs of the best alpha."""
         graph, alpha = scoring.graph, found["alpha"]
-        held, alphas = found.held or (None, np.empty(0))
-        if held is None or alpha not in alphas:
-            alphas = np.array([alpha])
-            held = self._leave_judgements_out(found.problem, folds, alphas, variances=True)
-        number = int(np.flatnonzero(alphas == alpha)[0])
-        noise = scoring.noise_variance(held, number, alpha)
+        alphas = np.array([alpha])
+        held = self._leave_judgements_out(found.problem, folds, alphas, variances=True)
+        noise = scoring.noise_variance(held, alpha)
         if self.link == "logit":  # weights p(1 − p) are inverse variances
             noise = np.ones_like(noise)
         self.noise_variance_ = float(noise[0]) if graph.flat else noise
         if graph.n_outputs == 1:
-            self.calibration_ = scoring.calibrate(held, number, alpha)
+            self.calibration_ = scoring.calibrate(held, alpha)
 
-    def _by_rows(
-        self, X: Any, graph: PreferenceGraph, eval_set: Any, callback: Any
-    ) -> tuple[Evaluate, PreferenceGraph]:
-        """Score alphas by held-out rows; also returns the preferences that the model learns."""
-        scoring = Scoring(self.scoring, self._loss)
+    def _split(self, X: Any, graph: PreferenceGraph, scoring: Scoring, eval_set: Any) -> Split:
+        """Rows to choose alpha on."""
         scoring.require_scores()
         if isinstance(self.kernel, str) and self.kernel == "precomputed":
             raise ValueError("kernel='precomputed' cannot be split into rows: use cv instead")
         if self.store_cv_predictions:
             raise ValueError("store_cv_predictions needs cross-validation, not held-out rows")
-        split = split_for_validation(self, X, graph, eval_set)
-        score = partial(scoring.of_rows, split.held)
-        held_out = HeldOutRows(split.X, score, split.rows)
+        return split_for_validation(self, X, graph, eval_set)
 
-        def stop_early(found: AlphaSearch, alphas: Array) -> dict[str, Array]:
+    def _score_rows(
+        self,
+        found: AlphaSearch,
+        split: Split,
+        scoring: Scoring,
+        callback: Any,
+        refit: bool,
+        alphas: Array,
+    ) -> dict[str, Array]:
+        """Score alphas by held-out rows; unless ``refit``, the models of "cg" are kept."""
+        score = partial(scoring.of_rows, split.held)
+        if self.early_stopping:
+            held_out = HeldOutRows(split.X, score, split.rows)
             model, history = self._solve(
                 found.problem, alphas, held_out=held_out, callback=callback
             )
@@ -547,101 +503,87 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             found.fitted[float(alphas[history.best])] = model, history
             iteration = history.iterations[np.nanargmin(history.errors, axis=0)]
             return {"mean_score": 1 - np.nanmin(history.errors, axis=0), "iteration": iteration}
-
-        def converge(found: AlphaSearch, alphas: Array) -> dict[str, Array]:
-            rows = np.arange(graph.n_rows) if split.rows is None else split.rows
-            trained = found.problem.on_rows(split.graph, rows)
-            model, history = self._solve(trained, alphas, callback=callback)
-            if eval_set is not None and trained.space.solver == "cg":
-                for number, alpha in enumerate(alphas.tolist()):
-                    found.fitted[alpha] = model.select(number), History(history.n_iter)
-            scores = np.array([score(f) for f in predict_path(model, split.X)])
-            return {"mean_score": scores, "iteration": np.full(len(alphas), history.n_iter)}
-
-        if self.early_stopping:
-            return (stop_early, 1), split.graph
-        return (converge, 1), graph
+        rows = np.arange(found.problem.graph.n_rows) if split.rows is None else split.rows
+        trained = found.problem.on_rows(split.graph, rows)
+        model, history = self._solve(trained, alphas, callback=callback)
+        if not refit and trained.space.solver == "cg":
+            for number, alpha in enumerate(alphas.tolist()):
+                found.fitted[alpha] = model.select(number), History(history.n_iter)
+        scores = np.array([score(f) for f in predict_path(model, split.X)])
+        return {"mean_score": scores, "iteration": np.full(len(alphas), history.n_iter)}
 
     # -- folds
 
-    def _judgement_folds(self, graph: PreferenceGraph, groups: Any) -> Folds:
-        """The given pairs that are held out together."""
-        n, cv = graph.n_given_pairs, self.cv
-        codes, labels = np.arange(n), None
-        if groups is not None:
-            check_length("groups", groups, n, "pairs")
-            coded = encode_qid(groups, n, name="groups", of="pairs")
-            codes, labels = coded.codes, coded.labels
+    def _folds(self, X: Any, y: Any, problem: RidgeProblem, scoring: Any, groups: Any) -> Folds:
+        """The rows, or given pairs, that are held out together; none for leave-pair-out."""
+        graph, cv, judged = problem.graph, self.cv, isinstance(scoring, JudgementScoring)
+        labels, names = None, JUDGEMENT_FOLDS if judged else ROW_FOLDS
+        if judged:
+            n, X, target, what = graph.n_given_pairs, graph.pairs, graph.magnitude, "pairs"
+            codes: Any = np.arange(n)
+            if groups is not None:
+                coded = encode_qid(groups, n, name="groups", of="pairs")
+                codes, labels, what = coded.codes, coded.labels, "groups"
+            together = groups is not None
+        else:
+            scoring.require_scores()
+            n, target = graph.n_rows, y if isinstance(y, PreferenceGraph) else graph.scores
+            together, what = graph.has_qid, "queries" if graph.has_qid else "rows"
+            codes = graph.query_codes if together else np.arange(n)
         if isinstance(cv, str):
-            check_option("cv", cv, ("auto", *JUDGEMENT_FOLDS))
-            if cv == "leave-group-out" and groups is None:
-                raise ValueError("cv='leave-group-out' needs groups, one for each pair")
-            if groups is not None and cv not in ("auto", "leave-group-out"):
-                raise ValueError(f"groups goes with cv='leave-group-out', not with cv={cv!r}")
-            if cv == "leave-item-out":
-                return Folds.of_items(graph.pairs)[0]
-            return Folds.single(n) if labels is None else Folds.of_groups(codes, labels)
+            check_option("cv", cv, ("auto", *names))
+            if judged:
+                return self._named_judgements(graph, codes, labels)
+            return self._named_folds(problem, codes, scoring)
         if is_fold_count(cv):
-            return Folds.of_groups(
-                self._random_folds(codes, "pairs" if groups is None else "groups")
+            return self._random_folds(codes, what, int(cv))
+        if not is_splits(cv):
+            raise ValueError(
+                f"cv must be 'auto', {', '.join(map(repr, names))}, an int, a splitter or an "
+                f"iterable of (train, test); got {show(cv)}"
             )
-        given = None if groups is None else codes
-        splits = self._splits(n, graph.pairs, graph.magnitude, given, JUDGEMENT_FOLDS)
-        return Folds.of_list(splits)
-
-    def _folds(self, X: Any, y: Any, problem: RidgeProblem, scoring: Scoring) -> list[Array]:
-        """The rows that are held out together; none for leave-pair-out."""
-        graph, cv = problem.graph, self.cv
-        codes: Any = graph.query_codes if graph.has_qid else np.arange(graph.n_rows)
-        if isinstance(cv, str):
-            check_option("cv", cv, ("auto", "leave-query-out", "leave-pair-out", "validation"))
-            if cv == "leave-query-out" and not graph.has_qid:
-                raise ValueError("cv='leave-query-out' needs qid")
-            if cv != "leave-pair-out" and graph.has_qid:
-                return query_folds(codes)
-            few = 4 <= graph.n_rows <= MAX_PAIR_ROWS and not self.store_cv_predictions
-            exact = few and scoring.name in PAIR_METRICS and can_leave_pairs_out(problem)
-            if cv == "auto" and not exact:
-                n_folds = max(2, min(10, graph.n_rows // 5))
-                return query_folds(self._random_folds(codes, "rows", n_folds))
-            if scoring.name not in PAIR_METRICS:
-                raise ValueError(
-                    "leave-pair-out compares two rows at a time, so scoring must be one of "
-                    f"{', '.join(map(repr, PAIR_METRICS))}; for other metrics use an int cv"
-                )
-            if self.store_cv_predictions:
-                raise ValueError(
-                    "store_cv_predictions keeps a prediction of every row; use an int cv, or "
-                    "rankrls.model_selection.leave_pair_out_predict"
-                )
-            return []
-        if is_fold_count(cv):
-            return query_folds(self._random_folds(codes, "queries" if graph.has_qid else "rows"))
-        target = y if isinstance(y, PreferenceGraph) else graph.scores
-        groups = codes if graph.has_qid else None
-        folds = self._splits(graph.n_rows, X, target, groups, ("leave-query-out", "leave-pair-out"))
-        whole = groups is not None and not getattr(cv, "splits_queries", False)  # LeavePairOut
+        splits = read_splits(cv, n, X, target, codes if together else None, complement=True)
+        folds = [test for _, test in splits]
+        # A splitter such as LeavePairOut may say that it means to split queries.
+        whole = together and not judged and not getattr(cv, "splits_queries", False)
         if whole and split_folds(problem.objectives[0].laplacian, folds).any():
             warn(
                 f"cv={show(cv)} splits queries: rows of a query are both trained on and held out, "
                 "and a held-out row is compared with the held-out part of its query only. To "
                 "hold out whole queries use cv='leave-query-out', an int, or GroupKFold"
             )
-        return folds
+        return Folds.of_list(folds)
 
-    def _random_folds(self, codes: Array, what: str, n_folds: int | None = None) -> Array:
-        """Number of the fold of each row or pair; those of one code are in the same."""
-        k = int(self.cv) if n_folds is None else n_folds
-        return random_fold_of(codes, k, check_random_state(self.random_state), what=what)
+    def _named_judgements(self, graph: PreferenceGraph, codes: Array, labels: Any) -> Folds:
+        if self.cv == "leave-group-out" and labels is None:
+            raise ValueError("cv='leave-group-out' needs groups, one for each pair")
+        if labels is not None and self.cv not in ("auto", "leave-group-out"):
+            raise ValueError(f"groups goes with cv='leave-group-out', not with cv={self.cv!r}")
+        if self.cv == "leave-item-out":
+            return Folds.of_items(graph.pairs)[0]
+        return Folds.single(len(codes)) if labels is None else Folds.of_groups(codes, labels)
 
-    def _splits(self, n: int, X: Any, y: Any, groups: Any, names: tuple[str, ...]) -> list[Array]:
-        """The test rows, or pairs, of a splitter or an iterable."""
-        if not is_splits(self.cv):
+    def _named_folds(self, problem: RidgeProblem, codes: Array, scoring: Scoring) -> Folds:
+        graph, cv = problem.graph, self.cv
+        if cv == "leave-query-out" and not graph.has_qid:
+            raise ValueError("cv='leave-query-out' needs qid")
+        if cv != "leave-pair-out" and graph.has_qid:
+            return Folds.of_groups(codes)
+        few = 4 <= graph.n_rows <= MAX_PAIR_ROWS and not self.store_cv_predictions
+        exact = few and scoring.name in PAIR_METRICS and can_leave_pairs_out(problem)
+        if cv == "auto" and not exact:
+            return self._random_folds(codes, "rows", max(2, min(10, graph.n_rows // 5)))
+        if scoring.name not in PAIR_METRICS or self.store_cv_predictions:
             raise ValueError(
-                f"cv must be 'auto', {', '.join(map(repr, names))}, an int, a splitter or an "
-                f"iterable of (train, test); got {show(self.cv)}"
+                "leave-pair-out compares two rows at a time, so scoring must be one of "
+                f"{', '.join(map(repr, PAIR_METRICS))}, without store_cv_predictions; otherwise "
+                "use an int cv (or rankrls.model_selection.leave_pair_out_predict)"
             )
-        return [test for _, test in read_splits(self.cv, n, X, y, groups, complement=True)]
+        return Folds.of_list([])
+
+    def _random_folds(self, codes: Array, what: str, k: int) -> Folds:
+        rng = check_random_state(self.random_state)
+        return Folds.of_groups(random_fold_of(codes, k, rng, what=what))
 
     @property
     def alphas_(self) -> Array:

@@ -107,10 +107,9 @@ class Preferences:
             assert judged is not None
             return judged
         scores = check_scores(y)
-        several = scores.ndim == 2 and scores.shape[1] > 1
-        hint = " (pairs of row numbers go into pairs=)" * (several and scores.shape[1] == 2)
+        hint = " (pairs of row numbers go into pairs=)" * (scores.shape[1:] == (2,))
         check_length("y", scores, n_rows, f"rows of X{hint}")
-        if several:
+        if scores.shape[1:] > (1,):
             advice = "fit fewer outputs at a time"
             require("fitting several outputs", *scores.shape, copies=6, advice=advice)
         hint, qid, weight = "", self.qid, self.sample_weight
@@ -140,20 +139,13 @@ def require_preferences(graph: PreferenceGraph, purpose: str = "learn from") -> 
     """Raise unless at least one row is preferred to another, for every output."""
     if graph.has_preference():
         return
-    if graph.n_given_pairs:
-        problem = "every pair is a tie (magnitude 0), or has pair_weight 0"
-    elif graph.scores is None:
-        problem = "pairs is empty"
-    elif graph.sample_weight is not None and np.count_nonzero(graph.sample_weight) < 2:
-        problem = "sample_weight is zero for every row, or all but one"
-    elif graph.scored_outputs().any():
-        constant = np.flatnonzero(~graph.scored_outputs())[0]
-        problem = f"all labels of a query are equal in output (column) {constant} of y"
-    else:
-        queries = "query" if graph.n_queries == 1 else "queries"
+    problem = "pairs is empty, or every pair is a tie (magnitude 0) or has pair_weight 0"
+    if graph.scores is not None:
+        some = graph.scored_outputs()
+        where = f" in output (column) {np.argmin(some)} of y" if some.any() else ""
         problem = (
-            f"in {graph.n_rows} rows and {graph.n_queries} {queries}, all labels of a query are "
-            "equal, or it has a single row"
+            f"in {graph.n_rows} rows and {graph.n_queries} queries, all labels of a query are "
+            f"equal{where}, or it has a single row of a weight above zero"
         )
     raise ValueError(f"no query has a pair to {purpose}: {problem}")
 
@@ -187,8 +179,7 @@ class QueryRequests:
         """Clone; warn inside a tool of scikit-learn that has ``groups`` but passes no qid."""
         for frame in library_frames():
             known = frame.f_locals
-            params: Any = known.get("params")
-            params = params if isinstance(params, dict) else {}
+            params = known["params"] if isinstance(known.get("params"), dict) else {}
             groups = params.get("groups") if known.get("groups") is None else known["groups"]
             if groups is None or not frame.f_globals["__name__"].startswith("sklearn."):
                 continue
@@ -209,11 +200,11 @@ class QueryRequests:
 def _differ_within(groups: Any, y: Any) -> bool:
     """Whether y differs within most groups, unlike, for example, the samples of a patient."""
     try:
-        counts = PreferenceGraph.from_scores(y, qid=groups).varying_queries().any(axis=1)
-        size = np.bincount(encode_qid(groups, len(y)).codes)
+        varied = PreferenceGraph.from_scores(y, qid=groups).varying_queries().any(axis=1)
+        several = np.bincount(encode_qid(groups, len(y)).codes) > 1
     except Exception:  # errors are reported elsewhere; a hint must not fail
         return False
-    return bool((size > 1).any()) and 2 * int(counts.sum()) >= int((size > 1).sum())
+    return bool(several.any()) and 2 * int(varied.sum()) >= int(several.sum())
 
 
 def warn_of_pooled_queries(name: str) -> None:
@@ -380,13 +371,12 @@ class BaseRanker(QueryRequests, BaseEstimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, n_features)
-            Kernel values with all training rows, (n, n_rows), if the kernel is precomputed, or with
+            If the kernel is precomputed, kernel values with all training rows, (n, n_rows), or with
             the basis vectors, (n, n_basis), if ``fit`` was given these.
         return_std : bool, default=False
-            Whether to also return the posterior standard deviation of f(x) − f̄ (as a Gaussian
-            process, see Notes of `RankRLS`), where f̄ is the mean score of the training rows that
-            have a pair. With a Nyström basis it is that of the part spanned by the basis.
-            `RankSVM` has none, because the hinge loss has no posterior.
+            Whether to also return the posterior standard deviation of f(x) − f̄, where f̄ is the
+            mean score of the training rows that have a pair (of the part spanned by a Nyström
+            basis). `RankSVM` has none.
 
         Returns
         -------
@@ -445,11 +435,9 @@ class BaseRanker(QueryRequests, BaseEstimator):
         sample_weight : array-like of shape (n,), optional
             The weight of a pair is the product of the weights of its rows.
         pairs, magnitude, pair_weight : array-like of shape (n_pairs, 2) and (n_pairs,), optional
-            Given pairs as in ``fit``, instead of y or in addition to it: they count as one more
-            query. Ties (magnitude 0) are ignored.
+            Given pairs as in ``fit``, which count as one more query; ties are ignored.
         pair_features : array-like of shape (n_pairs, n_pair_features), optional
-            Covariates of the given pairs, if the model was fitted with some: judgements are then
-            predicted by f(preferred) − f(other) + cᵀγ. None means zero.
+            Covariates of the given pairs, if the model was fitted with some; None means zero.
 
         Returns
         -------
@@ -476,7 +464,9 @@ class BaseRanker(QueryRequests, BaseEstimator):
         if graph.scores is not None and graph.n_outputs != model.n_outputs:
             raise ValueError(f"the model has {model.n_outputs} output(s), y has {graph.n_outputs}")
         require_preferences(graph, "evaluate")
-        C = self._check_covariates(graph.pair_features, graph.n_given_pairs)
+        C = None
+        if preferences.pair_features is not None or model.pair_coef is not None:
+            C = self._check_covariates(graph.pair_features, graph.n_given_pairs)
         return graph_accuracy(graph, predictions, None if C is None else C @ model.pair_coef[0])
 
     def _check_covariates(self, pair_features: Any, n: int) -> Array | None:

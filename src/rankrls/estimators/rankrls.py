@@ -202,10 +202,8 @@ class RidgeRanker(BaseRanker):
     ) -> Any:
         """Add queries to the model. The result equals a fit to all queries.
 
-        Supported are the linear kernel with solver "primal" (with up to a few thousand features),
-        and any kernel with a basis. The basis is fixed by the first call: ``basis`` holds row
-        numbers of the first X, or the number of its rows to draw. The method can also be called
-        after ``fit`` and `fit_stream`.
+        Supported are the linear kernel with solver "primal", and any kernel with a basis, which the
+        first call fixes: ``basis`` holds row numbers of the first X, or the number of rows to draw.
 
         Parameters
         ----------
@@ -213,19 +211,16 @@ class RidgeRanker(BaseRanker):
             As for ``fit``. ``pairs`` holds row numbers of the X of this call.
         qid : array-like of shape (n_rows,), optional
             Query of each row. All rows of a query must be passed in one call; a query of an earlier
-            call is an error, so sizes (``group``) are not accepted. If None, the rows of this call
-            form one ranking.
+            call is an error. If None, the rows of this call form one ranking.
 
         Returns
         -------
         RankRLS
-            The estimator. It is not fitted until a call contains a preference (not only single
-            rows or equal scores in every query).
+            The estimator. It is not fitted until a call contains a preference.
 
         Notes
         -----
-        XᵀLX and Xᵀr are sums over queries, kept in float64. A call therefore costs one product and
-        one factorisation; to process many batches and solve once, use `fit_stream`. If a call
+        XᵀLX and Xᵀr are sums over queries, so a call costs one product and one factorisation. If it
         fails, the model does not change. ``alpha`` may change between calls; the cost, the ties,
         the weighting and the kernel may not. `RankRLSCV` keeps the ``alpha_`` chosen by ``fit`` or
         `fit_stream`, which must be called first; ``cv_results_`` does not change either.
@@ -281,18 +276,10 @@ class RidgeRanker(BaseRanker):
         Raises
         ------
         ValueError
-            If a query was not added, or was added with another number of rows or pairs; if more
-            would be removed than there is; or if alpha is too small for the rounding errors. Rows
-            are not stored, but a checksum of each query is: other features, scores or weights are
-            an error, unless they differ by less than about 1e-8 (1e-4 for float32). Calls without
-            qid, given pairs, and queries of Dask models have no checksums.
-
-        Notes
-        -----
-        The basis of a fixed-basis model does not change, even if its rows are removed. Statistics
-        are subtracted, so rounding errors are relative to their size before the call. The solver
-        takes them into account, but if nearly all queries are removed, or alpha is tiny, a new
-        fit is more accurate.
+            If a query was not added, or with other rows: a checksum of each query tells features,
+            scores and weights that differ by more than about 1e-8 (1e-4 for float32; not for calls
+            without qid, given pairs, and queries of Dask models). Also if what remains would have
+            lost too many digits for alpha: a new fit is then more accurate.
         """
         preferences = Preferences(
             y, qid, pairs, magnitude, pair_weight, sample_weight=sample_weight
@@ -338,21 +325,18 @@ class RidgeRanker(BaseRanker):
         ----------
         X_a, X_b : array-like or sparse matrix of shape (n, n_features)
         pair_features : array-like of shape (n, n_pair_features), optional
-            Covariates of the comparisons, if the model was fitted with some. None means zero, as
-            for items that are presented in the same way.
+            Covariates of the comparisons, if the model was fitted with some; None means zero.
         noisy : bool, optional
-            True is the probability for a new judgement of weight 1 under the posterior, with noise
-            variance σ² (``noise_variance_`` if the model has one, alpha otherwise). False is that
-            for the scores, without noise. None is that for a new judgement, calibrated on held-out
-            ones, if the model has a ``calibration_`` (`RankRLSCV` fitted to pairs), and the same as
-            False otherwise.
+            True: of a new judgement of weight 1, with noise variance σ² (``noise_variance_`` if
+            the model has one, alpha otherwise). False: of the scores, without noise. None: of a new
+            judgement, calibrated on held-out ones, if the model has a ``calibration_`` (`RankRLSCV`
+            fitted to pairs), and the same as False otherwise.
 
         Returns
         -------
         ndarray of shape (n,) or (n, n_outputs)
             With μ and v the posterior mean and variance of f(a) − f(b): Φ(μ/√v), noisy
-            Φ(μ/√(v + σ²)), calibrated g(slope · μ/√(1 + v/σ²)) with the link g; 1/2 where
-            nothing tells a and b apart.
+            Φ(μ/√(v + σ²)), calibrated g(slope · μ/√(1 + v/σ²)) with the link g.
         """
         X_a, X_b = self._check_new(X_a), self._check_new(X_b)
         if X_a.shape[0] != X_b.shape[0]:
@@ -380,11 +364,9 @@ class RidgeRanker(BaseRanker):
     def log_marginal_likelihood(self) -> Any:
         """Log density of the training preferences under the Gaussian process, per output.
 
-        The targets z of all edges are treated as observations of differences f(x_h) − f(x_j)
-        with noise variance alpha/w². For given pairs, use it to compare kernels, their parameters
-        and alphas. For scores, use it to compare kernels and their parameters at a fixed alpha,
-        preferably with ``query_weighting="size"``. It cannot choose alpha for scores, because the
-        n(n − 1)/2 differences of n scores are treated as independent observations but are not.
+        The targets of all edges are treated as observations of differences with noise variance
+        alpha/w². It compares kernels and their parameters, and for given pairs also alphas. It
+        cannot choose alpha for scores, whose n(n − 1)/2 differences are not independent.
         """
         check_is_fitted(self)
         value = self._model.log_marginal_likelihood()
@@ -404,9 +386,8 @@ class RankRLS(RidgeRanker):
     Parameters
     ----------
     alpha : float, default=1.0
-        Regularisation strength, > 0. It multiplies ‖f‖²; nothing is rescaled. 0 is allowed with
-        early stopping, and with ``solver="cg"``, where ``max_iter`` iterations regularise instead:
-        there is no warning that they did not converge.
+        Regularisation strength, > 0; nothing is rescaled. 0 is allowed with early stopping, and
+        with ``solver="cg"``, where ``max_iter`` iterations regularise instead.
     kernel : str or callable, default="linear"
         A kernel of scikit-learn's `pairwise_kernels`, a function of two rows, or "precomputed" (X
         holds kernel values).
@@ -415,46 +396,42 @@ class RankRLS(RidgeRanker):
     kernel_params : dict, optional
         Further parameters of the kernel.
     cost : {"magnitude", "unit", "relative"}, default="magnitude"
-        Target z and weight w² of a pair, where d is the difference of the two scores (or the
-        magnitude of a given pair). "magnitude": z = d, w² = 1. "unit": z = 1, w² = 1. "relative":
-        z = d, w² = 1/d².
+        Target z and weight w² of a pair whose scores differ by d (or of a given pair of magnitude
+        d). "magnitude": z = d, w² = 1. "unit": z = 1, w² = 1. "relative": z = d, w² = 1/d².
     ties : {"keep", "drop"}, default="keep"
         Whether pairs with equal scores are part of the objective, with target 0. "unit" and
         "relative" always drop them. (``ties`` of `rankrls.metrics.pairwise_error` is about tied
         predictions instead.)
     query_weighting : {"pair", "size", "query"} or callable, default="pair"
-        Weight of a pair in a query with n rows: 1, 1/n, or 1/(number of pairs of the query). The
-        weight of a query is then its number of pairs, its number of rows, or the same for all. A
-        function is called with two arrays, the number of rows and the number of pairs of each query
-        (with sample weights, their total weights), and returns the weight of a pair of each query.
+        Weight of a pair in a query with n rows: 1, 1/n, or 1/(number of pairs of the query). A
+        function gets two arrays, the number of rows and the number of pairs of each query (with
+        sample weights, their total weights), and returns the weight of a pair of each query.
     solver : {"auto", "primal", "dual", "nystroem", "cg"}, default="auto"
         - "primal" solves a system of size n_features;
         - "dual" solves a system of size n_rows;
         - "nystroem" approximates f by the span of basis vectors, and solves a system of their
           number;
-        - "cg" uses conjugate gradients, which only need products with X (no uncertainties). For
-          kernels X is replaced by features of the kernel: those of the ``basis``, or of all rows;
-        - "auto" uses "nystroem" if there is a ``basis``, and "cg" with early stopping. For kernels
-          other than linear it uses "dual" if two n_rows × n_rows matrices fit into half of the
-          memory, otherwise "nystroem" with a warning. For the linear kernel it uses "cg" if X is
-          sparse with more than 5000 rows and columns, or if the direct solvers do not fit into
-          memory; otherwise "primal" if n_features <= n_rows, and "dual" if not.
+        - "cg" uses conjugate gradients, which only need products with X (no uncertainties), or with
+          features of the kernel;
+        - "auto" uses "nystroem" with a ``basis``, and "cg" with early stopping. Other kernels than
+          linear use "dual", or, if it does not fit into memory, "nystroem" with a warning. The
+          linear kernel uses "cg" if X is sparse with more than 5000 rows and columns, or if the
+          direct solvers do not fit; otherwise "primal" if n_features <= n_rows, and "dual" if not.
     basis : int or array of int, optional
         Nyström basis vectors: the number of random rows, or row numbers. None with
-        ``solver="nystroem"`` is 1000, or all rows if there are fewer. With row numbers, precomputed
-        kernel values with these rows are enough.
+        ``solver="nystroem"`` is 1000. With row numbers, precomputed kernel values with these rows
+        are enough.
     max_iter : int, optional
         Maximum number of iterations of "cg"; None is 1000.
     tol : float, default=1e-6
         Tolerance of "cg": relative error of the coefficients, and ‖residual‖/‖right-hand side‖.
     early_stopping : bool, default=False
-        Whether to regularise by the number of iterations of "cg". The pairwise error on held-out
-        rows is computed after each iteration. Training ends when it has not improved for
-        ``n_iter_no_change`` iterations, and the best model is kept.
+        Whether to regularise by the number of iterations of "cg": training ends when the pairwise
+        error on held-out rows has not improved for ``n_iter_no_change`` iterations, and the best
+        model is kept.
     validation_fraction : float, default=0.1
         Fraction of the queries (of the rows without qid, of the pairs without y) that early
-        stopping holds out at random if ``fit`` gets no ``eval_set``. They are not used for
-        training.
+        stopping holds out at random if ``fit`` gets no ``eval_set``.
     n_iter_no_change : int, default=10
     random_state : int, RandomState instance or None
         Seed of the random basis and of the held-out rows.
@@ -469,8 +446,8 @@ class RankRLS(RidgeRanker):
     coef_ : ndarray of shape (n_features,) or (n_outputs, n_features)
         Weights, for the linear kernel.
     dual_coef_ : ndarray of shape (n_rows,), (n_rows, n_outputs), or the same over the basis
-        Kernel coefficients, for solvers "dual" and "nystroem". If the kernel matrix is singular,
-        they are not unique.
+        Kernel coefficients, for solvers "dual" and "nystroem"; not unique if the kernel matrix is
+        singular.
     pair_coef_ : ndarray of shape (n_pair_features,) or (n_outputs, n_pair_features)
         Coefficients of ``pair_features``.
     basis_indices_ : ndarray of shape (n_basis,)
@@ -503,9 +480,8 @@ class RankRLS(RidgeRanker):
     ``predict(X, return_std=True)`` and `preference_proba` treat the model as the posterior mean
     of a Gaussian process with covariance k and noise variance alpha/w² per edge. The pairs of n
     scores contain the noise of each score n − 1 times, so these uncertainties are too small for
-    scored data with ``query_weighting="pair"``. With "size" they are those of a process on the
-    scores themselves, with a free offset per query. Probabilities are calibrated only if alpha is
-    the variance of the noise.
+    scored data with ``query_weighting="pair"``; with "size" they are those of a process on the
+    scores themselves, with a free offset per query.
 
     Examples
     --------
@@ -583,7 +559,7 @@ class RankRLS(RidgeRanker):
         ----------
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
             If ``kernel="precomputed"``, the kernel matrix of shape (n_rows, n_rows), or its columns
-            ``basis``, shape (n_rows, n_basis); a square X is the whole matrix.
+            ``basis``, shape (n_rows, n_basis).
         y : array-like of shape (n_rows,) or (n_rows, n_outputs), or PreferenceGraph
             Scores; higher is preferred. May be None if pairs are given.
         qid : array-like of shape (n_rows,), optional
@@ -600,16 +576,11 @@ class RankRLS(RidgeRanker):
             Covariates c of the comparison, which should not affect the ranking: which item was
             shown first, the difference in length, indicators of judges. The model is
             z ≈ f(x_h) − f(x_j) + cᵀγ; γ (``pair_coef_``) is penalised like the weights of a linear
-            kernel. Kernels then use a Nyström basis of all rows with a pair, which gives the same
-            functions.
+            kernel.
         sample_weight : array-like of shape (n_rows,), optional
-            The weight of a pair from y is the product of the weights of its rows, so an integer
-            weight equals repeating the row (except for ``query_weighting="query"`` with ties kept,
-            where the copies add tied pairs).
+            The weight of a pair from y is the product of the weights of its rows.
         eval_set : tuple (X_val, y_val) or (X_val, y_val, qid_val), optional
-            Validation data for early stopping. ``y_val`` may be a `PreferenceGraph`. If None,
-            ``validation_fraction`` of the queries (of the rows without qid, of the pairs without
-            y) is held out.
+            Validation data for early stopping. ``y_val`` may be a `PreferenceGraph`.
         callback : function, optional
             For solver "cg": called after every iteration with an `Iteration` (n_iter, residual,
             error, best_error, best_iteration). Training ends if it returns a true value.
@@ -662,10 +633,9 @@ class RankRLS(RidgeRanker):
         batches : iterable, or function that returns one
             Batches (X, y) or (X, y, qid), or mappings with ``data``, ``target``, ``qid`` and
             optionally ``sample_weight`` and ``feature_names``, as returned by
-            `rankrls.datasets.iter_letor` and `iter_parquet`. Feature names must be the same in all
-            batches. The last query of a batch may continue in the next one; a query that appears
-            again later is an error. Without qid all batches form one ranking, which requires
-            cost="magnitude" and ties="keep".
+            `rankrls.datasets.iter_letor` and `iter_parquet`. The last query of a batch may continue
+            in the next one; a query that appears again later is an error. Without qid all batches
+            form one ranking, which requires cost="magnitude" and ties="keep".
         basis_rows : array-like of shape (n_basis, n_features), optional
             Basis vectors for solver "nystroem"; ``basis_indices_`` then refers to these rows. If
             the kernel is precomputed, their kernel matrix, (n_basis, n_basis). By default ``basis``
@@ -678,12 +648,8 @@ class RankRLS(RidgeRanker):
 
         Notes
         -----
-        Memory is needed for one batch (for "nystroem" also its kernel values with the basis), the
-        incomplete query at its end, an n_features × n_features matrix (n_basis × n_basis for
-        "nystroem"), and the labels of the queries. ``verbose=1`` prints the number of rows, and
-        rows per second, after every batch.
-
-        Sort the file by query first. Within a batch, rows may be in any order.
+        Memory is needed for one batch, the incomplete query at its end, an n_features × n_features
+        matrix (n_basis × n_basis for "nystroem"), and the labels of the queries.
 
         Examples
         --------

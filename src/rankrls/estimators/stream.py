@@ -31,6 +31,7 @@ from rankrls.estimators.choosing import (
     Scoring,
     check_alphas,
     is_fold_count,
+    one_fold,
     search_alphas,
 )
 from rankrls.estimators.incremental import (
@@ -441,7 +442,7 @@ def score_queries(
         rows = Phi[mine]
         for a, w in enumerate(W[fold]):
             values[a, mine] = rows @ w
-    return scoring.of_lists(graph, values)
+    return scoring.of_lists(graph, one_fold(values))
 
 
 def choose_by_folds(
