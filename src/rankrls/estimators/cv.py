@@ -21,7 +21,7 @@ from rankrls.core.ridge.pairs import can_leave_pairs_out, pair_accuracies
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.core.ridge.residuals import Folds, HeldOut, split_folds
 from rankrls.core.spaces.spaces import Kernel
-from rankrls.estimators.calibration import JudgementScoring, by_judgement
+from rankrls.estimators.calibration import JudgementScoring, by_judgement, judgement_folds
 from rankrls.estimators.choosing import (
     DEFAULT_ALPHAS,
     PAIR_METRICS,
@@ -443,14 +443,15 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         if isinstance(scoring, JudgementScoring):
             progress(f"{len(alphas)} alphas, {len(folds):,} folds of pairs")
             held = self._leave_judgements_out(problem, folds, alphas, variances=scoring.log_loss)
-            values, scores = held.values, scoring.scores(held, alphas)
-            values = by_judgement(values, folds, graph.pairs) if self.store_cv_predictions else None
+            scores = scoring.scores(held, alphas)
         else:
             progress(f"{len(alphas)} alphas, {len(folds):,} folds")
             held = problem.leave_out(folds, alphas)
-            values = held.by_row(graph.n_rows) if self.store_cv_predictions else None
             scores = scoring.of_folds(graph, held)
-        if values is not None:
+        if self.store_cv_predictions:
+            values = held.by_row(graph.n_rows)
+            if isinstance(scoring, JudgementScoring):
+                values = by_judgement(held.values, folds, graph.pairs)
             found.predictions.update(zip(alphas.tolist(), values, strict=True))
         return {"mean_score": scores["mean_score"], "n_refits": held.n_refits} | scores
 
@@ -517,23 +518,22 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
     def _folds(self, X: Any, y: Any, problem: RidgeProblem, scoring: Any, groups: Any) -> Folds:
         """The rows, or given pairs, that are held out together; none for leave-pair-out."""
         graph, cv, judged = problem.graph, self.cv, isinstance(scoring, JudgementScoring)
-        labels, names = None, JUDGEMENT_FOLDS if judged else ROW_FOLDS
+        names, codes, target = JUDGEMENT_FOLDS if judged else ROW_FOLDS, None, y
         if judged:
             n, X, target, what = graph.n_given_pairs, graph.pairs, graph.magnitude, "pairs"
-            codes: Any = np.arange(n)
             if groups is not None:
-                coded = encode_qid(groups, n, name="groups", of="pairs")
-                codes, labels, what = coded.codes, coded.labels, "groups"
-            together = groups is not None
+                codes, what = encode_qid(groups, n, name="groups", of="pairs").codes, "groups"
         else:
             scoring.require_scores()
-            n, target = graph.n_rows, y if isinstance(y, PreferenceGraph) else graph.scores
-            together, what = graph.has_qid, "queries" if graph.has_qid else "rows"
-            codes = graph.query_codes if together else np.arange(n)
+            n, what = graph.n_rows, "queries" if graph.has_qid else "rows"
+            target = y if isinstance(y, PreferenceGraph) else graph.scores
+            codes = graph.query_codes if graph.has_qid else None
+        together = codes is not None
+        codes = np.arange(n) if codes is None else codes
         if isinstance(cv, str):
             check_option("cv", cv, ("auto", *names))
             if judged:
-                return self._named_judgements(graph, codes, labels)
+                return self._named_judgements(graph, groups)
             return self._named_folds(problem, codes, scoring)
         if is_fold_count(cv):
             return self._random_folds(codes, what, int(cv))
@@ -554,14 +554,13 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             )
         return Folds.of_list(folds)
 
-    def _named_judgements(self, graph: PreferenceGraph, codes: Array, labels: Any) -> Folds:
-        if self.cv == "leave-group-out" and labels is None:
+    def _named_judgements(self, graph: PreferenceGraph, groups: Any) -> Folds:
+        if self.cv == "leave-group-out" and groups is None:
             raise ValueError("cv='leave-group-out' needs groups, one for each pair")
-        if labels is not None and self.cv not in ("auto", "leave-group-out"):
+        if groups is not None and self.cv not in ("auto", "leave-group-out"):
             raise ValueError(f"groups goes with cv='leave-group-out', not with cv={self.cv!r}")
-        if self.cv == "leave-item-out":
-            return Folds.of_items(graph.pairs)[0]
-        return Folds.single(len(codes)) if labels is None else Folds.of_groups(codes, labels)
+        by = "item" if self.cv == "leave-item-out" else "judgement" if groups is None else "group"
+        return judgement_folds(graph, by, groups)[0]
 
     def _named_folds(self, problem: RidgeProblem, codes: Array, scoring: Scoring) -> Folds:
         graph, cv = problem.graph, self.cv

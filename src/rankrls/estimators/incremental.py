@@ -174,7 +174,8 @@ def require_learned(folds: Sequence[Learned], n_rows: int, n_queries: int) -> No
         where = f" in output (column) {np.argmin(preferences)} of y" * (not folds[0].flat)
         raise ValueError(
             f"no query has a pair to learn from{where}: in {n_rows:,} rows and {n_queries:,} "
-            "queries, all labels of a query are equal, or it has a single row of a weight above zero"
+            "queries, all labels of a query are equal, or it has a single row of a weight above "
+            "zero"
         )
 
 
