@@ -449,9 +449,10 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             held = problem.leave_out(folds, alphas)
             scores = scoring.of_folds(graph, held)
         if self.store_cv_predictions:
-            values = held.by_row(graph.n_rows)
             if isinstance(scoring, JudgementScoring):
                 values = by_judgement(held.values, folds, graph.pairs)
+            else:
+                values = held.by_row(graph.n_rows)
             found.predictions.update(zip(alphas.tolist(), values, strict=True))
         return {"mean_score": scores["mean_score"], "n_refits": held.n_refits} | scores
 
