@@ -138,7 +138,6 @@ def free(n_bytes, what):
         (np.array([1, {}]), "array of Python objects"),
         ({1: 2}, "keys must be text"),
         (SPARSE.tocoo(), "CSR"),
-        (np.array(["x" * 10**5] + [""] * 10**3), "too many"),
         (range(3), r"value is range\(0, 3\)"),
     ],
 )
@@ -152,7 +151,7 @@ def test_values(value, tmp_path):
     encoder = Encoder()
     tree = encoder.encode({"value": value}, "value")
     with open(tmp_path / "file", "w+b") as file:
-        _archive.write_archive(file, {"model": tree}, encoder.arrays)
+        _archive.write_archive(file, _archive.dump_manifest({"model": tree}), encoder.arrays)
         reader = _archive.ArchiveReader(file, lambda manifest: None)
         back = Decoder(reader.array, free).decode(reader.manifest["model"])["value"]
     if isinstance(value, np.ndarray) and value.dtype.byteorder == ">":
@@ -450,7 +449,7 @@ ARCHIVES = {
     "compressed": (lambda c: c, DEFLATED, "compressed"),
     "bomb": (lambda c: [c[0], BOMB], DEFLATED, "compressed"),
     "bomb as manifest": (lambda c: [(c[0][0], b"[" * 10_000_000)], DEFLATED, "compressed"),
-    "lists": (lambda c: [(c[0][0], b"[" * 100_000)], STORED, "tiny lists"),
+    "lists": (lambda c: [(c[0][0], b"[" * 100_000)], STORED, "recursion"),
     "tuples": (lambda c: [(c[0][0], b'{"tuple": [' * 100_000)], STORED, "JSON"),
     "array twice": (lambda c: [*c, c[-1]], STORED, "does not belong there|there is no array"),
     "manifest twice": (lambda c: [c[0], *c], STORED, "manifest.json"),

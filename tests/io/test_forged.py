@@ -110,7 +110,7 @@ FORGED = {
     "features": (put(fields, "n_features_in_", 3), "not a valid RankRLS"),
     "names": (
         put(fields, "feature_names_in_", {"strings": ["a"], "shape": [1], "dtype": "O"}),
-        "names of other features",
+        "feature_names_in_ of RankRLS must be texts",
     ),
     "names of another kind": (put(fields, "feature_names_in_", ["a", "b"]), "feature_names_in_"),
     "array for text": (put(fields, "solver_", {"array": 0}), "solver_ of RankRLS must be text"),
@@ -119,7 +119,7 @@ FORGED = {
     "array by name": (put(fields, "n_pairs_", {"array": "../x"}), "no array '../x'"),
     "exchanged arrays": (
         lambda m: model_of(m)["fields"].update(coef=model_of(m)["fields"]["alphas"]),
-        r"coef of FittedFunction must be a float array of shape \(a, n, k\)",
+        r"coef of FittedFunction must be float\[a n k\]",
     ),
     "no solver": (lambda m: model_of(m)["fields"].pop("solvers"), "FittedFunction lacks solvers"),
     "two solvers": (
@@ -128,7 +128,7 @@ FORGED = {
     ),
     "model of another kind": (
         lambda m: fields(m).update(_model=model_of(m)["fields"]["solvers"][0]),
-        "_model of RankRLS must be a FittedFunction",
+        "_model of RankRLS must be FittedFunction",
     ),
     "number": (put(fields, "n_iter_", {"float": "1e5"}), "no such number"),
     "scalar": (put(fields, "n_iter_", {"scalar": "int8", "value": 300}), "300 is not a int8"),
@@ -144,7 +144,7 @@ FORGED = {
         put(
             params, "basis", {"strings": ["x" * 10**5, *[""] * 999], "shape": [1000], "dtype": "U"}
         ),
-        "too many",
+        "would take",
     ),
     "requests": (put(lambda m: m["model"], "requests", {"fit": {"dict": {"qid": 5}}}), "request"),
     "request": (put(lambda m: m["model"], "requests", {"fit": {"dict": {"os": True}}}), "os"),
@@ -200,7 +200,7 @@ def test_columns_that_no_model_has(path):
     ranker = RankRLS(kernel="rbf").fit(rows, y)
     ranker._model.rows = wide
     ranker.n_features_in_ = 2**31 - 2
-    with pytest.raises(ValueError, match="rows of FittedFunction has 2,147,483,646 columns"):
+    with pytest.raises(ValueError, match="a sparse array has 2,147,483,646 columns"):
         save_model(ranker, path)
 
 
@@ -229,14 +229,6 @@ def test_rows_of_sparse_arrays_that_overlap(indptr):
 
 def seen(manifest):
     return fields(manifest)["_seen"]["fields"]
-
-
-def triangles(manifest, add):
-    """One triangle, expanded a hundred times."""
-    n = 200
-    parts = {"columns": add(np.ones(n * (n + 1) // 2)), "diagonal": add(np.ones(n)), "alpha": 1.0}
-    packed = {"object": "PackedCholesky", "fields": parts}
-    params(manifest)["basis"] = [packed] * 100
 
 
 def sets(manifest, add):
@@ -280,22 +272,20 @@ WIDE_TEXTS = {"strings": ["x" * 10**4, *[""] * 10**4], "shape": [10_001], "dtype
 MANY_PARAMS = {"dict": {str(i): 1 for i in range(20_000)}}
 
 BOMBS = {
-    "empty lists": (parameter("basis", [[]] * 100_000), "tiny lists"),
-    "nested lists": (parameter("basis", nested_lists(50, 2000)), "tiny lists"),
-    "lists": (parameter("basis", [[1, 2]] * 50_000), "tiny lists"),
+    "empty lists": (parameter("basis", [[]] * 100_000), "would take"),
+    "nested lists": (parameter("basis", nested_lists(50, 2000)), "would take"),
     "empty dicts": (parameter("basis", [{}] * 50_000), "unknown kind|would take"),
     "dicts": (parameter("kernel_params", MANY_PARAMS), "kernel_params"),
-    "texts of one width": (parameter("basis", WIDE_TEXTS), "too many"),
+    "texts of one width": (parameter("basis", WIDE_TEXTS), "would take"),
     "no entries, many outputs": (
         lambda m, add: model_of(m)["fields"].update(coef=add(np.zeros((1, 0, 2**27)))),
         "more than the file has bytes",
     ),
     "no entries, some outputs": (
         lambda m, add: model_of(m)["fields"].update(coef=add(np.zeros((1, 0, 2000)))),
-        "coef of FittedFunction must be .*not empty",
+        "coef of FittedFunction must be .*nonempty",
     ),
     "labels in many sets": (sets, "would take|joined before"),
-    "one triangle by many": (triangles, "would take"),
     "one array by many": (solvers, "would take"),
     "nested pipelines": (nested_pipelines, "nested more than 8 deep: put the steps into one"),
     "pipelines": (pipelines, "more than 1000 estimators|would take|Pipeline"),
@@ -338,10 +328,10 @@ def test_labels_with_colliding_hash_values(path):
 
 
 UNUSABLE = {
-    "NaN": (lambda v: np.full_like(v, np.nan), "coef of FittedFunction must be .*finite"),
-    "infinite": (lambda v: np.full_like(v, -np.inf), "coef of FittedFunction must be .*finite"),
-    "no outputs": (lambda v: v[:, :, :0], "coef of FittedFunction must be .*not empty"),
-    "no features": (lambda v: v[:, :0], "coef of FittedFunction must be .*not empty"),
+    "NaN": (lambda v: np.full_like(v, np.nan), "coef of FittedFunction must be .*not finite"),
+    "infinite": (lambda v: np.full_like(v, -np.inf), "coef of FittedFunction must be .*not finite"),
+    "no outputs": (lambda v: v[:, :, :0], "coef of FittedFunction must be .*nonempty"),
+    "no features": (lambda v: v[:, :0], "coef of FittedFunction must be .*nonempty"),
     "no alphas": (lambda v: v[:0], "coef of FittedFunction must be"),
 }
 

@@ -13,7 +13,6 @@ from sklearn.base import clone
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from model_files import MODELS
 from rankrls import ConditionalRankRLS, GreedyRankRLS, RankRLS, RankRLSCV
@@ -113,14 +112,11 @@ def attributes(instance):
     """Without what is computed again when it is needed, and what is not stored."""
     kind = type(instance).__name__
     again = {"_metadata_request", "loss", "_others", "_stop_words_id"}
-    again |= {"Groups": {"share", "averaging", "isometry"}}.get(kind, set())
+    again |= {"share", "averaging", "isometry"} if kind == "Groups" else set()
+    again |= {"_matrices", "_sizes", "_centred"} if kind == "Objects" else set()
     if kind.startswith("Conditional") and hasattr(instance, "_weights"):
         again |= {"_labels", "dual_coef_"}
-    kept = {k: v for k, v in vars(instance).items() if k not in again}
-    if kind == "DualSolver" and hasattr(instance.factorization, "C"):
-        made = instance.factorization  # whose upper triangle nobody asks for
-        kept["factorization"] = {"C": np.asfortranarray(np.tril(made.C)), "alpha": made.alpha}
-    return kept
+    return {k: v for k, v in vars(instance).items() if k not in again}
 
 
 def assert_same(a, b, where=""):
@@ -218,7 +214,7 @@ def test_without_uncertainty_a_file_is_small_and_has_no_rows_of_a_linear_model(p
     assert centred not in path.read_bytes()
     big = RankRLS(kernel="rbf").fit(rng.standard_normal((300, 2)), np.arange(300))
     save_model(big, path)
-    assert 0 < path.stat().st_size - 300 * 301 / 2 * 8 < 40_000  # one triangle
+    assert 0 < path.stat().st_size - 300 * 300 * 8 < 40_000  # one matrix
     save_model(big, path, uncertainty=False)
     assert path.stat().st_size < 20_000
 
@@ -383,18 +379,6 @@ REFUSED = {
         lambda: GridSearchCV(RankRLS(), {"alpha": [1.0]}, cv=3).fit(X, y),
         "save its best_estimator_",
     ),
-    "steps of other features": (
-        lambda: Pipeline(
-            [("scale", StandardScaler().fit(X[:, :3])), ("rank", RankRLS().fit(X, y))]
-        ),
-        "step 'rank' was fitted to 4 features, and 'scale' gives 3",
-    ),
-    "selection of other features": (
-        lambda: Pipeline(
-            [("in", make_pipeline(GreedyRankRLS(2)).fit(X, y)), ("rank", RankRLS().fit(X, y))]
-        ),
-        "step 'rank' was fitted to 4 features, and 'in' gives 2",
-    ),
     "kernel": (
         lambda: RankRLS(kernel=lambda a, b: float(a @ b)).fit(X, y),
         "kernel.*function.*precomputed",
@@ -409,7 +393,7 @@ REFUSED = {
     ),
     "scoring": (
         lambda: RankRLSCV([1.0], scoring=lambda t, s, qid: 1.0).fit(X, y, qid=qid),
-        r"scoring.*set_params\(scoring='pairwise_accuracy'\)",
+        r"scoring.*set_params\(scoring='ndcg@10'\)",
     ),
     "splitter": (
         lambda: RankRLSCV([1.0], cv=GroupKFold(2)).fit(X, y, qid=qid),
@@ -417,11 +401,11 @@ REFUSED = {
     ),
     "range": (
         lambda: RankRLS().fit(X, y).set_params(basis=range(3)),
-        r"basis of RankRLS must be .*it is range\(0, 3\): .*list\(rows\)",
+        r"basis of RankRLS is range\(0, 3\).*list\(rows\)",
     ),
     "random numbers": (
         lambda: RankRLS(random_state=np.random.RandomState(0)).fit(X, y),
-        r"random_state of RankRLS must be data.*set_params\(random_state=None\)",
+        r"random_state of RankRLS is RandomState.*set_params\(random_state=None\)",
     ),
     "complex": (lambda: RankRLS().fit(X, y).set_params(basis=np.array([1j])), "complex128"),
     "long": (
@@ -429,7 +413,6 @@ REFUSED = {
         "longdouble|float128|float96",
     ),
     "keys": (lambda: RankRLS().fit(X, y).set_params(basis={1: 2}), "keys must be text"),
-    "coefficients": (lambda: with_attribute("coef_", np.ones(4)), "coef_ is not that of the"),
     "features": (lambda: with_attribute("n_features_in_", 5), "not a valid RankRLS"),
     "own attribute": (lambda: with_attribute("note", "mine"), "attribute 'note'"),
     "nonsense": (lambda: RankRLS().fit(X, y).set_params(alpha=-1.0), "alpha must be"),

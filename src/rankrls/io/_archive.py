@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import zipfile
 from collections.abc import Callable
 from typing import IO, Any
@@ -46,23 +45,30 @@ CHUNK = 2**20
 MEMBER = 800
 
 #: Loading a file of n bytes uses at most BASE + FACTOR n bytes.
-BASE, FACTOR = 2**20, 32
+BASE, FACTOR = 2**20, 64
 
-_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"')
+#: Bytes that the Python objects of a JSON text use for each of its characters, at most: a list that
+#: holds another one takes 96 bytes, and two characters.
+JSON_FACTOR = 50
 
 
 def _little_endian(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype.newbyteorder("<")
 
 
-def write_archive(file: IO[bytes], manifest: dict[str, Any], arrays: list[Array]) -> None:
-    """Write the manifest and the arrays, which must be in C order."""
+def dump_manifest(manifest: dict[str, Any]) -> bytes:
+    """Return the JSON text of a manifest."""
     text = json.dumps(manifest, allow_nan=False).encode("ascii")
-    if len(text) > MAX_MANIFEST:
-        raise ValueError(
-            f"all but the arrays takes {len(text):,} bytes, more than the {MAX_MANIFEST:,} that a "
-            "model file may have (very many query labels? integers take less space than text)"
-        )
+    require(
+        len(text) <= MAX_MANIFEST,
+        f"all but the arrays takes {len(text):,} bytes, more than the {MAX_MANIFEST:,} that a "
+        "model file may have (very many query labels? integers take less space than text)",
+    )
+    return text
+
+
+def write_archive(file: IO[bytes], text: bytes, arrays: list[Array]) -> None:
+    """Write the text of the manifest and the arrays, which must be in C order."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         with archive.open(_info(MANIFEST, len(text)), "w") as member:
             member.write(text)
@@ -97,35 +103,6 @@ class Budget:
             f"{what} would take {n_bytes:,} bytes, {self.spent:,} with what came before: more than "
             f"the {self.limit:,} that a model of {self.n_bytes:,} bytes can need",
         )
-
-    def charge_json(self, text: bytes) -> None:
-        """Record the memory of the Python objects of a JSON text before it is parsed."""
-        # First count JSON syntax inside strings as well: most texts contain none.
-        objects, skeleton = _json_bytes(text), text
-        if self.spent + objects > self.limit or _has_small_lists(text):
-            skeleton = _STRING.sub(b'""', text)
-            objects = _json_bytes(skeleton) + 2 * len(text)
-        require(not _has_small_lists(skeleton), "its manifest is made of tiny lists")
-        self.charge(objects, "its manifest")
-
-
-def _json_bytes(text: bytes) -> int:
-    """Return an upper bound on the bytes that the Python objects of a JSON text use."""
-    n_lists, n_dicts, n_keys = text.count(b"["), text.count(b"{"), text.count(b":")
-    empty_lists, empty_dicts = text.count(b"[]"), text.count(b"{}")
-    n_values = text.count(b",") + n_lists + n_dicts - empty_lists - empty_dicts
-    n_texts = max(text.count(b'"') // 2 - n_keys, 0)
-    n_numbers = max(n_values - n_texts - n_lists - n_dicts, 0)
-    containers = 88 * n_lists - 32 * empty_lists + 64 * n_dicts + 140 * n_keys
-    return containers + 9 * n_values + 32 * n_numbers + 60 * n_texts + 2 * len(text)
-
-
-def _has_small_lists(text: bytes) -> bool:
-    """Return whether the text has more lists than tuples and arrays of a model account for.
-
-    An empty list takes 3 bytes in JSON, and 64 in memory.
-    """
-    return text.count(b"[") - text.count(b"{") > 100 + len(text) // 8
 
 
 class ArchiveReader:
@@ -167,7 +144,7 @@ class ArchiveReader:
     def _read_manifest(self, info: zipfile.ZipInfo) -> dict[str, Any]:
         require(info.file_size <= MAX_MANIFEST, f"its manifest has {info.file_size:,} bytes")
         text = self._archive.read(info)
-        self.budget.charge_json(text)
+        self.budget.charge(JSON_FACTOR * len(text), "its manifest")
         try:
             manifest = json.loads(
                 text.decode("ascii"),
@@ -180,17 +157,17 @@ class ArchiveReader:
         require(type(manifest) is dict, "its manifest is not a JSON object")
         return manifest
 
-    def _member(self, number: Any) -> zipfile.ZipInfo:
-        good = type(number) is int and 0 <= number < len(self._members)
-        require(good, f"there is no array {show(number)}")
-        return self._members[number]
-
     def type_and_shape(self, number: Any) -> tuple[str, tuple[int, ...]]:
         """Return dtype and shape of an array without reading it."""
         info = self._member(number)
         with self._archive.open(info) as member:
             dtype, shape, _ = self._read_header(member, info)
             return dtype.name, shape
+
+    def _member(self, number: Any) -> zipfile.ZipInfo:
+        good = type(number) is int and 0 <= number < len(self._members)
+        require(good, f"there is no array {show(number)}")
+        return self._members[number]
 
     def _read_header(
         self, member: IO[bytes], info: zipfile.ZipInfo

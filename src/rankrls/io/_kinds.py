@@ -1,61 +1,47 @@
-"""Kinds of stored values: numbers, text, arrays of a given shape, objects of given classes.
+"""Kinds of stored values, written as text: ``"float[n k] nonempty | None"``.
 
-A `Kind` accepts or rejects a value. Array kinds name their axes, as in ``array("f", "n k")``: all
-axes with the same name must have the same length within one object.
+    number finite positive int count size flag text item data dtype any  single values
+    'text'  None  ClassName                                              exactly this, or of a class
+    float[n k]  int[n]  bool[n]  rows[q n]                               arrays; rows: dense or CSR
+    texts[n]  objects[n]                                                 arrays of Python objects
+    list[kind]  dict[kind]  tuple[kind, kind]  tuple[kind, ...]          keys of dicts are text
+    length[n]                                                            the length of an axis
+
+All axes of the same name must have the same length within one object. Numbers of arrays are finite
+unless ``nan``, ``inf`` or ``any`` follows; ``nonempty``, ``distinct``, ``>=0`` and ``<n`` (indices
+from 0 to n − 1, for a number or an axis n) may follow as well; ``alike`` after a list or dict means
+that the axes of all its arrays agree.
 """
 
 from __future__ import annotations
 
+import functools
 import math
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from rankrls._validation import show
 
 Axes = dict[str, int]
-Array = NDArray[Any]
-
-#: Number of entries that are checked at a time.
-BLOCK = 2**16
+Test = Callable[[Any, Axes], bool]
 
 #: NumPy does not convert larger integers to floats.
 FLOAT_MAX = float(np.finfo(np.float64).max)
 
 
-@dataclass(frozen=True)
-class Kind:
-    """A test of a value, and the text "must be …" for messages; ``first | second`` is either."""
-
-    accepts: Callable[[Any, Axes], bool]
-    text: str
-    required: bool = True
-
-    def __or__(self, other: Kind) -> Kind:
-        def accepts(value: Any, axes: Axes) -> bool:
-            return self.accepts(value, axes) or other.accepts(value, axes)
-
-        return Kind(accepts, f"{self.text} or {other.text}")
+def require(condition: Any, text: str) -> None:
+    """Raise a ``ValueError`` with the given text unless the condition holds."""
+    if not condition:
+        raise ValueError(text)
 
 
-def _kind(accepts: Callable[[Any], bool], text: str) -> Kind:
-    return Kind(lambda value, axes: accepts(value), text)
-
-
-def _is_number(value: Any) -> bool:
-    if isinstance(value, int):
-        return not isinstance(value, bool) and abs(value) <= FLOAT_MAX
-    return isinstance(value, float | np.integer | np.floating)
-
-
-def _is_integer(value: Any) -> bool:
-    if isinstance(value, int):
-        return not isinstance(value, bool) and -(2**63) <= value < 2**64
-    return isinstance(value, np.integer)
+def within(indices: Any, n: int) -> bool:
+    """Return whether all indices are between 0 and n − 1."""
+    return indices.size == 0 or bool(indices.min() >= 0 and indices.max() < n)
 
 
 def is_number_type(value: Any) -> bool:
@@ -72,183 +58,138 @@ def is_item(value: Any) -> bool:
     return value is None or isinstance(value, bool | str | np.bool_) or _is_number(value)
 
 
+def _is_number(value: Any, largest: float = FLOAT_MAX) -> bool:
+    if isinstance(value, int):
+        return not isinstance(value, bool) and abs(value) <= largest
+    return isinstance(value, float | np.integer | np.floating)
+
+
+def _is_integer(value: Any, least: int = -(2**63)) -> bool:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return whole and least <= value < 2**63
+
+
 def _is_data(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return all(map(_is_data, value))
     if isinstance(value, dict):
         return all(map(_is_data, value.values()))
-    return is_item(value) or type(value) in (np.ndarray, slice)
+    return is_item(value) or type(value) is np.ndarray
 
 
-ANY = _kind(lambda value: True, "anything")
-DATA = _kind(
-    _is_data,
-    "data: numbers, text, arrays, or lists and dicts of these (a function cannot be stored)",
-)
-NUMBER = _kind(_is_number, "a number")
-FINITE = _kind(lambda v: _is_number(v) and math.isfinite(v), "a finite number")
-POSITIVE = _kind(lambda v: _is_number(v) and 0 < v < math.inf, "a finite number > 0")
-INTEGER = _kind(_is_integer, "an integer")
-COUNT = _kind(lambda v: _is_integer(v) and 0 <= v < 2**63, "an integer >= 0")
-SIZE = _kind(lambda v: _is_integer(v) and 1 <= v < 2**63, "an integer >= 1")
-FLAG = _kind(lambda value: isinstance(value, bool | np.bool_), "True or False")
-TEXT = _kind(lambda value: isinstance(value, str), "text")
-PLAIN = _kind(is_item, "a number, text, True, False or None")
-NUMBER_TYPE = _kind(is_number_type, "a type of numbers, as np.float64")
-NAMES = _kind(
-    lambda value: isinstance(value, np.ndarray) and value.dtype == object and value.ndim == 1,
-    "a 1-D array of text",
-)
+#: Kinds of single values; `rankrls.io._records` adds those of functions and estimators.
+SINGLE: dict[str, Callable[[Any], bool]] = {
+    "any": lambda v: True,
+    "data": _is_data,
+    "item": is_item,
+    "number": lambda v: _is_number(v, 2**63),
+    "finite": lambda v: _is_number(v, 2**63) and math.isfinite(v),
+    "positive": lambda v: _is_number(v, 2**63) and 0 < v < math.inf,
+    "int": _is_integer,
+    "count": lambda v: _is_integer(v, 0),
+    "size": lambda v: _is_integer(v, 1),
+    "flag": lambda v: isinstance(v, bool | np.bool_),
+    "text": lambda v: isinstance(v, str),
+    "dtype": is_number_type,
+    "None": lambda v: v is None,
+}
+
+DTYPES = {"float": "f", "int": "i", "bool": "b", "rows": "f"}
 
 
-def array(
-    kinds: str,
-    shape: str,
-    *,
-    nan: bool = False,
-    infinite: bool = False,
-    empty: bool = True,
-    least: float | None = None,
-    below: str | int | None = None,
-    distinct: bool = False,
-) -> Kind:
-    """Return the kind of dense arrays with a dtype of ``kinds`` ("f", "i", "b", …) and these axes.
-
-    Numbers must be finite unless ``nan`` or ``infinite``, and not less than ``least``. Indices are
-    from 0 to ``below`` − 1, a number or the length of an axis, and unique if ``distinct``. Axes can
-    have length zero unless ``empty=False``.
-    """
-    names = shape.split()
-
-    def accepts(value: Any, axes: Axes) -> bool:
-        if not isinstance(value, np.ndarray) or not _holds(value.dtype, kinds):
-            return False
-        if not _fits(value.shape, names, axes) or not (empty or value.size):
-            return False
-        if not _all_finite(value, nan=nan, infinite=infinite):
-            return False
-        if least is not None and bool((value < least).any()):
-            return False
-        if below is None:
-            return True
-        n = below if isinstance(below, int) else axes.get(below, 2**62)
-        return within(value, n, distinct=distinct)
-
-    what = {"f": "a float", "i": "an integer", "u": "an integer", "b": "a bool"}[kinds[0]]
-    rest = "" if empty else ", not empty"
-    rest += ", finite" if kinds[0] == "f" and not (nan or infinite) else ""
-    rest += "" if least is None else f", >= {least:g}"
-    rest += ", different" if distinct else ""
-    rest += "" if below is None else ", >= 0" if below == 2**62 else f", from 0 to {below} - 1"
-    return Kind(accepts, f"{what} array of shape ({', '.join(names)}){rest}")
+@functools.cache
+def test_of(kind: str) -> Test:
+    """Return a function of a value and the lengths of known axes: whether it is of the kind."""
+    tests = [_test(part) for part in _split(kind, "|")]
+    return lambda value, axes: any(test(value, axes) for test in tests)
 
 
-def results(shape: str, kinds: str = "f") -> Kind:
-    """Return the kind of arrays of results, which may be NaN or infinite."""
-    return array(kinds, shape, nan=True, infinite=True)
+def _split(text: str, separator: str) -> list[str]:
+    """Split a text, but not inside brackets."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character == "[") - (character == "]")
+        if character == separator and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts]
 
 
-def rows(shape: str) -> Kind:
-    """Return the kind of finite float matrices, dense or sparse in CSR format."""
-    names = shape.split()
-
-    def accepts(value: Any, axes: Axes) -> bool:
-        if not (isinstance(value, np.ndarray) or sparse.issparse(value)):
-            return False
-        if not _holds(value.dtype, "f") or not _fits(value.shape, names, axes):
-            return False
-        return _all_finite(value if isinstance(value, np.ndarray) else value.data)
-
-    return Kind(accepts, f"a float array, dense or CSR, of shape ({', '.join(names)}), finite")
-
-
-def instance(*names: str) -> Kind:
-    """Return the kind of stored objects of the named classes."""
-    return _kind(lambda value: type(value).__name__ in names, f"a {' or '.join(names)}")
-
-
-def listing(kind: Kind = ANY, *, empty: bool = False) -> Kind:
-    """Return the kind of lists with entries of the given kind, not empty unless ``empty``."""
-
-    def accepts(value: Any) -> bool:
-        filled = isinstance(value, list) and (empty or bool(value))
-        return filled and all(kind.accepts(entry, {}) for entry in value)
-
-    return _kind(accepts, f"a list, each entry {kind.text}")
-
-
-def mapping(kind: Kind, *, alike: bool = False) -> Kind:
-    """Return the kind of dicts of text to a kind; axes agree if the values are ``alike``."""
-
-    def accepts(value: Any) -> bool:
-        shared = Axes()
-        return isinstance(value, dict) and all(
-            kind.accepts(entry, shared if alike else {}) for entry in value.values()
+def _test(text: str) -> Test:
+    if text.startswith("'"):
+        return lambda value, axes: isinstance(value, str) and value == text[1:-1]
+    found = re.fullmatch(r"(\w+)(?:\[(.*)\])?(.*)", text)
+    assert found is not None, text
+    name, inner, flags = found[1], found[2], set(found[3].split())
+    if name in DTYPES and inner is not None:
+        return functools.partial(_is_array, name, inner.split(), flags)
+    if name in ("texts", "objects"):
+        return lambda v, axes: (
+            isinstance(v, np.ndarray)
+            and v.dtype == object
+            and _fits(v.shape, inner.split(), axes)
+            and (name == "objects" or all(isinstance(entry, str) for entry in v))
         )
+    if name == "length":
+        return lambda v, axes: _is_integer(v, 1) and _fits((int(v),), [inner], axes)
+    if name in ("list", "dict"):
+        cls, test = {"list": list, "dict": dict}[name], test_of(inner)
 
-    return _kind(accepts, f"a dict, each value {kind.text}")
+        def holds(value: Any, axes: Axes) -> bool:
+            if not isinstance(value, cls) or (not value and "nonempty" in flags):
+                return False
+            shared: Axes | None = {} if "alike" in flags else None
+            entries = value.values() if name == "dict" else value
+            return all(test(v, {} if shared is None else shared) for v in entries)
 
+        return holds
+    if name == "tuple":
+        tests = [test_of(part) for part in _split(inner, ",") if part != "..."]
+        same = inner.endswith("...")
 
-def tuple_of(*kinds: Kind) -> Kind:
-    """Return the kind of tuples with one entry of each given kind."""
+        def matches(value: Any, axes: Axes) -> bool:
+            if not isinstance(value, tuple) or not (same or len(value) == len(tests)):
+                return False
+            each = tests * len(value) if same else tests
+            return all(test(entry, axes) for test, entry in zip(each, value, strict=True))
 
-    def accepts(value: Any, axes: Axes) -> bool:
-        same = isinstance(value, tuple) and len(value) == len(kinds)
-        return same and all(map(lambda kind, v: kind.accepts(v, axes), kinds, value))
-
-    return Kind(accepts, f"a tuple of {', '.join(kind.text for kind in kinds)}")
-
-
-def maybe(kind: Kind) -> Kind:
-    """Return a kind that also accepts None."""
-    return Kind(lambda v, axes: v is None or kind.accepts(v, axes), f"{kind.text} or None")
-
-
-def optional(kind: Kind) -> Kind:
-    """Return the same kind for a field that is not required."""
-    return replace(kind, required=False)
-
-
-def verify(
-    owner: str,
-    values: Mapping[str, Any],
-    kinds: Mapping[str, Kind],
-    *,
-    advice: Mapping[str, str] | None = None,
-    axes: Axes | None = None,
-) -> None:
-    """Raise a ``ValueError`` unless every value is of its kind, with ``advice`` on some of them."""
-    axes = {} if axes is None else axes
-    for name, kind in kinds.items():
-        if name not in values:
-            require(not kind.required, f"{owner} lacks {name}")
-        elif not kind.accepts(values[name], axes):
-            known = ", ".join(f"{axis} = {n}" for axis, n in axes.items())
-            where = f" (with {known})" if known and "(" in kind.text else ""
-            hint = f": {advice[name]}" if advice and name in advice else ""
-            raise ValueError(
-                f"{name} of {owner} must be {kind.text}{where}; it is {_found(values[name])}{hint}"
-            )
+        return matches
+    if name in SINGLE:
+        single = SINGLE[name]
+        return lambda value, axes: single(value) and _in_bounds(value, flags, axes)
+    return lambda value, axes: type(value).__name__ == name
 
 
-def require(condition: Any, text: str) -> None:
-    """Raise a ``ValueError`` with the given text unless the condition holds."""
-    if not condition:
-        raise ValueError(text)
-
-
-def within(indices: Any, n: int, *, distinct: bool = False) -> bool:
-    """Return whether all indices are between 0 and n − 1, and unique if ``distinct``."""
-    if indices.size == 0:
-        return True
-    if indices.min() < 0 or indices.max() >= n:
+def _is_array(name: str, names: list[str], flags: set[str], value: Any, axes: Axes) -> bool:
+    is_sparse = name == "rows" and sparse.issparse(value)
+    if not (is_sparse or isinstance(value, np.ndarray)) or value.dtype.kind != DTYPES[name]:
         return False
-    return not distinct or len(np.unique(indices)) == len(indices)
+    if value.dtype == np.float16 or not _fits(value.shape, names, axes):
+        return False
+    data = value.data if is_sparse else value
+    if not data.size and "nonempty" in flags:
+        return False
+    if name in ("float", "rows") and "any" not in flags:
+        bad = ~np.isfinite(data)
+        if "nan" in flags or "inf" in flags:
+            bad &= np.isinf(data) if "nan" in flags else np.isnan(data)
+        if bad.any():
+            return False
+    return _in_bounds(data, flags, axes)
 
 
-def _holds(dtype: np.dtype[Any], kinds: str) -> bool:
-    """Return whether a dtype is of one of the kinds; half precision is never accepted."""
-    return dtype.kind in kinds and (dtype.kind != "f" or dtype.itemsize >= 4)
+def _in_bounds(values: Any, flags: set[str], axes: Axes) -> bool:
+    for flag in flags:
+        if flag.startswith(">=") and np.any(np.less(values, float(flag[2:]))):
+            return False
+        if flag.startswith("<"):
+            n = int(flag[1:]) if flag[1:].isdigit() else axes.get(flag[1:], 0)
+            if not within(values, n):
+                return False
+        if flag == "distinct" and len(np.unique(values)) != len(values):
+            return False
+    return True
 
 
 def _fits(shape: tuple[int, ...], names: list[str], axes: Axes) -> bool:
@@ -263,16 +204,18 @@ def _fits(shape: tuple[int, ...], names: list[str], axes: Axes) -> bool:
     return True
 
 
-def _all_finite(values: Array, *, nan: bool = False, infinite: bool = False) -> bool:
-    """Return whether no entry is NaN or infinite, unless allowed, using little memory."""
-    if values.dtype.kind != "f" or (nan and infinite):
-        return True
-    bad = np.isinf if nan else np.isnan if infinite else lambda part: ~np.isfinite(part)
-    flat = values.ravel(order="K")  # no copy: arrays read from files are contiguous
-    return not any(bad(flat[i : i + BLOCK]).any() for i in range(0, flat.size, BLOCK))
-
-
-def _found(value: Any) -> str:
-    if isinstance(value, np.ndarray) or sparse.issparse(value):
-        return f"{value.dtype} of shape {value.shape}"
-    return show(value)
+def verify(owner: str, values: Mapping[str, Any], kinds: Mapping[str, str]) -> None:
+    """Raise a ``ValueError`` unless every value is of its kind; a name with "?" may be absent."""
+    axes: Axes = {}
+    for key, kind in kinds.items():
+        name = key.rstrip("?")
+        if name not in values:
+            require(key != name, f"{owner} lacks {name}")
+        elif not test_of(kind)(values[name], axes):
+            value, known = values[name], ", ".join(f"{axis} = {n}" for axis, n in axes.items())
+            is_array = isinstance(value, np.ndarray) or sparse.issparse(value)
+            found = f"{value.dtype} of shape {value.shape}" if is_array else show(value)
+            if is_array and value.dtype.kind == "f" and not np.isfinite(value.sum()):
+                found += ", not finite"
+            where = f" (with {known})" if known and "[" in kind else ""
+            raise ValueError(f"{name} of {owner} must be {kind}{where}; it is {found}")

@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 import tempfile
+import warnings
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,17 +20,13 @@ import sklearn
 from rankrls import __version__
 from rankrls._atomic import atomic_file
 from rankrls._validation import show
-from rankrls.io import _stored_composites, _stored_rankers, _stored_steps
-from rankrls.io._archive import ArchiveReader, write_archive
+from rankrls.io import _stored_rankers, _stored_steps  # noqa: F401 (they fill `SCHEMA`)
+from rankrls.io._archive import JSON_FACTOR, ArchiveReader, Budget, dump_manifest, write_archive
 from rankrls.io._kinds import require
-from rankrls.io._records import SCHEMA, record_of
-from rankrls.io._stored_composites import probe
+from rankrls.io._records import SCHEMA, is_estimator
 from rankrls.io._values import Decoder, Encoder, tag_of, what_can_be_saved
 
 __all__ = ["describe_model", "load_model", "save_model", "trusted_types"]
-
-for _module in (_stored_rankers, _stored_steps, _stored_composites):
-    SCHEMA.update({record.name: record for record in _module.RECORDS})
 
 #: Version of the file format. A file of another version is refused.
 FORMAT = 1
@@ -58,9 +55,9 @@ def save_model(estimator: Any, path: Path, *, uncertainty: bool = True) -> None:
     uncertainty : bool, default=True
         Whether to store the data that only ``predict(return_std=True)``, ``preference_proba``,
         ``log_marginal_likelihood``, ``partial_fit`` and ``forget`` need. For a linear model these
-        are n_features × n_features numbers and the query labels; for a kernel model, a triangle of
-        an n_rows × n_rows matrix (and, if the kernel is linear, the training rows). Without these
-        data the methods raise an error. Scores do not change.
+        are n_features × n_features numbers and the query labels; for a kernel model, n_rows ×
+        n_rows numbers (and, if the kernel is linear, the training rows). Without these data the
+        methods raise an error. Scores do not change.
 
     See Also
     --------
@@ -84,7 +81,7 @@ def save_model(estimator: Any, path: Path, *, uncertainty: bool = True) -> None:
     array([ True])
     """
     kind = type(estimator).__name__
-    if not _is_model(estimator):
+    if not is_estimator(estimator):
         advice = ""
         if hasattr(estimator, "best_estimator_"):
             advice = "; save its best_estimator_"
@@ -92,25 +89,25 @@ def save_model(estimator: Any, path: Path, *, uncertainty: bool = True) -> None:
             advice = "; save what its to_local() gives"
         raise ValueError(f"{kind} cannot be saved{advice}; {what_can_be_saved()}")
     encoder = Encoder(uncertainty=uncertainty)
+    packages = {"rankrls": __version__, "python": platform.python_version()}
+    packages |= {"numpy": np.__version__, "scipy": scipy.__version__}
     manifest = {
         "format": "rankrls",
         "format_version": FORMAT,
-        "versions": {
-            "rankrls": __version__,
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "scipy": scipy.__version__,
-            "scikit-learn": sklearn.__version__,
-        },
+        "versions": packages | {"scikit-learn": sklearn.__version__},
         "model": encoder.encode(estimator, kind),
     }
-    probe(estimator, lambda n_bytes, what: None)
+    text = dump_manifest(manifest)
+    # What is written can be loaded: the same checks, without reading the file.
+    budget = Budget(len(text) + sum(array.nbytes for array in encoder.arrays))
+    budget.charge(JSON_FACTOR * len(text), "the manifest")
+    _rebuild(manifest["model"], encoder.arrays.__getitem__, budget)
     with atomic_file(os.fspath(path)) as file:
         if file.seekable():
-            write_archive(file, manifest, encoder.arrays)
+            write_archive(file, text, encoder.arrays)
             return
         with tempfile.TemporaryFile() as whole:  # sizes precede the data: a pipe cannot seek back
-            write_archive(whole, manifest, encoder.arrays)
+            write_archive(whole, text, encoder.arrays)
             whole.seek(0)
             shutil.copyfileobj(whole, file)
 
@@ -119,7 +116,7 @@ def load_model(path: Path) -> Any:
     """Load an estimator written by `save_model`.
 
     Nothing in the file is executed, imported or unpickled, so that files from untrusted sources can
-    be opened. Loading a file of n bytes uses at most 1 MiB + 32 n bytes of memory. Arrays use as
+    be opened. Loading a file of n bytes uses at most 1 MiB + 64 n bytes of memory. Arrays use as
     much memory as in the file; query labels and feature names use more.
 
     Parameters
@@ -139,22 +136,22 @@ def load_model(path: Path) -> Any:
         does not support, or was written in a newer format.
     """
     with _reader(path) as reader:
-        decoder = Decoder(reader.array, reader.budget.charge)
-        try:
-            model = decoder.decode(reader.manifest["model"])
-            require(_is_model(model), f"it holds {show(model)}, which is not a model")
-            probe(model, reader.budget.charge)
-        except ValueError as error:
-            if not decoder.where:
-                raise
-            place = ".".join(repr(name[:40])[1:-1] for name in decoder.where)
-            raise ValueError(f"{error} (in {place})") from error
+        return _rebuild(reader.manifest["model"], reader.array, reader.budget)
+
+
+def _rebuild(tree: Any, array: Any, budget: Budget) -> Any:
+    decoder = Decoder(array, budget.charge)
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            model = decoder.decode(tree)
+        require(is_estimator(model), f"it holds {show(model)}, which is not a model")
         return model
-
-
-def _is_model(value: Any) -> bool:
-    record = record_of(value)
-    return record is not None and record.params is not None
+    except ValueError as error:
+        if not decoder.where:
+            raise
+        place = ".".join(repr(name[:40])[1:-1] for name in decoder.where)
+        raise ValueError(f"{error} (in {place})") from error
 
 
 def describe_model(path: Path) -> dict[str, Any]:
@@ -241,7 +238,7 @@ def _sketch(tree: Any, reader: ArchiveReader) -> Any:
         return f"a {value}"
     if tag == "dict":
         return {name: _sketch(item, reader) for name, item in value.items()}
-    if tag in ("dtype", "function", "slice"):
+    if tag in ("dtype", "function"):
         return str(value)
     if tag in ("tuple", "strings", "items"):
         return [_sketch(item, reader) for item in value]

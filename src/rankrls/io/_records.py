@@ -9,20 +9,25 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, is_dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 import numpy as np
-from scipy import special
+from scipy import sparse
 from sklearn import config_context
 from sklearn.utils.validation import check_is_fitted
 
 from rankrls._validation import show
-from rankrls.io._kinds import DATA, NAMES, NUMBER_TYPE, SIZE, Kind, maybe, optional, require, verify
+from rankrls.io._kinds import SINGLE, require, verify
 
-#: Attributes of every estimator fitted to a matrix X.
-SEEN = {"n_features_in_": SIZE, "feature_names_in_": optional(NAMES)}
+Charge = Callable[[int, str], None]
+
+#: Parameters that depend on the machine, which are not stored.
+DROPPED = ("n_jobs", "memory")
+
+#: Number of features above which the row of a probe is sparse, if the step takes these.
+WIDE = 10_000
 
 #: Methods that support scikit-learn's metadata routing.
 ROUTED_METHODS = (
@@ -30,16 +35,27 @@ ROUTED_METHODS = (
     *("score", "split", "transform", "inverse_transform"),
 )
 
-Charge = Callable[[int, str], None]
+_FITTING = "it matters for fitting only, so call set_params({}) before saving"
+_FUNCTION = (
+    "a function cannot be stored as data; use a kernel by name, or kernel='precomputed' with the "
+    "kernel matrix"
+)
+_TEXTS = "apply the function to the text before the pipeline, or save the model by skops"
 
-
-def _fill(cls: type[Any], fields: dict[str, Any]) -> Any:
-    """Create an instance with these attributes; only dataclasses are called."""
-    if is_dataclass(cls):
-        return cls(**fields)
-    instance = object.__new__(cls)
-    instance.__dict__.update(fields)
-    return instance
+#: Advice on parameters that cannot be stored.
+ADVICE = {
+    "cv": _FITTING.format("cv='auto'"),
+    "scoring": _FITTING.format("scoring='ndcg@10'"),
+    "basis": _FITTING.format("basis=list(rows)"),
+    "alphas": _FITTING.format("alphas=list(alphas)"),
+    "random_state": _FITTING.format("random_state=None"),
+    "score_func": _FITTING.format("score_func=f_regression"),
+    "verbose_feature_names_out": _FITTING.format("verbose_feature_names_out=True"),
+    "kernel": _FUNCTION,
+    "object_kernel": _FUNCTION,
+    "func": "register it by rankrls.io.register_function, or use a function of NumPy (log1p, …)",
+    **dict.fromkeys(("preprocessor", "tokenizer", "analyzer"), _TEXTS),
+}
 
 
 @dataclass(frozen=True)
@@ -48,23 +64,21 @@ class Record:
 
     name: str  # of the class, as in files
     module: str  # of the class, which files never name
-    fields: Mapping[str, Kind]  # all stored attributes; an axis n has the length n_features_in_
-    #: Parameters of an estimator that are not `DATA`; None: the class can only be a part of one.
-    params: Mapping[str, Kind] | None = None
-    derived: tuple[str, ...] = ()  # attributes that unpack, finish or the object computes
-    dropped: tuple[str, ...] = ("n_jobs",)  # parameters that depend on the machine
+    #: Kinds of stored attributes (see `rankrls.io._kinds`); a name with "?" may be absent.
+    fields: dict[str, str]
+    #: Kinds of parameters of an estimator that are not ``data``; None: a part of an estimator.
+    params: dict[str, str] | None = None
+    derived: tuple[str, ...] = ()  # attributes of an estimator that ``finish`` computes
     for_learning: tuple[str, ...] = ()  # fields that only incremental learning uses
-    advice: Mapping[str, str] = field(default_factory=dict)  # on parameters that are no data
-    #: Values of fields, and of parameters, in another form; ``...`` if they are not stored.
+    #: Values of fields and parameters in another form; ``...`` if they are not stored.
     pack: Callable[[Any], dict[str, Any]] | None = None
-    pack_params: Callable[[Any], dict[str, Any]] | None = None
     cost: Callable[[dict[str, Any]], int] | None = None  # bytes of rebuilding from the fields
-    unpack: Callable[[type[Any], dict[str, Any]], Any] = _fill  # makes what is no estimator
-    finish: Callable[[Any], Any] | None = None  # computes derived attributes of an estimator
-    #: Raises for what a probe cannot notice: indices in compiled code, options of fits.
-    check: Callable[[Any], None] | None = None
-    #: Predicts few rows, and returns the number of columns; by default zeros are transformed.
-    probe: Callable[[Any], int | None] | None = None
+    #: Computes derived attributes, and raises for what a probe cannot notice: indices in compiled
+    #: code, options of methods that the probe does not call.
+    finish: Callable[[Any], None] | None = None
+    #: Predicts few rows; by default a row of ones is transformed.
+    probe: Callable[[Any], Any] | None = None
+    row_bytes: int = 64  # that the rows of ``probe`` take for each feature
 
     @property
     def cls(self) -> type[Any]:
@@ -72,75 +86,126 @@ class Record:
         return getattr(importlib.import_module(self.module), self.name)
 
     def take(self, instance: Any) -> dict[str, dict[str, Any]]:
-        """Return the values to be stored, in the sections fields, params and requests."""
+        """Return the values to be stored, in the sections params, fields and requests."""
         sections: dict[str, dict[str, Any]] = {}
-        params: dict[str, Any] = {}
+        packed = self.pack(instance) if self.pack else {}
+        values = {k: v for k, v in {**vars(instance), **packed}.items() if v is not ...}
+        names = [name.rstrip("?") for name in self.fields]
         if self.params is not None:
             check_is_fitted(instance)
             params = instance.get_params(deep=False)
-            stored = params | (self.pack_params(instance) if self.pack_params else {})
-            sections["params"] = {k: v for k, v in stored.items() if k not in self.dropped}
-        ignored = {*self.derived, *params, "_metadata_request"}
-        values = getattr(instance, "__dict__", {}) | (self.pack(instance) if self.pack else {})
-        values = {name: value for name, value in values.items() if value is not ...}
-        unknown = sorted(set(values) - set(self.fields) - ignored)
-        if unknown:
-            raise ValueError(
-                f"{self.name} has an attribute {unknown[0]!r}, which is not one that can be saved "
-                "(if you have set it yourself, delete it first)"
+            stored = {**params, **{k: v for k, v in packed.items() if k in params}}
+            sections["params"] = {k: v for k, v in stored.items() if k not in DROPPED}
+            ignored = {*params, *names, *self.derived, "_metadata_request"}
+            unknown = sorted(set(values) - ignored)
+            require(
+                not unknown,
+                f"{self.name} has an attribute {', '.join(map(repr, unknown))}, which is not one "
+                "that can be saved (if you have set it yourself, delete it first)",
             )
-        names = [name for name in self.fields if name in values and name not in self.derived]
-        sections["fields"] = {name: values[name] for name in names}
-        self._verify(sections)
-        if self.check is not None:
-            self.check(instance)
-        requests = _requests(instance) if self.params is not None else {}
-        return sections | ({"requests": requests} if requests else {})
+            requests = _requests(instance)
+            sections |= {"requests": requests} if requests else {}
+        return {**sections, "fields": {name: values[name] for name in names if name in values}}
 
     def make(self, sections: dict[str, dict[str, Any]], charge: Charge) -> Any:
-        """Rebuild an instance; ``charge(n_bytes, what)`` is called before memory is allocated."""
+        """Rebuild an instance and try it; ``charge(n_bytes, what)`` precedes large allocations."""
         fields, params = sections.get("fields", {}), sections.get("params", {})
-        known = {} if self.params is None else inspect.signature(self.cls).parameters
-        unknown = sorted((set(fields) - set(self.fields)) | (set(params) - set(known)))
+        cls, names = self.cls, {name.rstrip("?") for name in self.fields}
+        known = {} if self.params is None else inspect.signature(cls).parameters
+        unknown = sorted((set(fields) - names) | (set(params) - set(known)))
         require(not unknown, f"{self.name} has no {', '.join(map(show, unknown[:1]))} here")
-        params = {name: value for name, value in params.items() if name not in self.dropped}
-        self._verify({"fields": fields, "params": params})
+        kinds = {"dtype": "dtype | None", **(self.params or {})}
+        verify(self.name, params, {name: kinds.get(name, "data") for name in params})
+        verify(self.name, fields, self.fields)
         if self.cost is not None:
             charge(self.cost(fields), f"a {self.name}")
-        if self.params is None:
-            instance = self.unpack(self.cls, dict(fields))
+        if self.params is None and is_dataclass(cls):
+            instance = cls(**fields)
         else:
-            instance = self.cls(**params)
-            instance.__dict__.update(fields)
-            if self.finish is not None:
-                self.finish(instance)
+            instance = object.__new__(cls) if self.params is None else cls(**params)
+            vars(instance).update(fields)
+        if self.finish is not None:
+            self.finish(instance)
+        if self.params is not None:
+            if hasattr(cls, "_parameter_constraints"):
+                instance._validate_params()
             _set_requests(instance, sections.get("requests", {}))
             check_is_fitted(instance)
-        if self.check is not None:
-            self.check(instance)
+            self._try(instance, charge)
         return instance
 
-    def _verify(self, sections: dict[str, dict[str, Any]]) -> None:
-        fields, params = sections["fields"], sections.get("params", {})
-        kinds = {"dtype": maybe(NUMBER_TYPE)} | dict(self.params or {})
-        kinds = {name: kinds.get(name, DATA) for name in params}
-        verify(self.name, params, kinds, advice=self.advice)
-        width: Any = fields.get("n_features_in_")
-        axes = {"n": width} if SIZE.accepts(width, {}) else {}
-        verify(self.name, fields, self.fields, axes=axes)
-        names = fields.get("feature_names_in_")
-        good = names is None or (len(names) == width and all(isinstance(n, str) for n in names))
-        require(good, f"{self.name} has names of other features")
+    def _try(self, instance: Any, charge: Charge) -> None:
+        """Raise a ``ValueError`` unless the estimator can predict, or transform, a row."""
+        n = getattr(instance, "n_features_in_", 0)
+        wide = self.probe is None and n > WIDE and instance.__sklearn_tags__().input_tags.sparse
+        if not wide:
+            charge(self.row_bytes * n, "a row of features")
+        try:
+            if self.probe is not None:
+                self.probe(instance)
+            else:
+                instance.transform(sparse.csr_array((1, n)) if wide else np.ones((1, n)))
+        except MemoryError:
+            raise
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+            text = text if len(text) <= 300 else text[:299] + "…"
+            raise ValueError(f"not a valid {self.name}, it cannot take a row ({text})") from error
 
 
-#: Records by name; `rankrls.io._model_files` collects the tables.
+#: Records by name; `rankrls.io._model_files` reads the tables.
 SCHEMA: dict[str, Record] = {}
+
+#: Fields that several classes have.
+SHARED = {
+    "seen": ["n_features_in_: length[n]", "feature_names_in_?: texts[n]"],
+    "output": ["_sklearn_output_config?: dict['default' | 'pandas' | 'polars']"],
+}
+
+
+def read_records(table: str, hooks: dict[str, dict[str, Any]]) -> None:
+    """Add the records of a table to `SCHEMA`, with further arguments by name.
+
+    A paragraph begins with ``part Name of module``, ``estimator Name of module`` or ``fields
+    name``, and has a line ``name other_name?: kind`` for each kind of field. Other lines are
+    ``+ name`` (the fields of that name), ``param name: kind`` and ``derived name other_name``.
+    """
+    for paragraph in table.strip().split("\n\n"):
+        head, *lines = [line.strip() for line in paragraph.strip().splitlines()]
+        word, name, *module = head.split()
+        lines = [
+            line
+            for given in lines
+            for line in (SHARED[given[2:]] if given.startswith("+ ") else [given])
+        ]
+        if word == "fields":
+            SHARED[name] = lines
+            continue
+        fields: dict[str, str] = {}
+        params: dict[str, str] = {}
+        derived: list[str] = []
+        for line in lines:
+            names, _, kind = line.partition(":")
+            if names.startswith("derived "):
+                derived += names.split()[1:]
+            elif names.startswith("param "):
+                params |= dict.fromkeys(names.split()[1:], kind.strip())
+            else:
+                fields |= dict.fromkeys(names.split(), kind.strip())
+        options = {"params": params, "derived": tuple(derived)} if word == "estimator" else {}
+        SCHEMA[name] = Record(name, module[1], fields, **options, **hooks.get(name, {}))
 
 
 def record_of(value: Any) -> Record | None:
     """Return the record of an object's class, or None; records do not apply to subclasses."""
     record = SCHEMA.get(type(value).__name__)
     return record if record is not None and type(value) is record.cls else None
+
+
+def is_estimator(value: Any) -> bool:
+    """Return whether the value is an estimator that can be stored."""
+    record = record_of(value)
+    return record is not None and record.params is not None
 
 
 # -- metadata routing -------------------------------------------------------------------------
@@ -161,35 +226,26 @@ def _set_requests(estimator: Any, requests: dict[str, Any]) -> None:
         for method, values in requests.items():
             setter = getattr(estimator, f"set_{method}_request", None)
             plain = type(values) is dict and all(type(v) in (bool, str) for v in values.values())
-            if method not in ROUTED_METHODS or setter is None or not plain:
-                raise ValueError(
-                    f"{type(estimator).__name__} takes no request {show(values)} for {show(method)}"
-                )
+            require(
+                method in ROUTED_METHODS and setter is not None and plain,
+                f"{type(estimator).__name__} takes no request {show(values)} for {show(method)}",
+            )
             setter(**values)
 
 
 # -- functions --------------------------------------------------------------------------------
 
-#: Elementwise functions by their names in files.
-ELEMENTWISE: dict[str, Callable[..., Any]] = {
-    **{
-        f"numpy.{function.__name__}": function
-        for function in (
-            *(np.log1p, np.log, np.log2, np.log10, np.expm1, np.exp, np.sqrt, np.cbrt, np.square),
-            *(np.abs, np.sign, np.negative, np.reciprocal, np.tanh, np.arctan, np.arcsinh),
-            *(np.isnan, np.nan_to_num),
-        )
-    },
-    "scipy.special.expit": special.expit,
-    "scipy.special.logit": special.logit,
+#: Elementwise functions, and score functions of SelectKBest and similar classes.
+ELEMENTWISE = {
+    *(f"numpy.{name}" for name in ("log1p", "log", "log2", "log10", "expm1", "exp", "sqrt")),
+    *(f"numpy.{name}" for name in ("cbrt", "square", "absolute", "sign", "negative", "reciprocal")),
+    *(f"numpy.{name}" for name in ("tanh", "arctan", "arcsinh", "isnan", "nan_to_num")),
+    *("scipy.special.expit", "scipy.special.logit"),
 }
-
-#: Score functions of SelectKBest and similar classes. Only ``fit`` uses them; imported when needed.
-SELECTION = "sklearn.feature_selection"
-SCORE_FUNCTIONS = (
-    *("chi2", "f_classif", "f_regression", "r_regression"),
-    *("mutual_info_classif", "mutual_info_regression"),
-)
+_SCORES = ("chi2", "f_classif", "f_regression", "r_regression", "mutual_info_classif")
+SCORE_FUNCTIONS = {
+    f"sklearn.feature_selection.{name}" for name in (*_SCORES, "mutual_info_regression")
+}
 
 _registered: dict[str, Callable[..., Any]] = {}
 
@@ -197,9 +253,9 @@ _registered: dict[str, Callable[..., Any]] = {}
 def register_function(name: str, function: Callable[..., Any]) -> None:
     """Register a function so that model files can refer to it by name.
 
-    This allows storing a ``FunctionTransformer`` that calls the function. A model file holds the
-    name, never the code: a program that loads the file must register a function under the same
-    name. Some functions of NumPy (``numpy.log1p``, ``sqrt``, ``abs``, …) are always available.
+    This allows storing a ``FunctionTransformer`` that calls the function. A program that loads the
+    file must register a function under the same name. Some functions of NumPy (``numpy.log1p``,
+    ``sqrt``, ``abs``, …) are always available.
 
     Parameters
     ----------
@@ -227,40 +283,31 @@ def register_function(name: str, function: Callable[..., Any]) -> None:
     _registered[name] = function
 
 
-def name_of(function: Any) -> str | None:
-    """Return the name of a function in files, or None if it has none."""
-    for name, known in (ELEMENTWISE | _registered).items():
-        if known is function:
-            return name
-    name = getattr(function, "__name__", "")
-    if name in SCORE_FUNCTIONS and function_named(f"{SELECTION}.{name}") is function:
-        return f"{SELECTION}.{name}"
-    return None
+def name_of(function: Any) -> str:
+    """Return the name of a function in files, empty if it has none."""
+    last = f".{getattr(function, '__name__', '')}"
+    names = [name for name in ELEMENTWISE | SCORE_FUNCTIONS if name.endswith(last)]
+    known = [name for name in (*_registered, *names) if function_named(name) is function]
+    return known[0] if known else ""
 
 
 def function_named(name: Any) -> Callable[..., Any]:
-    """Return the function registered under a name."""
-    if type(name) is str:
-        known = ELEMENTWISE | _registered
-        if name in known:
-            return known[name]
+    """Return the function of a name; only listed functions are imported."""
+    known = type(name) is str
+    if known and name in _registered:
+        return _registered[name]
+    if known and name in ELEMENTWISE | SCORE_FUNCTIONS:
         module, _, last = name.rpartition(".")
-        if module == SELECTION and last in SCORE_FUNCTIONS:
-            return getattr(importlib.import_module(module), last)
-        if not module and len(name) <= 60:
-            raise ValueError(
-                f"it calls a function named {name!r}, which is not known here: call "
-                f"rankrls.io.register_function({name!r}, …) before load_model"
-            )
+        return getattr(importlib.import_module(module), last)
+    if known and "." not in name and len(name) <= 60:
+        raise ValueError(
+            f"it calls a function named {name!r}, which is not known here: call "
+            f"rankrls.io.register_function({name!r}, …) before load_model"
+        )
     raise ValueError(f"it calls a function that is not known, {show(name)}")
 
 
-SCORE_FUNCTION = Kind(
-    lambda value, axes: (name_of(value) or "").startswith(SELECTION),
-    "a function of sklearn.feature_selection, such as f_regression",
-)
-FUNCTION = Kind(
-    lambda value, axes: not (name_of(value) or SELECTION).startswith(SELECTION),
-    "a function that was registered by rankrls.io.register_function, or one of "
-    + ", ".join(ELEMENTWISE),
-)
+SINGLE["estimator"] = is_estimator
+SINGLE["transformer"] = lambda v: is_estimator(v) and hasattr(v, "transform")
+SINGLE["score_function"] = lambda v: name_of(v) in SCORE_FUNCTIONS
+SINGLE["function"] = lambda v: name_of(v) not in {"", *SCORE_FUNCTIONS}

@@ -1,225 +1,333 @@
-"""Records of the rankers of this package and of their parts.
+"""Rankers of this package and their parts in model files.
 
-A new ranker needs a `Record` with the attributes that ``fit`` sets, one line each. If its model is
-of a new class, the model needs a record, too.
+A new ranker needs a paragraph of `TABLE` with the attributes that ``fit`` sets, one line each. If
+its model is of a new class, the model needs a paragraph, too. `HOOKS` are further arguments of
+`rankrls.io._records.Record`.
 """
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
-from rankrls._validation import check_option, check_positive, written_integer
-from rankrls.core.linalg.factorizations import CholeskyFactorization
+from rankrls._validation import check_positive, written_integer
 from rankrls.core.preferences.laplacian import Factor
 from rankrls.core.ridge.models import DualSolver
 from rankrls.core.spaces.spaces import Kernel
-from rankrls.estimators.calibration import LINKS
-from rankrls.estimators.objects import KernelSum, read_kernels
+from rankrls.estimators.objects import FEATURELESS, KernelSum, read_kernels
 from rankrls.estimators.seen_queries import query_keys
-from rankrls.io._kinds import (
-    COUNT,
-    FINITE,
-    FLAG,
-    INTEGER,
-    NAMES,
-    NUMBER,
-    POSITIVE,
-    SIZE,
-    TEXT,
-    Kind,
-    array,
-    instance,
-    listing,
-    mapping,
-    maybe,
-    optional,
-    require,
-    results,
-    rows,
-    tuple_of,
-    within,
-)
-from rankrls.io._records import SEEN, Record
+from rankrls.io._kinds import require, within
+from rankrls.io._records import WIDE, read_records
 
-KERNEL_PARAMS = mapping(maybe(FINITE))
+TABLE = """
+part Kernel of rankrls.core.spaces.spaces
+    metric: text
+    params: dict[finite | None]
 
-#: What the command line knows of the training files: columns of label, qid and weight, and history.
-SOURCE = mapping(TEXT | listing(TEXT))
+part NystroemMap of rankrls.core.spaces.spaces
+    Z: float[q q] nonempty
+    kept: int[q] >=0 distinct
+    left_out: finite
 
-#: Set by ``set_output``.
-OUTPUT = {
-    "_sklearn_output_config": optional(
-        Kind(
-            lambda v, axes: v in [{}, *({"transform": t} for t in ("default", "pandas", "polars"))],
-            "default, pandas or polars",
-        )
-    )
-}
+part Basis of rankrls.core.spaces.spaces
+    kernel: Kernel
+    indices: int[r] nonempty >=0
+    map: NystroemMap
+    rows: rows[q n] | None
+    shift: finite | float[n]
+    columns_only: flag
 
-#: Advice for parameters that only ``fit`` uses.
-FIXED = {
-    name: f"it matters for fitting only, so call set_params({name}={value}) before saving"
-    for name, value in (
-        ("cv", "'auto'"),
-        ("scoring", "'pairwise_accuracy'"),
-        ("basis", "list(rows)"),
-        ("alphas", "list(alphas)"),
-        ("random_state", "None"),
-    )
-}
-FUNCTION = (
-    "a function cannot be stored as data; use a kernel by name, or kernel='precomputed' with the "
-    "kernel matrix"
-)
-ADVICE = {**FIXED, "kernel": FUNCTION, "object_kernel": FUNCTION}
+part Groups of rankrls.core.preferences.query_weights
+    n_groups: length[g]
+    total: float[g]
+    codes: int[m] <g
+    weighted: flag
+    weight: float[m] >=0
 
-# -- kernels and bases ------------------------------------------------------------------------
+part ScatterFactor of rankrls.core.preferences.laplacian
+    owner: int[p] >=0
+    t: float[p k] nonempty
+    groups: Groups
+    root: float[p 1]
+    between: ScatterFactor | GroundedFactor | None
+    embedding: rows[p q] | None
+
+part GroundedFactor of rankrls.core.preferences.laplacian
+    owner: int[p] >=0
+    t: float[p k] nonempty
+    grounded: int[m] >=0
+    free: int[p] <m
+    R: float[p p]
+
+part CholeskyFactorization of rankrls.core.linalg.factorizations
+    C: float[p p] nonempty
+    diagonal: float[p]
+    alpha: positive
+
+part EigenFactorization of rankrls.core.linalg.factorizations
+    null: bool[q]
+    values: float[q]
+    vectors: float[p q] nonempty
+    floor: number
+    source: tuple[float[p p], float[p]] | None
+
+fields solver
+    n_pairs: count
+    log_weight: finite
+    outputs: int[k] nonempty
+    energy: float[k] | float[1]
+    factorization: CholeskyFactorization | EigenFactorization
+    b: float[p k]
+
+part PrimalSolver of rankrls.core.ridge.models
+    + solver
+    mean largest: float[p]
+    mass rounding: finite
+    largest_energy: float[k]
+
+part DualSolver of rankrls.core.ridge.models
+    + solver
+    factor: ScatterFactor | GroundedFactor
+    share row_means: float[m]
+
+part FittedFunction of rankrls.core.ridge.models
+    alphas: float[a] nonempty >=0
+    kernel: Kernel
+    coef: float[a n k] nonempty | None
+    dual_coef: float[a r k] nonempty | None
+    rows: rows[q n] | None
+    kept: int[q] <r | None
+    shift: finite | float[n]
+    basis: Basis | None
+    pair_coef: float[a c k] nonempty | None
+    pair_scale: float[c] nonempty | None
+    solvers: list[PrimalSolver | DualSolver]
+    dropped: flag
+
+part SeenQueries of rankrls.estimators.seen_queries
+    labels: list[text] | int[q]
+    counts: int[q] >=1
+    checksums: float[q] nan
+    rankings: list[tuple[count, count]]
+    joined: list[tuple[list[text], count]]
+    weighted: flag
+    projection: Projection | None
+
+part Projection of rankrls.estimators.seen_queries
+    v: float[n]
+    u: float[k]
+    shift: finite
+
+part Calibration of rankrls.estimators.calibration
+    link: 'logit' | 'probit'
+    slope: finite >=0
+    log_loss: finite
+
+fields ranker
+    + seen
+    solver_: text
+    n_pairs_ n_iter_ n_queries_: count
+    _flat _with_qid: flag
+    _source?: dict[text | list[text]]
+    _kernel_numbers?: int[n]
+    _model: FittedFunction
+    derived coef_ dual_coef_ basis_indices_ pair_coef_ cv_predictions_
+
+fields stopped_early
+    best_iteration_?: count
+    validation_iterations_?: int[checks]
+    validation_curve_?: float[checks] any | float[checks a] any
+
+fields learned
+    _seen?: SeenQueries
+    _preferences?: int[outputs] >=0
+    _learned_with?: dict[text | dict[finite | None]]
+    _names_beside?: flag
+
+fields chosen
+    alpha_: positive
+    best_score_: number
+    cv_results_: dict[float[alphas] any | int[alphas]] alike
+    gamma_?: number
+    noise_variance_?: number | float[outputs]
+
+estimator RankRLS of rankrls.estimators
+    + ranker
+    + stopped_early
+    + learned
+
+estimator RankRLSCV of rankrls.estimators
+    + ranker
+    + stopped_early
+    + learned
+    + chosen
+    calibration_?: Calibration
+
+estimator RankSVM of rankrls.estimators
+    + ranker
+    objective_ gap_: number | float[k] any
+
+estimator GreedyRankRLS of rankrls.estimators.greedy
+    + seen
+    + output
+    cv_: text
+    scores_: float[s] any
+    n_refits_: count
+    selected_features_: int[s] nonempty <n distinct
+    ranking_: int[n]
+    support_: bool[n]
+    coef_: float[n] | float[k n]
+
+part Objects of rankrls.estimators.objects
+    kernel: KernelSum
+    X: rows[n d]
+    profile: float[n n] | None
+    names: texts[n] | int[n] | None
+    sees_differences: flag
+
+part KernelSum of rankrls.estimators.objects
+    kernels: tuple[Kernel, ...]
+    weights: float[k] nonempty
+    scaled: flag
+
+part Observations of rankrls.core.relations.labels
+    matrix: float[p g] | None
+    rows cols: int[edges] | None
+    y: float[edges] | None
+    shape: tuple[size, size]
+
+fields conditional
+    + seen
+    _rows: Objects
+    _columns: Objects | None
+    _two_domains: flag
+    object_feature_names_in_?: texts[columns]
+    dual_coef_?: float[p g] nonempty
+    _weights?: float[a b] nonempty
+    _fitted_alpha?: number | list[number] nonempty
+    _labels?: Observations
+    offset_?: finite
+    row_offsets_?: float[p]
+    column_offsets_?: float[g]
+    solver_: text
+    n_iter_ n_edges_: count
+    derived _posterior
+
+estimator ConditionalRankRLS of rankrls.estimators.conditional
+    + conditional
+    + stopped_early
+
+estimator ConditionalRankRLSCV of rankrls.estimators.conditional_cv
+    + conditional
+    + chosen
+    alpha_: positive | tuple[positive, positive]
+    cv_results_: dict[float[alphas] any | int[alphas] | float[alphas 2] any] alike
+    kernel_weights_?: float[k]
+    object_kernel_weights_?: float[m]
+
+estimator QueryScaler of rankrls.preprocessing
+    + seen
+    + output
+    _with_qid?: flag | None
+
+estimator TableEncoder of rankrls.preprocessing
+    + seen
+    + output
+    dropped_ query_columns_: list[int]
+    _parts: int[parts 4] nonempty
+    _fills: float[c]
+    _levels: dict[list[text]]
+    _texts: dict[TextModel]
+
+estimator RankingFeatures of rankrls.preprocessing
+    + seen
+    + output
+    _with_qid: flag
+    _sizes: float[n] >=1e-300
+    _centres: dict[float[c]]
+    _widths: dict[float[c] inf >=1e-300]
+    _quantiles?: float[q n]
+    _trees?: RandomTrees
+
+estimator AutoRanker of rankrls.estimators.auto
+    + seen
+    _table: TableEncoder
+    _features: RankingFeatures
+    _columns: int[numbers] >=0
+    _projections: dict[BlockScale]
+    _members: list[LinearMember | ColumnMember | TreeMember] nonempty
+    _with_qid: flag
+    _labels: list[text]
+    _scale: float[labels] | None
+    _source?: dict[text | list[text]]
+    tradeoffs_?: dict[float[tradeoffs] any]
+    members_: dict[objects[candidates] | float[candidates] any]
+    best_score_: number
+    n_compared_: count
+    held_out_scores_ nested_scores_: float[rows] any | float[rows labels] any
+
+part RandomTrees of rankrls.preprocessing._random_trees
+    features: int[trees nodes] nonempty
+    thresholds: float[trees nodes] inf
+
+part TextModel of rankrls.preprocessing._texts
+    words: int[words]
+    idf: float[words]
+    unseen: finite
+    frequent: int[frequent]
+    axes: float[frequent components]
+
+part BlockScale of rankrls.estimators.auto_members
+    mean: float[n]
+    axes: float[n k]
+
+part LinearMember of rankrls.estimators.auto_members
+    views: list[text] nonempty
+    kernel: 'linear' | 'rbf' | 'laplacian'
+    gamma scale factor: finite
+    basis: rows[basis n] | None
+    mapping: float[basis rank] | None
+    weights: dict[finite]
+    estimator: RankRLS
+
+part ColumnMember of rankrls.estimators.auto_members
+    name block: text
+    column: count
+    factor: finite
+
+part TreeMember of rankrls.estimators.boosted_trees
+    n_features: count
+    forest: Forest
+    factor: finite
+
+part Forest of rankrls.estimators.boosted_trees
+    roots: int[trees] nonempty
+    features: int[nodes] nonempty
+    thresholds values: float[nodes]
+    left right: int[nodes]
+"""
+
+_DEFAULTS: dict[str, Any] = {"gamma": None, "degree": 3, "coef0": 1}
+
+#: State that ``partial_fit`` and ``forget`` need, if available.
+INCREMENTAL = ("_seen", "_preferences", "_learned_with")
 
 
-def _check_kernel(kernel: Kernel) -> None:
-    options: dict[str, Any] = {"gamma": None, "degree": 3, "coef0": 1}
-    Kernel.from_options(kernel.metric, **options, kernel_params=kernel.params)
+def _finish_kernel(kernel: Kernel) -> None:
+    if kernel.metric not in FEATURELESS:
+        Kernel.from_options(kernel.metric, **_DEFAULTS, kernel_params=kernel.params)
 
 
-def _check_basis(basis: Any) -> None:
-    good = within(basis.map.kept, len(basis.indices), distinct=True)
-    require(good, "a basis keeps rows that it does not have")
+def _finish_sum(kernels: KernelSum) -> None:
+    alone = len(kernels.kernels) == len(kernels.weights) == kernels.weights[0] == 1
+    require(kernels.scaled or alone, "kernels with other weights")
+    metrics, params = ([getattr(k, name) for k in kernels.kernels] for name in ("metric", "params"))
+    read_kernels(metrics, kernels.weights, params, "kernel", **_DEFAULTS, n_jobs=None)
 
 
-KERNELS = (
-    Record(
-        "Kernel",
-        "rankrls.core.spaces.spaces",
-        {"metric": TEXT, "params": KERNEL_PARAMS},
-        derived=("n_jobs",),
-        check=_check_kernel,
-    ),
-    Record(
-        "NystroemMap",
-        "rankrls.core.spaces.spaces",
-        {"Z": array("f", "q q", empty=False), "kept": array("i", "q"), "left_out": FINITE},
-    ),
-    Record(
-        "Basis",
-        "rankrls.core.spaces.spaces",
-        {
-            "kernel": instance("Kernel"),
-            "indices": array("i", "r", empty=False, below=2**62),
-            "map": instance("NystroemMap"),
-            "rows": maybe(rows("q n")),
-            "shift": FINITE | array("f", "n"),
-            "columns_only": FLAG,
-        },
-        check=_check_basis,
-    ),
-)
-
-# -- preferences ------------------------------------------------------------------------------
-
-#: Attributes of SciPy's ``LinearOperator``, and the size that they follow from.
-OPERATOR = tuple(set(vars(Factor(0, np.empty(0, dtype=np.int64)))) - {"owner"})
-
-
-def _unpack_factor(cls: type[Any], values: dict[str, Any]) -> Any:
-    factor = object.__new__(cls)
-    Factor.__init__(factor, values.pop("n_rows"), values.pop("owner"))
-    vars(factor).update(values)
-    return factor
-
-
-def _factor(name: str, fields: dict[str, Kind]) -> Record:
-    return Record(
-        name,
-        "rankrls.core.preferences.laplacian",
-        {
-            "n_rows": SIZE,
-            "owner": array("i", "p", below=2**62),
-            "t": array("f", "p k", empty=False),
-            **fields,
-        },
-        derived=OPERATOR,
-        pack=lambda factor: {"n_rows": factor.shape[0]},
-        unpack=_unpack_factor,
-    )
-
-
-FACTOR = instance("ScatterFactor", "GroundedFactor")
-
-PREFERENCES = (
-    Record(
-        "Groups",
-        "rankrls.core.preferences.query_weights",
-        {
-            "n_groups": SIZE,
-            "total": array("f", "g"),
-            "codes": array("i", "m", below="g"),  # columns of a sparse array
-            "weighted": FLAG,
-            "weight": array("f", "m", least=0),
-        },
-        derived=("share", "averaging", "isometry"),
-        check=lambda groups: require(len(groups.total) == groups.n_groups, "other groups"),
-    ),
-    _factor(
-        "ScatterFactor",
-        {
-            "groups": instance("Groups"),
-            "root": array("f", "p 1"),
-            "between": maybe(FACTOR),
-            "embedding": maybe(rows("p q")),
-        },
-    ),
-    _factor(
-        "GroundedFactor",
-        {
-            "grounded": array("i", "m", below="m"),
-            "free": array("i", "p", below="m"),
-            "R": array("f", "p p"),
-        },
-    ),
-)
-
-# -- solvers and fitted functions -------------------------------------------------------------
-
-
-class PackedCholesky:
-    """The lower triangle of a `CholeskyFactorization`, stored by columns in half the space."""
-
-    def __init__(self, state: CholeskyFactorization) -> None:
-        self.columns = np.concatenate([state.C[j:, j] for j in range(len(state.C))])
-        self.diagonal, self.alpha = state.diagonal, state.alpha
-
-
-def _unpack_cholesky(cls: type[Any], values: dict[str, Any]) -> CholeskyFactorization:
-    columns, n = values["columns"], len(values["diagonal"])
-    require(n * (n + 1) // 2 == len(columns) > 0, "a Cholesky factor that is no triangle")
-    C = np.zeros((n, n), dtype=columns.dtype, order="F")
-    ends = np.cumsum(np.arange(n, 0, -1))
-    for j, part in enumerate(np.split(columns, ends[:-1])):
-        C[j:, j] = part
-    return CholeskyFactorization(C, values["alpha"], values["diagonal"])
-
-
-def _pack_dual(solver: DualSolver) -> dict[str, Any]:
-    made = solver.factorization
-    packed = PackedCholesky(made) if isinstance(made, CholeskyFactorization) else made
-    return {"factorization": packed}
-
-
-def _check_solver(solver: Any) -> None:
-    made = solver.factorization
-    size = len(made.C if isinstance(made, CholeskyFactorization) else made.vectors)
-    require(size == len(solver.b), "a solver of two sizes")
-
-
-def _check_function(model: Any) -> None:
-    linear = (model.coef is not None) == model.kernel.linear
-    require(linear, "weights of features and another kernel, or the reverse")
-    known = model.coef is not None or (model.dual_coef is not None and model.kept is not None)
-    require(known, "a model without coefficients")
-    require((model.pair_coef is None) == (model.pair_scale is None), "covariates without a scale")
+def _finish_function(model: Any) -> None:
     if model.solvers:
         outputs = np.sort(np.concatenate([solver.outputs for solver in model.solvers]))
         same = np.array_equal(outputs, np.arange(model.n_outputs))
@@ -227,91 +335,6 @@ def _check_function(model: Any) -> None:
         require(len(set(map(type, model.solvers))) == 1, "solvers of two kinds")
         dual = isinstance(model.solvers[0], DualSolver)
         require(not dual or model.kept is not None, "a solver of unknown rows")
-
-
-SOLVER = {
-    "n_pairs": COUNT,
-    "log_weight": FINITE,
-    "outputs": array("i", "k", empty=False),
-    "energy": array("f", "k") | array("f", "1"),
-    "factorization": instance("CholeskyFactorization", "EigenFactorization", "PackedCholesky"),
-}
-
-MODELS = (
-    Record(
-        "CholeskyFactorization",
-        "rankrls.core.linalg.factorizations",
-        {"C": array("f", "p p", empty=False), "diagonal": array("f", "p"), "alpha": POSITIVE},
-        derived=("loss", "_others"),
-    ),
-    Record(
-        "PackedCholesky",
-        __name__,
-        {"columns": array("f", "triangle"), "diagonal": array("f", "p"), "alpha": POSITIVE},
-        unpack=_unpack_cholesky,
-        cost=lambda values: 2 * values["columns"].nbytes + values["diagonal"].nbytes,
-    ),
-    Record(
-        "EigenFactorization",
-        "rankrls.core.linalg.factorizations",
-        {
-            "null": array("b", "q"),
-            "values": array("f", "q"),
-            "vectors": array("f", "p q", empty=False),
-            "floor": NUMBER,
-            "source": maybe(tuple_of(array("f", "p p"), array("f", "p"))),
-        },
-        derived=("loss",),
-    ),
-    Record(
-        "PrimalSolver",
-        "rankrls.core.ridge.models",
-        {
-            **SOLVER,
-            "b": array("f", "p k"),
-            "mean": array("f", "p"),
-            "mass": FINITE,
-            "largest": array("f", "p"),
-            "largest_energy": array("f", "k"),
-            "rounding": FINITE,
-        },
-        check=_check_solver,
-    ),
-    Record(
-        "DualSolver",
-        "rankrls.core.ridge.models",
-        {
-            **SOLVER,
-            "b": array("f", "p k"),
-            "factor": FACTOR,
-            "share": array("f", "m"),
-            "row_means": array("f", "m"),
-        },
-        pack=_pack_dual,
-        check=_check_solver,
-    ),
-    Record(
-        "FittedFunction",
-        "rankrls.core.ridge.models",
-        {
-            "alphas": array("f", "a", empty=False, least=0),
-            "kernel": instance("Kernel"),
-            "coef": maybe(array("f", "a n k", empty=False)),
-            "dual_coef": maybe(array("f", "a r k", empty=False)),
-            "rows": maybe(rows("q n")),
-            "kept": maybe(array("i", "q", below="r")),
-            "shift": FINITE | array("f", "n"),
-            "basis": maybe(instance("Basis")),
-            "pair_coef": maybe(array("f", "a c k", empty=False)),
-            "pair_scale": maybe(array("f", "c", empty=False)),
-            "solvers": listing(instance("PrimalSolver", "DualSolver"), empty=True),
-            "dropped": FLAG,
-        },
-        check=_check_function,
-    ),
-)
-
-# -- training data of incremental models ------------------------------------------------------
 
 
 def _pack_seen(seen: Any) -> dict[str, Any]:
@@ -327,372 +350,125 @@ def _pack_seen(seen: Any) -> dict[str, Any]:
     }
 
 
-def _unpack_seen(cls: type[Any], values: dict[str, Any]) -> Any:
+def _finish_seen(seen: Any) -> None:
+    labels, counts, sums = (vars(seen).pop(name) for name in ("labels", "counts", "checksums"))
     # Keys are text: hash values of numbers could be made to collide.
-    labels, counts = query_keys(values["labels"]), values["counts"]
+    labels = query_keys(labels)
     known = set(labels)
     require(len(labels) == len(counts) == len(known), "queries without a number of rows")
-    seen = cls()
-    for keys, n_pairs in values["joined"]:
-        joined = frozenset(keys)
-        good = len(joined) == len(keys) and joined <= known
+    for keys, _ in seen.joined:
+        good = len(set(keys)) == len(keys) and known.issuperset(keys)
         require(good, "joined queries that are unknown, or were joined before")
-        known -= joined
-        seen.joined.append((joined, n_pairs))
-    for name in ("projection", "rankings", "weighted"):
-        setattr(seen, name, values[name])
-    seen.add(labels, counts, values["checksums"])
-    return seen
+        known.difference_update(keys)
+    seen.joined = [(frozenset(keys), n_pairs) for keys, n_pairs in seen.joined]
+    seen._queries, seen._unread = {}, [(labels, counts, sums)]
 
 
-def _check_calibration(calibration: Any) -> None:
-    check_option("link", calibration.link, LINKS)
-    require(calibration.slope >= 0, f"a slope of {calibration.slope}")
-
-
-PARTS = (
-    Record(
-        "SeenQueries",
-        "rankrls.estimators.seen_queries",
-        {
-            "labels": listing(TEXT, empty=True) | array("i", "q"),
-            "counts": array("i", "q", least=1),
-            "rankings": listing(tuple_of(COUNT, COUNT), empty=True),
-            "joined": listing(tuple_of(listing(TEXT), COUNT), empty=True),
-            "weighted": FLAG,
-            "projection": maybe(instance("Projection")),
-            "checksums": array("f", "q", nan=True),
-        },
-        derived=("_queries", "_unread"),
-        pack=_pack_seen,
-        unpack=_unpack_seen,
-        cost=lambda values: 400 * len(values["counts"]) + 200 * len(values["rankings"]),
-    ),
-    Record(
-        "Projection",
-        "rankrls.estimators.seen_queries",
-        {"v": array("f", "n"), "u": array("f", "k"), "shift": FINITE},
-    ),
-    Record(
-        "Calibration",
-        "rankrls.estimators.calibration",
-        {"link": TEXT, "slope": FINITE, "log_loss": FINITE},
-        check=_check_calibration,
-    ),
-)
-
-# -- rankers ----------------------------------------------------------------------------------
-
-COEFFICIENTS = ("coef_", "dual_coef_", "basis_indices_", "pair_coef_")
-
-FIELDS = {
-    **SEEN,
-    "solver_": TEXT,
-    "n_pairs_": COUNT,
-    "n_iter_": COUNT,
-    "n_queries_": COUNT,
-    "_flat": FLAG,
-    "_with_qid": FLAG,
-    "_source": optional(SOURCE),
-    "_kernel_numbers": optional(array("i", "n")),
-    "_model": instance("FittedFunction"),
-}
-
-EARLY_STOPPING = {
-    "best_iteration_": optional(COUNT),
-    "validation_iterations_": optional(array("i", "checks")),
-    "validation_curve_": optional(results("checks") | results("checks a")),
-}
-
-#: State that ``partial_fit`` and ``forget`` need, if available.
-INCREMENTAL = {
-    "_seen": optional(instance("SeenQueries")),
-    "_preferences": optional(array("i", "outputs", least=0)),
-    "_learned_with": optional(mapping(TEXT | KERNEL_PARAMS)),
-}
-
-#: Results of cross-validation.
-CHOSEN = {
-    "alpha_": POSITIVE,
-    "best_score_": NUMBER,
-    "cv_results_": mapping(results("alphas", "fi"), alike=True),
-    "gamma_": optional(NUMBER),
-    "noise_variance_": optional(NUMBER | array("f", "outputs")),
-}
-
-
-def _check_ranker(ranker: Any) -> None:
-    """Check the options, and that coefficients and kernel are those of the model."""
+def _finish_ranker(ranker: Any) -> None:
+    """Check the options, and that the kernel is that of the model."""
     ranker._check_options()
-    model, n_outputs = ranker._model, ranker._model.n_outputs
-    require(not ranker._flat or n_outputs == 1, "one output and several at the same time")
-    _check_metric("kernel", ranker.kernel, model.kernel.metric)
-    named = not getattr(ranker, "_names_beside", False) or hasattr(ranker, "feature_names_in_")
+    model = ranker._model
+    require(not ranker._flat or model.n_outputs == 1, "one output and several at the same time")
+    _require_metric("kernel", ranker.kernel, model.kernel.metric)
+    named = not ranker._names_beside or hasattr(ranker, "feature_names_in_")
     require(named, f"{type(ranker).__name__} has lost names")
-    made = copy.copy(ranker)
-    made._store_coefficients()
-    for name in COEFFICIENTS:
-        mine, other = getattr(made, name, None), getattr(ranker, name, None)
-        same = other is None if mine is None else np.array_equal(mine, np.asarray(other))
-        require(
-            same,
-            f"{name} is not that of the model that predicts: it was changed, or a fit was "
-            "interrupted; fit again before saving",
-        )
+    ranker._store_coefficients()
 
 
-def _check_metric(name: str, asked: Any, fitted: Any) -> None:
-    require(
-        asked == fitted,
-        f"{name}={asked!r} and a model of another kernel, {fitted!r}: fit again before saving",
-    )
+def _require_metric(name: str, asked: Any, fitted: Any) -> None:
+    text = f"{name}={asked!r} and a model of another kernel, {fitted!r}: fit again before saving"
+    require(asked == fitted, text)
 
 
-def _check_rankrls(ranker: Any) -> None:
+def _finish_rankrls(ranker: Any) -> None:
     if hasattr(ranker, "alpha"):
         ranker._check_alpha("alpha", ranker.alpha)
-    _check_ranker(ranker)
-    present = [name for name in INCREMENTAL if hasattr(ranker, name)]
+    _finish_ranker(ranker)
+    present = [name for name in INCREMENTAL if name in vars(ranker)]
     complete = len(present) == len(INCREMENTAL) and ranker._model.solvers
     require(complete or not present, "a model that has learned half")
     if present:
-        n_outputs, seen = ranker._model.n_outputs, ranker._seen
-        require(len(ranker._preferences) == n_outputs, "preferences of other outputs than a model")
-        sizes = seen.projection and (len(seen.projection.v), len(seen.projection.u))
+        n_outputs, projection = ranker._model.n_outputs, ranker._seen.projection
+        sizes = projection and (len(projection.v), len(projection.u))
         good = sizes in (None, (ranker.n_features_in_, n_outputs))
-        require(good, "checksums of other features or outputs than a model")
+        good = good and len(ranker._preferences) == n_outputs
+        require(good, "statistics of other features or outputs than a model")
         terms = ranker._terms(ranker._check_options())
         require(set(ranker._learned_with) == set(terms), "a model that began to learn otherwise")
 
 
-def _check_ranksvm(ranker: Any) -> None:
+def _finish_ranksvm(ranker: Any) -> None:
     check_positive("alpha", ranker.alpha)
-    _check_ranker(ranker)
+    _finish_ranker(ranker)
 
 
 def _probe_ranker(ranker: Any) -> None:
     """Predict a row, with its uncertainty if there is one."""
-    model = ranker._model
-    known = model.expansion[0]
-    empty = known is None or not known.shape[0]
-    X = np.zeros((1, ranker.n_features_in_)) if empty else known[:1]
+    model, n = ranker._model, ranker.n_features_in_
+    X = model.expansion[0]
+    if model.kernel.precomputed and n > WIDE:  # a row may be much larger than the file
+        basis = model.basis
+        columns = basis.map.kept if basis and basis.columns_only else basis and basis.kept
+        require(within(model.kept if columns is None else columns, n), "columns of another matrix")
+        return
+    if X is None or not X.shape[0]:
+        X = sparse.csr_array((1, n)) if n > WIDE else np.zeros((1, n))
+    X = X[:1]
     ranker.predict(X)
+    if model.coef is None:
+        model.kernel_terms(X)
     if model.solvers:
         ranker.log_marginal_likelihood()
         if not model.kernel.precomputed:
             ranker.predict(X, return_std=True)
 
 
-def _ranker(name: str, fields: dict[str, Kind], **options: Any) -> Record:
-    return Record(
-        name,
-        "rankrls.estimators",
-        FIELDS | fields,
-        params={},
-        derived=(*COEFFICIENTS, "cv_predictions_"),
-        advice=ADVICE,
-        finish=lambda ranker: ranker._store_coefficients(),
-        probe=_probe_ranker,
-        **options,
-    )
-
-
-LEARNING: dict[str, Any] = {"for_learning": tuple(INCREMENTAL), "check": _check_rankrls}
-BESIDE = {"_names_beside": optional(FLAG)}
-
-RANKERS = (
-    _ranker("RankRLS", {**EARLY_STOPPING, **INCREMENTAL, **BESIDE}, **LEARNING),
-    _ranker(
-        "RankRLSCV",
-        {
-            **EARLY_STOPPING,
-            **INCREMENTAL,
-            **BESIDE,
-            **CHOSEN,
-            "calibration_": optional(instance("Calibration")),
-        },
-        **LEARNING,
-    ),
-    _ranker(
-        "RankSVM",
-        {"objective_": NUMBER | results("k"), "gap_": NUMBER | results("k")},
-        check=_check_ranksvm,
-    ),
-    Record(
-        "GreedyRankRLS",
-        "rankrls.estimators.greedy",
-        {
-            **SEEN,
-            **OUTPUT,
-            "cv_": TEXT,
-            "scores_": results("s"),
-            "n_refits_": COUNT,
-            "selected_features_": array("i", "s", empty=False, below="n", distinct=True),
-            "ranking_": array("i", "n"),
-            "support_": array("b", "n"),
-            "coef_": array("f", "n") | array("f", "k n"),
-        },
-        params={},
-        check=lambda selector: require(
-            np.array_equal(np.flatnonzero(selector.support_), np.sort(selector.selected_features_)),
-            "a selection that is not that of support_",
-        ),
-    ),
-)
-
-# -- conditional rankers ----------------------------------------------------------------------
-
-
-def _check_objects(objects: Any) -> None:
+def _finish_objects(objects: Any) -> None:
     kernel, (n, width) = objects.kernel, objects.X.shape
     require(kernel.n_blocks in (0, width / max(n, 1)), "objects whose kernel matrix is not square")
     labelled = kernel.profiled == (objects.profile is not None)
     require(labelled, "objects with labels of another kernel")
-    if objects.names is not None:
-        text = all(isinstance(name, str) for name in objects.names)
-        good = (text or objects.names.dtype.kind == "i") and len(np.unique(objects.names)) == n
-        require(good, "names of other objects")
-
-
-def _pack_sum(kernels: KernelSum) -> dict[str, Any]:
-    metrics, params = ([getattr(k, name) for k in kernels.kernels] for name in ("metric", "params"))
-    return {"metrics": metrics, "params": params}
-
-
-def _unpack_sum(cls: type[Any], values: dict[str, Any]) -> Any:
-    metrics, params, weights = values["metrics"], values["params"], values["weights"]
-    require(len(metrics) == len(params) == len(weights), "kernels without parameters")
-    require(values["scaled"] or len(metrics) == weights[0] == 1, "kernels with other weights")
-    options: dict[str, Any] = {"gamma": None, "degree": 3, "coef0": 1, "n_jobs": None}
-    read_kernels(metrics, weights, params, "kernel", **options)
-    return cls(tuple(map(Kernel, metrics, params)), weights, values["scaled"])
+    names = objects.names
+    require(names is None or len(np.unique(names)) == n, "names of other objects")
 
 
 def _pack_labels(labels: Any) -> dict[str, Any]:
     """Return the labels as a matrix or as lists of edges."""
-    if labels.matrix is not None:
-        return {"matrix": labels.matrix, "shape": ...}
-    lists = dict(zip(("rows", "cols", "y"), labels.lists, strict=True))
-    return lists | {"shape": labels.shape, "matrix": ...}
+    lists = labels.lists if labels.matrix is None else (None, None, None)
+    return dict(zip(("rows", "cols", "y"), lists, strict=True))
 
 
-def _unpack_labels(cls: type[Any], values: dict[str, Any]) -> Any:
-    if set(values) == {"matrix"}:
-        return cls.from_matrix(values["matrix"])
-    lists = "rows", "cols", "y", "shape"
-    require(set(values) == set(lists), "labels of which a part is missing")
-    good = all(within(values[name], n) for name, n in zip(lists, values["shape"], strict=False))
+def _finish_labels(labels: Any) -> None:
+    lists = [vars(labels).pop(name) for name in ("rows", "cols", "y")]
+    whole = labels.matrix is not None
+    good = whole or not any(values is None for values in lists)
+    good = good and (labels.shape == labels.matrix.shape if whole else True)
+    good = good and (whole or all(map(within, lists[:2], labels.shape)))
     require(good, "labels of other objects")
-    return cls(*(values[name] for name in lists))
+    labels._lists = None if whole else tuple(lists)
 
 
-RELATIONS = (
-    Record(
-        "Objects",
-        "rankrls.estimators.objects",
-        {
-            "kernel": instance("KernelSum"),
-            "X": rows("n d"),
-            "profile": maybe(array("f", "n n")),
-            "names": maybe(NAMES | array("i", "n")),
-            "sees_differences": FLAG,
-        },
-        derived=("_matrices", "_sizes", "_centred"),
-        check=_check_objects,
-    ),
-    Record(
-        "KernelSum",
-        "rankrls.estimators.objects",
-        {
-            "metrics": listing(TEXT),
-            "params": listing(KERNEL_PARAMS),
-            "weights": array("f", "k"),
-            "scaled": FLAG,
-        },
-        derived=("kernels",),
-        pack=_pack_sum,
-        unpack=_unpack_sum,
-    ),
-    Record(
-        "Observations",
-        "rankrls.core.relations.labels",
-        {
-            "matrix": optional(array("f", "p g")),
-            "rows": optional(array("i", "edges")),
-            "cols": optional(array("i", "edges")),
-            "y": optional(array("f", "edges")),
-            "shape": optional(tuple_of(SIZE, SIZE)),
-        },
-        derived=("_lists", "cells"),
-        pack=_pack_labels,
-        unpack=_unpack_labels,
-    ),
-)
-
-
-def _check_conditional(ranker: Any) -> None:
+def _finish_conditional(ranker: Any) -> None:
     kernels, stored = ranker._check_options(), vars(ranker)
     sides = first, second = ranker._rows, ranker._ranked
-    shape, whole, weights = (
-        (len(first), len(second)),
-        stored.get("dual_coef_"),
-        stored.get("_weights"),
-    )
+    shape, weights = (len(first), len(second)), stored.get("_weights")
+    whole, labels = stored.get("dual_coef_"), stored.get("_labels")
     require(whole is not None or weights is not None, "no coefficients")
-    require(whole is None or whole.shape == shape, "coefficients of other objects")
+    good = (whole is None or whole.shape == shape) and (labels is None or labels.shape == shape)
+    require(good, "coefficients or labels of other objects")
     if weights is not None:
-        sizes = first.X.shape[1], second.X.shape[1]
-        require(weights.shape == sizes, "weights of other features")
+        require(weights.shape == (first.X.shape[1], second.X.shape[1]), "weights of other features")
         linear = first.kernel.linear and second.kernel.linear and ranker._pairwise.plain
         require(linear, "weights of features for another kernel of pairs")
-    labels = stored.get("_labels")
-    require(labels is None or labels.shape == shape, "labels of other objects")
     require(np.min(stored.get("_fitted_alpha", 1.0)) >= 0, "an alpha that is negative")
     apart = ranker._columns is not None
     require(apart or not ranker._two_domains, "two kinds of objects, and one of them is missing")
     one_kind = ranker.relation is not None or ranker._pairwise.one_domain
     require(not (one_kind and apart), "a symmetric relation of two kinds of objects")
     for name, kernel, side in zip(("kernel", "object_kernel"), kernels, sides, strict=True):
-        _check_metric(name, kernel.metric, side.kernel.metric)
+        _require_metric(name, kernel.metric, side.kernel.metric)
     if hasattr(ranker, "alpha"):
         ranker._check_alpha(ranker.alpha)
-
-
-def _probe_conditional(ranker: Any) -> None:
-    """Predict the first training objects."""
-    sides = [ranker._rows, ranker._columns] if ranker._two_domains else [ranker._rows]
-    ranker.predict(*(side.X[:1] for side in sides))
-
-
-def _conditional(name: str, module: str, fields: dict[str, Kind]) -> Record:
-    return Record(
-        name,
-        f"rankrls.estimators.{module}",
-        {
-            **SEEN,
-            "_rows": instance("Objects"),
-            "_columns": maybe(instance("Objects")),
-            "_two_domains": FLAG,
-            "object_feature_names_in_": optional(NAMES),
-            "dual_coef_": optional(array("f", "p g", empty=False)),
-            "_weights": optional(array("f", "a b", empty=False)),
-            "_fitted_alpha": optional(NUMBER | listing(NUMBER)),
-            "_labels": optional(instance("Observations")),
-            "offset_": optional(FINITE),
-            "row_offsets_": optional(array("f", "p")),
-            "column_offsets_": optional(array("f", "g")),
-            "solver_": TEXT,
-            "n_iter_": COUNT,
-            "n_edges_": COUNT,
-            **fields,
-        },
-        params={},
-        derived=("_posterior",),
-        advice=ADVICE,
-        pack=_pack_conditional,
-        check=_check_conditional,
-        probe=_probe_conditional,
-    )
 
 
 def _pack_conditional(ranker: Any) -> dict[str, Any]:
@@ -706,179 +482,82 @@ def _pack_conditional(ranker: Any) -> dict[str, Any]:
     return {"dual_coef_": ..., "_labels": ...} if few else {"dual_coef_": ...}
 
 
-CONDITIONAL = (
-    _conditional("ConditionalRankRLS", "conditional", EARLY_STOPPING),
-    _conditional(
-        "ConditionalRankRLSCV",
-        "conditional_cv",
-        {
-            **CHOSEN,
-            "alpha_": POSITIVE | tuple_of(POSITIVE, POSITIVE),
-            "cv_results_": mapping(results("alphas", "fi") | results("alphas 2"), alike=True),
-            "kernel_weights_": optional(array("f", "k")),
-            "object_kernel_weights_": optional(array("f", "m")),
-        },
-    ),
-)
-
-# -- AutoRanker and its transformers ----------------------------------------------------------
+def _probe_conditional(ranker: Any) -> None:
+    """Predict the first training objects."""
+    sides = [ranker._rows, ranker._columns] if ranker._two_domains else [ranker._rows]
+    ranker.predict(*(side.X[:1] for side in sides))
 
 
-def _check_features(features: Any) -> None:
+def _finish_features(features: Any) -> None:
     features._check_options()
     if hasattr(features, "_trees"):
         n_split = features.n_features_in_ * (1 + features._with_qid)
         require(within(features._trees.features, n_split), "trees of other features")
 
 
-def _check_trees(trees: Any) -> None:
+def _finish_trees(trees: Any) -> None:
     width = trees.features.shape[1]
     require(2 <= width <= 2**12 and width & (width - 1) == 0, "trees that are not complete")
 
 
-def _probe_blocks(transformer: Any) -> int:
+def _probe_blocks(transformer: Any) -> None:
+    blocks = getattr(transformer, "blocks", ())
+    if "partitions" in blocks and len(blocks) > 1:  # of an AutoRanker, which combines them itself
+        return
     options = {"qid": np.zeros(2)} if transformer._with_qid else {}
-    return transformer.transform(np.zeros((2, transformer.n_features_in_)), **options).shape[1]
+    transformer.transform(np.zeros((2, transformer.n_features_in_)), **options)
 
 
-def _probe_auto(ranker: Any) -> None:
-    ranker.predict(ranker._table._missing_rows(), qid=np.zeros(2) if ranker._with_qid else None)
+_PROBE: dict[str, Any] = {"probe": _probe_ranker, "row_bytes": 0}
+_LEARNS = {"for_learning": INCREMENTAL, "finish": _finish_rankrls, **_PROBE}
+_CONDITIONAL = {
+    "pack": _pack_conditional,
+    "finish": _finish_conditional,
+    "probe": _probe_conditional,
+}
 
-
-AUTO = (
-    Record(
-        "QueryScaler",
-        "rankrls.preprocessing",
-        {**SEEN, **OUTPUT, "_with_qid": optional(maybe(FLAG))},
-        params={},
-        probe=_probe_blocks,
-    ),
-    Record(
-        "TableEncoder",
-        "rankrls.preprocessing",
-        {
-            **SEEN,
-            **OUTPUT,
-            "dropped_": listing(INTEGER, empty=True),
-            "query_columns_": listing(INTEGER, empty=True),
-            "_parts": array("i", "parts 4", empty=False),
-            "_fills": array("f", "c"),
-            "_levels": mapping(listing(TEXT, empty=True)),
-            "_texts": mapping(instance("TextModel")),
-        },
-        params={},
-        check=lambda encoder: require(encoder._is_consistent(), "parts of another table"),
-        probe=lambda encoder: encoder.transform(encoder._missing_rows()).shape[1],
-    ),
-    Record(
-        "RankingFeatures",
-        "rankrls.preprocessing",
-        {
-            **SEEN,
-            **OUTPUT,
-            "_with_qid": FLAG,
-            "_sizes": array("f", "n", least=1e-300),
-            "_centres": mapping(array("f", "c")),
-            "_widths": mapping(array("f", "c", infinite=True, least=1e-300)),
-            "_quantiles": optional(array("f", "q n")),
-            "_trees": optional(instance("RandomTrees")),
-        },
-        params={},
-        advice=FIXED,
-        check=_check_features,
-        probe=_probe_blocks,
-    ),
-    Record(
-        "AutoRanker",
-        "rankrls.estimators.auto",
-        {
-            **SEEN,
-            "_table": instance("TableEncoder"),
-            "_features": instance("RankingFeatures"),
-            "_columns": array("i", "numbers", below=2**62),
-            "_projections": mapping(instance("BlockScale")),
-            "_members": listing(instance("LinearMember", "ColumnMember", "TreeMember")),
-            "_with_qid": FLAG,
-            "_labels": listing(TEXT, empty=True),
-            "_scale": maybe(array("f", "labels")),
-            "_source": optional(SOURCE),
-            "tradeoffs_": optional(mapping(results("tradeoffs"))),
-            "members_": mapping(NAMES | results("candidates")),
-            "best_score_": NUMBER,
-            "n_compared_": COUNT,
-            "held_out_scores_": results("rows") | results("rows labels"),
-            "nested_scores_": results("rows") | results("rows labels"),
-        },
-        params={},
-        advice=FIXED | {"scoring": FIXED["scoring"].replace("pairwise_accuracy", "ndcg@10")},
-        probe=_probe_auto,
-    ),
-    Record(
-        "RandomTrees",
-        "rankrls.preprocessing._random_trees",
-        {
-            "features": array("i", "trees nodes", empty=False),
-            "thresholds": array("f", "trees nodes", infinite=True),
-        },
-        check=_check_trees,
-    ),
-    Record(
-        "TextModel",
-        "rankrls.preprocessing._texts",
-        {
-            "words": array("i", "words"),
-            "idf": array("f", "words"),
-            "unseen": FINITE,
-            "frequent": array("i", "frequent"),
-            "axes": array("f", "frequent components"),
-        },
-        check=lambda model: require(model.is_consistent(), "words of another text"),
-    ),
-    Record(
-        "BlockScale",
-        "rankrls.estimators.auto_members",
-        {"mean": array("f", "n"), "axes": array("f", "n k")},
-    ),
-    Record(
-        "LinearMember",
-        "rankrls.estimators.auto_members",
-        {
-            "views": listing(TEXT),
-            "kernel": Kind(lambda v, axes: v in ("linear", "rbf", "laplacian"), "a known kernel"),
-            "gamma": FINITE,
-            "basis": maybe(rows("basis n")),
-            "mapping": maybe(array("f", "basis rank")),
-            "scale": FINITE,
-            "weights": mapping(FINITE),
-            "estimator": instance("RankRLS"),
-            "factor": FINITE,
-        },
-    ),
-    Record(
-        "ColumnMember",
-        "rankrls.estimators.auto_members",
-        {"name": TEXT, "column": COUNT, "block": TEXT, "factor": FINITE},
-    ),
-    Record(
-        "TreeMember",
-        "rankrls.estimators.boosted_trees",
-        {"n_features": COUNT, "forest": instance("Forest"), "factor": FINITE},
-        check=lambda trees: require(
+HOOKS: dict[str, dict[str, Any]] = {
+    "Kernel": {"finish": _finish_kernel},
+    "ScatterFactor": {"finish": lambda f: Factor.__init__(f, len(f.groups), f.owner)},
+    "GroundedFactor": {"finish": lambda f: Factor.__init__(f, len(f.grounded), f.owner)},
+    "FittedFunction": {"finish": _finish_function},
+    "SeenQueries": {
+        "pack": _pack_seen,
+        "finish": _finish_seen,
+        "cost": lambda values: 400 * len(values["counts"]) + 200 * len(values["rankings"]),
+    },
+    "RankRLS": _LEARNS,
+    "RankRLSCV": _LEARNS,
+    "RankSVM": {"finish": _finish_ranksvm, **_PROBE},
+    "GreedyRankRLS": {
+        "finish": lambda selector: require(
+            np.array_equal(np.flatnonzero(selector.support_), np.sort(selector.selected_features_)),
+            "a selection that is not that of support_",
+        )
+    },
+    "Objects": {"finish": _finish_objects},
+    "KernelSum": {"finish": _finish_sum},
+    "Observations": {"pack": _pack_labels, "finish": _finish_labels},
+    "ConditionalRankRLS": _CONDITIONAL,
+    "ConditionalRankRLSCV": _CONDITIONAL,
+    "QueryScaler": {"probe": _probe_blocks},
+    "TableEncoder": {
+        "finish": lambda encoder: require(encoder._is_consistent(), "parts of another table"),
+        "probe": lambda encoder: encoder.transform(encoder._missing_rows()),
+    },
+    "RankingFeatures": {"finish": _finish_features, "probe": _probe_blocks},
+    "AutoRanker": {
+        "probe": lambda ranker: ranker.predict(
+            ranker._table._missing_rows(), qid=np.zeros(2) if ranker._with_qid else None
+        )
+    },
+    "RandomTrees": {"finish": _finish_trees},
+    "TextModel": {"finish": lambda model: require(model.is_consistent(), "words of another text")},
+    "TreeMember": {
+        "finish": lambda trees: require(
             trees.forest.is_consistent(trees.n_features), "trees of other features"
-        ),
-    ),
-    Record(
-        "Forest",
-        "rankrls.estimators.boosted_trees",
-        {
-            "roots": array("i", "trees", empty=False),
-            "features": array("i", "nodes", empty=False),
-            "thresholds": array("f", "nodes"),
-            "left": array("i", "nodes"),
-            "right": array("i", "nodes"),
-            "values": array("f", "nodes"),
-        },
-    ),
-)
+        )
+    },
+}
 
-RECORDS = (*KERNELS, *PREFERENCES, *MODELS, *PARTS, *RANKERS, *RELATIONS, *CONDITIONAL, *AUTO)
+read_records(TABLE, HOOKS)

@@ -1,6 +1,6 @@
-"""Records of scikit-learn's transformers, the steps of a pipeline before a ranker.
+"""scikit-learn's transformers and compositions of them in model files.
 
-A transformer needs one row of `RECORDS`: the attributes that ``fit`` sets, by name and shape (the
+A transformer needs a paragraph of `TABLE`: the attributes that ``fit`` sets, by name and shape (the
 axis ``n`` is its features). scikit-learn itself validates the parameters. Transformers of other
 rows than numbers also need a ``probe`` with an example of their rows.
 """
@@ -10,39 +10,15 @@ from __future__ import annotations
 import codecs
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from sklearn.base import clone
 
 from rankrls._validation import show
-from rankrls.io._kinds import (
-    COUNT,
-    FINITE,
-    FLAG,
-    NAMES,
-    PLAIN,
-    SIZE,
-    TEXT,
-    Kind,
-    array,
-    instance,
-    listing,
-    mapping,
-    maybe,
-    optional,
-    require,
-    results,
-    within,
-)
-from rankrls.io._records import ELEMENTWISE, FUNCTION, SCORE_FUNCTION, SEEN, Record, name_of
-from rankrls.io._stored_rankers import OUTPUT
-
-Array = NDArray[Any]
-
-#: One number for every feature; NaN for a feature without values.
-VECTOR = array("f", "n", nan=True)
+from rankrls.io._kinds import SINGLE, require, test_of, within
+from rankrls.io._records import ELEMENTWISE, name_of, read_records
 
 #: Maximum number of output features and maximum degree of PolynomialFeatures.
 MAX_TERMS, MAX_DEGREE = 2**24, 30
@@ -56,29 +32,179 @@ MAX_PATTERN, MAX_REPEATS = 200, 2
 #: Categories among Python objects that may be numbers: their hash values can be made to collide.
 MAX_MIXED = 5000
 
+#: Columns of a ColumnTransformer; a tuple has the ends and the step of a slice.
+_SLICE = "tuple[int | None, int | None, int | None]"
+SINGLE["columns"] = lambda v: test_of(f"int | text | list[int] | list[text] | {_SLICE}")(v, {})
 
-def _step(
-    name: str,
-    module: str,
-    fields: Mapping[str, Kind],
-    *,
-    seen: Mapping[str, Kind] = SEEN,
-    params: Mapping[str, Kind] | None = None,
-    check: Callable[[Any], None] | None = None,
-    **options: Any,
-) -> Record:
-    def check_all(transformer: Any) -> None:
-        transformer._validate_params()
-        if check is not None:
-            check(transformer)
+TABLE = """
+fields step
+    + seen
+    + output
 
-    module, fields = f"sklearn.{module}", {**seen, **OUTPUT, **fields}
-    return Record(name, module, fields, params or {}, check=check_all, **options)
+fields scaler
+    + step
+    n_samples_seen_: finite | float[n] | int[n]
+
+estimator StandardScaler of sklearn.preprocessing
+    + scaler
+    mean_ var_ scale_: float[n] nan | None
+
+estimator MinMaxScaler of sklearn.preprocessing
+    + scaler
+    min_ scale_ data_min_ data_max_ data_range_: float[n] nan
+
+estimator MaxAbsScaler of sklearn.preprocessing
+    + scaler
+    scale_ max_abs_: float[n] nan
+
+estimator RobustScaler of sklearn.preprocessing
+    + step
+    center_ scale_: float[n] nan | None
+
+estimator Normalizer of sklearn.preprocessing
+    + step
+
+estimator Binarizer of sklearn.preprocessing
+    + step
+
+estimator QuantileTransformer of sklearn.preprocessing
+    + step
+    n_quantiles_: size
+    references_: float[q] nonempty
+    quantiles_: float[q n] nan
+
+estimator PowerTransformer of sklearn.preprocessing
+    + step
+    lambdas_: float[n] nan
+    _scaler?: StandardScaler
+
+estimator SimpleImputer of sklearn.impute
+    + step
+    statistics_: float[n] nan | objects[n]
+    _fit_dtype: text
+    indicator_?: MissingIndicator | None
+    derived _fill_dtype
+
+estimator MissingIndicator of sklearn.impute
+    + step
+    features_: int[gaps] <n distinct
+    _n_features: length[n]
+    _precomputed: flag
+
+fields components
+    + step
+    components_: float[k n] nonempty
+    explained_variance_ explained_variance_ratio_ singular_values_: float[k] any
+
+estimator PCA of sklearn.decomposition
+    + components
+    mean_: float[n]
+    n_components_ n_samples_: size
+    noise_variance_: finite
+    _fit_svd_solver: text
+
+estimator TruncatedSVD of sklearn.decomposition
+    + components
+
+estimator VarianceThreshold of sklearn.feature_selection
+    + step
+    variances_: float[n] any
+
+fields selector
+    + step
+    scores_: float[n] any
+    pvalues_?: float[n] any | None
+    param score_func: score_function
+
+estimator SelectKBest of sklearn.feature_selection
+    + selector
+
+estimator SelectPercentile of sklearn.feature_selection
+    + selector
+
+estimator PolynomialFeatures of sklearn.preprocessing
+    + step
+    derived _min_degree _max_degree n_output_features_ _n_out_full
+
+estimator FunctionTransformer of sklearn.preprocessing
+    n_features_in_?: length[n]
+    feature_names_in_?: texts[n]
+    + output
+    param func inverse_func: function | None
+    param kw_args inv_kw_args: dict[item] | None
+
+fields encoder
+    + step
+    categories_: list[any] nonempty
+    _infrequent_enabled: flag
+    _infrequent_indices?: list[int[rare] | None]
+    derived _default_to_infrequent_mappings _drop_idx_after_grouping drop_idx_
+    derived _n_features_outs _missing_indices
+
+estimator OneHotEncoder of sklearn.preprocessing
+    + encoder
+
+estimator OrdinalEncoder of sklearn.preprocessing
+    + encoder
+
+estimator KBinsDiscretizer of sklearn.preprocessing
+    + step
+    bin_edges_: list[float[edges] nonempty] nonempty
+    n_bins_: int[n]
+    _encoder?: OneHotEncoder
+
+fields words
+    + output
+    vocabulary_: texts[terms]
+    fixed_vocabulary_: flag
+    derived _stop_words_id
+
+estimator CountVectorizer of sklearn.feature_extraction.text
+    + words
+
+estimator TfidfVectorizer of sklearn.feature_extraction.text
+    + words
+    _tfidf: TfidfTransformer
+
+estimator TfidfTransformer of sklearn.feature_extraction.text
+    + step
+    idf_?: float[n]
+
+estimator HashingVectorizer of sklearn.feature_extraction.text
+    + output
+    derived _stop_words_id
+
+estimator DictVectorizer of sklearn.feature_extraction
+    + output
+    vocabulary_: texts[terms]
+    feature_names_: list[text] nonempty
+
+estimator FeatureHasher of sklearn.feature_extraction
+    + output
+
+estimator Pipeline of sklearn.pipeline
+    param steps: list[tuple[text, estimator | None | 'passthrough']] nonempty
+
+estimator FeatureUnion of sklearn.pipeline
+    + output
+    param transformer_list: list[tuple[text, transformer | 'drop' | 'passthrough']] nonempty
+    param transformer_weights: dict[finite] | None
+
+estimator ColumnTransformer of sklearn.compose
+    + step
+    transformers_: list[tuple[text, transformer | 'drop', columns]]
+    sparse_output_: flag
+    output_indices_: dict[tuple[count, count]]
+    param transformers: list[tuple[text, text | None]]
+    param remainder: text | None
+    param transformer_weights: dict[finite] | None
+    derived _columns _transformer_to_input_indices _remainder _transformers_feature_names_out
+"""
 
 
-def _of(*rows: Any) -> Callable[[Any], int | None]:
+def _of(*rows: Any) -> Callable[[Any], Any]:
     """Return a probe that transforms these rows."""
-    return lambda transformer: transformer.transform(list(rows)).shape[1]
+    return lambda transformer: transformer.transform(list(rows))
 
 
 # -- imputers ---------------------------------------------------------------------------------
@@ -86,8 +212,6 @@ def _of(*rows: Any) -> Callable[[Any], int | None]:
 
 def _pack_imputer(imputer: Any) -> dict[str, Any]:
     """Return object arrays of numbers as floats, and the type by name."""
-    known = isinstance(imputer.strategy, str)
-    require(known, "strategy of SimpleImputer is a function, which cannot be stored as data")
     dtype, values = imputer._fit_dtype, imputer.statistics_
     if dtype.kind != "O":
         require(dtype.kind in "iuf", f"SimpleImputer was fitted to {dtype}: fit it to numbers")
@@ -98,21 +222,21 @@ def _pack_imputer(imputer: Any) -> dict[str, Any]:
 def _finish_imputer(imputer: Any) -> None:
     dtype = np.dtype(imputer._fit_dtype)
     good = dtype.kind in "iufO" and (dtype.kind == "O" or imputer.statistics_.dtype.kind == "f")
-    good = good and len(imputer.statistics_) == imputer.n_features_in_
     require(good, f"a SimpleImputer of other values than {dtype}")
     imputer._fit_dtype = imputer._fill_dtype = dtype
     imputer.indicator_ = getattr(imputer, "indicator_", None)
 
 
-def _probe_imputer(imputer: Any) -> int:
+def _probe_imputer(imputer: Any) -> None:
     fill, dtype = ("" if imputer._fit_dtype.kind == "O" else 0), imputer._fit_dtype
-    return imputer.transform(np.full((1, imputer.n_features_in_), fill, dtype)).shape[1]
+    imputer.transform(np.full((1, imputer.n_features_in_), fill, dtype))
 
 
 # -- features ---------------------------------------------------------------------------------
 
 
-def _check_terms(features: Any) -> None:
+def _finish_terms(features: Any) -> None:
+    """Count the terms, as ``fit`` does."""
     degree, n = features.degree, features.n_features_in_
     low, high = degree if isinstance(degree, tuple | list) else (0, degree)
     require(0 <= low <= high <= MAX_DEGREE, f"polynomials of degree {show(degree)}")
@@ -120,13 +244,11 @@ def _check_terms(features: Any) -> None:
     options = {"interaction_only": features.interaction_only, "include_bias": features.include_bias}
     n_terms = features._num_combinations(n, low, high, **options)
     require(1 <= n_terms <= MAX_TERMS, f"{n_terms} terms of polynomials")
-    claimed = (features._min_degree, features._max_degree, features.n_output_features_)
-    full = features._num_combinations(n, 0, high, **options)
-    good = (*claimed, features._n_out_full) == (low, high, n_terms, full)
-    require(good, "polynomials of another degree")
+    features._min_degree, features._max_degree, features.n_output_features_ = low, high, n_terms
+    features._n_out_full = features._num_combinations(n, 0, high, **options)
 
 
-def _check_function(transformer: Any) -> None:
+def _finish_function(transformer: Any) -> None:
     for function, options in (
         (transformer.func, transformer.kw_args),
         (transformer.inverse_func, transformer.inv_kw_args),
@@ -140,16 +262,22 @@ def _check_function(transformer: Any) -> None:
             inspect.signature(function).bind(None, **options)
 
 
-def _width_of_function(transformer: Any) -> int | None:
-    """Functions of users are not called: who knows what they take."""
-    plain = transformer.func is None or name_of(transformer.func) in ELEMENTWISE
-    return getattr(transformer, "n_features_in_", None) if plain else None
-
-
 # -- categories -------------------------------------------------------------------------------
 
 
-def _check_encoder(encoder: Any) -> None:
+def _pack_encoder(encoder: Any) -> dict[str, Any]:
+    """Return the categories given by the user as lists."""
+    given: dict[str, Any] = {}
+    if not isinstance(encoder.categories, str):
+        given["categories"] = [np.asarray(part).tolist() for part in encoder.categories]
+    drop = getattr(encoder, "drop", None)
+    if drop is not None and not isinstance(drop, str):
+        given["drop"] = np.asarray(drop, dtype=object).tolist()
+    return given
+
+
+def _finish_encoder(encoder: Any) -> None:
+    """Compute the indices of categories after grouping rare ones, as scikit-learn does."""
     for categories in encoder.categories_:
         good = isinstance(categories, np.ndarray) and categories.ndim == 1 and len(categories)
         require(good, "a feature without categories")
@@ -160,26 +288,9 @@ def _check_encoder(encoder: Any) -> None:
                 f"{n_numbers:,} categories are numbers among Python objects, and at most "
                 f"{MAX_MIXED:,} can be stored: convert the column to text, or to numbers",
             )
-        if categories.dtype.kind in "OU":
-            n_nan = sum(value != value for value in categories.tolist())
-            n = len({value for value in categories.tolist() if value == value}) + n_nan
-            require(n == len(categories) and n_nan <= 1, "a category that occurs twice")
-        else:
+        elif categories.dtype.kind != "U":  # scikit-learn searches them
             ordered = np.array_equal(np.unique(categories), categories, equal_nan=True)
             require(ordered, "categories that are not in order")
-    if type(encoder).__name__ == "OrdinalEncoder":
-        needed = encoder.handle_unknown == "use_encoded_value"
-        good = needed == (encoder.unknown_value is not None)
-        require(good, "unknown_value without its use, or the reverse")
-        for value in (encoder.unknown_value, encoder.encoded_missing_value):
-            good = value is None or (
-                not isinstance(value, str) and (value != value or value % 1 == 0)
-            )
-            require(good, f"a code {show(value)} that is not a whole number")
-
-
-def _finish_encoder(encoder: Any) -> None:
-    """Compute the indices of categories after grouping rare ones, as scikit-learn does."""
     ordinal = type(encoder).__name__ == "OrdinalEncoder"
     last = [categories[-1] for categories in encoder.categories_]
     gaps = [isinstance(value, float | np.floating) and value != value for value in last]
@@ -198,30 +309,20 @@ def _finish_encoder(encoder: Any) -> None:
                 mapping[frequent] = np.arange(len(frequent))
             encoder._default_to_infrequent_mappings.append(mapping)
     if ordinal:
+        needed = encoder.handle_unknown == "use_encoded_value"
+        good = needed == (encoder.unknown_value is not None)
+        require(good, "unknown_value without its use, or the reverse")
         encoder._missing_indices = {
-            i: len(categories) - 1
-            for i, (categories, gap) in enumerate(zip(encoder.categories_, gaps, strict=True))
-            if gap
+            i: len(encoder.categories_[i]) - 1 for i, gap in enumerate(gaps) if gap
         }
     else:
         encoder._set_drop_idx()
         encoder._n_features_outs = encoder._compute_n_features_outs()
 
 
-def _pack_choices(encoder: Any) -> dict[str, Any]:
-    """Return the categories given by the user as lists."""
-    given: dict[str, Any] = {}
-    if not isinstance(encoder.categories, str):
-        given["categories"] = [np.asarray(part).tolist() for part in encoder.categories]
-    drop = getattr(encoder, "drop", None)
-    if drop is not None and not isinstance(drop, str):
-        given["drop"] = np.asarray(drop, dtype=object).tolist()
-    return given
-
-
-def _probe_encoder(encoder: Any) -> int:
+def _probe_encoder(encoder: Any) -> None:
     first = [categories[0] for categories in encoder.categories_]
-    return encoder.transform(np.array([first], dtype=object)).shape[1]
+    encoder.transform(np.array([first], dtype=object))
 
 
 def _finish_bins(bins: Any) -> None:
@@ -229,22 +330,6 @@ def _finish_bins(bins: Any) -> None:
     edges[:] = bins.bin_edges_
     bins.bin_edges_ = edges
 
-
-_ENCODER: dict[str, Any] = {
-    "fields": {
-        "categories_": listing(),
-        "_infrequent_enabled": FLAG,
-        "_infrequent_indices": optional(listing(maybe(array("i", "rare")))),
-    },
-    "check": _check_encoder,
-    "pack_params": _pack_choices,
-    "finish": _finish_encoder,
-    "probe": _probe_encoder,
-    "derived": (
-        *("_default_to_infrequent_mappings", "_drop_idx_after_grouping", "drop_idx_"),
-        *("_n_features_outs", "_missing_indices"),
-    ),
-}
 
 # -- text -------------------------------------------------------------------------------------
 
@@ -291,192 +376,158 @@ def _terms(vocabulary: dict[str, int]) -> Any:
     return terms
 
 
-def _pack_words(vectorizer: Any) -> dict[str, Any]:
-    """Return a vocabulary given by the user as a list."""
-    given = vectorizer.vocabulary is not None
-    return {"vocabulary": _terms(vectorizer.vocabulary_).tolist()} if given else {}
+def _pack_terms(vectorizer: Any) -> dict[str, Any]:
+    """Return the vocabulary as terms in the order of their columns."""
+    terms = _terms(vectorizer.vocabulary_)
+    given = getattr(vectorizer, "vocabulary", None) is not None
+    return {"vocabulary_": terms, **({"vocabulary": terms.tolist()} if given else {})}
 
 
-def _finish_vocabulary(vectorizer: Any) -> None:
+def _finish_terms_of(vectorizer: Any) -> None:
     terms = vectorizer.vocabulary_
     vectorizer.vocabulary_ = {term: i for i, term in enumerate(terms)}
-    good = 0 < len(terms) == len(vectorizer.vocabulary_)
-    require(good and all(isinstance(term, str) for term in terms), "a vocabulary of other terms")
+    require(0 < len(terms) == len(vectorizer.vocabulary_), "a vocabulary of other terms")
     names = getattr(vectorizer, "feature_names_", terms)
     require(list(names) == terms.tolist(), "names of other features")
     if hasattr(vectorizer, "stop_words"):
+        _check_words(vectorizer)
         vectorizer._stop_words_id = id(vectorizer.stop_words)  # marks the words as validated
 
 
-_FUNCTIONS = {
-    name: f"{name} is a function, which is not stored as data: apply it to the text before the "
-    "pipeline, or save the model by skops (see the guide)"
-    for name in ("preprocessor", "tokenizer", "analyzer")
-}
+# -- compositions -----------------------------------------------------------------------------
 
-_TERMS: dict[str, Any] = {
-    "seen": {},
-    "derived": ("_stop_words_id",),  # a memory address
-    "pack": lambda vectorizer: {"vocabulary_": _terms(vectorizer.vocabulary_)},
+
+def _require_names(parts: list[Any]) -> None:
+    names = [part[0] for part in parts]
+    require(len(set(names)) == len(names), "two steps of the same name")
+
+
+def _finish_pipeline(pipeline: Any) -> None:
+    _require_names(pipeline.steps)
+    for name, part in pipeline.steps[:-1]:
+        good = part is None or isinstance(part, str) or hasattr(part, "transform")
+        require(good, f"step {name!r} of a pipeline is no transformer")
+
+
+def _pack_columns(transformer: Any) -> dict[str, Any]:
+    """Return the fitted transformers with their columns: name, index, list or ends of a slice.
+
+    Transformers without columns were not fitted. Those that the user gave are stored as text, or
+    None: they are clones of the fitted ones.
+    """
+    fitted = {}
+    for name, part, columns in transformer.transformers_:
+        indices = transformer._transformer_to_input_indices[name]
+        sliced = isinstance(columns, slice)
+        ends = (columns.start, columns.stop, columns.step) if sliced else columns
+        stored: Any
+        if np.ndim(ends) == 0:
+            stored = ends if isinstance(ends, str) else int(ends)
+        elif any(isinstance(column, str) for column in ends):
+            stored = [str(transformer.feature_names_in_[i]) for i in indices]
+        else:
+            stored = ends if sliced else [int(i) for i in indices]
+        fitted[name] = part if len(indices) else "drop", stored
+
+    def word(name: str, part: Any) -> str | None:
+        if isinstance(part, str):
+            return part
+        return "drop" if isinstance(fitted.get(name, ("drop",))[0], str) else None
+
+    return {
+        "transformers_": [(name, *part) for name, part in fitted.items()],
+        "output_indices_": {k: (s.start, s.stop) for k, s in transformer.output_indices_.items()},
+        "transformers": [(name, word(name, part)) for name, part, _ in transformer.transformers],
+        "remainder": word("remainder", transformer.remainder),
+    }
+
+
+def _finish_columns(transformer: Any) -> None:
+    """Restore the transformers as given by the user, as clones of the fitted ones."""
+    given, fitted, n = (
+        transformer.transformers,
+        transformer.transformers_,
+        transformer.n_features_in_,
+    )
+    _require_names(fitted)
+    names = [name for name, _ in given]
+    good = [part[0] for part in fitted] in (names, [*names, "remainder"])
+    require(good and given, "a ColumnTransformer of other transformers")
+    fitted = [(*part[:2], slice(*c) if isinstance(c := part[2], tuple) else c) for part in fitted]
+    numbers = {name: i for i, name in enumerate(getattr(transformer, "feature_names_in_", ()))}
+    indices: dict[str, list[int]] = {"remainder": []}
+    for name, _, columns in fitted:
+        listed = columns if isinstance(columns, list) else [columns]
+        listed = range(n)[columns] if isinstance(columns, slice) else listed
+        found = [numbers.get(c, n) if isinstance(c, str) else c for c in listed]
+        require(all(-n <= i < n for i in found), f"columns of {name!r} that do not exist")
+        indices[name] = [i % n for i in found]
+    transformer.transformers_ = fitted
+    _, rest, columns = fitted[-1] if len(fitted) > len(given) else ("", "drop", [])
+    transformer.transformers = [
+        (name, clone(part) if word is None else word, columns)
+        for (_, word), (name, part, columns) in zip(given, fitted, strict=False)
+    ]
+    if transformer.remainder is None:
+        transformer.remainder = clone(rest)
+    transformer._columns = [columns for _, _, columns in transformer.transformers]
+    transformer._remainder = ("remainder", transformer.remainder, columns)
+    transformer._transformer_to_input_indices = indices
+    ends = transformer.output_indices_
+    require({*names} <= ends.keys(), "columns of other transformers")
+    transformer.output_indices_ = {name: slice(*pair) for name, pair in ends.items()}
+
+
+# -- hooks ------------------------------------------------------------------------------------
+
+
+def _nothing(transformer: Any) -> None:
+    """A probe that does nothing: parts are tried by themselves, terms can be many."""
+
+
+_ENCODER = {"pack": _pack_encoder, "finish": _finish_encoder, "probe": _probe_encoder}
+_TERMS = {
+    "pack": _pack_terms,
+    "finish": _finish_terms_of,
     "cost": lambda fields: 200 * len(fields["vocabulary_"]),
-    "finish": _finish_vocabulary,
-}
-_WORDS: dict[str, Any] = {
-    "seen": {},
-    "derived": ("_stop_words_id",),
-    "advice": _FUNCTIONS,
-    "check": _check_words,
     "probe": _of("a b"),
 }
 
-# -- table ------------------------------------------------------------------------------------
-
-_SEEN_ROWS = {"n_samples_seen_": FINITE | array("fi", "n")}
-_COMPONENTS = {
-    "components_": array("f", "k n", empty=False),
-    "explained_variance_": results("k"),
-    "explained_variance_ratio_": results("k"),
-    "singular_values_": results("k"),
-}
-_SELECTOR: dict[str, Any] = {
-    "fields": {"scores_": results("n"), "pvalues_": optional(maybe(results("n")))},
-    "params": {"score_func": SCORE_FUNCTION},
-    "advice": {
-        "score_func": "it matters for fitting only, so call set_params(score_func=f_regression) "
-        "before saving"
+HOOKS: dict[str, dict[str, Any]] = {
+    "SimpleImputer": {
+        "pack": _pack_imputer,
+        "finish": _finish_imputer,
+        "probe": _probe_imputer,
+    },
+    "MissingIndicator": {"probe": _nothing},
+    "PolynomialFeatures": {"finish": _finish_terms, "probe": _nothing},
+    "FunctionTransformer": {"finish": _finish_function, "probe": _nothing},
+    "OneHotEncoder": _ENCODER,
+    "OrdinalEncoder": _ENCODER,
+    "KBinsDiscretizer": {
+        "pack": lambda bins: {"bin_edges_": list(bins.bin_edges_)},
+        "finish": _finish_bins,
+    },
+    "CountVectorizer": _TERMS,
+    "TfidfVectorizer": _TERMS,
+    "HashingVectorizer": {"finish": _check_words, "probe": _of("a b")},
+    "DictVectorizer": {**_TERMS, "probe": _of({})},
+    "FeatureHasher": {"probe": _of({})},
+    "Pipeline": {"finish": _finish_pipeline, "probe": _nothing},
+    "FeatureUnion": {
+        "finish": lambda union: _require_names(union.transformer_list),
+        "probe": _nothing,
+    },
+    "ColumnTransformer": {
+        "pack": _pack_columns,
+        "cost": lambda fields: sum(  # slices take no space in the file
+            9 * fields["n_features_in_"]
+            for _, _, columns in fields["transformers_"]
+            if isinstance(columns, tuple)
+        ),
+        "finish": _finish_columns,
+        "probe": _nothing,
     },
 }
 
-RECORDS = (
-    _step(
-        "StandardScaler",
-        "preprocessing",
-        _SEEN_ROWS | dict.fromkeys(("mean_", "var_", "scale_"), maybe(VECTOR)),
-    ),
-    _step(
-        "MinMaxScaler",
-        "preprocessing",
-        _SEEN_ROWS
-        | dict.fromkeys(("min_", "scale_", "data_min_", "data_max_", "data_range_"), VECTOR),
-    ),
-    _step("MaxAbsScaler", "preprocessing", _SEEN_ROWS | {"scale_": VECTOR, "max_abs_": VECTOR}),
-    _step("RobustScaler", "preprocessing", {"center_": maybe(VECTOR), "scale_": maybe(VECTOR)}),
-    _step("Normalizer", "preprocessing", {}),
-    _step("Binarizer", "preprocessing", {}),
-    _step(
-        "QuantileTransformer",
-        "preprocessing",
-        {
-            "n_quantiles_": SIZE,
-            "references_": array("f", "q", empty=False),
-            "quantiles_": array("f", "q n", nan=True),
-        },
-    ),
-    _step(
-        "PowerTransformer",
-        "preprocessing",
-        {"lambdas_": VECTOR, "_scaler": optional(instance("StandardScaler"))},
-    ),
-    _step(
-        "SimpleImputer",
-        "impute",
-        {
-            "statistics_": VECTOR | NAMES,
-            "_fit_dtype": TEXT,
-            "indicator_": optional(maybe(instance("MissingIndicator"))),
-        },
-        derived=("_fill_dtype",),
-        pack=_pack_imputer,
-        finish=_finish_imputer,
-        probe=_probe_imputer,
-    ),
-    _step(
-        "MissingIndicator",
-        "impute",
-        {
-            "features_": array("i", "gaps", below="n", distinct=True),
-            "_n_features": SIZE,
-            "_precomputed": FLAG,
-        },
-        check=lambda gaps: require(gaps._n_features == gaps.n_features_in_, "other features"),
-    ),
-    _step(
-        "PCA",
-        "decomposition",
-        {
-            **_COMPONENTS,
-            "mean_": array("f", "n"),
-            "n_components_": SIZE,
-            "n_samples_": SIZE,
-            "noise_variance_": FINITE,
-            "_fit_svd_solver": TEXT,
-        },
-    ),
-    _step("TruncatedSVD", "decomposition", _COMPONENTS),
-    _step("VarianceThreshold", "feature_selection", {"variances_": results("n")}),
-    _step("SelectKBest", "feature_selection", **_SELECTOR),
-    _step("SelectPercentile", "feature_selection", **_SELECTOR),
-    _step(
-        "PolynomialFeatures",
-        "preprocessing",
-        {
-            "_min_degree": COUNT,
-            "_max_degree": COUNT,
-            "n_output_features_": SIZE,
-            "_n_out_full": SIZE,
-        },
-        check=_check_terms,
-        probe=lambda features: features.n_output_features_,
-    ),
-    _step(
-        "FunctionTransformer",
-        "preprocessing",
-        {},
-        seen={name: optional(kind) for name, kind in SEEN.items()},
-        params={
-            "func": maybe(FUNCTION),
-            "inverse_func": maybe(FUNCTION),
-            "kw_args": maybe(mapping(PLAIN)),
-            "inv_kw_args": maybe(mapping(PLAIN)),
-        },
-        check=_check_function,
-        probe=_width_of_function,
-    ),
-    _step("OneHotEncoder", "preprocessing", **_ENCODER),
-    _step("OrdinalEncoder", "preprocessing", **_ENCODER),
-    _step(
-        "KBinsDiscretizer",
-        "preprocessing",
-        {
-            "bin_edges_": listing(array("f", "edges", empty=False)),
-            "n_bins_": array("i", "n"),
-            "_encoder": optional(instance("OneHotEncoder")),
-        },
-        pack=lambda bins: {"bin_edges_": list(bins.bin_edges_)},
-        finish=_finish_bins,
-    ),
-    _step(
-        "CountVectorizer",
-        "feature_extraction.text",
-        {"vocabulary_": NAMES, "fixed_vocabulary_": FLAG},
-        pack_params=_pack_words,
-        **(_TERMS | _WORDS),
-    ),
-    _step(
-        "TfidfVectorizer",
-        "feature_extraction.text",
-        {"vocabulary_": NAMES, "fixed_vocabulary_": FLAG, "_tfidf": instance("TfidfTransformer")},
-        pack_params=_pack_words,
-        **(_TERMS | _WORDS),
-    ),
-    _step("TfidfTransformer", "feature_extraction.text", {"idf_": optional(array("f", "n"))}),
-    _step("HashingVectorizer", "feature_extraction.text", {}, **_WORDS),
-    _step(
-        "DictVectorizer",
-        "feature_extraction",
-        {"vocabulary_": NAMES, "feature_names_": listing(TEXT)},
-        probe=_of({}),
-        **_TERMS,
-    ),
-    _step("FeatureHasher", "feature_extraction", {}, seen={}, probe=_of({})),
-)
+read_records(TABLE, HOOKS)

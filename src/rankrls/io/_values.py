@@ -11,7 +11,6 @@ JSON object with a tag for its type:
     {"strings": […], "shape": […], "dtype": "U"}     an array of text ("O": of Python strings)
     {"items": […], "shape": […]}                     an array of Python objects, each a value
     {"csr": "array", "shape": […], "data": …, "indices": …, "indptr": …}
-    {"slice": [start, stop, step]}
     {"dtype": "float64"}                             a type of NumPy's numbers
     {"function": "numpy.log1p"}                      a function of `rankrls.io._records`
     {"object": "RankRLS", "params": {…}, "fields": {…}}    a class of `SCHEMA`
@@ -33,12 +32,9 @@ from scipy import sparse
 from rankrls._validation import show
 from rankrls.io._archive import ARRAY_TYPES
 from rankrls.io._kinds import is_item, is_number_type, require, within
-from rankrls.io._records import SCHEMA, Record, function_named, name_of, record_of
+from rankrls.io._records import ADVICE, SCHEMA, Record, function_named, name_of, record_of
 
 Array = NDArray[Any]
-
-#: Maximum ratio of the size of a NumPy array of text to the size of its texts.
-MAX_PADDING = 8
 
 #: Columns of a sparse array in addition to one per stored byte; products allocate all columns.
 MAX_COLUMNS = 2**26
@@ -58,24 +54,21 @@ TAGS: dict[str, set[str]] = {
     "csr": {"shape", "data", "indices", "indptr"},
     "object": {"params", "fields", "requests"},
     "array": {"axes"},
-    **{tag: set() for tag in ("float", "tuple", "dict", "slice", "dtype", "function")},
+    **{tag: set() for tag in ("float", "tuple", "dict", "dtype", "function")},
 }
 
 SPARSE = {"array": sparse.csr_array, "matrix": sparse.csr_matrix}
-
-#: Advice for an estimator that has no record.
-SKOPS = (
-    "The package skops stores other estimators of scikit-learn, without pickle: import skops.io as "
-    "sio; sio.dump(model, 'model.skops'), and to load it sio.load('model.skops', "
-    "trusted=sio.get_untrusted_types(file='model.skops')) after reading that list "
-    "(rankrls.io.trusted_types() are the types of this package)"
-)
 
 
 def what_can_be_saved() -> str:
     """Return the names of the supported estimators and other advice, for messages."""
     names = sorted(record.name for record in SCHEMA.values() if record.params is not None)
-    return f"these can: {', '.join(names)}. {SKOPS}"
+    return (
+        f"these can: {', '.join(names)}. The package skops stores other estimators of "
+        "scikit-learn, without pickle: import skops.io as sio; sio.dump(model, 'model.skops'), and "
+        "to load it sio.load('model.skops', trusted=sio.get_untrusted_types(file='model.skops')) "
+        "after reading that list (rankrls.io.trusted_types() are the types of this package)"
+    )
 
 
 class Encoder:
@@ -84,9 +77,7 @@ class Encoder:
     def __init__(self, *, uncertainty: bool = True) -> None:
         self.uncertainty = uncertainty
         self.arrays: list[Array] = []
-        self._originals: list[Array] = []
-        self._numbers: dict[int, int] = {}
-        self._nesting = 0
+        self._numbers: dict[int, tuple[int, Array]] = {}  # by id, which the array keeps unique
 
     def encode(self, value: Any, where: str) -> Any:
         """Return the JSON form of a value; ``where`` names the value in messages."""
@@ -112,12 +103,9 @@ class Encoder:
         if sparse.issparse(value):
             kinds = [kind for kind, cls in SPARSE.items() if type(value) is cls]
             require(kinds, f"{where} is a {type(value).__name__}: pass it in CSR format")
-            _require_columns(value.shape[1], value.data.nbytes, where)
             names = ("data", "indices", "indptr")
             parts = {name: self._array(getattr(value, name), where) for name in names}
             return {"csr": kinds[0], "shape": [int(n) for n in value.shape], **parts}
-        if type(value) is slice:
-            return {"slice": self._items([value.start, value.stop, value.step], where)}
         if is_number_type(value):
             return {"dtype": np.dtype(value).name}
         if not self.uncertainty and hasattr(value, "without_uncertainty"):
@@ -125,44 +113,41 @@ class Encoder:
         record = record_of(value)
         if record is not None:
             return self._object(record, value)
-        name = name_of(value)
-        if name is not None:
+        if name := name_of(value):
             return {"function": name}
+        kind = "a function" if callable(value) else show(value)
+        text = f"{where} is {kind}, which cannot be stored as data"
         if hasattr(value, "get_params"):
             kind = f"{where} is a {type(value).__name__}"
-            raise ValueError(f"{kind}, which cannot be saved; {what_can_be_saved()}")
-        kind = "a function" if callable(value) else show(value)
-        raise ValueError(f"{where} is {kind}, which cannot be stored as data")
+            text = f"{kind}, which cannot be saved; {what_can_be_saved()}"
+        raise ValueError(text)
 
     def _items(self, values: Any, where: str) -> list[Any]:
         return [self.encode(value, f"{where}[{i}]") for i, value in enumerate(values)]
 
     def _array(self, value: Array, where: str) -> Any:
         if value.dtype.kind in "UO":
-            flat = value.ravel().tolist()
-            if not all(isinstance(v, str) for v in flat):
-                require(all(map(is_item, flat)), f"{where} is an array of Python objects")
-                return {"items": self._items(flat, where), "shape": list(value.shape)}
-            texts = [str(v) for v in flat]
-            if value.dtype.kind == "U":
-                _require_narrow(texts, where)
-            return {"strings": texts, "shape": list(value.shape), "dtype": value.dtype.kind}
+            flat, shape = value.ravel().tolist(), list(value.shape)
+            if all(isinstance(v, str) for v in flat):
+                return {"strings": list(map(str, flat)), "shape": shape, "dtype": value.dtype.kind}
+            require(all(map(is_item, flat)), f"{where} is an array of Python objects")
+            return {"items": self._items(flat, where), "shape": shape}
         require(value.dtype.name in ARRAY_TYPES, f"{where} is an array of {value.dtype}")
-        axes = _memory_order(value)
+        # Axes by decreasing stride; those of length one have any, and are put first.
+        steps = [
+            -abs(s) if n > 1 else -np.inf for s, n in zip(value.strides, value.shape, strict=True)
+        ]
+        axes = sorted(range(value.ndim), key=steps.__getitem__)
+        axes = sorted(axes) if value.flags.c_contiguous else axes
         if id(value) not in self._numbers:
-            self._numbers[id(value)] = len(self.arrays)
+            self._numbers[id(value)] = len(self.arrays), value
             self.arrays.append(value.transpose(axes))
-            self._originals.append(value)  # keeps the id unique
-        tree = {"array": self._numbers[id(value)]}
+        tree = {"array": self._numbers[id(value)][0]}
         return tree if axes == sorted(axes) else tree | {"axes": axes}
 
     def _object(self, record: Record, value: Any) -> Any:
-        is_estimator = record.params is not None
-        if is_estimator:
-            _require_flat(self._nesting)
         left_out = () if self.uncertainty else record.for_learning
         encoded: dict[str, Any] = {"object": record.name}
-        self._nesting += is_estimator
         for section, values in record.take(value).items():
             encoded[section] = part = {}
             for name, item in values.items():
@@ -171,10 +156,9 @@ class Encoder:
                 try:
                     part[name] = self.encode(item, f"{name} of {record.name}")
                 except ValueError as error:
-                    if name not in record.advice:
+                    if section != "params" or name not in ADVICE:
                         raise
-                    raise ValueError(f"{error}: {record.advice[name]}") from error
-        self._nesting -= is_estimator
+                    raise ValueError(f"{error}: {ADVICE[name]}") from error
         return encoded
 
 
@@ -195,19 +179,15 @@ class Decoder:
         if type(tree) is list:
             self._charge(56 + 9 * len(tree), "a list")
             return [self.decode(item) for item in tree]
-        tag = tag_of(tree)
-        return getattr(self, f"_{tag}")(tree)
+        return getattr(self, f"_{tag_of(tree)}")(tree)
 
     def _float(self, tree: Any) -> float:
-        numbers = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-        name = tree["float"]
-        require(type(name) is str and name in numbers, f"no such number: {show(name)}")
-        return numbers[name]
+        require(tree["float"] in ("nan", "inf", "-inf"), f"no such number: {show(tree['float'])}")
+        return float(tree["float"])
 
     def _scalar(self, tree: Any) -> Any:
         dtype, value = self._dtype({"dtype": tree["scalar"]}), self.decode(tree["value"])
-        wanted = {"b": bool, "i": int, "u": int, "f": float}[np.dtype(dtype).kind]
-        require(type(value) is wanted, f"{show(value)} is not a {dtype.__name__}")
+        require(type(value) in (bool, int, float), f"{show(value)} is not a {dtype.__name__}")
         with np.errstate(over="ignore"):
             number = np.array(value).astype(dtype)[()]
         good = number.item() == value or value != value
@@ -216,8 +196,7 @@ class Decoder:
 
     def _tuple(self, tree: Any) -> tuple[Any, ...]:
         require(type(tree["tuple"]) is list, "expected the entries of a tuple")
-        self._charge(48 + 8 * len(tree["tuple"]), "a tuple")
-        return tuple([self.decode(item) for item in tree["tuple"]])
+        return tuple(self.decode(tree["tuple"]))
 
     def _dict(self, tree: Any) -> dict[str, Any]:
         require(type(tree["dict"]) is dict, "expected a dict")
@@ -236,8 +215,7 @@ class Decoder:
         good = type(texts) is list and all(type(text) is str for text in texts)
         require(good, "an array of text that holds something else")
         require(dtype in ("U", "O"), f"an array of text of type {show(dtype)}")
-        if dtype == "U":
-            _require_narrow(texts, "an array")
+        # NumPy stores every text with the length of the longest.
         width = max(map(len, texts), default=0) if dtype == "U" else 2
         self._charge(4 * width * len(texts), "an array of text")
         out = np.array(texts, dtype=str if dtype == "U" else object)
@@ -250,13 +228,6 @@ class Decoder:
         out[:] = [self.decode(item) for item in tree["items"]]
         require(all(map(is_item, out)), "an array of other values than numbers and text")
         return out.reshape(_shape(tree["shape"], len(out)))
-
-    def _slice(self, tree: Any) -> slice:
-        ends = tree["slice"]
-        good = type(ends) is list and len(ends) == 3
-        good = good and all(end is None or type(end) in (int, str) for end in ends)
-        require(good and ends[2] != 0, f"a slice {show(ends)}")
-        return slice(*ends)
 
     def _dtype(self, tree: Any) -> Any:
         require(tree["dtype"] in ARRAY_TYPES, f"no such type of number: {show(tree['dtype'])}")
@@ -280,7 +251,10 @@ class Decoder:
             require(good, "a sparse array without data and indices")
         data, indices, indptr = parts
         self._charge(sum(part.nbytes for part in parts), "a sparse array")
-        _require_columns(shape[1], data.nbytes, "a sparse array")
+        limit = MAX_COLUMNS + data.nbytes
+        require(
+            shape[1] <= limit, f"a sparse array has {shape[1]:,} columns, and may have {limit:,}"
+        )
         require(len(indptr) == shape[0] + 1, f"a sparse array of {len(indptr) - 1} rows")
         ascending = indptr[0] == 0 and bool((indptr[1:] >= indptr[:-1]).all())
         require(ascending, "a sparse array whose rows overlap")
@@ -297,11 +271,14 @@ class Decoder:
         record = SCHEMA[name]
         is_estimator = record.params is not None
         self.where.append(name)
-        if is_estimator:  # check before any estimator is created
-            _require_flat(self._nesting)
-            self._n_estimators += 1
-            require(self._n_estimators <= MAX_ESTIMATORS, f"more than {MAX_ESTIMATORS} estimators")
+        # Check before any estimator is created.
         self._nesting += is_estimator
+        self._n_estimators += is_estimator
+        require(
+            self._nesting <= MAX_NESTING,
+            f"estimators are nested more than {MAX_NESTING} deep: put the steps into one pipeline",
+        )
+        require(self._n_estimators <= MAX_ESTIMATORS, f"more than {MAX_ESTIMATORS} estimators")
         sections: dict[str, dict[str, Any]] = {}
         for section in set(tree) - {"object"}:
             require(type(tree[section]) is dict, f"{section} of {name} is not an object")
@@ -327,39 +304,8 @@ def tag_of(tree: Any) -> str:
     return tag
 
 
-def _memory_order(array: Array) -> list[int]:
-    """Return the axes in order of decreasing stride."""
-    axes = list(range(array.ndim))
-    if array.flags.c_contiguous:
-        return axes
-    # The stride of an axis of length one is arbitrary: such axes are put first.
-    steps = [array.strides[axis] if array.shape[axis] > 1 else np.inf for axis in axes]
-    return sorted(axes, key=lambda axis: -abs(steps[axis]))
-
-
 def _shape(shape: Any, size: int | None) -> tuple[int, ...]:
     good = type(shape) is list and all(type(n) is int and 0 <= n < 2**62 for n in shape)
     require(good and len(shape) <= 32, f"a shape {show(shape)}")
     require(size is None or math.prod(shape) == size, f"shape {show(shape)} of {size} entries")
     return tuple(shape)
-
-
-def _require_flat(nesting: int) -> None:
-    require(
-        nesting < MAX_NESTING,
-        f"estimators are nested more than {MAX_NESTING} deep: put the steps into one pipeline",
-    )
-
-
-def _require_columns(n_columns: int, n_bytes: int, where: str) -> None:
-    limit = MAX_COLUMNS + n_bytes
-    require(n_columns <= limit, f"{where} has {n_columns:,} columns, and may have {limit:,}")
-
-
-def _require_narrow(texts: list[str], where: str) -> None:
-    """Raise an error for padded text: NumPy stores every text with the length of the longest."""
-    size, least = len(texts) * max(map(len, texts), default=0), sum(map(len, texts)) + len(texts)
-    require(
-        size <= MAX_PADDING * (least + 1000),
-        f"{where} of text takes {size:,} characters, and its texts have {least:,}: too many",
-    )

@@ -259,7 +259,7 @@ def profile_kernel(observations: Observations, free: FreeOffsets) -> Array:
     # van Laarhoven, Nabuurs, Marchiori, Bioinformatics 27 (2011)
     width = float(square[seen].mean())
     rounding = 16.0 * EPS * float(np.abs(cells.y).max())  # labels minus offsets
-    width = width if width > len(cells) * rounding**2 else 1.0
+    width = width if width > len(cells) * rounding * rounding else 1.0
     S = np.exp(np.minimum(2.0 * S - square - square[:, None], 0.0) / width)
     S[~seen] = 0.0
     S[:, ~seen] = 0.0
