@@ -2,7 +2,7 @@
 
 A file holds numbers, text and arrays (`rankrls.io._archive`), never code. Loading a file only
 creates objects of the classes of `rankrls.io._records.SCHEMA`, checks the kinds and shapes of all
-their attributes, and predicts a row. To make another class storable, add a record of its fields to
+their attributes, and predicts a row. To make another class storable, add its fields to the table of
 one of the files ``_stored_….py``.
 """
 

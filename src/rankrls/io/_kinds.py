@@ -134,7 +134,8 @@ def _test(text: str) -> Test:
     if name == "length":
         return lambda v, axes: _is_integer(v, 1) and _fits((int(v),), [inner], axes)
     if name in ("list", "dict"):
-        cls, test = {"list": list, "dict": dict}[name], test_of(inner)
+        cls: Any = {"list": list, "dict": dict}[name]
+        test = test_of(inner)
 
         def holds(value: Any, axes: Axes) -> bool:
             if not isinstance(value, cls) or (not value and "nonempty" in flags):

@@ -119,6 +119,7 @@ class Record:
         verify(self.name, fields, self.fields)
         if self.cost is not None:
             charge(self.cost(fields), f"a {self.name}")
+        instance: Any
         if self.params is None and is_dataclass(cls):
             instance = cls(**fields)
         else:
@@ -192,8 +193,9 @@ def read_records(table: str, hooks: dict[str, dict[str, Any]]) -> None:
                 params |= dict.fromkeys(names.split()[1:], kind.strip())
             else:
                 fields |= dict.fromkeys(names.split(), kind.strip())
-        options = {"params": params, "derived": tuple(derived)} if word == "estimator" else {}
-        SCHEMA[name] = Record(name, module[1], fields, **options, **hooks.get(name, {}))
+        options: dict[str, Any] = {"derived": tuple(derived), **hooks.get(name, {})}
+        of_estimator = params if word == "estimator" else None
+        SCHEMA[name] = Record(name, module[1], fields, of_estimator, **options)
 
 
 def record_of(value: Any) -> Record | None:
@@ -224,7 +226,7 @@ def _requests(estimator: Any) -> dict[str, Any]:
 def _set_requests(estimator: Any, requests: dict[str, Any]) -> None:
     with config_context(enable_metadata_routing=True):
         for method, values in requests.items():
-            setter = getattr(estimator, f"set_{method}_request", None)
+            setter: Any = getattr(estimator, f"set_{method}_request", None)
             plain = type(values) is dict and all(type(v) in (bool, str) for v in values.values())
             require(
                 method in ROUTED_METHODS and setter is not None and plain,

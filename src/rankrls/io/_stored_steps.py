@@ -419,7 +419,7 @@ def _pack_columns(transformer: Any) -> dict[str, Any]:
     for name, part, columns in transformer.transformers_:
         indices = transformer._transformer_to_input_indices[name]
         sliced = isinstance(columns, slice)
-        ends = (columns.start, columns.stop, columns.step) if sliced else columns
+        ends: Any = (columns.start, columns.stop, columns.step) if sliced else columns
         stored: Any
         if np.ndim(ends) == 0:
             stored = ends if isinstance(ends, str) else int(ends)
@@ -457,7 +457,7 @@ def _finish_columns(transformer: Any) -> None:
     numbers = {name: i for i, name in enumerate(getattr(transformer, "feature_names_in_", ()))}
     indices: dict[str, list[int]] = {"remainder": []}
     for name, _, columns in fitted:
-        listed = columns if isinstance(columns, list) else [columns]
+        listed: Any = columns if isinstance(columns, list) else [columns]
         listed = range(n)[columns] if isinstance(columns, slice) else listed
         found = [numbers.get(c, n) if isinstance(c, str) else c for c in listed]
         require(all(-n <= i < n for i in found), f"columns of {name!r} that do not exist")
