@@ -265,7 +265,7 @@ def test_what_is_wrong_is_said(frame, model, bunch):
         (lambda: rank(model, frame, qid="session", ids=["a"]), "ids has 1 entries for"),
         (lambda: rank(model, frame, qid="session", ids=frame[["doc", "a"]]), "ids must be 1-D"),
         (lambda: rank(model, pl.from_pandas(frame).lazy(), qid="a"), "pass data.collect"),
-        (lambda: rank(model, {**bunch, "feature_names": ["a", "b", "x"]}), "has no feature 'c'"),
+        (lambda: rank(model, {**bunch, "feature_names": ["a", "b", "x"]}), "has no column .c."),
         (lambda: RankTable.from_scores([1, np.nan]), "y_score contains NaN"),
         (lambda: RankTable.from_scores([]), "y_score has no rows"),
         (lambda: RankTable.from_scores([1.0, 2.0], ids=[None, "a"]), "ids is None at row 0"),

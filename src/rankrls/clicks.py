@@ -213,13 +213,12 @@ class Examination:
         """Draw the examination by position with 95 % intervals; returns the axes."""
         from rankrls._resources import pyplot
 
-        if ax is None:
-            _, ax = pyplot().subplots(layout="constrained")
+        ax = pyplot().subplots(layout="constrained")[1] if ax is None else ax
         error = 1.96 * np.nan_to_num(self.std)
         ax.errorbar(self.positions, self.examination, yerr=error, fmt="o-", capsize=3)
-        ax.set_xlabel("position")
-        ax.set_ylabel("examination" if self.model == "position" else "effect of the position")
-        ax.set_ylim(bottom=0 if self.model == "position" else None)
+        is_additive = self.model == "additive"
+        ax.set(xlabel="position", ylabel="effect of the position" if is_additive else "examination")
+        ax.set_ylim(bottom=None if is_additive else 0)
         return ax
 
 
@@ -246,8 +245,7 @@ def estimate_examination(
         Column of the number of impressions of a row; by default each row is one.
     model : {"position", "additive"}, default="position"
         "position": E[clicks] = impressions × θ(position) × relevance. "additive": the mean feedback
-        is relevance + effect(position), for grades, dwell times and other feedback that is not a
-        count of clicks.
+        is relevance + effect(position), for feedback that is not a count of clicks.
     monotone : bool, default=False
         Whether examination must not increase with the position; positions that violate this are
         estimated together.
@@ -262,17 +260,11 @@ def estimate_examination(
         If no item was shown at two positions with a click: the log then cannot tell examination
         from relevance.
 
-    Warns
-    -----
-    UserWarning
-        If there are more clicks than impressions of an item at a position.
-
     Notes
     -----
-    The clicks of an item, given their sum, are distributed over its positions in proportion to
-    impressions × θ, whatever its relevance. Newton steps maximise this likelihood; standard errors
-    are those of the sandwich, with the scores of a query summed. Positions with fewer than 20 such
-    clicks are estimated together with the position before them.
+    Given their sum, the clicks of an item are distributed over its positions in proportion to
+    impressions × θ. Newton steps maximise this likelihood; standard errors are those of the
+    sandwich, by query. Positions with fewer than 20 clicks share the estimate of the one before.
 
     Examples
     --------
@@ -576,8 +568,8 @@ def expected_clicks(
 
     Notes
     -----
-    The value of a list is Σ θ(new position) × label. Labels of items with few examinations are
-    noisy. If they take much of the new lists, the log cannot tell, which is warned of.
+    The value of a list is Σ θ(new position) × label. It is a warning if items with few
+    examinations take much of the new lists.
     """
     ex = _given_examination(examination)
     columns: dict[str, Any] = {"query": query, "item": item, "position": position, "clicks": clicks}

@@ -19,8 +19,6 @@ from rankrls.rankings import predicts_by_query
 
 __all__ = ["PyTerrierLearner"]
 
-_FORM = 'pt.ltr.apply_learned_model(PyTerrierLearner(ranker), form="ltr")'
-
 
 class PyTerrierLearner(BaseEstimator):
     """A ranker as the learner of ``pt.ltr.apply_learned_model(learner, form="ltr")``.
@@ -28,9 +26,8 @@ class PyTerrierLearner(BaseEstimator):
     Parameters
     ----------
     ranker : estimator
-        `RankRLS`, `RankRLSCV`, `RankSVM`, or a pipeline that ends in one of them. It must score
-        rows one by one, because PyTerrier gives ``predict`` no queries: neither `AutoRanker` nor
-        `QueryScaler` do.
+        `RankRLS`, `RankRLSCV`, `RankSVM`, or a pipeline that ends in one of them. PyTerrier gives
+        ``predict`` no queries, which `AutoRanker` and `QueryScaler` need.
 
     Attributes
     ----------
@@ -39,9 +36,8 @@ class PyTerrierLearner(BaseEstimator):
     n_queries_ : int
         Queries that it was fitted to.
     validation_score_ : float
-        Pairwise accuracy within the validation queries, which PyTerrier requires and which the
-        ranker does not learn from: `RankRLSCV` chooses alpha by the training queries. NaN if there
-        are none.
+        Pairwise accuracy within the validation queries, which the ranker does not learn from; NaN
+        without.
 
     Examples
     --------
@@ -75,14 +71,11 @@ class PyTerrierLearner(BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_rows, n_features)
-        y : array-like of shape (n_rows,)
+        X, y : array-like of shape (n_rows, n_features) and (n_rows,)
         group : array-like of int
             Sizes of consecutive queries.
-        eval_set : list of (X, y), optional
-            Rows of validation queries, one table.
-        eval_group : list of array-like of int, optional
-            The sizes of its queries.
+        eval_set, eval_group : list of (X, y), list of array-like of int, optional
+            Rows of validation queries, one table, and the sizes of its queries.
         **options
             Further arguments of the ranker's ``fit``: ``fit_kwargs`` of PyTerrier.
 
@@ -93,7 +86,8 @@ class PyTerrierLearner(BaseEstimator):
         if group is None:
             raise ValueError(
                 "fit was called without queries, as PyTerrier's default form does: rows of "
-                f"different queries would be compared with each other; write {_FORM}"
+                "different queries would be compared with each other; write "
+                'pt.ltr.apply_learned_model(PyTerrierLearner(ranker), form="ltr")'
             )
         with config_context(enable_metadata_routing=True):
             if predicts_by_query(self.ranker):

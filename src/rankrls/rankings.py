@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import issparse
 from sklearn import config_context
 from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import get_routing_for_object
@@ -261,20 +260,16 @@ def rank(
         :class:`~rankrls.preprocessing.QueryScaler`.
     data : {array-like, sparse matrix} of shape (n_rows, n_features), data frame or Bunch
         Rows to rank. From a data frame (pandas, polars) or pyarrow table, the columns that the
-        model uses are selected by name and others are ignored, as are those that the model has
-        dropped in ``fit`` (a ``ColumnTransformer``, `TableEncoder` or `AutoRanker`); if the model
-        has no feature names, all columns except those of ``qid`` and ``ids`` are used; a model
-        that takes texts, such as a pipeline with a ``TfidfVectorizer``, needs a single one. A Bunch
-        of `rankrls.datasets` provides ``data`` and ``qid``.
+        model uses are selected by name; if it has no feature names, all columns except those of
+        ``qid`` and ``ids`` are used. A Bunch of `rankrls.datasets` provides ``data`` and ``qid``.
     qid : str or array-like of shape (n_rows,), optional
         Query label of each row, in any order; or the name of a column or of an index level. If
         None, the ``qid`` of the Bunch; otherwise all rows form one query with label 0.
     ids : str or array-like of shape (n_rows,), optional
         Ids of the rows; or the name of a column or of an index level. If None, the index of a
         pandas frame, unless it is only a range of row numbers or the level of ``qid``; otherwise
-        the row indices, from 0. A pandas Series as ``qid`` or ``ids`` is matched by position. If
-        its index has the labels of that of ``data`` in another order, this is an error, or a
-        warning if one of the two is a default index (row numbers).
+        the row indices, from 0. A pandas Series is matched by position, and must not have the
+        labels of ``data`` in another order.
     k : int, optional
         Keep only the first ``k`` rows of each query. If None, keep all.
 
@@ -321,8 +316,7 @@ def rank(
     if scores.ndim != 1:
         raise ValueError(
             f"predict returned scores of shape {scores.shape}, and a ranking needs one score for "
-            "each "
-            "row; rank a single column by RankTable.from_scores(scores[:, j], qid=qid, ids=ids)"
+            "each row: rank a column by RankTable.from_scores(scores[:, j], qid=qid, ids=ids)"
         )
     return RankTable.from_scores(scores, qid=qid, ids=ids, k=k)
 
@@ -330,7 +324,7 @@ def rank(
 def _named_rows(estimator: Any, data: Any, qid: Any, ids: Any) -> tuple[Any, Any, Any]:
     """Features, queries and names of the rows of data."""
     if isinstance(data, Mapping):
-        return _rows_of_bunch(estimator, data, qid, ids)
+        data, qid, ids = _rows_of_bunch(estimator, data, qid, ids)
     if not _is_frame(data):
         for name, value in (("qid", qid), ("ids", ids)):
             if isinstance(value, str):
@@ -342,23 +336,31 @@ def _named_rows(estimator: Any, data: Any, qid: Any, ids: Any) -> tuple[Any, Any
     check_same_rows(data, "data", qid=qid, ids=ids)
     known = required_features(estimator)
     names = [str(name) for name in data.columns]
-    used = [value for value in (qid, ids) if isinstance(value, str)]
+    features: list[Any] = [] if known is None else known
     if known is None:
+        used = [value for value in (qid, ids) if isinstance(value, str)]
         features = [name for name in data.columns if str(name) not in used]
-    else:
-        features = known
-        missing = [name for name in features if name not in names]
-        if missing:
-            raise ValueError(
-                f"data has no column {shown_names(missing)}, which the model was fitted to; "
-                f"its columns are {shown_names(names)}"
-            )
+    missing = [name for name in known or () if name not in names]
+    if missing:
+        raise ValueError(
+            f"data has no column {shown_names(missing)}, which the model was fitted to; "
+            f"its columns are {shown_names(names)}"
+        )
     refuse_equal_names([name for name in data.columns if name in set(features)], "data")
-    if qid is None:
-        _refuse_forgotten_queries([n for n in names if known is None or n not in set(known)])
-    X = data[features] if hasattr(data, "iloc") else data.select(features)
-    if known is not None and chooses_columns(estimator):
-        X = with_columns(X, list(estimator.feature_names_in_))
+    for name in set(names).difference(known or ()) if qid is None else ():
+        if name.lower() in QUERY_NAMES:
+            raise ValueError(
+                f"data has a column {name!r}, but qid is None; pass qid={name!r}, or drop the "
+                "column if all rows are one ranking"
+            )
+    wanted = list(estimator.feature_names_in_) if chooses_columns(estimator) else features
+    X: Any
+    if isinstance(data, RawTable):
+        table = data.with_columns(wanted)
+        X = table.to_frame() if table.text or wanted is not features else table.numbers
+    else:
+        X = data[features] if hasattr(data, "iloc") else data.select(features)
+        X = X if wanted is features else with_columns(X, wanted)
     if _takes_texts(estimator):
         if len(features) != 1:
             raise ValueError(
@@ -380,31 +382,21 @@ def _rows_of_bunch(
         )
     X, given = data["data"], {"qid": data.get("qid") if qid is None else qid, "ids": ids}
     for name, value in given.items():
-        if isinstance(value, str) and not (_is_frame(X) and value not in data):
+        if isinstance(value, str) and (value in data or not _is_frame(X)):
             if data.get(value) is None:
                 there = shown_names([key for key in data if data[key] is not None])
                 raise ValueError(f"{name}={value!r} is not in data, which has {there}")
             given[name] = data[value]
-    known, names = getattr(estimator, "feature_names_in_", None), data.get("feature_names")
-    if known is not None and names is not None and chooses_columns(estimator):
-        X = X if isinstance(X, RawTable) or issparse(X) else RawTable(list(names), X, {})
-    if isinstance(X, RawTable):
-        X = X.to_frame()
-    if _is_frame(X):
-        return _named_rows(estimator, X, given["qid"], given["ids"])
-    if known is not None and names is not None and list(known) != list(names):
-        places = {str(name): place for place, name in enumerate(names)}
-        missing = [str(name) for name in known if str(name) not in places]
-        if missing:
-            raise ValueError(
-                f"data has no feature {shown_names(missing)}, which the model was fitted to"
-            )
-        X = X[:, [places[str(name)] for name in known]]
+    names = data.get("feature_names")
+    if isinstance(X, np.ndarray) and names is not None and hasattr(estimator, "feature_names_in_"):
+        X = RawTable(list(map(str, names)), X, {})
     return X, given["qid"], given["ids"]
 
 
 def _is_frame(data: Any) -> bool:
-    return hasattr(data, "columns") and (hasattr(data, "iloc") or hasattr(data, "get_columns"))
+    """Whether data are a table of pandas or polars, or one that was read from a file."""
+    library = hasattr(data, "iloc") or hasattr(data, "get_columns")
+    return isinstance(data, RawTable) or (library and hasattr(data, "columns"))
 
 
 def _takes_texts(estimator: Any) -> bool:
@@ -439,16 +431,6 @@ def _column(data: Any, role: str, value: Any) -> Any:
     raise ValueError(
         f"{role}={value!r} is not a column of data; its columns are {shown_names(data.columns)}"
     )
-
-
-def _refuse_forgotten_queries(others: list[str]) -> None:
-    """Raise an error if qid is None and an unused column has a name that suggests query ids."""
-    for name in others:
-        if name.lower() in QUERY_NAMES:
-            raise ValueError(
-                f"data has a column {name!r}, but qid is None; pass qid={name!r}, or drop the "
-                "column if all rows are one ranking"
-            )
 
 
 def _predicted(estimator: Any, X: Any, qid: Any) -> Any:

@@ -8,7 +8,7 @@ qid), and the scores of a ranker to a choice for each list.
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,14 +19,7 @@ from sklearn.feature_extraction import DictVectorizer
 from sklearn.utils.validation import check_is_fitted
 
 from rankrls._calls import takes_queries
-from rankrls._validation import (
-    check_finite_array,
-    check_length,
-    check_scores,
-    encode_qid,
-    label_array,
-    show,
-)
+from rankrls._validation import check_finite_array, check_length, encode_qid, label_array, show
 
 __all__ = ["Candidates", "RerankingScores", "best_candidates", "reranking_scores"]
 
@@ -49,7 +42,7 @@ class Candidates:
 
     Examples
     --------
-    Three sentences with two or three parses each, by the names of their features:
+    Sentences with two or three parses each, by the names of their features:
 
     >>> from rankrls import RankRLS
     >>> from rankrls.reranking import Candidates, best_candidates, reranking_scores
@@ -97,8 +90,6 @@ class Candidates:
         Candidates
         """
         items = _items(lists)
-        if not items:
-            raise ValueError("lists is empty; give at least one list of candidates")
         rows, scores, keys = [], [], []
         for key, item in items:
             features, given = _split(key, item)
@@ -116,9 +107,8 @@ class Candidates:
                 "scores are None in some lists but not in others; give all of them, or none"
             )
         X, vectorizer = _stack(rows, [key for key, _ in items], vectorizer, sparse)
-        return cls(
-            X, np.concatenate(scores) if scores else None, label_array("lists", keys), vectorizer
-        )
+        y = np.concatenate(scores) if scores else None
+        return cls(X, y, label_array("lists", keys), vectorizer)
 
 
 @takes_queries
@@ -145,12 +135,14 @@ def best_candidates(y_score: ArrayLike, *, qid: Any) -> dict[Any, int]:
     {'a': 1, 'b': 0}
     """
     score = check_finite_array("y_score", y_score, ndim=(1,))
-    labels, codes, order = _by_list(qid, len(score))
+    queries, order = _by_list(qid, len(score))
+    labels, codes = queries.labels, queries.codes
     starts = np.searchsorted(codes[order], np.arange(len(labels)))
     number = np.empty(len(score), dtype=np.int64)  # of each candidate in its list
     number[order] = np.arange(len(score)) - starts[codes[order]]
     best = np.lexsort((number, -score, codes))[starts]
-    return {labels[code]: int(number[best[code]]) for code in np.argsort(order[starts])}
+    names = labels.tolist() if hasattr(labels, "tolist") else labels
+    return {names[code]: int(number[best[code]]) for code in np.argsort(order[starts])}
 
 
 @dataclass(frozen=True)
@@ -160,8 +152,7 @@ class RerankingScores:
     Attributes
     ----------
     first_choice : float
-        Score of the candidates that the ranker ranks first. If several share the highest
-        prediction, each of them is equally likely, and the expected score is taken.
+        Score of the candidates that the ranker ranks first; expected, if several are tied.
     baseline : float
         Score of the first choices of the system that made the lists.
     oracle : float
@@ -207,24 +198,25 @@ def reranking_scores(
     RerankingScores
         Means over lists, with equal weight for each list.
     """
-    truth = check_scores(y_true, name="y_true", of="candidates")
-    if truth.ndim != 1:
-        raise ValueError(f"y_true must be 1-D; got an array of shape {truth.shape}")
-    score = check_finite_array("y_score", y_score, ndim=(1,))
+    truth, score = (
+        check_finite_array(name, values, ndim=(1,))
+        for name, values in (("y_true", y_true), ("y_score", y_score))
+    )
     check_length("y_score", score, len(truth), of="entries of y_true")
-    _, codes, order = _by_list(qid, len(truth))
+    queries, order = _by_list(qid, len(truth))
     if baseline is None:
         own = np.empty(len(truth))
         own[order] = -np.arange(len(truth))
     else:
         own = check_finite_array("baseline", baseline, ndim=(1,))
         check_length("baseline", own, len(truth), of="entries of y_true")
+    codes = queries.codes
     return RerankingScores(
         first_choice=_expected(truth, score, codes),
         baseline=_expected(truth, own, codes),
         oracle=_expected(truth, truth, codes),
         random=_expected(truth, np.zeros(len(truth)), codes),
-        n_lists=int(codes.max()) + 1,
+        n_lists=len(queries),
     )
 
 
@@ -236,45 +228,34 @@ def _expected(truth: Array, by: Array, codes: Array) -> float:
     return float((np.bincount(codes[first], truth[first]) / np.bincount(codes[first])).mean())
 
 
-def _by_list(qid: Any, n: int) -> tuple[Any, Array, Array]:
-    """Labels of the lists, the list of each row, and rows in a stable order by list."""
+def _by_list(qid: Any, n: int) -> tuple[Any, Array]:
+    """The lists, and rows in a stable order by list."""
     if n == 0:
         raise ValueError("y_score is empty; give at least one candidate")
     if qid is None:
         raise ValueError("qid is None; give the list of each candidate")
     queries = encode_qid(qid, n, of="candidates")
-    labels = queries.labels.tolist() if hasattr(queries.labels, "tolist") else queries.labels
-    return labels, queries.codes, np.argsort(queries.codes, kind="stable")
+    return queries, np.argsort(queries.codes, kind="stable")
 
 
 def _items(lists: Any) -> list[tuple[Any, Any]]:
     """Return the lists with their keys; an iterable may contain (key, list) pairs."""
+    items = list(lists.items() if isinstance(lists, Mapping) else lists)
+    if not items:
+        raise ValueError("lists is empty; give at least one list of candidates")
     if isinstance(lists, Mapping):
-        return list(lists.items())
-    items = list(lists)
-    keyed = [
-        isinstance(item, tuple | list) and len(item) == 2 and _is_key(item[0]) for item in items
-    ]
-    if not any(keyed):
+        return items
+    kinds = (str, numbers.Number, np.generic)
+    if not all(isinstance(i, tuple | list) and len(i) == 2 and isinstance(i[0], kinds)
+               for i in items):  # fmt: skip
         return list(enumerate(items))
-    if not all(keyed):
-        number = keyed.index(not keyed[0])
-        raise ValueError(
-            f"list {number} is {show(items[number])}, unlike list 0: give (features, scores), or "
-            "(key, (features, scores)) in all of them"
-        )
-    keys = [key for key, _ in items]
-    if len(set(keys)) < len(keys):
-        again = next(key for n, key in enumerate(keys) if key in keys[:n])
-        raise ValueError(f"list {again!r} comes twice; give all its candidates in one list")
+    if len({key for key, _ in items}) < len(items):
+        raise ValueError("a list comes twice; give all its candidates in one list")
     return [(key, item) for key, item in items]
 
 
-def _is_key(value: Any) -> bool:
-    return isinstance(value, str | numbers.Number | np.generic)
-
-
 def _split(key: Any, item: Any) -> tuple[Any, Any]:
+    """Features of a list, a sparse matrix, an array or dicts, and its scores."""
     is_pair = isinstance(item, tuple | list) and len(item) == 2
     if not is_pair or isinstance(item[0], Mapping):  # two candidates, without the pair around them
         raise ValueError(
@@ -282,15 +263,15 @@ def _split(key: Any, item: Any) -> tuple[Any, Any]:
             f"{'candidates only' if is_pair else show(item)} (scores may be None)"
         )
     features, scores = item
-    if sp.issparse(features) or isinstance(features, np.ndarray):
-        named = [False]
-    else:
-        features = list(features) if isinstance(features, Iterable) else features
-        named = [isinstance(one, Mapping) for one in features] if isinstance(features, list) else []
-    if any(named) and not all(named):
-        raise ValueError(f"features of list {key!r} must be dicts for all candidates")
-    if sp.issparse(features) or (isinstance(features, list) and all(named)):
+    if sp.issparse(features):
         return features, scores
+    if not isinstance(features, np.ndarray) and hasattr(features, "__iter__"):
+        features = list(features)
+        named = [isinstance(one, Mapping) for one in features]
+        if all(named):
+            return features, scores
+        if any(named):
+            raise ValueError(f"features of list {key!r} must be dicts for all candidates")
     return check_finite_array(f"features of list {key!r}", features, ndim=(2,)), scores
 
 
@@ -303,11 +284,9 @@ def _stack(
             raise ValueError("features must be dicts in all lists, or arrays in all lists")
         flat = [one for features in rows for one in features]
         if vectorizer is None:
-            vectorizer = DictVectorizer(sparse=sparse)
-            X = vectorizer.fit_transform(flat)
-        else:
-            check_is_fitted(vectorizer)
-            X = vectorizer.transform(flat)
+            vectorizer = DictVectorizer(sparse=sparse).fit(flat)
+        check_is_fitted(vectorizer)
+        X = vectorizer.transform(flat)
         return sp.csr_array(X) if sp.issparse(X) else X, vectorizer
     if vectorizer is not None:
         raise ValueError("vectorizer needs features given as dicts; these are arrays")

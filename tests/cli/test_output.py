@@ -230,5 +230,5 @@ def test_a_feature_id_far_beyond_the_others_is_refused_in_time(folder, shell):
     command = "ulimit -v 2500000; rankrls fit wide.dat -m new"
     code, _, err = shell(command)
     assert code == 2
-    assert "wide.dat:1: feature id 2147483647 is the largest (the next one is 1)" in err
+    assert "wide.dat:1: feature id 2147483647 is the largest" in err
     assert err.count("\n") == 1

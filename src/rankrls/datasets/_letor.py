@@ -46,9 +46,6 @@ Array = NDArray[Any]
 #: Column numbers are 32-bit, in the files that matter and in ``scipy.sparse``.
 MAX_FEATURES = 2**31 - 1
 
-#: Above this number of features, warn if the largest id is so many times the second largest.
-_MANY_FEATURES, _FAR = 100_000, 1000
-
 _DENSE_FROM = 0.25  # "auto": dense if at least this part of the cells is written
 _MAX_THREADS = 4  # lines are cut into words by one thread at a time, numbers are read in all
 
@@ -226,7 +223,7 @@ class LetorReader(RowReader):
         self.group, self.with_qid = options["group"], options["qid"] is not None
         self.group_file: str | None = None
         self._words: dict[bytes | None, str | None] = {None: None}  # every query id once
-        self._largest, self._place = [-1, -1], ""  # the last two columns, and the place of one
+        self._last, self._place = -1, ""  # the last column, and where it is
         self._warned = False
 
     @property
@@ -411,13 +408,8 @@ class LetorReader(RowReader):
         def place(entry: Any) -> str:
             return chunk.place(int(np.searchsorted(X.indptr, entry, side="right")) - 1)
 
-        if self.n_features is None:
-            if last > self._largest[1]:
-                self._place = place(np.argmax(X.indices))
-            found = {*self._largest, last}
-            if last >= _MANY_FEATURES:  # then the next one matters
-                found.add(int(X.indices.max(initial=-1, where=X.indices < last)))
-            self._largest = [-1, *sorted(found)][-2:]
+        if self.n_features is None and last > self._last:
+            self._last, self._place = last, place(np.argmax(X.indices))
         if not self.drop:
             return
         if last >= self.width and not self._warned:
@@ -450,25 +442,17 @@ class LetorReader(RowReader):
         self.n_features = max(self._width(), 1)
 
     def _width(self) -> int:
-        """The number of columns; it must fit into memory, and should not be due to a single id."""
-        second, last = (column + self.first_id for column in self._largest)
-        width = last + 1 - self.first_id
-        if self.n_features is not None or width <= _MANY_FEATURES:
+        """The number of columns; a model of them must fit into memory."""
+        width = self._last + 1
+        if self.n_features is not None or _resources.fits_features(width):
             return self.n_features or width
-        found = f"{self._place}: feature id {last} is the largest (the next one is {second})"
-        remedy = (
-            f"if it is no mistake, pass n_features={width}, or leave such features out by "
-            "beyond='drop' and a smaller n_features"
+        gib = width * 8 * _resources.VECTORS / 2**30
+        raise ValueError(
+            f"{self._place}: feature id {self._last + self.first_id} is the largest, and a model "
+            f"of so many features needs {gib:.1f} GiB of memory or more; if it is no mistake, pass "
+            f"n_features={width}, or leave such features out by beyond='drop' and a smaller "
+            "n_features"
         )
-        if not _resources.fits_features(width):
-            gib = width * 8 * _resources.VECTORS / 2**30
-            raise ValueError(
-                f"{found}, and a model of so many features needs {gib:.1f} GiB of memory or more; "
-                f"{remedy}"
-            )
-        if last > _FAR * max(second, 1):
-            warn(f"{found}, and all {width:,} features take memory; {remedy}")
-        return width
 
     def bunch(self, rows: FileRows) -> Bunch:
         """What the user gets."""

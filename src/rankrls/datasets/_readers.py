@@ -327,12 +327,8 @@ def iter_letor(
     Yields
     ------
     batch : :class:`~sklearn.utils.Bunch`
-        As in :func:`load_letor`. Whether query ids are integers is decided by the first batch.
-
-    Raises
-    ------
-    ValueError
-        As in :func:`load_letor`; also if a query id reappears after another query.
+        As in :func:`load_letor`. Whether query ids are integers is decided by the first batch. A
+        query id that comes back after another query is an error.
 
     Examples
     --------
@@ -444,12 +440,8 @@ def iter_csv(
     Yields
     ------
     batch : :class:`~sklearn.utils.Bunch`
-        As in :func:`load_csv`. Whether query ids are integers is decided by the first batch.
-
-    Raises
-    ------
-    ValueError
-        As in :func:`load_csv`; also if a query id reappears after another query.
+        As in :func:`load_csv`. Whether query ids are integers is decided by the first batch. A
+        query id that comes back after another query is an error.
 
     Examples
     --------
