@@ -7,6 +7,7 @@ preferences: weights w p(1 − p) and targets d + (y − p)/(p(1 − p)) of the 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse.csgraph import connected_components
-from scipy.special import expit
+from scipy.special import expit, log_expit
 from scipy.stats import norm, t
 from sklearn.utils import Bunch, check_random_state
 
@@ -24,14 +25,12 @@ from rankrls._frames import data_frame
 from rankrls._validation import check_option, encode_qid
 from rankrls.datasets import load_preferences
 
-__all__ = ["Leaderboard", "leaderboard"]
-
 Array = NDArray[Any]
 
 #: Ridge on ratings: it only decides ratings that the judgements leave open.
 RIDGE = 1e-6
 #: Precisions of the effects of features and of the items' own deviations that are compared.
-PRECISIONS = 4.0 ** np.arange(-4, 8)
+PRECISIONS = 4.0 ** np.arange(-4, 8, 2)
 #: Weights of judgements that are not trusted, which are compared.
 WEIGHTS = (0.0, 0.03, 0.1, 0.3, 1.0)
 #: Random draws for sets of ranks and for P(best), and draws × items held at a time.
@@ -109,14 +108,14 @@ def leaderboard(
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be between 0 and 1; got {confidence!r}")
     names = [controls] if isinstance(controls, str) else list(controls or ())
-    data, names = _read(judgements, names, groups, features, columns)
-    judged = _Judgements(data, names)
+    judged = _Judgements(*_read(judgements, names, groups, features, columns))
     if features is None:
         judged.require_connected()
     chosen = None
     if trusted is not None:
         chosen = judged.choose_weight(trusted, check_random_state(random_state))
-    return Leaderboard(judged, _design(judged, features), confidence, random_state, chosen)
+    X = None if features is None else _standardised(features, judged.n_items)
+    return Leaderboard(judged, X, confidence, random_state, chosen)
 
 
 def _read(
@@ -125,26 +124,21 @@ def _read(
     """Judgements as `load_preferences` returns them, with controls in ``pair_features``."""
     covariates = [name for name in controls if name != "position"]
     if isinstance(judgements, Bunch):
-        unread = [
-            name for name in covariates if name not in judgements.columns.get("pair_features", ())
-        ]
-        if unread or columns:
+        data, stored = judgements, list(judgements.columns.get("pair_features", ()))
+        if columns or not set(covariates) <= set(stored):
             raise ValueError(
                 "judgements are already read: give controls as pair_features, and other columns, "
                 "to load_preferences, or give the table here"
             )
-        data = judgements
-        stored = list(data.columns.get("pair_features", ()))
         kept = [stored.index(name) for name in covariates]
-        C = None if data.pair_features is None else data.pair_features[:, kept]
+        parts = [data.pair_features[:, kept]] if kept else []
     else:
         if features is not None and "items" not in columns and hasattr(features, "index"):
             columns = columns | {"items": features}
         data = load_preferences(
             judgements, groups=groups, pair_features=covariates or None, **columns
         )
-        C = data.pair_features
-    parts = [] if C is None else [C]
+        parts = [] if data.pair_features is None else [data.pair_features]
     if "position" in controls:
         if data.position is None:
             raise ValueError(
@@ -157,7 +151,11 @@ def _read(
 
 
 class _Judgements:
-    """Judgements as arrays: items, outcome y ∈ {½, 1}, weights, controls, groups."""
+    """Judgements as arrays: items, outcome y ∈ {½, 1}, weights, controls, groups.
+
+    The differences are d = A g: a row of A is e_h − e_j and the controls, in units of their size,
+    and g holds the ratings of the items and the effects of the controls.
+    """
 
     def __init__(self, data: Bunch, controls: list[str]) -> None:
         self.items, self.controls = np.asarray(data.item_names), controls
@@ -167,52 +165,60 @@ class _Judgements:
         weight = data.pair_weight
         self.weight = np.ones(len(self.y)) if weight is None else np.asarray(weight, dtype=float)
         C = data.pair_features
-        self.C = np.empty((len(self.y), 0)) if C is None else np.asarray(C, dtype=float)
-        if not np.isfinite(self.C).all():
+        C = np.empty((len(self.y), 0)) if C is None else np.asarray(C, dtype=float)
+        if not np.isfinite(C).all():
             raise ValueError("controls contain NaN or infinity; leave these judgements out")
-        self.unit = np.sqrt((self.C**2).mean(axis=0))
+        self.unit = np.sqrt((C**2).mean(axis=0))
         if (self.unit == 0).any():
             name = controls[int(np.flatnonzero(self.unit == 0)[0])]
             raise ValueError(f"control {name!r} is zero in every judgement; leave it out")
+        self.C = C / self.unit
         self.groups, self.group = None, np.arange(len(self.y))
         if data.groups is not None:
             coded = encode_qid(data.groups, len(self.y), name="groups", of="judgements")
             self.groups, self.group = np.asarray(coded.labels), coded.codes
+        self.n_groups = int(self.group.max()) + 1
         same: dict[str, str] = {}
         for name in map(str, self.items):
             other = same.setdefault(" ".join(name.lower().split()), name)
             if other != name:
                 warn(f"items {other!r} and {name!r} differ only in case or spaces; are they one?")
 
-    def item_sums(self, values: Array) -> Array:
-        """Sum of values of the judgements of each item, those of second items with a minus."""
+    def differences(self, g: Array) -> Array:
+        """A g."""
+        return g[self.h] - g[self.j] + self.C @ g[self.n_items :]
+
+    def sums(self, values: Array) -> Array:
+        """Aᵀ values."""
         n = self.n_items
-        return np.bincount(self.h, values, minlength=n) - np.bincount(self.j, values, minlength=n)
+        items = np.bincount(self.h, values, minlength=n) - np.bincount(self.j, values, minlength=n)
+        return np.concatenate([items, self.C.T @ values])
 
-    def gram(self, rows: Any, C: Array, weight: Array) -> Array:
-        """[A C]ᵀ diag(weight) [A C] with A the differences of the items' rows.
-
-        AᵀWA = rowsᵀ L rows with L the Laplacian of the graph of judgements.
-        """
+    def gram(self, weight: Array) -> Array:
+        """Aᵀ diag(weight) A; its part of the items is the Laplacian of the graph of judgements."""
         n = self.n_items
         W = np.bincount(self.h * n + self.j, weight, minlength=n * n).reshape(n, n)
         W += W.T
-        L = np.diag(W.sum(axis=1)) - W
-        sums = [self.item_sums(weight * control) for control in C.T]
-        cross = rows.T @ np.array(sums).reshape(-1, n).T
-        left = rows.T @ (rows.T @ L).T
-        return np.block([[left, cross], [cross.T, C.T @ (weight[:, None] * C)]])
+        controls = np.array([self.sums(weight * control) for control in self.C.T])
+        controls = controls.reshape(-1, n + self.C.shape[1])
+        items = np.diag(W.sum(axis=1)) - W
+        return np.block([[items, controls[:, :n].T], [controls]])
 
-    def group_sums(self, rows: Any, C: Array, values: Array) -> Array:
-        """Sums over groups of values times the rows of [A C], shape (n_groups, n_coefficients)."""
-        n_groups = int(self.group.max()) + 1
-        shape = n_groups, self.n_items
+    def group_sums(self, values: Array) -> Array:
+        """Sums over groups of values times the rows of A, shape (n_groups, n_columns)."""
+        shape = self.n_groups, self.n_items
         sums = sparse.csr_array((values, (self.group, self.h)), shape=shape)
         sums = sums - sparse.csr_array((values, (self.group, self.j)), shape=shape)
-        found = sums @ rows
-        of_C = [np.bincount(self.group, values * control, minlength=n_groups) for control in C.T]
-        dense = found.toarray() if sparse.issparse(found) else found
-        return np.hstack([dense, np.array(of_C).reshape(-1, n_groups).T])
+        controls = [np.bincount(self.group, values * control) for control in self.C.T]
+        return np.column_stack([sums.toarray(), *controls])
+
+    def totals(self) -> tuple[Array, Array]:
+        """Weighted wins, a tie counting half, and weighted judgements of each item."""
+        h, j, w, n = self.h, self.j, self.weight, self.n_items
+        won = np.bincount(h, w * self.y, minlength=n) + np.bincount(
+            j, w * (1 - self.y), minlength=n
+        )
+        return won, np.bincount(h, w, minlength=n) + np.bincount(j, w, minlength=n)
 
     def require_connected(self) -> None:
         """Raise an error if judgements of positive weight do not connect all items."""
@@ -253,91 +259,73 @@ class _Judgements:
 
     def _held_out_loss(self, weight: float, own: Array, fold: Array) -> float:
         """Log loss of trusted judgements by models without their fold; NaN if not connected."""
-        total, design = 0.0, _design(self)
+        total = 0.0
         full = np.where(own, self.weight, weight * self.weight)
         for number in range(5):
             held = fold == number
             used = np.where(held, 0.0, full)
-            seen = np.union1d(self.h[used > 0], self.j[used > 0])
-            if len(seen) < self.n_items:
+            if len(np.union1d(self.h[used > 0], self.j[used > 0])) < self.n_items:
                 return np.nan
-            fitted = _maximise(self, design, used, *design.candidates)
-            d = fitted.d[held]
-            loss = -(self.y[held] * _log_sigmoid(d) + (1 - self.y[held]) * _log_sigmoid(-d))
+            d = _maximise(self, used).d[held]
+            loss = -(self.y[held] * log_expit(d) + (1 - self.y[held]) * log_expit(-d))
             total += float(self.weight[held] @ loss)
         return total
 
 
-def _log_sigmoid(d: Array) -> Array:
-    return -np.logaddexp(0.0, -d)
-
-
-def _design(judged: _Judgements, features: Any = None) -> Bunch:
-    """Rows of the items' coefficients, and the precisions of these that are compared.
-
-    Without features, each item has a rating of its own, with a weak ridge; ratings have mean zero.
-    With features, which are standardised, f = Xβ + u with a prior of β and of the deviations u.
-    """
-    n = judged.n_items
-    if features is None:
-        rows: Any = sparse.eye_array(n, format="csr")
-        return Bunch(rows=rows, candidates=[np.full(n, RIDGE)], prior=False)
+def _standardised(features: Any, n_items: int) -> Array:
+    """Features of the items with mean zero and total variance one."""
     X = np.asarray(features, dtype=float)
-    if X.ndim != 2 or len(X) != n:
+    if X.ndim != 2 or len(X) != n_items:
         raise ValueError(
-            f"features must have one row for each of the {n} items; got shape {X.shape}. Name them "
-            "by a data frame's index, or by items="
+            f"features must have one row for each of the {n_items} items; got shape {X.shape}. "
+            "Name them by a data frame's index, or by items="
         )
     if not np.isfinite(X).all():
         raise ValueError("features contain NaN or infinity; fill them in first")
     scale = X.std(axis=0)
-    X = (X - X.mean(axis=0)) / np.where(scale > 0, scale, 1.0) / np.sqrt(X.shape[1])
-    both = np.stack(np.meshgrid(PRECISIONS[::2], PRECISIONS[::2]), axis=-1).reshape(-1, 2)
-    candidates = [np.repeat(pair, (X.shape[1], n)) for pair in both]
-    return Bunch(rows=np.hstack([X, np.eye(n)]), candidates=candidates, prior=True)
+    return (X - X.mean(axis=0)) / np.where(scale > 0, scale, 1.0) / np.sqrt(X.shape[1])
 
 
-def _maximise(judged: _Judgements, design: Bunch, weight: Array, precision: Array) -> Bunch:
+def _maximise(
+    judged: _Judgements, weight: Array, X: Array | None = None, precisions: Any = (RIDGE, RIDGE)
+) -> Bunch:
     """Newton steps to the maximum of the penalised likelihood, from zero.
 
-    Returns the coefficients of the items, the controls in units of their size, all differences d,
-    the Hessian and the objective.
+    Without features, each item has a rating of its own, with a weak ridge and mean zero. With
+    features, f = Xβ + u, and ``precisions`` are those of the priors of β and of u. Returns g, the
+    differences d, the inverse Hessian of g, and the marginal likelihood up to a constant.
     """
-    rows, C, y = design.rows, judged.C / judged.unit, judged.y
-    n, q = rows.shape[1], C.shape[1]
-
-    def differences(b: Array) -> Array:
-        f = rows @ b[:n]
-        return f[judged.h] - f[judged.j] + C @ b[n:]
-
-    ridge = np.concatenate([precision, np.full(q, RIDGE)])
-    b, best = np.zeros(n + q), -np.inf
-    step = np.zeros(n + q)
+    n, q, y = judged.n_items, judged.C.shape[1], judged.y
+    R: Array = np.eye(n + q)  # g = R b
+    if X is not None:
+        R = np.hstack([np.vstack([X, np.zeros((q, X.shape[1]))]), R])
+    n_features = R.shape[1] - n - q
+    ridge = np.repeat([*precisions, RIDGE], [n_features, n, q])
+    b, step, best = np.zeros(R.shape[1]), np.zeros(R.shape[1]), -np.inf
     for _ in range(200):
         for halvings in range(30):
             new = b + step / 2**halvings
-            d = differences(new)
+            d = judged.differences(R @ new)
             # y log σ(d) + (1 − y) log σ(−d) = log σ(d) − (1 − y) d
-            value = float(weight @ (_log_sigmoid(d) - (1 - y) * d))
-            value -= 0.5 * float(ridge @ new**2)
+            value = float(weight @ (log_expit(d) - (1 - y) * d) - 0.5 * ridge @ new**2)
             if value >= best - 1e-12 * abs(best):
                 break
         converged = value - best <= 1e-13 * abs(value) + 1e-13
-        b, best = new, value
-        p = expit(d)
-        residual, curvature = weight * (y - p), weight * p * (1 - p)
-        H = judged.gram(rows, C, curvature)
-        H.flat[:: n + q + 1] += ridge
-        gradient = np.concatenate([rows.T @ judged.item_sums(residual), C.T @ residual])
-        gradient -= ridge * b
-        if not design.prior:  # ratings have mean zero
+        b, best, p = new, value, expit(d)
+        curvature = weight * p * (1 - p)
+        H = judged.gram(curvature)
+        H = H if X is None else R.T @ H @ R
+        H.flat[:: len(H) + 1] += ridge
+        if X is None:  # ratings have mean zero
             H[:n, :n] += curvature.sum() / n**2 + RIDGE
         factor = cho_factor(H, check_finite=False)
-        step = cho_solve(factor, gradient)
+        step = cho_solve(factor, R.T @ judged.sums(weight * (y - p)) - ridge * b)
         if converged and np.abs(step).max() < 1e-8:
             b = b + step
             break
-    return Bunch(b=b, d=differences(b), H=H, factor=factor, value=best, C=C, ridge=ridge)
+    evidence = best - np.log(factor[0].diagonal()).sum() + 0.5 * np.log(ridge).sum()
+    inverse = R @ cho_solve(factor, R.T)
+    return Bunch(g=R @ b, d=judged.differences(R @ b), inverse=inverse, evidence=evidence)
 
 
 class Leaderboard:
@@ -362,83 +350,62 @@ class Leaderboard:
     def __init__(
         self,
         judged: _Judgements,
-        design: Any,
+        X: Array | None,
         confidence: float,
         random_state: Any,
         weight: float | None,
     ) -> None:
         self._judged, self.confidence, self.weight_ = judged, confidence, weight
-        fitted, V = self._fit(design)
-        n = design.rows.shape[1]
-        rows = design.rows.toarray() if sparse.issparse(design.rows) else design.rows
-        rows = rows - rows.mean(axis=0)
-        f = rows @ fitted.b[:n]
-        order = np.argsort(-f, kind="stable")
-        self._order, self._fitted, self._design, self._V = order, fitted, design, V
-        self.items_, self.ratings_ = judged.items[order], f[order]
-        covariance = rows @ V[:n, :n] @ rows.T
-        if not design.prior:
+        self._prior, n = X is not None, judged.n_items
+        grid = [(RIDGE, RIDGE)] if X is None else itertools.product(PRECISIONS, PRECISIONS)
+        fits = (_maximise(judged, judged.weight, X, precisions) for precisions in grid)
+        self._fitted = fitted = max(fits, key=lambda one: one.evidence)
+        V = fitted.inverse if self._prior else self._sandwich()
+        f, covariance = fitted.g[:n] - fitted.g[:n].mean(), _centred(V[:n, :n])
+        if not self._prior:
             # An item of few judgements may have small residuals by chance (none, if it won all).
             # The model's variance, less as much as ties make of it on average.
             p = expit(fitted.d)
             ratio = judged.weight @ (judged.y - p) ** 2 / (judged.weight @ (p * (1 - p)))
-            least = rows @ cho_solve(fitted.factor, np.eye(len(V)))[:n, :n] @ rows.T
-            least *= min(ratio, 1.0)
-            missing = np.maximum(least.diagonal() - covariance.diagonal(), 0.0)
-            covariance.flat[:: len(covariance) + 1] += missing
+            least = min(ratio, 1.0) * _centred(fitted.inverse[:n, :n]).diagonal()
+            missing = np.maximum(least - covariance.diagonal(), 0.0)
+            covariance.flat[:: n + 1] += missing
+        self._order = order = np.argsort(-f, kind="stable")
+        self.items_, self.ratings_ = judged.items[order], f[order]
         self.covariance_ = covariance[np.ix_(order, order)]
-        unit = judged.unit
-        effect, std = fitted.b[n:] / unit, np.sqrt(V.diagonal()[n:]) / unit
-        z = self._quantile()
-        self.controls_ = {
-            "name": np.array(judged.controls, dtype=object),
-            "effect": effect,
-            "std": std,
-            "low": effect - z * std,
-            "high": effect + z * std,
-        }
+        effect, std = fitted.g[n:] / judged.unit, np.sqrt(V.diagonal()[n:]) / judged.unit
+        half = self._quantile() * std
+        names = np.array(judged.controls, dtype=object)
+        self.controls_ = {"name": names, "effect": effect, "std": std}
+        self.controls_ |= {"low": effect - half, "high": effect + half}
         self._simulate(check_random_state(random_state))
         self._warn_separated()
 
-    def _fit(self, design: Any) -> tuple[Bunch, Array]:
-        """The maximum, and the covariance of its coefficients."""
-        judged = self._judged
-
-        def evidence(one: Bunch) -> float:  # up to a constant
-            log_det = 2 * np.log(one.factor[0].diagonal()).sum()
-            return float(one.value - 0.5 * log_det + 0.5 * np.log(one.ridge).sum())
-
-        fits = (_maximise(judged, design, judged.weight, one) for one in design.candidates)
-        best = max(fits, key=evidence)
-        p = expit(best.d)
-        inverse = cho_solve(best.factor, np.eye(len(best.H)))
-        self._n_groups = int(judged.group.max()) + 1
-        if design.prior:
-            return best, inverse
+    def _sandwich(self) -> Array:
+        """Covariance of ratings and effects, with scores summed by group."""
+        judged, fitted, n = self._judged, self._fitted, self._judged.n_items
+        p, M, h, j = expit(fitted.d), fitted.inverse, judged.h, judged.j
         # Residuals as without the judgement itself (HC3): items of few judgements are overfitted.
-        n = design.rows.shape[1]
-        spread = inverse[judged.h, judged.h] + inverse[judged.j, judged.j]
-        spread -= 2 * inverse[judged.h, judged.j]
-        if best.C.shape[1]:
-            cross = inverse[:n, n:]
-            spread += 2 * ((cross[judged.h] - cross[judged.j]) * best.C).sum(axis=1)
-            spread += ((best.C @ inverse[n:, n:]) * best.C).sum(axis=1)
+        spread = M[h, h] + M[j, j] - 2 * M[h, j]
+        if n < len(M):
+            cross = M[:n, n:]
+            spread += 2 * ((cross[h] - cross[j]) * judged.C).sum(axis=1)
+            spread += ((judged.C @ M[n:, n:]) * judged.C).sum(axis=1)
         leverage = np.minimum(judged.weight * p * (1 - p) * spread, 0.99)
         residual = judged.weight * (judged.y - p) / (1 - leverage)
         if judged.groups is None:
-            meat = judged.gram(design.rows, best.C, residual**2)
+            meat = judged.gram(residual**2)
         else:
-            U = judged.group_sums(design.rows, best.C, residual)
+            U = judged.group_sums(residual)
             meat = U.T @ U
-        meat *= self._n_groups / max(self._n_groups - 1, 1)
-        return best, inverse @ meat @ inverse
+        return M @ meat @ M * (judged.n_groups / max(judged.n_groups - 1, 1))
 
     def _quantile(self) -> float:
         """Quantile of a studentised rating: Student's t with one degree less than groups."""
         level = 0.5 + self.confidence / 2
-        if self._design.prior:
+        if self._prior:
             return float(norm.ppf(level))
-        return float(t.ppf(level, max(self._n_groups - 1, 1)))
+        return float(t.ppf(level, max(self._judged.n_groups - 1, 1)))
 
     def _simulate(self, rng: np.random.RandomState) -> None:
         """Sets of ranks by simultaneous bounds of all differences, and P(best), by random draws."""
@@ -447,8 +414,8 @@ class Leaderboard:
         root = vectors * np.sqrt(np.maximum(values, 0.0))
         draws = rng.standard_normal((N_DRAWS, n)) @ root.T
         self.p_best_ = np.bincount(np.argmax(self.ratings_ + draws, axis=1), minlength=n) / N_DRAWS
-        if not self._design.prior:  # few groups: the variance is uncertain, too
-            freedom = max(self._n_groups - 1, 1)
+        if not self._prior:  # few groups: the variance is uncertain, too
+            freedom = max(self._judged.n_groups - 1, 1)
             draws /= np.sqrt(rng.chisquare(freedom, size=(N_DRAWS, 1)) / freedom)
         variance = V.diagonal()[:, None] + V.diagonal() - 2 * V
         std = np.sqrt(np.maximum(variance, np.finfo(float).tiny))
@@ -473,7 +440,7 @@ class Leaderboard:
 
     def _warn_separated(self) -> None:
         """Warn of items that won or lost everything: only the weak ridge bounds their ratings."""
-        if self._design.prior:
+        if self._prior:
             return
         wins, total = self._wins()
         always = np.flatnonzero((wins == total) | (wins == 0))
@@ -486,12 +453,7 @@ class Leaderboard:
             )
 
     def _wins(self) -> tuple[Array, Array]:
-        """Weighted wins, a tie counting half, and weighted judgements of each item."""
-        judged, n = self._judged, len(self.items_)
-        won = np.bincount(judged.h, judged.weight * judged.y, minlength=n)
-        won += np.bincount(judged.j, judged.weight * (1 - judged.y), minlength=n)
-        total = np.bincount(judged.h, judged.weight, minlength=n)
-        total += np.bincount(judged.j, judged.weight, minlength=n)
+        won, total = self._judged.totals()
         return won[self._order], total[self._order]
 
     @property
@@ -502,7 +464,7 @@ class Leaderboard:
     @property
     def n_groups_(self) -> int | None:
         """Number of groups; None if judgements are taken as independent."""
-        return None if self._judged.groups is None else self._n_groups
+        return None if self._judged.groups is None else self._judged.n_groups
 
     def head_to_head(self) -> tuple[Array, Array]:
         """Weighted wins of the item of the row against that of the column, and judgements."""
@@ -596,14 +558,11 @@ class Leaderboard:
         judged, fitted = self._judged, self._fitted
         if judged.groups is None:
             raise ValueError("the judgements have no groups; pass groups=, the column of judges")
-        residual = judged.weight * (judged.y - expit(fitted.d))
-        n_groups, rows = self._n_groups, self._design.rows
-        scores = judged.group_sums(rows, fitted.C, residual)
-        without = fitted.b - cho_solve(fitted.factor, scores.T).T
-        n, group = rows.shape[1], judged.group
-        f = (rows @ without[:, :n].T).T
-        d = f[group, judged.h] - f[group, judged.j]
-        d += (fitted.C * without[group, n:]).sum(axis=1)
+        scores = judged.group_sums(judged.weight * (judged.y - expit(fitted.d)))
+        without = fitted.g - scores @ fitted.inverse
+        n, n_groups, group = judged.n_items, judged.n_groups, judged.group
+        d = without[group, judged.h] - without[group, judged.j]
+        d += (judged.C * without[group, n:]).sum(axis=1)
         counted = judged.weight * (judged.y == 1)
         sure = expit(np.abs(d))
         total, agreed, expected, variance = (
@@ -662,3 +621,9 @@ class Leaderboard:
         right.set_yticks(y, ranks)
         right.set_ylabel("set of ranks")
         return ax
+
+
+def _centred(V: Array) -> Array:
+    """Covariance of the deviations from the mean."""
+    V = V - V.mean(axis=0)
+    return V - V.mean(axis=1, keepdims=True)
