@@ -6,16 +6,14 @@ import importlib
 import io
 import re
 import tokenize
-from collections import defaultdict
 from pathlib import Path
 
 import sklearn.base
 
 import rankrls
 
-ROOT = Path(rankrls.__file__).parent
 PROJECT = Path(__file__).parents[1]
-SOURCES = sorted(ROOT.rglob("*.py"))
+SOURCES = sorted(Path(rankrls.__file__).parent.rglob("*.py"))
 
 #: Names of other libraries that are mentioned where they are not imported.
 ELSEWHERE = {"GroupKFold", "LeaveOneGroupOut", "Ridge", "pairwise_kernels", "threadpoolctl"}
@@ -28,90 +26,48 @@ REFERENCE = re.compile(r"(?<![`:])`~?([A-Za-z_][\w.]*)(?:\([^`]*\))?`(?!`)")
 FILE = re.compile(r"\b[\w/]+\.(?:py|md|html|css|json)\b")
 
 
-@functools.cache
-def tree_of(path):
-    return ast.parse(path.read_text())
+def tokens(path):
+    return tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
 
 
 @functools.cache
-def known():
-    """All names of the package, and for every module, package and class those that are in it."""
-    names, members = set(), defaultdict(set)
+def names():
+    """All names and texts of the code, those of its modules and of scikit-learn's base classes."""
+    found = ELSEWHERE | set(dir(sklearn.base.BaseEstimator))
     for path in SOURCES:
-        tree = tree_of(path)
-        module, package = members[path.stem], members[path.parent.name]
-        package.add(path.stem)
-        names |= {path.stem, path.parent.name}
-        for node in ast.walk(tree):
-            found = set()
-            if isinstance(node, ast.FunctionDef | ast.ClassDef):
-                found = {node.name}
-            elif isinstance(node, ast.arg):
-                found = {node.arg}
-            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-                found = {node.attr} if node.value.id == "self" else set()
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                found = {node.id}
-            elif isinstance(node, ast.alias):
-                found = {node.asname or node.name.split(".")[-1]}
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found = {node.value}  # values of options
-            names |= found
-            if not isinstance(node, ast.Constant):
-                module |= found
-        if path.stem == "__init__":
-            package |= module
-            members[path.parent.parent.name].add(path.parent.name)
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
-                inside = members[node.name]
-                bases = {base.id for base in node.bases if isinstance(base, ast.Name)}
-                inside |= {f"<{base}>" for base in bases}
-                for part in ast.walk(node):
-                    if isinstance(part, ast.FunctionDef):
-                        inside.add(part.name)
-                    elif isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
-                        inside.add(part.target.id)
-                    elif isinstance(part, ast.Attribute):
-                        inside.add(part.attr)
-    return names, dict(members)
+        found |= {path.stem, path.parent.name}
+        for token in tokens(path):
+            if token.type == tokenize.NAME:
+                found.add(token.string)
+            elif token.type == tokenize.STRING and "\n" not in token.string:
+                found.add(token.string.strip("\"'"))  # values of options
+    return found
 
 
 @functools.cache
 def files():
     """Names of all files of the project."""
     folders = ("src", "tests", "benchmarks", "docs", "examples")
-    return {path.name for folder in folders for path in (PROJECT / folder).rglob("*.*")}
+    return OF_USERS | {p.name for folder in folders for p in (PROJECT / folder).rglob("*.*")}
 
 
 def texts(path):
     """Lines and texts of the docstrings and comments of a file."""
-    for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+    for token in tokens(path):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
-    for node in ast.walk(tree_of(path)):
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef):
             text = ast.get_docstring(node, clean=False)
             if text:
                 yield node.body[0].lineno, text
 
 
-def is_member(name, owner, seen=()):
-    _, members = known()
-    if owner not in members:
-        return hasattr(getattr(sklearn.base, owner, object), name)
-    bases = {base[1:-1] for base in members[owner] if base.startswith("<")} - {*seen, owner}
-    return name in members[owner] or any(is_member(name, base, (*seen, owner)) for base in bases)
-
-
 def exists(reference):
-    parts = reference.removeprefix("rankrls.").split(".")
+    parts = reference.split(".")
     if parts[0] in ("sklearn", "scipy", "numpy", "dask", "functools"):
-        owner = importlib.import_module(".".join(parts[:-1]))
-        return hasattr(owner, parts[-1])
-    if len(parts) == 1:
-        return parts[0] in known()[0] or parts[0] in ELSEWHERE
-    return is_member(parts[-1], parts[-2])
+        return hasattr(importlib.import_module(".".join(parts[:-1])), parts[-1])
+    return set(parts) <= names()
 
 
 def test_names_in_docstrings_exist_and_symbols_are_not_capitalised():
@@ -120,9 +76,8 @@ def test_names_in_docstrings_exist_and_symbols_are_not_capitalised():
     for path in SOURCES:
         for line, text in texts(path):
             references = [m for m in REFERENCE.finditer(text) if not FILE.fullmatch(m[1])]
-            wrong = [m for m in references if m[1] != "rankrls" and not exists(m[1])]
-            names = files() | OF_USERS
-            wrong += [m for m in FILE.finditer(text) if m[0].split("/")[-1] not in names]
+            wrong = [m for m in references if not exists(m[1])]
+            wrong += [m for m in FILE.finditer(text) if m[0].split("/")[-1] not in files()]
             missing += [f"{path}:{line + text[: m.start()].count(chr(10))}: {m[0]}" for m in wrong]
             first = text.lstrip("# ")[:1]
             if "Α" <= first <= "Ω" and first not in "ΣΦ":

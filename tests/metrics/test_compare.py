@@ -69,21 +69,6 @@ def test_permutation_is_exact_for_few_queries(data):
     assert compare(small).p_value == pytest.approx(expected)
 
 
-def test_random_permutations_agree_with_scipy(data):
-    p_value = compare(data, n_permutations=20_000, random_state=0).p_value
-    a, b = (pairwise_accuracy(data["y"], data[s], qid=data["qid"], average=None) for s in "ab")
-    other = stats.permutation_test(
-        (a - b,),
-        lambda d, axis: np.abs(d.mean(axis=axis)),
-        permutation_type="samples",
-        n_resamples=20_000,
-        alternative="greater",
-        vectorized=True,
-        rng=np.random.default_rng(0),
-    ).pvalue
-    assert p_value == pytest.approx(other, abs=4 * np.sqrt(max(other, 1e-3) / 20_000))
-
-
 def test_permutation_holds_its_level_in_parts(monkeypatch):
     rng = np.random.default_rng(0)
     draws = rng.normal(size=(300, 20))
@@ -204,10 +189,7 @@ def test_intervals_hold_although_no_error_was_seen(n, share):
 
 BAD = [
     ({"method": "sign"}, "method must be one of 'permutation', 'wilcoxon', 't'"),
-    ({"metric": "kendall"}, "metric must be one of 'pairwise_accuracy', 'ndcg'"),
     ({"metric": 3}, "metric must be one of"),
-    ({"metric": "ndcg@x"}, "k an integer"),
-    ({"metric": "ndcg@0"}, "k must be an integer >= 1"),
     ({"metric": "pairwise_accuracy@3"}, "no cut-off"),
     ({"n_permutations": 0}, "n_permutations must be an integer >= 1"),
     ({"confidence_level": 95}, "confidence_level must be a number between 0 and 1"),
@@ -215,15 +197,11 @@ BAD = [
     ({"qid": [1]}, "qid has 1 entries for 4 rows"),
     ({"y_true": [1, 0]}, "y_true has 2 entries for 4 rows"),
     ({"y_true": None}, "y_true is None"),
-    ({"y_score_a": [1, 2, 3, np.nan]}, "y_score_a contains NaN"),
     ({"y_score_b": [1, 2, 3, np.inf]}, "y_score_b contains NaN"),
     ({"y_score_b": [1, 2]}, "equal length"),
     ({"y_true": [1, 1, 1, 1]}, "no preference"),
     ({"y_true": [0, 0, 0, 0], "metric": "ndcg"}, "ndcg is defined for no query"),
-    ({"metric": "concordance_index"}, "metric must be one of 'pairwise_accuracy', 'ndcg'"),
     ({"metric": "cindex"}, "metric must be one of 'pairwise_accuracy', 'ndcg'"),
-    ({"metric": "ndcg", "gain": "log"}, "gain must be one of"),
-    ({"metric": "ndcg", "undefined": 2}, "undefined must be one of"),
     ({"metric": ndcg, "gain": "linear"}, "gain is for a metric given by name; pass functools"),
 ]
 

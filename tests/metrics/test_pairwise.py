@@ -49,22 +49,6 @@ def test_error_equals_the_double_loop(data, ties, weighted):
     assert pairwise_error(y, score, average="pair", **options) == pytest.approx(together)
 
 
-@given(ranked_data(max_rows=12))
-@settings(max_examples=100, deadline=None)
-def test_integer_weight_repeats_the_row(data):
-    # Copies of a row are tied in their label, so that they add no pair among themselves.
-    y, score, qid, weight = data
-    times = np.rint(weight * 3).astype(int)
-    repeated = [np.repeat(column, times) for column in (y, score, qid)]
-    for average in ("pair", "query"):
-        try:
-            weighted = pairwise_error(y, score, qid=qid, sample_weight=times, average=average)
-        except ValueError:
-            return
-        copies = pairwise_error(*repeated[:2], qid=repeated[2], average=average)
-        assert weighted == pytest.approx(copies, abs=1e-13)
-
-
 @given(ranked_data(), st.booleans())
 @settings(max_examples=100, deadline=None)
 def test_given_pairs_equal_pairs_from_labels(data, weighted):
@@ -156,13 +140,6 @@ def test_concordance_index_is_auc_for_two_levels():
     qid = rng.integers(0, 5, 200)
     together = pairwise_accuracy(y, score, qid=qid, average="pair")
     assert concordance_index(y, score, qid=qid) == together
-
-
-def test_queries_without_a_pair_are_left_out():
-    qid = ["b", "a", "a", "b", "c"]
-    error = pairwise_error([1, 2, 2, 0, 5], [0, 1, 2, 1, 3], qid=qid, average=None)
-    np.testing.assert_array_equal(error, [np.nan, 1.0, np.nan])
-    assert pairwise_error([1, 2, 2, 0, 5], [0, 1, 2, 1, 3], qid=qid) == 1.0
 
 
 def test_several_outputs():

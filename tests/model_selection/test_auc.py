@@ -161,11 +161,10 @@ def test_a_model_that_learns_nothing():
 def test_any_container(estimate):
     X, y = make_data()
     expected = call(estimate, RankRLS(), X, y)
-    frames = [pd.DataFrame(X, columns=list("abc")), pl.DataFrame(X, schema=list("abc"))]
-    for other in (X.tolist(), sparse.csr_matrix(X), sparse.csc_array(X), *frames):
+    for other in (X.tolist(), sparse.csr_matrix(X), pl.DataFrame(X, schema=list("abc"))):
         assert_allclose(call(estimate, RankRLS(), other, y), expected)
     precomputed = RankRLS(kernel="precomputed")
-    for K in (X @ X.T, pd.DataFrame(X @ X.T), sparse.csr_array(X @ X.T)):
+    for K in (pd.DataFrame(X @ X.T), sparse.csr_array(X @ X.T)):
         assert_allclose(call(estimate, precomputed, K, y), expected)
 
 

@@ -64,13 +64,6 @@ def test_searches_with_groups():
         sk.cross_val_score(GreedyRankRLS(2), X, y, groups=qid, cv=FOLDS, scoring=lambda *_: 0.0)
 
 
-def test_groups_with_routing():
-    with sklearn.config_context(enable_metadata_routing=True):
-        with pytest.warns(UserWarning, match="groups only define which rows"):
-            sk.cross_val_score(RankRLS(), X, y, cv=FOLDS, params={"groups": qid})
-        sk.cross_val_score(RankRLS(), X, y, cv=FOLDS, params={"groups": qid, "qid": qid})
-
-
 @pytest.mark.parametrize("call", LOST.values(), ids=LOST)
 def test_no_warning_without_reason(call):
     """Every warning is an error here."""

@@ -101,14 +101,9 @@ def test_other_containers():
     X = np.where(np.abs(X) > 0.5, X, 0.0)
     options = {"n_permutations": 5, "random_state": 0}
     expected = permutation_test(RankRLS(), X, y, **options)
-    graph = PreferenceGraph.from_scores(y)
     others = [
-        permutation_test(RankRLS(), sparse.csr_array(X), y, **options),
         permutation_test(RankRLS(kernel="precomputed"), X @ X.T, y, **options),
-        permutation_test(RankRLS(), X.tolist(), list(y), **options),
-        permutation_test(RankRLS(), X, graph, **options),
-        permutation_test(RankRLS(), X, y, **options | {"random_state": np.random.RandomState(0)}),
-        permutation_test(RankRLS(), X, y[:, None], **options),
+        permutation_test(RankRLS(), sparse.csr_array(X), PreferenceGraph.from_scores(y), **options),
     ]
     for result in others:
         assert_allclose(result.null_scores, expected.null_scores)
@@ -158,37 +153,24 @@ PAIRS_TOO = PreferenceGraph.from_scores(Y_BAD) + PreferenceGraph.from_pairs([(0,
 LOSS = "cost='magnitude' and ties='keep'"
 BAD = [
     case("cost unit", LOSS, model=RankRLS(cost="unit")),
-    case("cost relative", LOSS, model=RankRLS(cost="relative")),
     case("ties dropped", LOSS, model=RankRLS(ties="drop")),
-    case("cost unknown", "cost must be one of", model=RankRLS(cost="hinge")),
-    case("alpha", "alpha must be finite and > 0", model=RankRLS(-1.0)),
     case("two outputs", "one score for each row", y=np.column_stack([Y_BAD, -Y_BAD])),
     case("leave-pair-out with qid", "takes a single ranking", qid=QID_BAD),
     case("leave-query-out without qid", "needs qid", cv="leave-query-out"),
-    case("cv unknown", "cv must be one of 'leave-pair-out', 'leave-query-out'", cv="loo"),
-    case("cv int", "cv must be one of", cv=5),
+    case("cv int", "cv must be one of 'leave-pair-out', 'leave-query-out'", cv=5),
     case("basis", "no exact shortcut", model=RankRLS(kernel="rbf", basis=[1, 2])),
     case("no y", "y to be passed", y=None),
     case("pairs only", "one score for each", y=PreferenceGraph.from_pairs([(0, 1)], n_rows=N)),
+    case("pairs too", "one score for each row", y=PAIRS_TOO),
     case("equal labels", "no query has a pair", y=np.ones(N)),
-    case("y too short", "y has 23 entries", y=Y_BAD[1:]),
-    case("y NaN", "y contains NaN", y=np.where(Y_BAD == 0, np.nan, 1.0)),
-    case("qid too short", "qid has 23", qid=QID_BAD[1:], cv="leave-query-out"),
     case("one query", "nothing is left", qid=np.zeros(N), cv="leave-query-out"),
     case("a search", r"got a RankRLSCV.*as alphas", model=RankRLSCV()),
     case("alphas of others", "alphas is for RankRLS", model=Ridge(), alphas=[1.0]),
     case("cv of others", "cv .* must be one of", model=Ridge(), cv="loo"),
     case("outputs of others", "one score", y=np.column_stack([Y_BAD, Y_BAD]), model=Ridge()),
     case("weights", "sample weights", y=PreferenceGraph.from_scores(Y_BAD, sample_weight=Y_BAD)),
-    case("pairs too", "one score for each row", y=PAIRS_TOO),
-    case("two rows", "row|preference|pair", y=PreferenceGraph.from_pairs([(0, 1)], n_rows=N)),
     case("n_permutations 0", "n_permutations", n_permutations=0),
-    case("n_permutations half", "n_permutations", n_permutations=2.5),
-    case("no alphas", "alphas is empty", alphas=[]),
     case("alpha 0", "alphas must be finite and > 0", alphas=[1.0, 0.0]),
-    case("alpha negative", "alphas must be finite and > 0", alphas=[1.0, -2.0]),
-    case("alpha NaN", "alphas contains NaN", alphas=[1.0, np.nan]),
-    case("alphas 2-D", "alphas must be 1-D", alphas=[[1.0]]),
     case("alphas unknown", "alphas must be one of 'auto'", alphas="all"),
 ]
 
@@ -247,19 +229,6 @@ def test_queries_against_literal_refits(options):
     )
     assert_allclose([result.score, *result.null_scores], scores.max(axis=1), rtol=1e-12)
     assert result.alpha == GRID[np.flatnonzero(scores[0] == scores[0].max())[-1]]
-
-
-@pytest.mark.parametrize("cv", ["leave-pair-out", "leave-query-out"])
-def test_a_grid_of_one_is_the_alpha(cv):
-    X, y, qid = make(seed=4, kind="graded")
-    options = {"cv": cv, "n_permutations": 7, "random_state": 0}
-    options["qid"] = qid if cv == "leave-query-out" else None
-    expected = permutation_test(RankRLS(3.0), X, y, **options)
-    for alphas in ([3.0], 3.0, [3.0, 3.0]):
-        result = permutation_test(RankRLS(77.0), X, y, alphas=alphas, **options)
-        assert result.score == expected.score
-        assert_array_equal(result.null_scores, expected.null_scores)
-    assert expected.alpha == result.alpha == 3.0
 
 
 def test_order_and_batches_make_no_difference(monkeypatch):

@@ -15,7 +15,6 @@ from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
     LeaveOneGroupOut,
-    cross_val_predict,
     cross_val_score,
 )
 
@@ -171,14 +170,6 @@ def test_bad_pairs(splitter, y, groups, message):
         next(splitter.split(X, y, groups))
 
 
-def test_lengths_must_agree():
-    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
-        next(LeavePairOut().split(np.zeros((4, 1)), [0, 1, 2]))
-    with pytest.raises(ValueError, match="give X, y or groups"):
-        LeavePairOut().get_n_splits()
-    assert LeavePairOut().get_n_splits(None, [0, 1, 2]) == 3
-
-
 @pytest.mark.parametrize("model", [Ridge(), RankRLS(), LogisticRegression()], ids=repr)
 def test_mean_over_pairs_is_the_concordance(model):
     X, y, _ = make_data(levels=2)
@@ -327,17 +318,6 @@ def test_components_of_scores_pairs_and_groups():
 
 
 # ---------------------------------------------------------------------- in scikit-learn
-
-
-@pytest.mark.filterwarnings("ignore:groups only define which rows are held out together")
-@pytest.mark.parametrize("splitter", [LeaveQueryOut(), QueryKFold(3, shuffle=True, random_state=0)])
-@pytest.mark.parametrize("model", [Ridge(), RankRLS(kernel="rbf")], ids=repr)
-def test_cross_val_predict_is_refitting(splitter, model):
-    X, y, qid = make_data(24)
-    predicted = cross_val_predict(model, X, y, groups=qid, cv=splitter)
-    for train, test in splitter.split(X, y, qid):
-        refitted = clone(model).fit(X[train], y[train]).predict(X[test])
-        assert_allclose(predicted[test], refitted, rtol=1e-10)
 
 
 @pytest.mark.parametrize("splitter", [LeaveQueryOut(), QueryKFold(3), LeavePairOut()], ids=repr)
