@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.exceptions import ConvergenceWarning
 
 from rankrls._validation import check_finite_array, check_integer, check_length
-from rankrls.plotting._display import BLUE, GREY, ORANGE, Display, as_rankrls
+from rankrls.plotting._display import BLUE, GREY, ORANGE, Display
 
 Array = NDArray[Any]
 
@@ -67,7 +65,6 @@ class EarlyStoppingDisplay(Display):
         cls,
         estimator: Any,
         *,
-        train: tuple[Any, ...] | None = None,
         name: str | None = None,
         ax: Any = None,
         plot_options: dict[str, Any] | None = None,
@@ -77,9 +74,6 @@ class EarlyStoppingDisplay(Display):
         Parameters
         ----------
         estimator : fitted RankRLS, RankRLSCV or ConditionalRankRLS
-        train : tuple (X, y) or (X, y, qid), optional
-            Training rows. If given, the iterations are repeated to show the training error, too.
-            This requires a `RankRLS` or `RankRLSCV` fitted with an ``eval_set``.
         name : str, optional
             Title; by default the class name of the estimator.
         ax : matplotlib Axes, optional
@@ -100,20 +94,10 @@ class EarlyStoppingDisplay(Display):
         error_name = f"1 − {scoring.replace('_', ' ') if isinstance(scoring, str) else 'score'}"
         if scoring in ("pairwise_accuracy", "concordance_index"):
             error_name = "pairwise error"
-        training = None
-        if train is not None:
-            if scoring != "pairwise_accuracy":
-                raise ValueError(
-                    "training errors are pairwise errors and cannot be shown for another scoring; "
-                    "leave out train"
-                )
-            last = int(estimator.validation_iterations_[~np.isnan(curve)][-1])
-            training = _training_error(estimator, alpha, train, last)
         display = cls(
             np.asarray(estimator.validation_iterations_),
             curve,
             best_iteration=int(estimator.best_iteration_),
-            training_error=training,
             others=others,
             alpha=alpha,
             error_name=error_name,
@@ -214,21 +198,3 @@ def _plot_known(ax: Any, x: Array, values: Array, options: dict[str, Any]) -> An
     marker = {"marker": "o", "markersize": 3} if known.sum() < 20 else {}
     (line,) = ax.plot(x[known], values[known], **marker | options)
     return line
-
-
-def _training_error(
-    estimator: Any, alpha: Any, train: tuple[Any, ...], last: int
-) -> tuple[Array, Array]:
-    """Refit with the training rows as eval_set to get their errors at the same iterations."""
-    if not isinstance(train, tuple | list) or len(train) not in (2, 3):
-        raise ValueError("train must be (X, y) or (X, y, qid)")
-    if not hasattr(estimator, "early_stopping") or hasattr(estimator, "condition_on"):
-        raise ValueError("training errors are for RankRLS and RankRLSCV")
-    X, y, *rest = train
-    limits = {"alpha": alpha, "max_iter": last, "n_iter_no_change": last + 1, "verbose": 0}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # all iterations are needed
-        again = as_rankrls(estimator, **limits).fit(
-            X, y, qid=rest[0] if rest else None, eval_set=tuple(train)
-        )
-    return again.validation_iterations_, again.validation_curve_
