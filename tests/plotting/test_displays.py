@@ -481,7 +481,7 @@ def test_reliability_of_bad_estimators():
     fitted, new = RankRLS().fit(X, pairs=pairs), {"groups": pairs[:, 0], "held_out": False}
     for estimator, options, error, message in (
         (fitted, new, ValueError, "groups can be used only with"),
-        (Ridge(), {}, ValueError, "got a Ridge; use from_predictions"),
+        (Ridge(), {}, ValueError, "got a Ridge"),
         (RankRLSCV(), {}, NotFittedError, "not fitted"),
         (RankRLS(), {"held_out": "yes"}, ValueError, "held_out must be"),
     ):

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from rankrls._calls import takes_queries, tells
 from rankrls._frames import data_frame
@@ -24,6 +23,7 @@ from rankrls.diagnostics._deletion import accuracy_changes
 from rankrls.estimators import RankRLS, RankRLSCV
 from rankrls.estimators.calibration import judgement_folds
 from rankrls.estimators.choosing import check_eval_set
+from rankrls.estimators.cv import as_rankrls
 from rankrls.estimators.ranker import Preferences, graph_accuracy
 from rankrls.estimators.rankrls import check_covariates, exact_problem
 
@@ -177,8 +177,10 @@ def audit(
     preferences = Preferences(y, qid, pairs, **fit_params)
     if alpha is not None:
         alpha = check_positive("alpha", alpha)
-    estimator = _with_alpha(estimator, fit_params)
-    ranker, problem, grid = exact_problem(estimator, X, preferences, alpha, keep_basis=True)
+    check_covariates(estimator, fit_params.get("pair_features"))
+    ranker, problem, grid = exact_problem(
+        as_rankrls(estimator), X, preferences, alpha, keep_basis=True
+    )
     alpha, graph = float(grid[0]), problem.graph
     if graph.n_outputs > 1:
         raise ValueError(f"y has {graph.n_outputs} outputs; audit them one at a time, y[:, j]")
@@ -225,23 +227,3 @@ def audit(
         change = np.where(found.size > 0, change, np.nan)
     sizes = (found.size, found.leverage, found.residual, found.studentised, found.p_value)
     return Audit(labels, *sizes, found.cook, found.agreement, found.weight, change)
-
-
-def _with_alpha(estimator: Any, fit_params: dict[str, Any]) -> Any:
-    """Return a RankRLS with the alpha and the basis of a fitted RankRLSCV."""
-    if not isinstance(estimator, RankRLS | RankRLSCV):
-        kind = type(estimator).__name__
-        raise ValueError(
-            f"estimator must be a RankRLS or a fitted RankRLSCV; got a {kind} (for a pipeline, "
-            "pass its last step, and X transformed by the steps before it)"
-        )
-    check_covariates(estimator, fit_params.get("pair_features"))
-    if isinstance(estimator, RankRLS):
-        return estimator
-    check_is_fitted(estimator)
-    known = RankRLS().get_params()
-    options = {name: v for name, v in estimator.get_params(deep=False).items() if name in known}
-    options["alpha"] = float(estimator.alpha_)
-    if hasattr(estimator, "basis_indices_"):
-        options["basis"] = estimator.basis_indices_
-    return RankRLS(**options)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from rankrls._calls import Progress, takes_queries, unchanged_on_error, warn
 from rankrls._resources import n_threads
@@ -39,10 +40,10 @@ from rankrls.estimators.choosing import (
 from rankrls.estimators.incremental import IncrementalMethod
 from rankrls.estimators.logistic import hold_out, newton
 from rankrls.estimators.ranker import Preferences
-from rankrls.estimators.rankrls import RidgeRanker
+from rankrls.estimators.rankrls import RankRLS, RidgeRanker
 from rankrls.estimators.stream import fit_stream_cv
 
-__all__ = ["RankRLSCV"]
+__all__ = ["RankRLSCV", "as_rankrls"]
 
 Array = NDArray[Any]
 
@@ -589,3 +590,21 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
     def alphas_(self) -> Array:
         """The grid of alphas, ascending, shape (n_alphas,)."""
         return np.unique(self.cv_results_["alpha"])
+
+
+def as_rankrls(estimator: Any) -> RankRLS:
+    """A `RankRLS` with the parameters of a ranker; of a fitted `RankRLSCV`, with those chosen."""
+    if isinstance(estimator, RankRLS):
+        return estimator
+    if not isinstance(estimator, RankRLSCV):
+        raise ValueError(
+            f"estimator must be a RankRLS or a fitted RankRLSCV; got a {type(estimator).__name__} "
+            "(for a pipeline, pass its last step, and X transformed by the steps before it)"
+        )
+    check_is_fitted(estimator)
+    known, own = RankRLS().get_params(), estimator.get_params(deep=False)
+    options = {name: value for name, value in own.items() if name in known}
+    options["alpha"] = float(estimator.alpha_)
+    if hasattr(estimator, "basis_indices_"):
+        options["basis"] = estimator.basis_indices_
+    return RankRLS(**options)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from rankrls._resources import pyplot
-from rankrls.estimators import RankRLS, RankRLSCV
 
 #: Colours of the Okabe–Ito palette that are dark enough for lines on white.
 BLUE, ORANGE, BLACK, GREY = "#0072B2", "#D55E00", "#000000", "#999999"
@@ -25,18 +23,6 @@ def line_styles(n: int) -> list[dict[str, Any]]:
         }
         for i in range(n)
     ]
-
-
-def as_rankrls(estimator: Any, **changes: Any) -> RankRLS:
-    """Make a `RankRLS` with the parameters of an estimator, of a `RankRLSCV` with those chosen."""
-    names = set(RankRLS().get_params()) & set(estimator.get_params(deep=False))
-    parameters = {name: getattr(estimator, name) for name in names}
-    if isinstance(estimator, RankRLSCV):
-        check_is_fitted(estimator)
-        parameters["alpha"] = estimator.alpha_
-        if estimator.basis is not None:
-            parameters["basis"] = estimator.basis_indices_
-    return RankRLS(**parameters | changes)
 
 
 class Display:

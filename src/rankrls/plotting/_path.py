@@ -12,8 +12,9 @@ from sklearn.preprocessing import StandardScaler
 from rankrls._calls import takes_queries
 from rankrls._validation import check_finite_array, check_integer, check_length, check_option
 from rankrls.estimators import regularization_path
+from rankrls.estimators.cv import as_rankrls
 from rankrls.metrics.metric_names import COMPARED_METRICS, parse_metric
-from rankrls.plotting._display import BLACK, BLUE, GREY, Display, as_rankrls, line_styles
+from rankrls.plotting._display import BLACK, BLUE, GREY, Display, line_styles
 
 Array = NDArray[Any]
 

@@ -23,9 +23,10 @@ from rankrls._validation import (
 )
 from rankrls.estimators import RankRLS, RankRLSCV
 from rankrls.estimators.calibration import margins
+from rankrls.estimators.cv import as_rankrls
 from rankrls.estimators.rankrls import check_covariates
 from rankrls.model_selection import holdout_judgements
-from rankrls.plotting._display import BLUE, Display, as_rankrls, line_styles
+from rankrls.plotting._display import BLUE, Display, line_styles
 
 Array = NDArray[Any]
 
@@ -249,11 +250,6 @@ class ReliabilityDisplay(Display):
 
 def _held_out(estimator: Any, X: Any, pairs: Any, judged: dict[str, Any]) -> Array:
     """Return P(preferred) of each judgement by the model without it or without its group."""
-    if not isinstance(estimator, RankRLS | RankRLSCV):
-        raise ValueError(
-            f"held-out judgements are predicted by RankRLS and RankRLSCV; got a "
-            f"{type(estimator).__name__}; use from_predictions"
-        )
     ranker = as_rankrls(estimator)
     by = "group" if "groups" in judged else "judgement"
     mean, std = holdout_judgements(ranker, X, pairs, by=by, return_std=True, **judged)
