@@ -315,9 +315,7 @@ def test_objects_that_are_alike(data):
     X = X.copy()
     X[1] = X[0]
     ranker = ConditionalRankRLS(kernel="rbf").fit(X, Y, Z)
-    with pytest.raises(
-        ValueError, match="row 0 of X equals two objects of the model, rows 0 and 1"
-    ):
+    with pytest.raises(ValueError, match="row 0 of X equals two objects of the model"):
         ranker.forget(X[:1])
     ranker.forget(None, Z=Z[:1])  # the rows are not asked for
     check(ranker, X, Y[:, 1:], Z[1:], others=(X, Z))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls._relation_labels import EdgeList, read_labels
+from rankrls._relation_labels import Observations
 
 Array = NDArray[Any]
 
@@ -66,17 +66,10 @@ def transitivity(Y: Any) -> Transitivity:
     >>> transitivity(games).cyclic
     1.0
     """
-    labels = read_labels(Y)
-    if labels.shape[0] != labels.shape[1]:
-        raise ValueError(f"Y must be square, with a row for each object; got {labels.shape}")
-    n = labels.shape[0]
-    if isinstance(labels, EdgeList):
-        counts, Q = np.zeros((2, n, n))
-        np.add.at(Q, (labels.rows, labels.cols), labels.y)
-        np.add.at(counts, (labels.rows, labels.cols), 1.0)
-        Q = np.where(counts > 0, Q / np.maximum(counts, 1.0), np.nan)
-    else:
-        Q = labels
+    Q = Observations.read(Y).table()
+    if Q.shape[0] != Q.shape[1]:
+        raise ValueError(f"Y must be square, with a row for each object; got {Q.shape}")
+    n = len(Q)
     other = np.where(np.isnan(Q.T), -Q, Q.T)
     Q = 0.5 * (np.where(np.isnan(Q), -other, Q) - other)
     np.fill_diagonal(Q, np.nan)

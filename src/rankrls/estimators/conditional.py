@@ -26,9 +26,8 @@ class ConditionalRankRLS(ConditionalRanker):
     """Learn rankings of objects conditioned on another object, from a relation between them.
 
     The label Y_ij says how much object j is preferred given object i: how well document j
-    matches query i, how strongly drug i binds target j, how likely player i beats player j. The
-    score f(x, z) of two objects is learned from their features, so that rankings can be
-    predicted for known and for new objects on either side. It minimises
+    matches query i, how strongly drug i binds target j. The score f(x, z) of two objects, known or
+    new, is learned from their features. It minimises
 
         Σ_i Σ_j (y_ij − f(x_i, z_j) − c_i)² + alpha ‖f‖²
 
@@ -39,17 +38,15 @@ class ConditionalRankRLS(ConditionalRanker):
     Parameters
     ----------
     alpha : float or tuple of float, default=1.0
-        Regularisation strength, > 0. It multiplies ‖f‖² without any rescaling. It may be 0 if the
-        number of iterations regularises: with early stopping, or with ``solver="cg"``, which then
-        makes ``max_iter`` iterations in the space of functions. ``pairwise="two-step"`` takes a
-        pair of alphas, for the rows and the columns.
+        Regularisation strength, > 0. It may be 0 if the number of iterations regularises: with
+        early stopping, or with ``solver="cg"`` (``max_iter`` iterations in the space of functions).
+        ``pairwise="two-step"`` takes a pair of alphas, for the rows and the columns.
     kernel : str, callable or list of these, default="linear"
-        Kernel of the row objects: any name accepted by scikit-learn's `pairwise_kernels`, a
-        function of two rows, or "precomputed" (X is the kernel matrix). Three kernels do not use
-        features: "identity" (an object is similar to itself only), "profile" (objects with similar
-        observed labels are similar) and "constant" (all objects are equally similar). A list of
-        kernels is summed, each divided by its mean value k(x, x) and multiplied by its weight. If
-        several kernels are precomputed, X is a list of kernel matrices.
+        Kernel of the row objects: any name of scikit-learn's `pairwise_kernels`, a function of two
+        rows, or "precomputed" (X is the kernel matrix). Three kernels do not use features:
+        "identity", "profile" (objects with similar observed labels are similar) and "constant". A
+        list of kernels is summed, each divided by its mean value k(x, x) and multiplied by its
+        weight. If several kernels are precomputed, X is a list of kernel matrices.
     object_kernel : str, callable or list of these, optional
         Kernel of the column objects. None: ``kernel`` with the same parameters.
     gamma, degree, coef0 : float
@@ -63,11 +60,10 @@ class ConditionalRankRLS(ConditionalRanker):
         `ConditionalRankRLSCV` chooses them by cross-validation.
     pairwise : {"kronecker", "cartesian", "additive", "polynomial", "mlpk", "ranking", \
 "pairs", "two-step"}, default="kronecker"
-        The kernel of pairs, computed from k and g (see Notes). "kronecker", k(x, x') g(z, z'), can
-        predict new objects on either side. "two-step" is not a kernel, but a regression over the
-        columns followed by one over the rows, each with its own alpha. It needs a complete Y.
-        "mlpk" and "ranking" need objects of one kind. "pairs" sums the products of corresponding
-        kernels of the two lists, while "kronecker" multiplies the two sums.
+        The kernel of pairs, computed from k and g (see Notes). "two-step" is not a kernel, but a
+        regression over the columns followed by one over the rows, each with its own alpha. It
+        needs a complete Y. "mlpk" and "ranking" need objects of one kind. "pairs" sums the products
+        of corresponding kernels of the two lists, while "kronecker" multiplies the two sums.
     relation : {None, "symmetric", "reciprocal"}, default=None
         Known symmetry of the relation between objects of one kind: f(x, z) = f(z, x), or
         f(x, z) = −f(z, x). A dense Y must have this symmetry. Entries of a sparse Y are separate
@@ -79,33 +75,26 @@ class ConditionalRankRLS(ConditionalRanker):
         "rows": each row of Y ranks the columns. "columns": each column of Y ranks the rows.
     fit_offsets : bool or {"global", "rows", "columns", "both"}, default=False
         Offsets of the labels that are not regularised: one for all pairs (True, "global"), one for
-        each row of Y, for each column, or both. Without them, regression is regularised towards
-        zero, even if the labels have another mean. The ranking loss already has offsets of the
+        each row of Y, for each column, or both. The ranking loss already has offsets of the
         conditioning objects, and True adds nothing to it. Offsets of the ranked objects represent
-        their popularity. The offset of a new object is the mean over the known objects, so "rows"
-        and "columns" are suitable for sides without new objects. Not available with a
-        ``relation``.
+        their popularity. A new object has the mean offset. Not available with a ``relation``.
     solver : {"auto", "closed", "primal", "dual", "cg"}, default="auto"
         "closed" decomposes the two kernels. It needs a complete Y: every pair of the objects with
         labels is observed, and all equally often. "primal" factorises a system over all products
         of a feature of X and one of Z (linear kernels), or over all objects (pairwise "additive"
-        and "ranking"). "dual" factorises a system over the observed pairs. "cg" uses conjugate
-        gradients in the eigenvectors of both kernels, preconditioned by the system of a complete
-        Y, or over the observed pairs if these are few. "auto": the first of "closed", "primal" (if
-        products of features are few), "dual" (up to 2000 observed pairs) and "cg" that applies,
-        and "dual" for up to 6000 observed pairs if "cg" does not converge.
+        and "ranking"). "dual" factorises a system over the observed pairs. "cg" iterates. "auto":
+        the first of "closed", "primal" (if products of features are few), "dual" (up to 2000
+        observed pairs) and "cg" that applies.
     max_iter : int, default=200
         Maximum number of iterations of "cg".
     tol : float, default=1e-6
-        Relative accuracy of the scores of "cg". Iteration stops when their error is estimated to be
-        this small, confirmed by the true residual. Otherwise a `ConvergenceWarning` is issued.
+        Relative accuracy of the scores of "cg"; a `ConvergenceWarning` if it is not reached.
     early_stopping : bool, default=False
-        Regularise by early stopping. The pairwise error of held-out edges (or of ``eval_set``, see
-        `fit`) is computed after each iteration of "cg". Training stops when it has not improved for
-        ``n_iter_no_change`` iterations, and the best model is kept.
+        Stop "cg" when the pairwise error of held-out edges (or of ``eval_set``, see `fit`) has not
+        improved for ``n_iter_no_change`` iterations, and keep the best model.
     validation_fraction : float, default=0.1
-        Approximate fraction of the pairs to hold out for early stopping. Half of the pairs of
-        random conditioning objects are held out. The model is not fitted to them.
+        Approximate fraction of the pairs to hold out for early stopping: half of the pairs of
+        random conditioning objects.
     n_iter_no_change : int, default=10
         Number of iterations without improvement after which early stopping ends training.
     random_state : int, RandomState instance or None
@@ -148,13 +137,6 @@ class ConditionalRankRLS(ConditionalRanker):
 
     Notes
     -----
-    The Kronecker product of the kernel matrices K ⊗ G is never formed. On complete data the
-    solution is A = V (VᵀYU ∘ 1/(λσᵀ + alpha)) Uᵀ with the eigendecompositions of K and G, which may
-    be singular. For the ranking loss, G is replaced by C G C with the centring matrix C. With a
-    symmetric or reciprocal relation, this needs one more system of equations for the offsets c_i.
-    Linear kernels are decomposed by their features, which keeps more digits of features of very
-    different scales. A warning is issued where predictions lose digits.
-
     Pairwise kernels are sums of products of k or k², g or g², 1 (ones) and "x is x'" (identity),
     and f(x, z) is the same sum of products with A between them:
 
@@ -171,33 +153,20 @@ class ConditionalRankRLS(ConditionalRanker):
     "two-step"      as "kronecker", A = (K + α₁I)⁻¹ Y (G + α₂I)⁻¹          k_xᵀ A g_z
     ==============  ====================================================  =========================
 
-    The Cartesian kernel needs a known object: pairs of two new objects have score zero, and a
-    warning is issued. With "additive", the ranking does not depend on the conditioning object.
-    "mlpk" is symmetric and "ranking" antisymmetric, without a ``relation``. A complete Y has a
-    closed form with "kronecker", "cartesian", "two-step", and "polynomial" (except for the ranking
-    loss with a ``relation``).
-
-    Over the observed pairs of an incomplete Y the problem is `RankRLS` with the conditioning
-    objects as queries and ``query_weighting="size"``.
+    The Cartesian kernel says nothing of pairs of two new objects. "mlpk" is symmetric and "ranking"
+    antisymmetric, without a ``relation``. A complete Y has a closed form with "kronecker",
+    "cartesian", "two-step", and "polynomial" (except for the ranking loss with a ``relation``).
 
     Kernels "identity" and "profile" and offsets of rows and columns identify objects by their
-    features, or by their kernel values if these are precomputed. A row of X that equals a training
-    row is treated as that training object. If several training objects have equal features, the
-    one with the same name in the index of a data frame is used. Without names, predictions average
-    over the equal objects, and ``fit`` warns about them. Objects without features can be numbered,
-    X = np.arange(p)[:, None].
+    features (or precomputed kernel values), and objects with equal features by the index of a data
+    frame. Objects without features can be numbered, X = np.arange(p)[:, None].
 
-    The profile of an object is its row (column) of labels minus the offsets of the model (at least
-    the mean label), with zeros for unobserved labels. The kernel is
-    exp(−gamma ‖difference‖²/mean ‖profile‖²), with gamma = 1 unless set in ``kernel_params``.
-    Profiles never contain held-out labels. New objects have neither identity nor profile.
+    The profile of an object is its row (column) of labels minus the offsets of the model, with
+    zeros for unobserved labels. The kernel is exp(−gamma ‖difference‖²/mean ‖profile‖²), with
+    gamma = 1 unless set in ``kernel_params``. Profiles never contain held-out labels.
 
-    Each observation of a pair is a term of the loss. With a ``relation``, an observed pair (i, j)
-    is one term, and the pair (j, i) is another term only if it is observed too. Rows with a single
-    observed pair have nothing to compare, and do not affect the ranking loss.
-
-    Reciprocal relations must be centred at zero, f(x, z) = −f(z, x). Subtract ½ from probabilities
-    with Q(x, z) = 1 − Q(z, x).
+    Each observation of a pair is a term of the loss, also with a ``relation``. Reciprocal relations
+    must be centred at zero: subtract ½ from probabilities with Q(x, z) = 1 − Q(z, x).
 
     References
     ----------
@@ -314,10 +283,8 @@ class ConditionalRankRLS(ConditionalRanker):
 
         Notes
         -----
-        Names of rows and columns of pandas data frames are used to align the inputs. The rows of Y
-        are reordered to match the rows of X, its columns to match the rows of Z (of X without Z),
-        and the columns of a kernel matrix to match its rows. Different names are an error. A
-        `RangeIndex` is not used as names.
+        Names of rows and columns of pandas data frames align Y with X and Z, and the columns of a
+        kernel matrix with its rows. Different names are an error. A `RangeIndex` has no names.
         """
         alphas = self._check_alpha(self.alpha)
         self._fit_relation(self._read(X, Y, Z), alphas, callback=callback, eval_set=eval_set)

@@ -542,17 +542,6 @@ class ConditionalRanker(BaseEstimator):
         -------
         ConditionalRankRLS or ConditionalRankRLSCV
             The estimator.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from rankrls import ConditionalRankRLS
-        >>> rng = np.random.default_rng(0)
-        >>> X, Z, Y = rng.random((20, 3)), rng.random((15, 2)), rng.random((20, 15))
-        >>> ranker = ConditionalRankRLS(kernel="rbf").fit(X, Y, Z).forget(X[19:])
-        >>> same = ConditionalRankRLS(kernel="rbf").fit(X[:19], Y[:19], Z)
-        >>> bool(np.allclose(ranker.predict(X, Z), same.predict(X, Z)))
-        True
         """
         check_is_fitted(self)
         with unchanged_on_error(self):
@@ -659,8 +648,8 @@ class ConditionalRanker(BaseEstimator):
                 "without offsets of rows or columns (fit_offsets=False or True)"
             )
         labels, iterated = self._known_labels, self.early_stopping or self._noise == 0
-        complete = labels.block(ranking=False) if labels.n_edges >= np.prod(labels.shape) else None
-        few = complete is not None or labels.n_edges <= MAX_CELLS
+        full = labels.n_edges >= np.prod(labels.shape) and labels.block(ranking=False) is not None
+        few = full or labels.n_edges <= MAX_CELLS
         if iterated or self.loss == "squared_hinge" or not few:
             raise ValueError(
                 "uncertainties need a squared loss and a complete relation, or one of at most "
@@ -862,8 +851,7 @@ class ConditionalRanker(BaseEstimator):
         ----------
         X, Z : as for `predict`
         row_names : array-like of shape (p',), optional
-            Names of the objects of X. None: the index of X, if it is a pandas frame; otherwise
-            their numbers.
+            Names of the objects of X. None: the index of a data frame, or their numbers.
         column_names : array-like of shape (g',), optional
             The same of the objects of Z (of X without Z).
 
@@ -893,11 +881,10 @@ class ConditionalRanker(BaseEstimator):
         k : int, optional
             Keep the first ``k`` of every list. None: all.
         seen : array-like, data frame or sparse matrix of shape (p', g'), optional
-            Labels as for ``fit``: pairs that have one are left out, such as what a user has rated
-            already. If it has names, as X and Z have, labels of other objects are of no concern.
+            Labels as for ``fit``: pairs that have one are left out. With names, as X and Z have,
+            labels of other objects are ignored.
         row_names : array-like of shape (p',), optional
-            Names of the objects of X. None: the index of X, if it is a pandas frame; otherwise
-            their numbers.
+            Names of the objects of X. None: the index of a data frame, or their numbers.
         column_names : array-like of shape (g',), optional
             The same of the objects of Z (of X without Z).
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,54 +21,48 @@ Array = NDArray[Any]
 def add_labels(ranker: Any, X: Any, Y: Any, Z: Any) -> Relation:
     """Join the labels of a ranker and new ones, also of new objects."""
     known = _known_labels(ranker, "partial_fit")
-    (i, j, y), labels, (rows, columns) = _read(ranker, X, Y, Z)
-    shape = len(rows), len(rows if columns is None else columns)
-    old_i, old_j, old_y = known.lists
-    taken = np.isin(i * shape[1] + j, old_i * shape[1] + old_j)
+    new, (rows, columns), where = _read(ranker, X, Y, Z)
+    i, j, y = (np.concatenate(parts) for parts in zip(known.lists, new.lists, strict=True))
+    taken = np.isin(_flat(new), _flat(known, new.shape[1]))
     if taken.any():
-        first = _first(labels, taken)
         raise ValueError(
-            f"{int(taken.sum())} of the pairs have a label already, the first is {first}: forget "
-            "their labels first, or pass NaN for them"
+            f"{int(taken.sum())} of the pairs have a label already, the first is {where(taken)}: "
+            "forget their labels first, or pass NaN for them"
         )
-    i, j = np.concatenate([old_i, i]), np.concatenate([old_j, j])
-    labels = Observations(i, j, np.append(old_y, y), shape).as_matrix()
+    labels = Observations(i, j, y, new.shape).as_matrix()
     return Relation(rows, columns, labels, ranker._two_domains)
 
 
 def remove_labels(ranker: Any, X: Any, Y: Any, Z: Any) -> Relation:
     """Remove labels from those of a ranker, which must contain them; objects stay."""
     known = _known_labels(ranker, "forget")
-    (i, j, y), labels, (rows, columns) = _read(ranker, X, Y, Z, known=True)
-    old_i, old_j, old_y = known.lists
-    flat, wanted = old_i * known.shape[1] + old_j, i * known.shape[1] + j
+    new, (rows, columns), where = _read(ranker, X, Y, Z, known=True)
+    flat, wanted, y = _flat(known), _flat(new), new.lists[2]
     order = np.argsort(flat, kind="stable")
     start = np.searchsorted(flat[order], wanted, "left")
     count = np.searchsorted(flat[order], wanted, "right") - start
     if (count == 0).any():
-        where = _first(labels, count == 0)
-        raise ValueError(f"{where} has no label in the model: there is none to forget")
+        raise ValueError(f"{where(count == 0)} has no label in the model: there is none to forget")
     if (count > 1).any():
         raise ValueError(
-            f"{_first(labels, count > 1)} has {count[count > 1][0]} labels in the model: to forget "
-            "one of them, fit again"
+            f"{where(count > 1)} has {count[count > 1][0]} labels in the model: to forget one of "
+            "them, fit again"
         )
-    chosen = order[start]
-    different = ~np.isclose(old_y[chosen], y, rtol=1e-9, atol=0.0)
+    learned = known.lists[2][order[start]]
+    different = ~np.isclose(learned, y, rtol=1e-9, atol=0.0)
     if different.any():
         raise ValueError(
-            f"{_first(labels, different)} is {y[different][0]:g}, but the model has learned "
-            f"{old_y[chosen][different][0]:g}"
+            f"{where(different)} is {y[different][0]:g}, but the model has learned "
+            f"{learned[different][0]:g}"
         )
-    kept = np.ones(len(old_y), dtype=bool)
-    kept[chosen] = False
+    kept = np.ones(known.n_edges, dtype=bool)
+    kept[order[start]] = False
     return Relation(rows, columns, known.select(kept), ranker._two_domains)
 
 
 def remove_objects(ranker: Any, X: Any, Z: Any) -> Relation:
     """Remove objects from those of a ranker, with all their labels."""
-    labels = _known_labels(ranker, "forget")
-    two = ranker._two_domains
+    labels, two = _known_labels(ranker, "forget"), ranker._two_domains
     if X is None and Z is None:
         raise ValueError("pass X or Z, the objects that are forgotten")
     if not two and (X is None or Z is not None):
@@ -77,12 +72,11 @@ def remove_objects(ranker: Any, X: Any, Z: Any) -> Relation:
     places, _ = _locate(ranker, X, Z, known=True)
     kept, sides = [], []
     for k, (objects, given) in enumerate(((ranker._rows, X), (ranker._ranked, Z if two else X))):
-        n = len(objects)
-        left = np.arange(n) if given is None else np.setdiff1d(np.arange(n), places[k])
-        if not len(left):
+        gone = np.zeros(0) if given is None else places[k]
+        kept.append(np.setdiff1d(np.arange(len(objects)), gone))
+        if not len(kept[k]):
             raise ValueError(f"no object would be left of {'XZ'[k]}")
-        kept.append(left)
-        sides.append(objects if len(left) == n else objects.only(left))
+        sides.append(objects if given is None else objects.only(kept[k]))
     columns = None if ranker._columns is None else sides[1]
     return Relation(sides[0], columns, labels.between(*kept), two)
 
@@ -101,10 +95,16 @@ def _known_labels(ranker: Any, method: str) -> Observations:
     return ranker._labels
 
 
+def _flat(labels: Observations, width: int | None = None) -> Array:
+    """Row-major numbers of the pairs of all edges, in a table of ``width`` columns."""
+    rows, cols, _ = labels.lists
+    return rows * (labels.shape[1] if width is None else width) + cols
+
+
 def _read(
     ranker: Any, X: Any, Y: Any, Z: Any, *, known: bool = False
-) -> tuple[tuple[Array, Array, Array], Observations, tuple[Objects, Objects | None]]:
-    """Read an update: rows, columns and values of its labels in the model, labels, objects."""
+) -> tuple[Observations, tuple[Objects, Objects | None], Callable[[Array], str]]:
+    """Read an update: its labels between all objects, these, and the first of some labels."""
     one_domain = not ranker._two_domains
     if X is None and one_domain:
         raise ValueError("X is None: pass the row objects that Y has labels of")
@@ -118,7 +118,13 @@ def _read(
     if same:
         check_relation(labels, ranker.relation, noisy=labels.matrix is None)
     i, j, y = labels.lists
-    return (rows[i], columns[j], y), labels, objects
+
+    def where(mask: Array) -> str:
+        e = int(np.argmax(mask))
+        return f"Y[{i[e]}, {j[e]}]"
+
+    shape = len(objects[0]), len(objects[0] if objects[1] is None else objects[1])
+    return Observations(rows[i], columns[j], y, shape), objects, where
 
 
 def _locate(
@@ -151,11 +157,9 @@ def _located(objects: Objects, others: NewObjects | None, known: bool) -> tuple[
     matches = others.known
     count = np.diff(matches.indptr)
     if (count > 1).any():
-        row = int(np.flatnonzero(count > 1)[0])
-        first, second = matches.indices[matches.indptr[row] :][:2]
         raise ValueError(
-            f"row {row} of {name} equals two objects of the model, rows {first} and {second} of "
-            "fit: objects with equal features need names, in the index of a data frame"
+            f"row {int(np.argmax(count > 1))} of {name} equals two objects of the model: objects "
+            "with equal features need names, in the index of a data frame"
         )
     places = np.full(t, -1)
     places[count == 1] = matches.indices
@@ -185,10 +189,3 @@ def _located(objects: Objects, others: NewObjects | None, known: bool) -> tuple[
             )
     places[new] = n + np.arange(len(new))
     return places, objects.with_new(others[new])
-
-
-def _first(labels: Observations, mask: Array) -> str:
-    """The first of some labels, as Y[i, j]."""
-    rows, cols, _ = labels.lists
-    e = int(np.flatnonzero(mask)[0])
-    return f"Y[{rows[e]}, {cols[e]}]"

@@ -192,7 +192,7 @@ part KernelSum of rankrls.estimators.objects
     weights: float[k] nonempty
     scaled: flag
 
-part Observations of rankrls.core.relations.labels
+part Observations of rankrls._relation_labels
     matrix: float[p g] | None
     rows cols: int[edges] | None
     y: float[edges] | None

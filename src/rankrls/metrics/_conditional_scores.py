@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rankrls._frames import scores_in_order
-from rankrls._relation_labels import EdgeList, read_labels
+from rankrls._relation_labels import Observations
 from rankrls._validation import check_finite_array, check_option
 from rankrls.metrics._pairwise import pairwise_accuracy
 
@@ -66,42 +66,27 @@ def conditional_scores(
             f"{metric!r}"
         )
     Y_score = scores_in_order(Y_score, Y_true)
-    labels = read_labels(Y_true, "Y_true")
+    labels = Observations.read(Y_true, "Y_true")
     score = check_finite_array("Y_score", Y_score, ndim=(2,))
-    shape = labels.shape
-    if shape != score.shape:
-        raise ValueError(f"Y_true has shape {shape} and Y_score has shape {score.shape}")
-    if isinstance(labels, EdgeList):
-        rows, cols, y = labels[:3]
-        if condition_on == "columns":
-            rows, cols, score, shape = cols, rows, score.T, shape[::-1]
-        order = np.argsort(rows, kind="stable")
-        rows, cols, y = rows[order], cols[order], y[order]
-        bounds = np.searchsorted(rows, np.arange(shape[0] + 1))
-    else:
-        if condition_on == "columns":
-            labels, score, shape = labels.T, score.T, shape[::-1]
-        bounds = np.arange(shape[0] + 1) * shape[1]
-    out = np.full(shape[0], np.nan)
-    start = 0
-    while start < shape[0]:
-        stop = max(start + 1, int(np.searchsorted(bounds, bounds[start] + WORK, "right")) - 1)
-        if isinstance(labels, EdgeList):
-            part = slice(bounds[start], bounds[stop])
-            lists = (rows[part], y[part], score[rows[part], cols[part]])
-        else:
-            block = labels[start:stop]
-            i, j = np.nonzero(~np.isnan(block))
-            lists = (i + start, block[i, j], score[start:stop][i, j])
-        start = stop
-        if not len(lists[0]):
+    if labels.shape != score.shape:
+        raise ValueError(f"Y_true has shape {labels.shape} and Y_score has shape {score.shape}")
+    if condition_on == "columns":
+        labels, score = labels.T, score.T
+    n, m = labels.shape
+    out, columns = np.full(n, np.nan), np.arange(m)
+    step = max(1, WORK * n // max(labels.n_edges, 1))
+    for start in range(0, n, step):
+        lists = np.arange(start, min(start + step, n))
+        rows, cols, truth = labels.between(lists, columns).lists
+        if not len(rows):
             continue
-        of, truth, predicted = lists
-        first = np.concatenate([[True], of[1:] != of[:-1]])
+        order = np.argsort(rows, kind="stable")
+        rows, cols, truth = rows[order], cols[order], truth[order]
+        first = np.concatenate([[True], rows[1:] != rows[:-1]])
         begin = np.flatnonzero(first)
         varied = np.maximum.reduceat(truth, begin) > np.minimum.reduceat(truth, begin)
         if varied.any():  # lists without two different labels remain NaN
             chosen = varied[np.cumsum(first) - 1]
-            values = (truth[chosen], predicted[chosen])
-            out[of[begin][varied]] = metric(*values, qid=of[chosen], average=None, **options)
+            of, values = rows[chosen], (truth[chosen], score[start + rows, cols][chosen])
+            out[start + rows[begin][varied]] = metric(*values, qid=of, average=None, **options)
     return out

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import rankdata
 
 from rankrls._frames import scores_in_order
-from rankrls._relation_labels import EdgeList, read_labels
+from rankrls._relation_labels import Observations
 from rankrls._validation import check_finite_array, check_option
 from rankrls.plotting._display import Display
 
@@ -108,8 +108,7 @@ class ConditionalRankingDisplay(Display):
         check_option("condition_on", condition_on, ("rows", "columns"))
         Y_score = scores_in_order(Y_score, Y_true)
         score = check_finite_array("Y_score", Y_score, ndim=(2,))
-        labels = read_labels(Y_true, "Y_true")
-        truth = _dense(labels) if isinstance(labels, EdgeList) else labels
+        truth = Observations.read(Y_true, "Y_true").table()
         if truth.shape != score.shape:
             raise ValueError(f"Y_true has shape {truth.shape} and Y_score has shape {score.shape}")
         display = cls(truth, score, condition_on=condition_on, estimator_name=name)
@@ -163,16 +162,6 @@ class ConditionalRankingDisplay(Display):
                 self.images_[0], ax=list(self.axes_), label="rank in the list (1: first)"
             )
         return self
-
-
-def _dense(labels: EdgeList) -> Array:
-    p, g = labels.shape
-    flat = labels.rows * g + labels.cols
-    counts = np.bincount(flat, minlength=p * g)
-    sums = np.bincount(flat, weights=labels.y, minlength=p * g)
-    mean = np.full(p * g, np.nan)
-    np.divide(sums, counts, out=mean, where=counts > 0)
-    return mean.reshape(p, g)
 
 
 def _scaled(values: Array, scaling: str, axis: int) -> Array:

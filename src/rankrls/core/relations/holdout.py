@@ -25,7 +25,7 @@ from rankrls.core.relations.labels import CompleteBlock
 from rankrls.core.relations.problem import RelationProblem
 from rankrls.core.relations.sides import Spectrum
 
-__all__ = ["CompleteHoldout", "holdout_error", "holdout_errors", "refitted"]
+__all__ = ["CompleteHoldout", "holdout_error", "refitted"]
 
 Array = NDArray[Any]
 
@@ -169,7 +169,7 @@ class CompleteHoldout:
         held = np.empty((len(alphas), *self.Y.shape))
         unsafe = np.empty((len(alphas), self.Y.shape[axis]), dtype=bool)
         for a, alpha in enumerate(alphas):
-            made = Filter(self.form, alpha)
+            made = self._filter(alpha)
             found, unsafe[a] = made.without(axis)
             np.matmul(*((found, made.U.T) if axis == 0 else (made.V, found)), out=held[a])
         return held, unsafe
@@ -227,23 +227,20 @@ class CompleteHoldout:
 
     def entries(self, alphas: Array) -> tuple[Array, Array]:
         """Predict every entry with the model fitted without its label, as `rows`."""
-        held = np.empty((len(alphas), *self.Y.shape))
-        n_refits = np.zeros(len(alphas), dtype=int)
+        held, n_refits = np.empty((len(alphas), *self.Y.shape)), np.zeros(len(alphas), dtype=int)
         for a, alpha in enumerate(alphas):
-            made = Filter(self.form, alpha)
-            V, U, left, right = made.V, made.U, made.V**2, (made.U**2).T
-            m = left @ made.rest @ right
+            made = self._filter(alpha)
+            V, U = made.V, made.U
+            E, F = (V @ (part * made.labels) @ U.T for part in (made.rest, made.phi))
+            m, h = (V**2 @ part @ (U**2).T for part in (made.rest, made.phi))
             if made.ones is not None:
                 m -= (V @ (made.ones * made.rest) @ U.T) ** 2 / made.total
-            unsafe = self._unsafe(m, made)
-            x = (V @ (made.rest * made.labels) @ U.T) / np.where(unsafe, 1.0, m)
-            if made.anchored:
-                held[a] = self.Y - x
-            else:
-                held[a] = V @ (made.phi * made.labels) @ U.T - (left @ made.phi @ right) * x
+            x, unsafe = self._solved(m.reshape(-1, 1, 1), E.reshape(-1, 1), made)
+            x, unsafe = x.reshape(m.shape), unsafe.reshape(m.shape)
+            held[a] = self.Y - x if made.anchored else F - h * x
             n_refits[a] = unsafe.sum()
             for i, j in np.argwhere(unsafe):
-                held[a, i, j] = self._refit(int(i), np.array([j]), alphas[a])[0]
+                held[a, i, j] = self._refit(int(i), np.array([j]), alpha)[0]
         return held, n_refits
 
     def entry_folds(self, folds: list[Array], alphas: Array) -> tuple[Array, Array]:
@@ -251,7 +248,7 @@ class CompleteHoldout:
         held = np.full((len(alphas), *self.Y.shape), np.nan)
         n_refits = np.zeros(len(alphas), dtype=int)
         for a, alpha in enumerate(alphas):
-            made = Filter(self.form, alpha)
+            made = self._filter(alpha)
             V, U, squares = made.V, made.U, made.V**2
             E, F = (V @ (part * made.labels) for part in (made.rest, made.phi))
             m, h = (squares @ part for part in (made.rest, made.phi))
@@ -278,10 +275,7 @@ class CompleteHoldout:
         """Predict pairs (n_alphas, n) without all their labels, and mark alphas to refit."""
         held, unsafe = np.empty((len(alphas), len(rows))), np.zeros(len(alphas), dtype=bool)
         for a, alpha in enumerate(alphas):
-            key = np.asarray(alpha).tobytes()
-            if self._latest is None or self._latest[0] != key:
-                self._latest = key, Filter(self.form, alpha)
-            made = self._latest[1]
+            made = self._filter(alpha)
             V, U = made.V[rows], made.U[cols]
             E, F = (np.vecdot(V @ (part * made.labels), U) for part in (made.rest, made.phi))
             M, H = np.zeros((2, len(rows), len(rows)))
@@ -296,14 +290,19 @@ class CompleteHoldout:
             held[a] = self.Y[rows, cols] - x[0] if made.anchored else F - H @ x[0]
         return held, unsafe
 
-    def _unsafe(self, m: Array, made: Filter) -> Array:
-        return (m < SINGULAR * made.rest.max(initial=0.0)) & (not self.problem.two_step)
+    def _filter(self, alpha: Any) -> Filter:
+        """The filter of an alpha; the latest one is kept."""
+        key = np.asarray(alpha).tobytes()
+        if self._latest is None or self._latest[0] != key:
+            self._latest = key, Filter(self.form, alpha)
+        return self._latest[1]
 
     def _solved(self, M: Array, E: Array, made: Filter) -> tuple[Array, Array]:
         """Solve M x = E for every fold, shape (n, k); mark those that lose digits, shape (n,)."""
         values, vectors = np.linalg.eigh(M)
-        unsafe = self._unsafe(values[:, 0], made)
-        values = np.where(values > 0, values, made.rest.max(initial=0.0))
+        largest = made.rest.max(initial=0.0)
+        unsafe = (values[:, 0] < SINGULAR * largest) & (not self.problem.two_step)
+        values = np.where(values > 0, values, largest)
         inner = (vectors.transpose(0, 2, 1) @ E[..., None]) / values[..., None]
         return (vectors @ inner)[..., 0], unsafe
 
@@ -356,82 +355,49 @@ def holdout_error(
         ∂B = Vᵀw (VᵀwU),    ∂K = V [−(σ∘D∘∂B) Bᵀ + (Q − Qᵀ)/(λ_k − λ_l)] Vᵀ,   Q = (V∘(uDᵀ))ᵀV.
     """
     left, right = problem.left.complete, problem.right.complete
-    lam, V = left.values, left.vectors
-    sigma, U = right.values, right.vectors
-    D = damped(np.outer(lam, sigma), alpha)
-    labels = problem.all_labels
-    if not np.isfinite(_squared_error(problem, alpha, held)):
-        return np.inf, 0.0, np.zeros((len(V),) * 2), np.zeros((len(U),) * 2)
-    if held == "entries":
-        return _entries(lam, V, sigma, U, labels, D)
-    parts = []
-    if held in ("rows", "both"):
-        parts.append(_rows(lam, V, sigma, U, labels, D))
-    if held in ("columns", "both"):
-        value, slope, right_part, left_part = _rows(sigma, U, lam, V, labels.T, D.T)
-        parts.append((value, slope, left_part, right_part))
-    value, slope, first, second = (sum(several) for several in zip(*parts, strict=True))
-    return value, slope, first, second
+    D, labels = damped(np.outer(left.values, right.values), alpha), problem.all_labels
+    total, slope = 0.0, 0.0
+    gradients = [np.zeros((len(side.vectors),) * 2) for side in (left, right)]
+    # Columns are the rows of the transposed problem.
+    parts = {"both": ("rows", "columns")}.get(held, (held,))
+    for part in parts:
+        turned = part == "columns"
+        sides = (right, left) if turned else (left, right)
+        tables = (labels.T, D.T) if turned else (labels, D)
+        value, by_alpha, *by_sides = _error(*sides, *tables, entries=part == "entries")
+        total, slope = total + value, slope + by_alpha
+        for gradient, change in zip(gradients, by_sides[::-1] if turned else by_sides, strict=True):
+            gradient += change
+    return total, slope, gradients[0], gradients[1]
 
 
-def holdout_errors(problem: CompleteSpectrum, alphas: Array, held: str) -> Array:
-    """Compute only the values of `holdout_error` for several alphas, shape (n_alphas,)."""
-    return np.array([_squared_error(problem, float(alpha), held) for alpha in alphas])
-
-
-def _squared_error(problem: CompleteSpectrum, alpha: float, held: str) -> float:
-    """Compute Σ (e/m)²; it is infinite if m is so small that it loses digits."""
-    left, right = problem.left.complete, problem.right.complete
-    V, U = left.vectors, right.vectors
-    D = damped(np.outer(left.values, right.values), alpha)
-    B, first, second = problem.all_labels * D, V**2, (U**2).T
-    parts = {
-        "entries": [(V @ B @ U.T, first @ D @ second, D.max(initial=0.0))],
-        "rows": [(V @ B, first @ D, D.max(axis=0, initial=0.0))],
-        "columns": [(B @ U.T, D @ second, D.max(axis=1, initial=0.0, keepdims=True))],
-    }
-    parts["both"] = parts["rows"] + parts["columns"]
-    if any((m < SINGULAR * largest).any() for _, m, largest in parts[held]):
-        return np.inf
-    return float(sum(np.vdot(e / m, e / m) for e, m, _ in parts[held]))
-
-
-def _rows(lam: Array, V: Array, sigma: Array, U: Array, labels: Array, D: Array) -> Any:
+def _error(left: Spectrum, right: Spectrum, labels: Array, D: Array, *, entries: bool) -> Any:
+    """Compute `holdout_error` of rows or entries."""
+    lam, V, sigma, U = left.values, left.vectors, right.values, right.vectors
     B, squares = labels * D, V**2
-    e, m = V @ B, squares @ D
+    e, m, largest = V @ B, squares @ D, D.max(axis=0, initial=0.0)
+    if entries:
+        e, m, largest = e @ U.T, m @ (U**2).T, D.max(initial=0.0)
+    if (m < SINGULAR * largest).any():
+        return np.inf, 0.0, 0.0, 0.0
     r = e / m
     w = 2.0 * r / m
     u = -r * w
-    dB = V.T @ w
-    dm = squares.T @ u
-    # The gradient with respect to G also has the terms Σ_i w_ia r_ib (m_ia − m_ib)/(σ_b − σ_a).
-    mixed = w.T @ e
-    inner = -(lam[:, None] * D * dB).T @ B
-    inner = 0.5 * (inner + inner.T + _divided(mixed.T - mixed, sigma))
-    np.einsum("ii->i", inner)[:] -= (dm * lam[:, None] * D**2).sum(axis=0)
-    return (
-        float(np.vdot(r, r)),
-        -float(np.vdot(labels * dB + dm, D**2)),
-        V @ _of_first(lam, V, sigma, u, dB, dm, B, D) @ V.T,
-        U @ inner @ U.T,
-    )
-
-
-def _entries(lam: Array, V: Array, sigma: Array, U: Array, labels: Array, D: Array) -> Any:
-    B, left, right = labels * D, V**2, U**2
-    m = left @ D @ right.T
-    r = (V @ B @ U.T) / m
-    w = 2.0 * r / m
-    u = -r * w
-    dB = V.T @ w @ U
-    first, second = u @ right, u.T @ left
-    dm = left.T @ first
-    return (
-        float(np.vdot(r, r)),
-        -float(np.vdot(labels * dB + dm, D**2)),
-        V @ _of_first(lam, V, sigma, first, dB, dm, B, D) @ V.T,
-        U @ _of_first(sigma, U, lam, second, dB.T, dm.T, B.T, D.T) @ U.T,
-    )
+    dB, first = V.T @ w, u
+    if entries:
+        dB, first = dB @ U, u @ U**2
+    dm = squares.T @ first
+    of_left = _of_first(lam, V, sigma, first, dB, dm, B, D)
+    if entries:
+        of_right = _of_first(sigma, U, lam, u.T @ squares, dB.T, dm.T, B.T, D.T)
+    else:
+        # Terms Σ_i w_ia r_ib (m_ia − m_ib)/(σ_b − σ_a) instead of those of squares of U
+        mixed = w.T @ e
+        of_right = -(lam[:, None] * D * dB).T @ B
+        of_right = 0.5 * (of_right + of_right.T + _divided(mixed.T - mixed, sigma))
+        np.einsum("ii->i", of_right)[:] -= (dm * lam[:, None] * D**2).sum(axis=0)
+    slope = -float(np.vdot(labels * dB + dm, D**2))
+    return float(np.vdot(r, r)), slope, V @ of_left @ V.T, U @ of_right @ U.T
 
 
 def _of_first(

@@ -1,4 +1,4 @@
-"""Labels of pairs (row object, column object), and unpenalised offsets of these labels."""
+"""Unpenalised offsets of the labels of pairs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scipy import sparse
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.sparse.csgraph import connected_components
 
-from rankrls._relation_labels import EdgeList, read_labels, read_matrix
+from rankrls._relation_labels import Cells, CompleteBlock, Observations
 
 __all__ = [
     "NO_OFFSETS",
@@ -31,174 +31,6 @@ EPS = float(np.finfo(np.float64).eps)
 
 #: A table is stored densely if at least one in this many entries has a weight.
 DENSE = 20
-
-
-class CompleteBlock(NamedTuple):
-    """Labels Y (p', g') of all pairs of some rows and columns, each observed equally often."""
-
-    rows: Array
-    cols: Array
-    Y: Array
-    multiplicity: int
-
-
-@dataclass(frozen=True)
-class Cells:
-    """The q distinct observed pairs, sorted by row and column: mean labels and numbers of edges."""
-
-    rows: Array
-    cols: Array
-    y: Array
-    weight: Array
-    shape: tuple[int, int]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def select(self, chosen: Array) -> Cells:
-        """Select cells by a mask or by ascending indices."""
-        return Cells(
-            self.rows[chosen], self.cols[chosen], self.y[chosen], self.weight[chosen], self.shape
-        )
-
-    @cached_property
-    def flat(self) -> Array:
-        """Row-major indices into the p × g matrix, shape (q,)."""
-        return self.rows * self.shape[1] + self.cols
-
-    def table(self, values: Array) -> sparse.csr_array:
-        """Store values of the cells in a sparse matrix of shape (p, g)."""
-        pointers = np.searchsorted(self.rows, np.arange(self.shape[0] + 1))
-        return sparse.csr_array((values, self.cols, pointers), shape=self.shape)
-
-    def sums(self, values: Array) -> tuple[Array, Array]:
-        """Sum values (q,) by row and by column, shapes (p,) and (g,)."""
-        p, g = self.shape
-        return (
-            np.bincount(self.rows, values, minlength=p),
-            np.bincount(self.cols, values, minlength=g),
-        )
-
-
-class Observations:
-    """Labels of pairs of p row and g column objects: lists of edges, or a matrix without gaps."""
-
-    def __init__(
-        self, rows: Any, cols: Any, y: Any, shape: tuple[int, int], matrix: Array | None = None
-    ) -> None:
-        self._lists = None if matrix is not None else (rows, cols, y)
-        self.matrix, self.shape = matrix, shape
-
-    @classmethod
-    def from_matrix(cls, Y: Array, *, whole: bool = False) -> Observations:
-        """Create observations from a matrix with NaN (``whole``: without) for unobserved pairs."""
-        missing = None if whole else np.isnan(Y)
-        if missing is not None and missing.any():
-            rows, cols = np.nonzero(~missing)
-            return cls(rows, cols, Y[rows, cols], Y.shape)
-        return cls(None, None, None, Y.shape, Y)
-
-    @classmethod
-    def read(cls, Y: Any, name: str = "Y") -> Observations:
-        """Read labels from a matrix with NaN, a data frame, or a sparse matrix."""
-        if Y is None or sparse.issparse(Y):
-            labels = read_labels(Y, name)
-            assert isinstance(labels, EdgeList)
-            return cls(*labels)
-        matrix, whole = read_matrix(Y, name)
-        return cls.from_matrix(matrix, whole=whole)
-
-    @property
-    def n_edges(self) -> int:
-        """Number of labels."""
-        return len(self._lists[0]) if self._lists is not None else int(np.prod(self.shape))
-
-    @property
-    def lists(self) -> tuple[Array, Array, Array]:
-        """Rows, columns and labels of all edges, each of shape (n_edges,)."""
-        if self._lists is None:
-            assert self.matrix is not None
-            p, g = self.shape
-            rows, cols = np.repeat(np.arange(p), g), np.tile(np.arange(g), p)
-            self._lists = (rows, cols, self.matrix.ravel())
-        return self._lists
-
-    @property
-    def T(self) -> Observations:
-        """The transposed relation."""
-        if self.matrix is not None:
-            return Observations.from_matrix(self.matrix.T, whole=True)
-        rows, cols, y = self.lists
-        return Observations(cols, rows, y, self.shape[::-1])
-
-    def stored(self) -> Observations:
-        """Return the observations without cached values."""
-        if self.matrix is not None:
-            return Observations.from_matrix(self.matrix, whole=True)
-        return Observations(*self.lists, self.shape)
-
-    def select(self, chosen: Array) -> Observations:
-        """Select edges by a mask or indices; the objects stay the same."""
-        rows, cols, y = self.lists
-        return Observations(rows[chosen], cols[chosen], y[chosen], self.shape)
-
-    def between(self, rows: Array, cols: Array) -> Observations:
-        """Restrict the relation to some objects, given by ascending indices."""
-        if self.matrix is not None:
-            return Observations.from_matrix(self.matrix[np.ix_(rows, cols)], whole=True)
-        places = []
-        for kept, n in zip((rows, cols), self.shape, strict=True):
-            place = np.full(n, -1)
-            place[kept] = np.arange(len(kept))
-            places.append(place)
-        ends, others, y = self.lists
-        i, j = places[0][ends], places[1][others]
-        chosen = (i >= 0) & (j >= 0)
-        shape = (len(rows), len(cols))
-        return Observations(i[chosen], j[chosen], y[chosen], shape).as_matrix()
-
-    def as_matrix(self) -> Observations:
-        """Store the labels as a matrix, if every pair has one label."""
-        if self.matrix is not None or self.n_edges != np.prod(self.shape):
-            return self
-        rows, cols, y = self.lists
-        Y = np.full(self.shape, np.nan)
-        Y[rows, cols] = y
-        return self if np.isnan(Y).any() else Observations.from_matrix(Y, whole=True)
-
-    @cached_property
-    def cells(self) -> Cells:
-        """The distinct pairs, with averaged labels."""
-        rows, cols, y = self.lists
-        g = self.shape[1]
-        flat = rows * g + cols
-        if len(flat) and not (flat[1:] > flat[:-1]).all():
-            order = np.argsort(flat, kind="stable")
-            ordered = flat[order]
-            first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-            weight = np.diff(np.concatenate([first, [len(flat)]])).astype(np.float64)
-            mean = np.add.reduceat(y[order], first) / weight
-            flat = ordered[first]
-            return Cells(flat // g, flat % g, mean, weight, self.shape)
-        return Cells(rows, cols, y, np.ones(len(rows)), self.shape)
-
-    def block(self, *, ranking: bool, square: bool = False) -> CompleteBlock | None:
-        """Return the labels as one complete block (``square``: of the same objects), or None."""
-        p, g = self.shape
-        if self.matrix is not None:
-            return CompleteBlock(np.arange(p), np.arange(g), self.matrix, 1)
-        cells = self.cells
-        if ranking:  # rows with a single pair have nothing to compare
-            cells = cells.select(np.bincount(cells.rows, minlength=p)[cells.rows] > 1)
-        rows, cols = np.unique(cells.rows), np.unique(cells.cols)
-        if (
-            len(cells) != len(rows) * len(cols)
-            or len(np.unique(cells.weight)) != 1
-            or (square and not np.array_equal(rows, cols))
-        ):
-            return None
-        Y = cells.y.reshape(len(rows), len(cols))
-        return CompleteBlock(rows, cols, Y, int(cells.weight[0]))
 
 
 class FreeOffsets(NamedTuple):

@@ -300,11 +300,12 @@ class RelationProblem:
 
     def _check_solver(self, solver: str, block: CompleteBlock | None, *, early: bool) -> None:
         """Raise an error if the problem is not one for the solver."""
-        name, plain, reason = self.pairwise.name, self.pairwise.plain, None
         if early and solver != "cg":
             raise ValueError(
                 f"early_stopping and alpha=0 need solver='cg' (or 'auto'), not {solver!r}"
             )
+        features = all(side.features is not None for side in self.sides)
+        reason = ""
         if self.two_step:
             if solver not in ("auto", "closed"):
                 reason = "two-step regression has a closed form only"
@@ -315,49 +316,44 @@ class RelationProblem:
                 )
         elif solver == "closed" and not self.has_closed_form:
             reason = "there is no closed form"
-            reason += " with a relation and loss='ranking'" if name == "polynomial" else ""
         elif solver == "closed" and block is None:
-            raise ValueError(
-                "solver='closed' needs a complete relation: every pair of the objects that have "
-                "an edge observed, equally often"
-                + (", with the same objects on both sides" if self.sign else "")
-                + ". Use solver='auto'"
-            )
+            reason = "it needs a complete relation: every pair of objects with labels observed, "
+            reason += "equally often" + ", with the same objects on both sides" * (self.sign != 0)
         elif solver == "primal" and self.pairwise.additive:
-            reason = None if self._positive() else "it needs positive semi-definite kernels"
-        elif solver == "primal" and not plain:
+            reason = "" if self._positive() else "it needs positive semi-definite kernels"
+        elif solver == "primal" and not self.pairwise.plain:
             reason = "functions are no sums over products of features"
-        elif solver == "primal" and any(side.features is None for side in self.sides):
+        elif solver == "primal" and not features:
             reason = "it needs the features of linear kernels, not more than objects if sparse"
         elif solver == "primal" and self.free.columns:
             reason = "it has no offsets of ranked objects"
-        if reason is not None:
+        if reason:
             raise ValueError(
-                f"solver={solver!r} is not for this problem with pairwise={name!r}: {reason}. Use "
-                "solver='auto'"
+                f"solver={solver!r} is not for this problem with pairwise={self.pairwise.name!r}: "
+                f"{reason}. Use solver='auto'"
             )
 
     # ------------------------------------------------------------------ solvers
 
     def _primal(self, alphas: Array) -> RelationModel:
-        cells, spectra = self.observations.cells, None
-        n, what = sum(self.observations.shape), "objects"
-        if not self.pairwise.additive:
-            spectra = self._spectra()
-            n, what = len(spectra[0].values) * len(spectra[1].values), "products of features"
-        advice = "use solver='cg'"
-        _resources.require(f"solver='primal' with {n:,} {what}", n, n, copies=6, advice=advice)
-        if spectra is None:
+        cells, advice = self.observations.cells, "use solver='cg'"
+        if self.pairwise.additive:
+            n = sum(self.observations.shape)
+            what = f"solver='primal' with {n:,} objects"
+            _resources.require(what, n, n, copies=6, advice=advice)
             A = solve_over_objects(*self.sides, cells, alphas, self.loss)
             return RelationModel("primal", self.pairwise, A)
+        spectra = self._spectra()
+        n = len(spectra[0].values) * len(spectra[1].values)
+        what = f"solver='primal' with {n:,} products of features"
+        _resources.require(what, n, n, copies=6, advice=advice)
         inners = solve_over_products(*spectra, cells, alphas, self.loss)
         return self._of_factors("primal", *spectra, inners)
 
     def _dual(self, alphas: Array) -> RelationModel:
-        q = len(self.observations.cells)
-        _resources.require(
-            f"solver='dual' with {q:,} observed pairs", q, q, copies=4, advice="use solver='cg'"
-        )
+        q, advice = len(self.observations.cells), "use solver='cg'"
+        what = f"solver='dual' with {q:,} observed pairs"
+        _resources.require(what, q, q, copies=4, advice=advice)
         A, *_ = solve_over_cells(*self.sides, self.observations.cells, alphas, self.loss)
         return RelationModel("dual", self.pairwise, A)
 
