@@ -54,6 +54,9 @@ def linear_scores(
 ) -> LinearScores:
     """Compute weights of the original features that give the scores of a fitted estimator.
 
+    With z = s ∘ x + t from a scaler, ⟨w, z⟩ = ⟨w ∘ s, x⟩ + ⟨w, t⟩: the scale of the features is
+    multiplied into the weights, and their shift becomes one constant.
+
     Parameters
     ----------
     estimator : fitted estimator with a linear kernel
@@ -64,18 +67,13 @@ def linear_scores(
     output : int, optional
         Index of the output to export, for a model with several.
     missing : {"zero", "ignore"}, default="zero"
-        Treatment of missing features. "zero" assumes that a missing feature counts as 0 in the
-        weighted sum, so only imputers that fill with 0 can be folded into the weights. "ignore"
-        assumes that rows have no missing features and ignores imputers.
+        "zero" assumes that a missing feature counts as 0 in the weighted sum, so only imputers that
+        fill with 0 can be folded into the weights. "ignore" assumes that rows have no missing
+        features and ignores imputers.
 
     Returns
     -------
     LinearScores
-
-    Notes
-    -----
-    With z = s ∘ x + t from a scaler, ⟨w, z⟩ = ⟨w ∘ s, x⟩ + ⟨w, t⟩: the scale of the features is
-    multiplied into the weights, and their shift becomes one constant.
 
     Examples
     --------
@@ -98,20 +96,23 @@ def linear_scores(
 
 
 @dataclass(frozen=True)
-class Affine:
-    """Affine map z = (x[columns] M) ∘ scale + shift, in float64; a part that is None is omitted.
+class Step:
+    """z = (x[columns] M) ∘ scale + shift in float64, after ``missing`` was replaced by ``fill``.
 
-    ``n_in`` is the number of features of x, ``matrix`` has shape (len(columns) or n_in, n_out).
+    Parts that are None are omitted. ``n_in`` is the number of features of x, ``matrix`` has shape
+    (len(columns) or n_in, n_out).
     """
 
     n_in: int
     columns: Array | None = None
+    fill: Array | None = None
+    missing: float = np.nan
     matrix: Array | None = None
     scale: Array | None = None
     shift: Array | None = None
 
     def weights_before(self, w: Array) -> tuple[Array, float]:
-        """Return weights and constant of x for the scores ⟨w, z⟩."""
+        """Return weights and constant of x, without missing values, for the scores ⟨w, z⟩."""
         constant = 0.0 if self.shift is None else float(self.shift @ w)
         if self.scale is not None:
             w = self.scale * w
@@ -124,54 +125,41 @@ class Affine:
 
 
 @dataclass(frozen=True)
-class Imputation:
-    """z = x[columns], ``values`` in place of ``missing``; ``affine`` maps rows without these."""
-
-    columns: Array | None
-    values: Array
-    missing: float
-    affine: Affine
-
-    def takes_zero(self, before: list[Affine | Imputation]) -> bool:
-        """Whether a missing value counts as 0 in the input rows: no step before shifts it."""
-        shifted = any(isinstance(s, Affine) and s.shift is not None for s in before)
-        return bool(np.isnan(self.missing)) and not self.values.any() and not shifted
-
-
-@dataclass(frozen=True)
 class Parts:
     """An estimator as a sequence of maps of the features and a fitted ranker."""
 
-    steps: list[Affine | Imputation]
+    steps: list[Step]
     ranker: Any
     n_features: int
     feature_names: list[str] | None
 
+    def weights(self, output: int | None) -> Array:
+        """Return the ranker's weights of its own features."""
+        W = np.atleast_2d(_float64(self.ranker.coef_))
+        return W[choose_output(len(W), output)]
+
 
 def decompose(estimator: Any) -> Parts:
     """Decompose an estimator, after checking that it is fitted and can be exported."""
-    transformers, ranker = _flatten(estimator)
-    if isinstance(ranker, AutoRanker):
-        raise ValueError(
-            "an AutoRanker cannot be exported, because it compares rows within their query; export "
-            "a RankRLS, RankRLSCV, RankSVM or GreedyRankRLS instead, alone or at the end of a "
-            "Pipeline (rankrls fit without --auto makes one)"
-        )
+    *transformers, ranker = _flatten(estimator)
     if not isinstance(ranker, BaseRanker | GreedyRankRLS):
+        reason = ", because it compares rows within their query"
         raise ValueError(
-            f"a {type(ranker).__name__} cannot be exported: give a fitted RankRLS, RankRLSCV, "
-            "RankSVM or GreedyRankRLS, a Pipeline that ends in one, or a search over it"
+            f"a {type(ranker).__name__} cannot be exported"
+            f"{reason if isinstance(ranker, AutoRanker) else ''}: give a fitted RankRLS, "
+            "RankRLSCV, RankSVM or GreedyRankRLS (rankrls fit without --auto makes one), a "
+            "Pipeline that ends in one, or a search over it"
         )
     check_is_fitted(ranker)
-    steps = [made for step in transformers if (made := _map(step)) is not None]
+    steps = [made for step in transformers if (made := _step(step)) is not None]
     first = next((step for step in transformers if hasattr(step, "n_features_in_")), ranker)
     names = getattr(first, "feature_names_in_", None)
     names = None if names is None else [str(name) for name in names]
     return Parts(steps, ranker, int(first.n_features_in_), names)
 
 
-def _flatten(estimator: Any) -> tuple[list[Any], Any]:
-    """Return the transformers of (nested) pipelines, and the final estimator."""
+def _flatten(estimator: Any) -> list[Any]:
+    """Return the steps of (nested) pipelines, with the final estimator last."""
     if hasattr(estimator, "best_estimator_"):  # a search of scikit-learn or of another library
         return _flatten(estimator.best_estimator_)
     if hasattr(estimator, "refit") and hasattr(estimator, "estimator"):
@@ -181,21 +169,12 @@ def _flatten(estimator: Any) -> tuple[list[Any], Any]:
             "Fit it with refit=True, or export a model with the best parameters"
         )
     if not isinstance(estimator, Pipeline):
-        return [], estimator
-    if not estimator.steps:
-        raise ValueError("the Pipeline has no steps")
-    transformers: list[Any] = []
-    for _, step in estimator.steps[:-1]:
-        if isinstance(step, Pipeline):
-            inner, last = _flatten(step)
-            transformers += [*inner, last]
-        elif step is not None and step != "passthrough":
-            transformers.append(step)
-    inner, last = _flatten(estimator.steps[-1][1])
-    return [*transformers, *inner], last
+        return [estimator]
+    steps = [step for _, step in estimator.steps if step is not None and step != "passthrough"]
+    return [inner for step in steps for inner in _flatten(step)]
 
 
-def _map(step: Any) -> Affine | Imputation | None:
+def _step(step: Any) -> Step | None:
     """Return the map of a fitted transformer; None if it leaves the features unchanged."""
     if isinstance(step, QueryScaler):
         raise ValueError(
@@ -207,71 +186,63 @@ def _map(step: Any) -> Affine | Imputation | None:
     if type(step) is FunctionTransformer and step.func is None:
         return None
     selects = isinstance(step, SelectorMixin) and type(step).transform is SelectorMixin.transform
-    if not selects and type(step) not in AFFINE:
-        known = ", ".join(kind.__name__ for kind in AFFINE)
+    if not selects and type(step) not in STEPS:
+        known = ", ".join(kind.__name__ for kind in STEPS)
         raise ValueError(
             f"a {type(step).__name__} cannot be folded into the weights; only {known} and feature "
             "selectors can. Apply it to the features beforehand, and export the steps after it"
         )
     check_is_fitted(step)
-    if getattr(step, "clip", False):
-        raise ValueError(
-            f"{type(step).__name__}(clip=True) cannot be folded into the weights, because "
-            "clipping is not linear. Fit it with clip=False"
-        )
+    for option in ("clip", "whiten", "add_indicator"):
+        if getattr(step, option, False):
+            raise ValueError(
+                f"{type(step).__name__}({option}=True) cannot be exported; fit it with "
+                f"{option}=False"
+            )
     if selects:
         support = step.get_support()
-        return Affine(len(support), columns=np.flatnonzero(support))
-    return AFFINE[type(step)](step)
+        return Step(len(support), columns=np.flatnonzero(support))
+    return STEPS[type(step)](step)
 
 
-def _centred(step: Any, centre: Any) -> Affine:
+def _centred(step: Any, centre: Any) -> Step:
     """(x − centre)/scale, where either may be None."""
     scale = None if step.scale_ is None else 1.0 / _float64(step.scale_)
     shift = None if centre is None else -_float64(centre) * (1.0 if scale is None else scale)
-    return Affine(step.n_features_in_, scale=scale, shift=shift)
+    return Step(step.n_features_in_, scale=scale, shift=shift)
 
 
-def _pca(step: Any) -> Affine:
-    if step.whiten:
-        raise ValueError(
-            "PCA(whiten=True) is not exported: use PCA() and a StandardScaler after it"
-        )
+def _projected(step: Any, mean: Any = None) -> Step:
     matrix = _float64(step.components_).T
-    shift = None if step.mean_ is None else -_float64(step.mean_) @ matrix
-    return Affine(step.n_features_in_, matrix=matrix, shift=shift)
+    shift = None if mean is None else -_float64(mean) @ matrix
+    return Step(step.n_features_in_, matrix=matrix, shift=shift)
 
 
-def _imputation(step: Any) -> Imputation:
-    if step.add_indicator:
-        raise ValueError(
-            "SimpleImputer(add_indicator=True) is not exported: fit it with add_indicator=False"
-        )
+def _filled(step: Any) -> Step:
     number = isinstance(step.missing_values, int | float | np.integer | np.floating)
     if not number or step._fit_dtype.kind == "O":
         raise ValueError(
             "a SimpleImputer of values that are not numbers is not exported: fit it to numbers, "
             "with missing_values=np.nan"
         )
-    values, n = _float64(step.statistics_), step.n_features_in_
-    columns = None
+    values, columns = _float64(step.statistics_), None
     if not step.keep_empty_features and np.isnan(values).any():  # SimpleImputer drops these
         columns = np.flatnonzero(~np.isnan(values))
         values = values[columns]
-    return Imputation(columns, values, float(step.missing_values), Affine(n, columns=columns))
+    return Step(step.n_features_in_, columns, values, float(step.missing_values))
 
 
 #: Exact types only: a subclass can behave differently.
-AFFINE: dict[type, Callable[[Any], Affine | Imputation]] = {
+STEPS: dict[type, Callable[[Any], Step]] = {
     StandardScaler: lambda step: _centred(step, step.mean_ if step.with_mean else None),
     RobustScaler: lambda step: _centred(step, step.center_),
-    MinMaxScaler: lambda step: Affine(
+    MinMaxScaler: lambda step: Step(
         step.n_features_in_, scale=_float64(step.scale_), shift=_float64(step.min_)
     ),
     MaxAbsScaler: lambda step: _centred(step, None),
-    PCA: _pca,
-    TruncatedSVD: lambda step: Affine(step.n_features_in_, matrix=_float64(step.components_).T),
-    SimpleImputer: _imputation,
+    PCA: lambda step: _projected(step, step.mean_),
+    TruncatedSVD: _projected,
+    SimpleImputer: _filled,
 }
 
 
@@ -282,33 +253,28 @@ def _float64(values: Any) -> Array:
 # ---------------------------------------------------------------- folding
 
 
-def fold(
-    parts: Parts,
-    *,
-    output: int | None,
-    target: str = "a weight for each feature",
-    complete: bool = False,
-) -> LinearScores:
-    """Compute `linear_scores` from the parts of an estimator; error messages name ``target``."""
+def fold(parts: Parts, *, output: int | None, complete: bool = False) -> LinearScores:
+    """Compute `linear_scores` from the parts of an estimator."""
     ranker = parts.ranker
     if not hasattr(ranker, "coef_"):
         raise ValueError(
-            f"kernel={ranker.kernel!r} has no feature weights, and the format holds only {target}; "
-            "fit with kernel='linear' (with more features, if needed), or "
-            "export the kernel model with to_onnx"
+            f"kernel={ranker.kernel!r} has no feature weights, and the format holds nothing else; "
+            "fit with kernel='linear' (with more features, if needed), or export the kernel model "
+            "with to_onnx"
         )
-    W = np.atleast_2d(_float64(ranker.coef_))
-    w, constant = W[choose_output(len(W), output)], 0.0
+    w, constant = parts.weights(output), 0.0
     for i, step in reversed(list(enumerate(parts.steps))):
-        if isinstance(step, Imputation) and not (complete or step.takes_zero(parts.steps[:i])):
-            raise ValueError(
-                "a SimpleImputer cannot be folded into the weights, because a missing feature "
-                "counts as 0 in a weighted sum; make it the first step with "
-                "SimpleImputer(strategy='constant', fill_value=0), export with to_onnx, or fill "
-                "missing values beforehand and export the steps after the imputer"
-            )
-        affine = step.affine if isinstance(step, Imputation) else step
-        w, shift = affine.weights_before(w)
+        if step.fill is not None and not complete:
+            # A missing value counts as 0 if no step before shifts it.
+            shifted = any(before.shift is not None for before in parts.steps[:i])
+            if shifted or step.fill.any() or not np.isnan(step.missing):
+                raise ValueError(
+                    "a SimpleImputer cannot be folded into the weights, because a missing feature "
+                    "counts as 0 in a weighted sum; make it the first step with "
+                    "SimpleImputer(strategy='constant', fill_value=0), export with to_onnx, or "
+                    "fill missing values beforehand and export the steps after the imputer"
+                )
+        w, shift = step.weights_before(w)
         constant += shift
     if not (np.isfinite(w).all() and np.isfinite(constant)):
         where = np.flatnonzero(~np.isfinite(w))
@@ -325,32 +291,29 @@ def elementwise(parts: Parts) -> tuple[Array, Array, Array]:
     columns = np.arange(parts.n_features)
     scale, shift = np.ones(len(columns)), np.zeros(len(columns))
     for step in parts.steps:
-        affine = step.affine if isinstance(step, Imputation) else step
-        if affine.matrix is not None:
+        if step.matrix is not None:
             raise ValueError(
                 "normalizers=True needs scalers of single features, and the pipeline mixes "
                 "features (PCA, TruncatedSVD); use normalizers=False"
             )
-        if affine.columns is not None:
-            chosen = affine.columns
+        if step.columns is not None:
+            chosen = step.columns
             columns, scale, shift = columns[chosen], scale[chosen], shift[chosen]
-        if affine.scale is not None:
-            scale, shift = scale * affine.scale, shift * affine.scale
-        if affine.shift is not None:
-            shift = shift + affine.shift
+        if step.scale is not None:
+            scale, shift = scale * step.scale, shift * step.scale
+        if step.shift is not None:
+            shift = shift + step.shift
     return columns, scale, shift
 
 
 def choose_output(n_outputs: int, output: int | None) -> int:
     """Return the column to export; ``output`` is required if there are several."""
-    if output is None:
-        if n_outputs > 1:
-            raise ValueError(
-                f"the model has {n_outputs} outputs, and one ranking is exported at a time; choose "
-                f"one by output=0 … {n_outputs - 1}"
-            )
-        return 0
-    column = check_integer("output", output, least=0)
+    if output is None and n_outputs > 1:
+        raise ValueError(
+            f"the model has {n_outputs} outputs, and one ranking is exported at a time; choose "
+            f"one by output=0 … {n_outputs - 1}"
+        )
+    column = check_integer("output", 0 if output is None else output, least=0)
     if column >= n_outputs:
         raise ValueError(f"output={column}, but the model has {n_outputs} output(s), from 0")
     return column

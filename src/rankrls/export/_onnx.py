@@ -13,7 +13,7 @@ from scipy import sparse
 from rankrls import __version__
 from rankrls._validation import check_option
 from rankrls.core.spaces.spaces import Kernel
-from rankrls.export._linear import Affine, Imputation, Parts, choose_output, decompose, fold
+from rankrls.export._linear import Parts, Step, choose_output, decompose, fold
 from rankrls.export._writers import write_bytes
 
 __all__ = ["to_onnx"]
@@ -59,10 +59,8 @@ def to_onnx(
     Notes
     -----
     The graph has opset 13 and IR version 7. The scores equal those of ``predict``, including the
-    constant of scalers. A linear model is a single matrix product. A kernel model contains its
-    training rows or basis vectors: fit with ``solver="nystroem"`` and a ``basis`` for a small file.
-    The mean of these vectors is subtracted before distances are computed, which preserves the
-    precision of features with a large offset.
+    constant of scalers. A kernel model contains its training rows or basis vectors: fit with
+    ``solver="nystroem"`` and a ``basis`` for a small file.
 
     Examples
     --------
@@ -75,145 +73,120 @@ def to_onnx(
     check_option("dtype", dtype, ("float32", "float64"))
     parts = decompose(estimator)
     graph = _Graph(parts.n_features, dtype)
-    markers = [step.missing for step in parts.steps if isinstance(step, Imputation)]
-    inexact = [m for m in markers if not np.isnan(m) and float(np.float32(m)) != m]
-    if inexact and dtype == "float32":
-        raise ValueError(
-            f"missing_values={inexact[0]!r} of SimpleImputer is not exact in 32 bits; export with "
-            "dtype='float64', or fit with missing_values=np.nan"
-        )
+    for step in parts.steps:
+        m = step.missing
+        if dtype == "float32" and not np.isnan(m) and float(np.float32(m)) != m:
+            raise ValueError(
+                f"missing_values={m!r} of SimpleImputer is not exact in 32 bits; export with "
+                "dtype='float64', or fit with missing_values=np.nan"
+            )
     if hasattr(parts.ranker, "coef_"):
-        scores, width = _linear(graph, parts, output)
+        scores, columns = _linear(graph, parts, output)
     else:
-        scores, width = _kernel(graph, parts, output)
-    properties = {
-        "producer": f"rankrls {__version__}",
-        "estimator": type(parts.ranker).__name__,
-    }
+        scores, columns = _kernel(graph, parts, output)
+    width = None if _is_flat(parts, output) else len(columns)
+    if width is None:
+        scores = graph.add("Reshape", scores, np.array([-1]))
+    properties = {"producer": f"rankrls {__version__}", "estimator": type(parts.ranker).__name__}
     if parts.feature_names is not None:
         properties["feature_names"] = json.dumps(parts.feature_names, ensure_ascii=False)
-    model = graph.finish(scores, width, properties, version=__version__)
+    model = graph.finish(scores, width, properties)
     write_bytes(path, model.SerializeToString(deterministic=True))
     return model
 
 
-def _linear(graph: _Graph, parts: Parts, output: int | None) -> tuple[str, int | None]:
-    n_outputs = np.atleast_2d(parts.ranker.coef_).shape[0]
-    flat, columns = _columns(parts, n_outputs, output)
+def _is_flat(parts: Parts, output: int | None) -> bool:
+    """Return whether the scores have one axis."""
+    ranker = parts.ranker
+    return output is not None or getattr(ranker, "_flat", np.ndim(getattr(ranker, "coef_", 0)) == 1)
+
+
+def _columns(parts: Parts, n_outputs: int, output: int | None) -> list[int]:
+    """Return the exported outputs."""
+    if _is_flat(parts, output):
+        return [choose_output(n_outputs, output)]
+    return list(range(n_outputs))
+
+
+def _linear(graph: _Graph, parts: Parts, output: int | None) -> tuple[str, list[int]]:
+    columns = _columns(parts, len(np.atleast_2d(parts.ranker.coef_)), output)
     # All steps after the last imputation are combined into one matrix.
-    kinds = [isinstance(step, Imputation) for step in parts.steps]
-    n_applied = max((i + 1 for i, imputes in enumerate(kinds) if imputes), default=0)
+    fills = [i + 1 for i, step in enumerate(parts.steps) if step.fill is not None]
+    n_applied = fills[-1] if fills else 0
     X = _apply(graph, parts.steps[:n_applied])
     rest = replace(parts, steps=parts.steps[n_applied:])
     folded = [fold(rest, output=j) for j in columns]
-    W = np.stack([one.weights for one in folded], axis=1)
-    scores = graph.add("MatMul", X, graph.constant(W))
+    scores = graph.add("MatMul", X, np.stack([one.weights for one in folded], axis=1))
     constants = np.array([one.constant for one in folded])
-    if constants.any():
-        scores = graph.add("Add", scores, graph.constant(constants))
-    return _shaped(graph, scores, flat, len(columns))
+    return graph.add("Add", scores, constants) if constants.any() else scores, columns
 
 
-def _kernel(graph: _Graph, parts: Parts, output: int | None) -> tuple[str, int | None]:
-    kernel, rows, A = _expansion(parts.ranker)
-    flat, columns = _columns(parts, A.shape[1], output)
-    A = A[:, columns]
-    used = A.any(axis=1)
-    rows, A = rows[used], A[used]
-    if not len(A):
-        raise ValueError("every coefficient is zero, so all rows would have the same score")
-    if (rows.size + A.size) * 8 > MAX_BYTES:
-        raise ValueError(
-            f"the model has {rows.shape[0]:,} rows of {rows.shape[1]:,} features, more than an "
-            "ONNX file holds (2 GiB): fit with solver='nystroem' and a smaller basis"
-        )
-    if not (np.isfinite(rows).all() and np.isfinite(A).all()):
-        raise ValueError("the model has coefficients or rows that are not finite")
-    X = _apply(graph, parts.steps)
-    K = _kernel_matrix(graph, X, kernel, rows)
-    return _shaped(graph, graph.add("MatMul", K, graph.constant(A)), flat, len(columns))
-
-
-def _columns(parts: Parts, n_outputs: int, output: int | None) -> tuple[bool, list[int]]:
-    """Return whether the scores have one axis, and the exported outputs."""
-    one_axis = getattr(parts.ranker, "_flat", np.ndim(getattr(parts.ranker, "coef_", 0)) == 1)
-    if output is None and not one_axis:
-        return False, list(range(n_outputs))
-    return True, [choose_output(n_outputs, output)]
-
-
-def _shaped(graph: _Graph, scores: str, flat: bool, n_outputs: int) -> tuple[str, int | None]:
-    """Return the scores, with one axis if ``flat``, and otherwise their number of columns."""
-    if not flat:
-        return scores, n_outputs
-    return graph.add("Reshape", scores, graph.constant(np.array([-1]))), None
-
-
-def _expansion(ranker: Any) -> tuple[Kernel, Array, Array]:
-    """Return kernel, rows (m, n) and coefficients (m, n_outputs) of f(x) = Σ a_i k(x, x_i)."""
-    model = ranker._model
+def _kernel(graph: _Graph, parts: Parts, output: int | None) -> tuple[str, list[int]]:
+    """Add f(x) = Σ a_i k(x, x_i) over the rows x_i with a coefficient."""
+    model = parts.ranker._model
     kernel = model.kernel
     if callable(kernel.metric) or kernel.metric not in KERNELS:
         raise ValueError(
             f"kernel={kernel.name} is not exported: ONNX models are made of products and "
             f"elementwise functions, so the kernel must be one of {', '.join(map(repr, KERNELS))}"
         )
-    (rows, shift), A = model.expansion, model.dual_coef[0][model.kept]
-    rows = np.asarray(rows.toarray() if sparse.issparse(rows) else rows, dtype=np.float64)
-    return kernel, rows + shift, np.asarray(A, dtype=np.float64)
+    (rows, shift), A = model.expansion, model.dual_coef[0][model.kept].astype(np.float64)
+    columns = _columns(parts, A.shape[1], output)
+    A = A[:, columns]
+    used = np.flatnonzero(A.any(axis=1))
+    if not len(used):
+        raise ValueError("every coefficient is zero, so all rows would have the same score")
+    rows, A = rows[used], A[used]
+    if (rows.shape[0] * rows.shape[1] + A.size) * 8 > MAX_BYTES:
+        raise ValueError(
+            f"the model has {rows.shape[0]:,} rows of {rows.shape[1]:,} features, more than an "
+            "ONNX file holds (2 GiB): fit with solver='nystroem' and a smaller basis"
+        )
+    rows = np.asarray(rows.toarray() if sparse.issparse(rows) else rows, dtype=np.float64) + shift
+    if not (np.isfinite(rows).all() and np.isfinite(A).all()):
+        raise ValueError("the model has coefficients or rows that are not finite")
+    K = _kernel_matrix(graph, _apply(graph, parts.steps), kernel, rows)
+    return graph.add("MatMul", K, A), columns
 
 
-def _apply(graph: _Graph, steps: list[Affine | Imputation]) -> str:
+def _apply(graph: _Graph, steps: list[Step]) -> str:
     X = graph.X
     for step in steps:
-        affine = step.affine if isinstance(step, Imputation) else step
-        if affine.columns is not None:
-            X = graph.add("Gather", X, graph.constant(affine.columns.astype(np.int64)), axis=1)
-        for operator, values in (
-            ("MatMul", affine.matrix),
-            ("Mul", affine.scale),
-            ("Add", affine.shift),
-        ):
+        if step.columns is not None:
+            X = graph.add("Gather", X, step.columns.astype(np.int64), axis=1)
+        if step.fill is not None:
+            is_nan = np.isnan(step.missing)
+            absent = graph.add("IsNaN", X) if is_nan else graph.add("Equal", X, step.missing)
+            X = graph.add("Where", absent, step.fill, X)
+        for operator, values in (("MatMul", step.matrix), ("Mul", step.scale), ("Add", step.shift)):
             if values is not None:
-                X = graph.add(operator, X, graph.constant(values))
-        if isinstance(step, Imputation):
-            if np.isnan(step.missing):
-                absent = graph.add("IsNaN", X)
-            else:
-                absent = graph.add("Equal", X, graph.constant(np.array(step.missing)))
-            X = graph.add("Where", absent, graph.constant(step.values), X)
+                X = graph.add(operator, X, values)
     return X
 
 
 def _kernel_matrix(graph: _Graph, X: str, kernel: Kernel, rows: Array) -> str:
     """Add k(x, r) for all rows r, with the kernels as defined in scikit-learn."""
+    add = graph.add
     gamma = kernel.params.get("gamma")
     gamma = 1.0 / rows.shape[1] if gamma is None else float(gamma)
     if kernel.metric == "rbf":  # exp(−γ(‖x‖² + ‖r‖² − 2⟨x, r⟩)) with centred rows
         center = rows.mean(axis=0)
         rows = rows - center
-        X = graph.add("Sub", X, graph.constant(center))
-        squares = graph.sum_rows(graph.add("Mul", X, X))
-        product = graph.add("MatMul", X, graph.constant(-2.0 * rows.T))
-        distance = graph.add("Add", graph.add("Add", product, squares), graph.constant(
-            np.einsum("ij,ij->i", rows, rows)
-        ))  # fmt: skip
-        distance = graph.add("Max", distance, graph.constant(np.array(0.0)))
-        return graph.add("Exp", graph.add("Mul", distance, graph.constant(np.array(-gamma))))
+        X = add("Sub", X, center)
+        product = add("Add", add("MatMul", X, -2.0 * rows.T), graph.sum_squares(X))
+        distance = add("Max", add("Add", product, np.einsum("ij,ij->i", rows, rows)), 0.0)
+        return add("Exp", add("Mul", distance, -gamma))
     if kernel.metric == "cosine":  # the cosine of a zero row with any row is 0
         norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
         rows = rows / np.where(norms > 0, norms, 1.0)[:, None]
-        norm = graph.add("Sqrt", graph.sum_rows(graph.add("Mul", X, X)))
-        zero = graph.add("Equal", norm, graph.constant(np.array(0.0)))
-        norm = graph.add("Where", zero, graph.constant(np.array(1.0)), norm)
-        X = graph.add("Div", X, norm)
-        return graph.add("MatMul", X, graph.constant(rows.T))
-    coef0 = float(kernel.params.get("coef0", 1.0))
-    product = graph.add("MatMul", X, graph.constant(gamma * rows.T))
-    product = graph.add("Add", product, graph.constant(np.array(coef0)))
+        norm = add("Sqrt", graph.sum_squares(X))
+        norm = add("Where", add("Equal", norm, 0.0), 1.0, norm)
+        return add("MatMul", add("Div", X, norm), rows.T)
+    product = add("MatMul", X, gamma * rows.T)
+    product = add("Add", product, float(kernel.params.get("coef0", 1.0)))
     if kernel.metric == "sigmoid":
-        return graph.add("Tanh", product)
-    return graph.add("Pow", product, graph.constant(np.array(float(kernel.params["degree"]))))
+        return add("Tanh", product)
+    return add("Pow", product, float(kernel.params["degree"]))
 
 
 class _Graph:
@@ -227,27 +200,26 @@ class _Graph:
         self._constants: list[Any] = []
         self.X = self._cast("X", np.dtype(np.float64))
 
-    def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        """Append a node and return the name of its only output."""
+    def add(self, operator: str, *inputs: str | Array | float, **attributes: Any) -> str:
+        """Append a node of named values and constants; return the name of its only output."""
         name = f"{operator.lower()}_{len(self._nodes)}"
+        names = [value if isinstance(value, str) else self._constant(value) for value in inputs]
         make = self._onnx.helper.make_node
-        self._nodes.append(make(operator, list(inputs), [name], name=name, **attributes))
+        self._nodes.append(make(operator, names, [name], name=name, **attributes))
         return name
 
-    def constant(self, values: Array) -> str:
-        """Add a constant array and return its name."""
+    def _constant(self, values: Array | float) -> str:
+        values = np.asarray(values)
         name = f"constant_{len(self._constants)}"
         make = self._onnx.numpy_helper.from_array
         self._constants.append(make(np.ascontiguousarray(values).reshape(values.shape), name))
         return name
 
-    def sum_rows(self, values: str) -> str:
-        """Add sums over columns, shape (n_rows, 1), and return their name."""
-        return self.add("ReduceSum", values, self.constant(np.array([1])), keepdims=1)
+    def sum_squares(self, X: str) -> str:
+        """Add squared lengths of rows, shape (n_rows, 1), and return their name."""
+        return self.add("ReduceSum", self.add("Mul", X, X), np.array([1]), keepdims=1)
 
-    def finish(
-        self, scores: str, width: int | None, properties: dict[str, str], *, version: str
-    ) -> Any:
+    def finish(self, scores: str, width: int | None, properties: dict[str, str]) -> Any:
         """Return the checked model; ``scores`` has ``width`` columns, or one axis if None."""
         helper = self._onnx.helper
         kind = helper.np_dtype_to_tensor_dtype(self._dtype)
@@ -266,7 +238,7 @@ class _Graph:
             opset_imports=[helper.make_opsetid("", OPSET)],
             ir_version=IR_VERSION,
             producer_name="rankrls",
-            producer_version=version,
+            producer_version=__version__,
         )
         helper.set_model_props(model, properties)
         self._onnx.checker.check_model(model, full_check=True)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from rankrls._streams import written
 from rankrls._validation import check_option, show
-from rankrls.export._linear import Imputation, Parts, choose_output, decompose, elementwise, fold
+from rankrls.export._linear import Parts, decompose, elementwise, fold
 
 Array = NDArray[Any]
 
@@ -41,10 +41,6 @@ SVMRANK_HEADER = (
     "0 # number of training documents \n2 # number of support vectors plus 1 \n"
     "{b:.17g} # threshold b, each following line is a SV (starting with alpha*y)\n"
 )
-
-#: Maximum length in bytes of a document id of Elasticsearch and OpenSearch; the id of a model is
-#: "model-<name>".
-MAX_ID = 512
 
 #: Maximum number of terms in one pair of parentheses: SQLite limits the expression depth to 1000.
 TERMS = 50
@@ -98,19 +94,14 @@ def to_elasticsearch(
 
     Notes
     -----
-    The plugin scores a document by Σ weight × feature in 32-bit floats. A feature is 0 if its query
-    does not match the document. The scores are those of ``predict`` minus the constant returned by
-    `linear_scores`, which is the same for all documents and does not change the ranking.
-
-    In a rescore window the constant matters: documents below the window keep the score of the first
-    query. If all new scores are far below zero, the whole window is ranked last. With
-    ``normalizers=True`` the average training row scores about zero. Alternatively, add the constant
-    with ``query_weight``. Features are query scores, so they must be non-negative before training.
-
-    For a feature whose values are large compared with their differences (a timestamp), use
-    ``normalizers``: the engine sums in 32 bits. The format is that of the open-source plugin;
-    Elastic's own learning to rank, to which models are uploaded with Eland, is not supported.
-    Models cannot be updated in place; give each new version a new name.
+    The plugin scores a document by Σ weight × feature in 32-bit floats; a feature whose query does
+    not match counts as 0. The scores are those of ``predict`` minus the constant returned by
+    `linear_scores`. In a rescore window the constant matters, because documents below the window
+    keep the score of the first query: with ``normalizers=True`` the average training row scores
+    about zero. Use ``normalizers``, too, for features whose values are large compared with their
+    differences. Features are query scores and must not be negative. The format is that of the
+    open-source plugin, not of Elastic's own learning to rank (Eland). Models cannot be updated in
+    place: give each version a new name.
 
     Examples
     --------
@@ -125,7 +116,7 @@ def to_elasticsearch(
     >>> body["model"]["model"]["definition"]
     '{"title_match": 0.91..., "recency": 0.06...}'
     """
-    name = _check_model_name(name)
+    _check_model_name("name", name)
     weights, scaled = _engine_weights(estimator, feature_names, output, drop_zeros, normalizers)
     model: dict[str, Any] = {"type": "model/linear"}
     if normalizers:
@@ -133,9 +124,9 @@ def to_elasticsearch(
             name: {"standard": {"mean": mean, "standard_deviation": deviation}}
             for name, (mean, deviation) in scaled.items()
         }
-    model["definition"] = json.dumps(weights, ensure_ascii=False, allow_nan=False)
+    model["definition"] = _json(weights)
     body = {"model": {"name": name, "model": model}}
-    _write_json(path, body)
+    _written(path, _json(body, indent=2))
     return body
 
 
@@ -151,8 +142,7 @@ def to_opensearch(
 ) -> dict[str, Any]:
     """Export a linear model to OpenSearch's Learning to Rank plugin (``model/linear``).
 
-    OpenSearch's plugin is a fork of the Elasticsearch plugin. The request, the model type and the
-    definition are the same, and the notes of `to_elasticsearch` apply.
+    OpenSearch's plugin is a fork of the Elasticsearch plugin, with the same request and definition.
 
     Parameters
     ----------
@@ -164,8 +154,15 @@ def to_opensearch(
     dict
         The body of ``POST _ltr/_featureset/<feature set>/_createmodel``.
     """
-    options: dict[str, Any] = {"output": output, "drop_zeros": drop_zeros, "path": path}
-    return to_elasticsearch(estimator, feature_names, name, normalizers=normalizers, **options)
+    return to_elasticsearch(
+        estimator,
+        feature_names,
+        name,
+        output=output,
+        drop_zeros=drop_zeros,
+        normalizers=normalizers,
+        path=path,
+    )
 
 
 def to_solr(
@@ -183,18 +180,11 @@ def to_solr(
 
     Parameters
     ----------
-    estimator, feature_names, name, output
+    estimator, feature_names, name, output, drop_zeros, normalizers, path
         As for `to_elasticsearch`. Feature names must not contain ',' or '=', which are separators
-        in Solr's feature log.
+        in Solr's feature log. Normalizers are ``StandardNormalizer``.
     store : str, optional
         Feature store that contains the features. If None, Solr's default store is used.
-    drop_zeros : bool, default=False
-        Whether to omit features of weight zero, so that Solr does not compute them.
-    normalizers : bool, default=False
-        Whether to export scalers as Solr normalizers (``StandardNormalizer``), as in
-        `to_elasticsearch`, whose notes on rescore windows apply.
-    path : str or path, optional
-        File to which the model is written, as JSON.
 
     Returns
     -------
@@ -219,24 +209,20 @@ def to_solr(
     >>> sorted(model["params"]["weights"])
     ['recency', 'title']
     """
-    name = _check_model_name(name, forbidden="/'\"{}")
-    if store is not None:
-        store = _check_model_name(store, what="store", forbidden="/'\"{}")
-    rules = {"forbidden": ",=", "why": "Solr writes features as name=value,name=value"}
+    named = {"name": name} if store is None else {"name": name, "store": store}
+    for what, value in named.items():
+        _check_model_name(what, value, forbidden="/'\"{}")
     weights, scaled = _engine_weights(
-        estimator, feature_names, output, drop_zeros, normalizers, **rules
+        estimator, feature_names, output, drop_zeros, normalizers, separators=",="
     )
-    model: dict[str, Any] = {"class": SOLR_CLASS, "name": name}
-    if store is not None:
-        model["store"] = store
-    model["features"] = [{"name": feature} for feature in weights]
-    for feature in model["features"]:
+    features: list[dict[str, Any]] = [{"name": feature} for feature in weights]
+    for feature in features:
         if feature["name"] in scaled:
             mean, deviation = scaled[feature["name"]]  # Solr requires string parameters
             params = {"avg": repr(mean), "std": repr(deviation)}
             feature["norm"] = {"class": SOLR_NORMALIZER, "params": params}
-    model["params"] = {"weights": weights}
-    _write_json(path, model)
+    model = {"class": SOLR_CLASS, **named, "features": features, "params": {"weights": weights}}
+    _written(path, _json(model, indent=2))
     return model
 
 
@@ -270,12 +256,8 @@ def to_sql(
 
     Notes
     -----
-    The scores equal those of ``predict``, including the constant, up to rounding. Numbers are
-    written with an exponent so that databases read them as double precision and not as fixed-point
-    decimals. Columns of weight zero are omitted. A missing value (NULL) makes the score NULL unless
-    the model has an imputer. NaN, which some databases have in addition to NULL, stays NaN.
-    Parentheses keep the sums of wide models within the expression depth that databases allow.
-
+    The scores equal those of ``predict``, including the constant, up to rounding. Columns of weight
+    zero are omitted. NULL makes the score NULL unless the model has an imputer, and NaN stays NaN.
     SQLite reads a double-quoted name that is not a column as text, and text as 0; with
     ``quote="["`` a misspelt name raises an error there.
 
@@ -293,15 +275,15 @@ def to_sql(
     names = _check_feature_names(feature_names, parts)
     first, last, inner = QUOTES[quote]
     columns = [first + name.replace(last, inner) + last for name in names]
-    if parts.steps and isinstance(parts.steps[0], Imputation):
-        first_step = parts.steps[0]
-        filled = range(parts.n_features) if first_step.columns is None else first_step.columns
-        for i, value in zip(filled, first_step.values.tolist(), strict=True):
-            if not np.isnan(first_step.missing):
-                columns[i] = f"NULLIF({columns[i]}, {_literal(first_step.missing)})"
+    step = parts.steps[0] if parts.steps else None
+    if step is not None and step.fill is not None:
+        filled = range(parts.n_features) if step.columns is None else step.columns
+        for i, value in zip(filled, step.fill.tolist(), strict=True):
+            if not np.isnan(step.missing):
+                columns[i] = f"NULLIF({columns[i]}, {_literal(step.missing)})"
             columns[i] = f"COALESCE({columns[i]}, {_literal(value)})"
-        parts = replace(parts, steps=[first_step.affine, *parts.steps[1:]])
-    return _written(path, _expression(parts, columns, output, "the one expression"))
+        parts = replace(parts, steps=[replace(step, fill=None), *parts.steps[1:]])
+    return _written(path, _expression(parts, columns, output))
 
 
 def to_vespa(
@@ -367,7 +349,7 @@ def to_vespa(
                 f"feature_names[{i}] is {feature!r}, which is not a rank feature of Vespa; write, "
                 "for example, bm25(title) or attribute(age)"
             )
-    expression = _expression(parts, names, output, "the expression of a rank profile")
+    expression = _expression(parts, names, output)
     return _written(path, VESPA_PROFILE.format(name=name, expression=expression))
 
 
@@ -386,15 +368,11 @@ def to_svmrank(estimator: Any, path: Any = None, *, output: int | None = None) -
 
     Notes
     -----
-    The format is SVM-light's: ten lines of parameters (kernel type 0 is linear), the threshold b,
-    and one line for each support vector, beginning with its coefficient. A linear model is one
-    support vector, the weights ``1:w₁ 2:w₂ …``, with coefficient 1, as svm_rank_learn writes it.
-    The first column of X is feature 1, as in files that `rankrls.datasets.load_letor` reads;
-    weights of zero are omitted. The score of a document is ⟨w, x⟩ − b, where b accounts for the
-    shift by scalers, so the scores equal those of ``predict`` up to SVMrank's 32-bit floats and the
-    eight decimals that it prints (rescale y if tiny weights leave too few digits). The first line
-    names the version V6.20 that svm_rank_classify 1.00 checks; for svm_classify of SVM-light 6.02
-    change it to V6.02.
+    A linear model is one support vector, the weights ``1:w₁ 2:w₂ …``, as svm_rank_learn writes it;
+    the first column of X is feature 1, and weights of zero are omitted. The score of a document is
+    ⟨w, x⟩ − b, where b accounts for the shift by scalers, so the scores equal those of ``predict``
+    up to SVMrank's 32-bit floats and the eight decimals that it prints. The first line names the
+    version V6.20 that svm_rank_classify 1.00 checks; for SVM-light 6.02 change it to V6.02.
 
     Examples
     --------
@@ -405,11 +383,9 @@ def to_svmrank(estimator: Any, path: Any = None, *, output: int | None = None) -
     >>> print(to_svmrank(RankRLS().fit(X, [0, 1, 2, 3])).splitlines()[-1])
     1 1:0.91... 2:0.06... #
     """
-    parts = decompose(estimator)
-    scores = fold(parts, output=output, target="the one vector of weights in the file")
+    scores = fold(decompose(estimator), output=output)
     w = scores.weights
-    with np.errstate(over="ignore"):
-        rounded = w.astype(np.float32)
+    rounded = _float32(w)
     if not np.isfinite(rounded).all() or not rounded.any():
         raise ValueError(
             "the weights are zero or infinite in SVMrank's 32-bit floats; check the model and the "
@@ -430,31 +406,24 @@ def _engine_weights(
     output: int | None,
     drop_zeros: bool,
     normalizers: bool,
-    **rules: str,
+    separators: str = "",
 ) -> tuple[dict[str, float], dict[str, tuple[float, float]]]:
     """Weights by name, for 32-bit floats; mean and deviation of the normalised features."""
     parts = decompose(estimator)
-    names = _check_feature_names(given, parts, **rules)
+    names = _check_feature_names(given, parts, separators)
     weights = fold(parts, output=output).weights
     scaled: dict[str, tuple[float, float]] = {}
     if normalizers:
         columns, scale, shift = elementwise(parts)
         names = [names[column] for column in columns]
-        W = np.atleast_2d(np.asarray(parts.ranker.coef_, dtype=np.float64))
-        weights = W[choose_output(len(W), output)]
-        scaled = _normalizers(names, scale, shift)
-    with np.errstate(over="ignore"):
-        rounded = weights.astype(np.float32)
+        weights, scaled = parts.weights(output), _normalizers(names, scale, shift)
+    rounded = _float32(weights)
+    _require_weights(rounded)
     if not np.isfinite(rounded).all():
         i = int(np.flatnonzero(~np.isfinite(rounded))[0])
         raise ValueError(
             f"the weight {weights[i]:.3g} of {names[i]!r} is too large for the engine's 32-bit "
             "floats; multiply the feature by a large constant, or drop it if it is nearly constant"
-        )
-    if not rounded.any():
-        raise ValueError(
-            "every weight is zero (in the engine's 32-bit floats): all documents would have the "
-            "same score. Check that the features differ within queries, and that alpha is not huge"
         )
     kept = np.flatnonzero(rounded) if drop_zeros else np.arange(len(weights))
     # −0.0 becomes 0.0. Floats are written with a point or an exponent, because older versions of
@@ -470,9 +439,8 @@ def _normalizers(names: list[str], scale: Array, shift: Array) -> dict[str, tupl
             "normalizers=True needs a pipeline with a scaler, and this model scales no feature"
         )
     mean, deviation = -shift / scale + 0.0, 1.0 / scale
-    with np.errstate(over="ignore"):
-        fits = np.isfinite(np.stack([mean, deviation]).astype(np.float32)).all(axis=0)
-        fits &= (scale > 0) & (deviation.astype(np.float32) > 0)
+    fits = np.isfinite(_float32(np.stack([mean, deviation]))).all(axis=0)
+    fits &= (scale > 0) & (_float32(deviation) > 0)
     if not fits.all():
         i = int(np.flatnonzero(~fits)[0])
         raise ValueError(
@@ -483,28 +451,34 @@ def _normalizers(names: list[str], scale: Array, shift: Array) -> dict[str, tupl
     return {names[i]: (float(mean[i]), float(deviation[i])) for i in moved}
 
 
+def _float32(values: Array) -> Array:
+    with np.errstate(over="ignore"):
+        return values.astype(np.float32)
+
+
+def _require_weights(weights: Array) -> None:
+    if not weights.any():
+        raise ValueError(
+            "every weight is zero (in the precision of the target): all rows would have the same "
+            "score. Check that the features differ within queries, and that alpha is not huge"
+        )
+
+
 # ---------------------------------------------------------------- expressions
 
 
-def _expression(parts: Parts, names: Sequence[str], output: int | None, target: str) -> str:
+def _expression(parts: Parts, names: Sequence[str], output: int | None) -> str:
     """Write the weighted sum of named features, plus the constant."""
-    scores = fold(parts, output=output, target=target)
-    if not scores.weights.any():
-        raise ValueError(
-            "every weight is zero: all rows would have the same score. Check that the features "
-            "differ within queries, and that alpha is not huge"
-        )
-    used = np.flatnonzero(scores.weights).tolist()
-    terms = [(float(scores.weights[i]), f" * {names[i]}") for i in used]
-    if scores.constant:
-        terms.append((scores.constant, ""))
-    groups = [""] * -(-len(terms) // TERMS)
-    for i, (number, rest) in enumerate(terms):
-        if i % TERMS == 0:
-            groups[i // TERMS] = _literal(number) + rest
-        else:
-            sign = "-" if number < 0 else "+"
-            groups[i // TERMS] += f" {sign} {_literal(abs(number))}{rest}"
+    scores = fold(parts, output=output)
+    _require_weights(scores.weights)
+    terms = [(w, f" * {name}") for w, name in zip(scores.weights.tolist(), names, strict=True) if w]
+    terms += [(scores.constant, "")] if scores.constant else []
+    groups = []
+    for start in range(0, len(terms), TERMS):
+        (first, rest), *others = terms[start : start + TERMS]
+        groups.append(_literal(first) + rest)
+        for number, rest in others:
+            groups[-1] += f" {'-' if number < 0 else '+'} {_literal(abs(number))}{rest}"
     while len(groups) > 1:  # nested groups of limited size, each in parentheses
         groups = [" + ".join(f"({group})" for group in groups[i : i + TERMS])
                   for i in range(0, len(groups), TERMS)]  # fmt: skip
@@ -520,35 +494,31 @@ def _literal(number: float) -> str:
 # ---------------------------------------------------------------- names and files
 
 
-def _check_feature_names(
-    given: Any, parts: Parts, *, forbidden: str = "", why: str = ""
-) -> list[str]:
-    """Return ``given``, or the names of the training data, without ``forbidden`` characters."""
+def _check_feature_names(given: Any, parts: Parts, separators: str = "") -> list[str]:
+    """Return ``given``, or the names of the training data, without ``separators``."""
     fitted, n_features = parts.feature_names, parts.n_features
+    given = fitted if given is None else given
     if given is None:
-        if fitted is None:
-            raise ValueError(
-                "the model was fitted to rows without feature names; pass feature_names, the "
-                f"engine's names of the {n_features} features in the order of the columns"
-            )
-        given = fitted
+        raise ValueError(
+            "the model was fitted to rows without feature names; pass feature_names, the "
+            f"engine's names of the {n_features} features in the order of the columns"
+        )
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise ValueError(f"feature_names must be a list of names; got {show(given)}")
     names = list(given)
     if len(names) != n_features:
         raise ValueError(f"feature_names has {len(names)} names for {n_features} features")
-    seen: dict[str, int] = {}
     for i, name in enumerate(names):
         _check_text(f"feature_names[{i}]", name)
-        found = next((c for c in forbidden if c in name), None)
-        if found is not None:
-            raise ValueError(f"feature_names[{i}] is {name!r}, with {found!r}: {why}")
-        if name in seen:
+        if any(c in name for c in separators):
             raise ValueError(
-                f"feature_names[{seen[name]}] and feature_names[{i}] are both {name!r}; give "
-                "each feature a different name"
+                f"feature_names[{i}] is {name!r}: Solr writes features as name=value,name=value"
             )
-        seen[name] = i
+        if names.index(name) < i:
+            raise ValueError(
+                f"feature_names[{names.index(name)}] and feature_names[{i}] are both {name!r}; "
+                "give each feature a different name"
+            )
         if fitted is not None and name != fitted[i] and name in fitted:
             raise ValueError(
                 f"feature_names[{i}] is {name!r}, the model's own name of feature "
@@ -558,7 +528,7 @@ def _check_feature_names(
     return [str(name) for name in names]
 
 
-def _check_model_name(name: Any, *, what: str = "name", forbidden: str = "/") -> str:
+def _check_model_name(what: str, name: Any, forbidden: str = "/") -> None:
     """Check that a name can be part of a URL and of an id."""
     _check_text(what, name)
     found = next((c for c in name if c.isspace() or c in forbidden), None)
@@ -567,9 +537,6 @@ def _check_model_name(name: Any, *, what: str = "name", forbidden: str = "/") ->
             f"{what} is {name!r}, with {found!r}: it becomes a part of a URL and of a query; use "
             "letters, digits, '_', '-' and '.'"
         )
-    if len(f"model-{name}".encode()) > MAX_ID:
-        raise ValueError(f"{what} is too long: at most {MAX_ID - len('model-')} bytes")
-    return str(name)
 
 
 def _check_text(what: str, name: Any) -> None:
@@ -596,6 +563,5 @@ def _written(path: Any, text: str) -> str:
     return text
 
 
-def _write_json(path: Any, content: dict[str, Any]) -> None:
-    """Replace the file ``path`` by ``content`` as indented JSON in UTF-8."""
-    _written(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
+def _json(content: dict[str, Any], indent: int | None = None) -> str:
+    return json.dumps(content, indent=indent, ensure_ascii=False, allow_nan=False)
