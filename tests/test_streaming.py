@@ -187,7 +187,7 @@ def test_what_would_be_inexact_is_refused_and_changes_nothing():
     ("steps", "message"),
     [
         ([PCA(2), RankRLS()], "PCA before the ranker"),
-        ([SimpleImputer(), StandardScaler(), RankRLS()], "strategy='mean'"),
+        ([SimpleImputer(), StandardScaler(), RankRLS()], "strategy='constant'"),
         ([StandardScaler(), SimpleImputer(strategy="constant"), RankRLS()], "last step before"),
         ([MinMaxScaler(clip=True), RankRLS()], "clip=True"),
         ([StandardScaler(), AutoRanker()], "AutoRanker keeps no sums"),

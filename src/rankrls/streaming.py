@@ -39,8 +39,7 @@ def fit_stream(estimator: Any, batches: Any, *, basis_rows: Any = None) -> Any:
         fitted to all rows; or by a `QueryScaler`, for batches of whole queries (``by_query=True``
         of `iter_letor` and `iter_parquet`); and these by a SimpleImputer with strategy "constant".
     batches : iterable, or function that returns one
-        As for `RankRLS.fit_stream` and `RankRLSCV.fit_stream`. Feature names are stored in the
-        first step, as scikit-learn does for data frames.
+        As for `RankRLS.fit_stream` and `RankRLSCV.fit_stream`.
     basis_rows : array-like of shape (n_basis, n_features), optional
         As for `RankRLS.fit_stream`; not with a scaler.
 
@@ -115,25 +114,19 @@ def forget(estimator: Any, X: Any, y: Any, *, qid: Any = None, sample_weight: An
     Returns
     -------
     estimator
-        The updated estimator; it equals a fit of scaler and ranker without these queries. The
-        extreme values of MinMaxScaler and MaxAbsScaler cannot be removed: rows that contain them
-        raise an error. If the call fails, the estimator does not change.
+        The updated estimator; it equals a fit without these queries. Rows with the extreme values
+        of a MinMaxScaler or MaxAbsScaler raise an error. If the call fails, the estimator does not
+        change.
     """
     return _updated(estimator, -1, X, y, qid=qid, sample_weight=sample_weight)
 
 
 def require_updatable(estimator: Any) -> None:
-    """Raise if a fitted estimator cannot be updated by `partial_fit` and `forget`.
+    """Raise a ValueError with the reason if a fitted estimator cannot be updated.
 
     Parameters
     ----------
     estimator : fitted estimator
-
-    Raises
-    ------
-    ValueError
-        With the reason: a kernel without a basis, a solver that does not use sums over queries, a
-        step that is fitted to all rows, or a model file that was saved without uncertainty.
     """
     if isinstance(estimator, AutoRanker):
         check_is_fitted(estimator)

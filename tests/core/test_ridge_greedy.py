@@ -265,7 +265,7 @@ def test_progress_goes_to_stderr(capsys):
         ({"ties": "no"}, "ties must be one of 'keep', 'drop'"),
         ({"query_weighting": 1}, "query_weighting must be one of"),
         ({"cv": 5}, "cv must be one of 'leave-query-out', 'leave-one-out'; got 5"),
-        ({"cv": "leave-one-out"}, "needs a single ranking, but qid is given"),
+        ({"cv": "leave-one-out"}, "needs a single ranking: leave out qid"),
         ({"n_features_to_select": 0}, "from 1 to 6"),
         ({"n_features_to_select": 7}, "from 1 to 6, the number of features of X; got 7"),
         ({"n_features_to_select": 1.5}, "a fraction of them"),

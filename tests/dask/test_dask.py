@@ -18,7 +18,6 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 
 import dask
 import rankrls
@@ -371,17 +370,6 @@ def test_a_fitted_model_refuses():
             call()
 
 
-def test_warnings():
-    X, y, qid, _ = problem()
-    lazy = chunked(X)
-    with pytest.warns(UserWarning, match="solver='nystroem', an approximation"):
-        RankRLS(kernel="rbf", random_state=0).fit(lazy[:30], y[:30])
-    ranker = RankRLS(solver="cg", alpha=1e-6, max_iter=2)
-    with pytest.warns(ConvergenceWarning, match="ended after 2 iterations with a relative resid"):
-        ranker.fit(lazy, y, qid=qid)
-    assert ranker.n_iter_ == 2
-
-
 def test_rows_that_are_spread_too_much(monkeypatch):
     X, y, qid, _ = problem()
     lazy = chunked(X)
@@ -498,20 +486,6 @@ def test_estimator():
     ranker.set_params(kernel="rbf", basis=9, random_state=0).fit(lazy, y, qid=qid)
     assert not hasattr(ranker, "coef_")
     assert ranker.dual_coef_.shape == (9,)
-
-
-def test_to_local_needs_no_dask():
-    X, y, qid, _ = problem()
-    lazy = chunked(X)
-    for options in ({}, {"solver": "cg"}, {"kernel": "rbf", "basis": 9, "random_state": 0}):
-        ranker = RankRLS(**options).fit(lazy, y, qid=qid)
-        local = ranker.to_local()
-        assert type(local) is rankrls.RankRLS
-        assert local.get_params() == ranker.get_params()
-        assert local.n_pairs_ == ranker.n_pairs_
-        same(local.predict(X), ranker.predict(lazy).compute())
-        assert local.score(X, y, qid) == pytest.approx(ranker.score(lazy, y, qid))
-        assert b"dask" not in pickle.dumps(local)
 
 
 def test_without_dask(monkeypatch):
@@ -777,9 +751,3 @@ def test_query_ids_as_numbers_and_text():
     check_same_fit(model, local, X)
     assert model.n_queries_ == 3
     assert row_counts(model.to_local()) == row_counts(local)
-
-
-def test_tasks_that_share_many_values():
-    for _ in range(20):
-        values = [_rows.shared(k) for k in range(9)]
-        assert _rows.compute(_rows.layer("values", [(list, values)])) == [list(range(9))]

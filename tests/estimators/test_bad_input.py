@@ -113,7 +113,7 @@ CASES = [
     ),
     case("qid pandas NA", fit_xy(qid=pd.Series([1] * 99 + [None], dtype="Int64")), "row 99"),
     case("qid polars null", fit_xy(qid=pl.Series(["a"] * 99 + [None])), "row 99"),
-    case("qid short", fit_xy(qid=QID[:90]), "^qid has 90 entries for 100 rows of X$"),
+    case("qid short", fit_xy(qid=QID[:90]), "^qid has 90 entries for 100 rows of y$"),
     case("qid 2-D", fit_xy(qid=np.c_[QID, QID]), r"qid must be 1-D.*\(100, 2\)"),
     case("qid unhashable", fit_xy(qid=[["a"]] * N), "qid must hold hashable ids; row 0"),
     case("qid scalar", fit_xy(qid=3), "qid must hold one id for each row; got 3"),
@@ -266,7 +266,7 @@ CASES = [
     case(
         "score, qid short",
         lambda f: f.queries.score(X, Y, qid=QID[:90]),
-        "qid has 90 entries for 100 rows of X",
+        "qid has 90 entries for 100 rows of y",
     ),
     case(
         "score, graph and qid",
@@ -480,5 +480,5 @@ def test_ragged_tuples_are_good_labels_of_queries(label):
     labels = [label(int(q)) for q in QID]
     expected = RankRLS().fit(X, Y, qid=QID).coef_
     np.testing.assert_allclose(RankRLS().fit(X, Y, qid=labels).coef_, expected)
-    with pytest.raises(ValueError, match="qid has 99 entries for 100 rows of X"):
+    with pytest.raises(ValueError, match="qid has 99 entries for 100 rows of y"):
         RankRLS().fit(X, Y, qid=labels[1:])

@@ -426,16 +426,6 @@ def test_models_without_incremental_methods(method, parameters, message):
         getattr(ranker, method)(X, y, qid=qid)
 
 
-def test_auto_that_chose_dual():
-    X, y, qid, _ = data(18, n=60)
-    ranker = RankRLS().fit(X, y, qid=qid)
-    assert ranker.solver_ == "dual"
-    with pytest.raises(ValueError, match=r"solver='dual', which solver='auto' chose.*'primal'"):
-        ranker.partial_fit(X, y, qid=np.char.add(qid, "!"))
-    # A first partial_fit is primal, whatever the shape.
-    assert RankRLS().partial_fit(X, y, qid=qid).solver_ == "primal"
-
-
 def test_too_many_features_are_refused_before_anything_is_allocated():
     X = sparse.csr_array((np.ones(3), ([0, 1, 2], [1, 10**6, 3])), shape=(3, 10**7))
     with pytest.raises(MemoryError, match=r"10,000,000 × 10,000,000"):
@@ -534,15 +524,6 @@ def test_weights_are_remembered(how, tmp_path):
     with pytest.warns(UserWarning, match=r"these rows have none: .* Pass sample_weight"):
         model.partial_fit(X[:8], y[:8], qid=[50] * 8)
     model.partial_fit(X[:8], y[:8], qid=[51] * 8, sample_weight=np.ones(8))
-
-
-def test_ids_of_files():
-    texts = ["2", "02", "-3", "-0", "x", "٣", "9" * 25, ""]
-    assert query_keys(np.array(texts)) == query_keys(texts) == texts
-    assert query_keys([2, 2.0, np.int8(2), True, np.float32(-3)]) == ["2", "2", "2", "1", "-3"]
-    others = query_keys([2.5, "2.5", ("2", 3), "2, 3", None, np.datetime64("2020-01-01")])
-    assert len(set(others)) == 6
-    assert query_keys([np.float64(2.5), (np.int64(2), 3.0)]) == [others[0], others[2]]
 
 
 # ---------------------------------------------------------------- rounding errors of what went
@@ -654,3 +635,22 @@ def test_calls_without_qid_are_rankings():
     same(incremental, reference, X)
     with pytest.raises(ValueError, match="no ranking of 15 rows was added without qid"):
         incremental.forget(X[10:25], y[10:25])
+
+
+def test_auto_that_chose_dual():
+    X, y, qid, _ = data(18, n=60)
+    ranker = RankRLS().fit(X, y, qid=qid)
+    assert ranker.solver_ == "dual"
+    with pytest.raises(ValueError, match=r"solver='dual', which solver='auto' chose.*'primal'"):
+        ranker.partial_fit(X, y, qid=np.char.add(qid, "!"))
+    # A first partial_fit is primal, whatever the shape.
+    assert RankRLS().partial_fit(X, y, qid=qid).solver_ == "primal"
+
+
+def test_ids_of_files():
+    texts = ["2", "02", "-3", "-0", "x", "٣", "9" * 25, ""]
+    assert query_keys(np.array(texts)) == query_keys(texts) == texts
+    assert query_keys([2, 2.0, np.int8(2), True, np.float32(-3)]) == ["2", "2", "2", "1", "-3"]
+    others = query_keys([2.5, "2.5", ("2", 3), "2, 3", None, np.datetime64("2020-01-01")])
+    assert len(set(others)) == 6
+    assert query_keys([np.float64(2.5), (np.int64(2), 3.0)]) == [others[0], others[2]]

@@ -1,8 +1,5 @@
 """RankRLS among scikit-learn's tools, and over every kind of container that users have."""
 
-import pickle
-from functools import partial
-
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -90,27 +87,6 @@ def by_hand(ranker, X, y, qid, splits):
 # ---------------------------------------------------------------------- the estimator protocol
 
 
-def test_params_are_the_constructor_arguments():
-    names = set(RankRLS().get_params())
-    documented = RankRLS.__doc__.split("Parameters\n", 1)[1].split("Attributes\n", 1)[0]
-    assert {name for name in names if name not in documented} == set()
-    with pytest.raises(ValueError, match="Invalid parameter 'lambda_'"):
-        RankRLS().set_params(lambda_=1)
-
-
-@every_model
-def test_round_trip(model, data):
-    X, y, qid = data
-    Y = np.column_stack([y, -X[:, 0]])
-    ranker = clone(model).fit(X, Y, qid=qid)
-    copy = pickle.loads(pickle.dumps(ranker))
-    # A copy's arrays may lie otherwise in memory, and BLAS then sums in another order.
-    same = partial(assert_allclose, rtol=1e-12)
-    same(copy.predict(X, return_std=True), ranker.predict(X, return_std=True))
-    same(copy.preference_proba(X[:5], X[5:10]), ranker.preference_proba(X[:5], X[5:10]))
-    same(copy.log_marginal_likelihood(), ranker.log_marginal_likelihood())
-
-
 def test_what_it_says_it_is():
     tags = get_tags(RankRLS())
     assert tags.estimator_type == "ranker"
@@ -144,14 +120,6 @@ def test_refit_leaves_nothing_stale(data):
         assert set(vars(ranker)) == set(vars(expected))
         assert_array_equal(ranker.predict(X[:, :2]), expected.predict(X[:, :2]))
         assert ranker.score(X[:, :2], y) == expected.score(X[:, :2], y)  # the qid is forgotten
-
-
-def test_random_basis(data):
-    X, y, _ = data
-    ranker = RankRLS(kernel="rbf", basis=10, random_state=np.random.RandomState(5)).fit(X, y)
-    first = ranker.basis_indices_
-    assert_array_equal(clone(ranker).set_params(random_state=5).fit(X, y).basis_indices_, first)
-    assert set(ranker.fit(X, y).basis_indices_) != set(first)
 
 
 # ---------------------------------------------------------------------- shapes
@@ -414,16 +382,6 @@ def test_feature_names(model, frame, data):
 # ---------------------------------------------------------------------- pipelines
 
 
-def test_pipeline_step_parameter(data):
-    X, y, qid = data
-    pipe = make_pipeline(StandardScaler(), RankRLS()).fit(X, y, rankrls__qid=qid)
-    Z = StandardScaler().fit_transform(X)
-    expected = RankRLS().fit(Z, y, qid=qid)
-    assert_allclose(pipe.predict(X, return_std=True), expected.predict(Z, return_std=True))
-    with pytest.raises(ValueError, match="score needs qid too"):
-        pipe.score(X, y)
-
-
 @pytest.mark.usefixtures("routing")
 def test_score_of_a_pipeline_with_routing(data):
     X, y, qid = data
@@ -475,17 +433,6 @@ def test_grid_search_over_a_pipeline_with_query_scaler(data):
     Z = QueryScaler(search.best_params_["scale__method"]).fit_transform(X, qid=qid)
     best = RankRLS(search.best_params_["rank__alpha"]).fit(Z, y, qid=qid)
     assert_allclose(search.best_estimator_.predict(X, qid=qid), best.predict(Z))
-
-
-@pytest.mark.usefixtures("routing")
-@pytest.mark.parametrize("kind", ["strings", "pandas categories", "polars strings", "tuples"])
-def test_grid_search_with_other_ids(kind, data):
-    """Folds cut qid, whatever holds it."""
-    X, y, qid = data
-    search = GridSearchCV(asking(RankRLS()), {"alpha": ALPHAS}, cv=KFold(4), error_score="raise")
-    search.fit(X, y, qid=IDS[kind](qid))
-    expected = [np.mean(by_hand(RankRLS(a), X, y, qid, KFold(4).split(X))) for a in ALPHAS]
-    assert_allclose(search.cv_results_["mean_test_score"], expected)
 
 
 @pytest.mark.usefixtures("routing")

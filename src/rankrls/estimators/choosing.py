@@ -511,15 +511,12 @@ def _held_lists(graph: PreferenceGraph, held: HeldOut) -> tuple[Array, Array, Ar
 
 def _check_metric_function(scoring: Any) -> None:
     """Raise unless ``scoring(y_true, y_score, qid=...)`` can be called."""
-    wanted = "the name of a metric, or a function metric(y_true, y_score, qid=...)"
-    if not callable(scoring):
-        raise ValueError(f"scoring must be {wanted}; got {scoring!r}")
     try:
         inspect.signature(scoring).bind(None, None, qid=None)
-    except TypeError as error:
-        hint = ""
-        if hasattr(scoring, "_score_func"):
-            hint = " (a scorer of scikit-learn takes an estimator; pass its metric)"
-        raise ValueError(f"scoring must be {wanted}; got {show(scoring)}: {error}{hint}") from None
+    except TypeError as error:  # not a function, or of other arguments, as a scorer is
+        raise ValueError(
+            "scoring must be the name of a metric, or a function metric(y_true, y_score, qid=...); "
+            f"got {show(scoring)}: {error}"
+        ) from None
     except ValueError:  # a built-in function without a signature
         return

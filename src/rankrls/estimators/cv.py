@@ -411,16 +411,6 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         uses: if the best alpha is very large or small, it may differ. Memory is needed as for
         `RankRLS.fit_stream`, with a matrix of n_features × n_features for every fold.
 
-        Examples
-        --------
-        >>> from rankrls import RankRLSCV
-        >>> from rankrls.datasets import make_ranking
-        >>> X, y, qid = make_ranking(n_queries=50, random_state=0, return_X_y_qid=True)
-        >>> parts = [slice(i, i + 64) for i in range(0, len(X), 64)]
-        >>> batches = ((X[part], y[part], qid[part]) for part in parts)
-        >>> ranker = RankRLSCV(cv=5, scoring="pairwise_r2").fit_stream(batches)
-        >>> bool(ranker.best_score_ > 0.3)
-        True
         """
         if self._gammas() is not None or self.store_cv_predictions:
             raise ValueError("fit_stream takes one gamma, and keeps no predictions; use fit")

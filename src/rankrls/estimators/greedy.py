@@ -47,16 +47,15 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
     query_weighting : {"pair", "size", "query"} or callable, default="pair"
         Define the objective, as for `RankRLS`.
     cv : {"leave-query-out", "leave-one-out"}, default="leave-query-out"
-        What is held out: each query, or each row of a single ranking. Without qid there is a single
-        ranking and "leave-one-out" is used; see Notes for when it is possible.
+        What is held out: each query, or (always without qid) each row of a single ranking.
     verbose : int, default=0
         If 1, write a line to stderr for each added feature.
 
     Attributes
     ----------
     scores_ : ndarray of shape (n_features_to_select,)
-        Hold-out error after each added feature, a mean squared error in the unit of the squared
-        targets (see Notes). Lower is better; it rises when additional features overfit.
+        Hold-out error after each added feature, a mean squared error; lower is better. They are
+        optimistic, because the features were chosen by them.
     selected_features_ : ndarray of shape (n_features_to_select,), int
         The features in the order in which they were added.
     ranking_ : ndarray of shape (n_features,), int
@@ -79,33 +78,23 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
 
     Notes
     -----
-    **Leave-query-out.** With f₋q the RankRLS model of the features selected so far, fitted
-    without query q, the criterion is
+    **Leave-query-out.** With f₋q the model without query q, the criterion is
 
         Σ_q Σ_{edges of q} w² (z − (f₋q(x_h) − f₋q(x_j)))²  /  Σ_edges w²,
 
-    the weighted mean squared error of the held-out pairs, with the targets z and weights w² of
-    the objective. (With L = F Fᵀ and r = F t the sum is Σ_q ‖t_q − (Fᵀf₋q)_q‖² and a constant.)
-    With ``query_weighting="query"`` it is the mean over queries of the mean over their pairs.
-    Queries without a pair are ignored.
+    the weighted mean squared error of the held-out pairs.
 
     **One ranking (no qid).** For ``cost="magnitude"`` with ties kept (or without ties in y),
     RankRLS on all pairs of the remaining m − 1 rows is ridge regression with a free intercept b and
     penalty alpha/(m − 1) ("pair"), alpha ("size") or alpha (m − 2)/2 ("query"). The criterion is
-    the mean over rows of the squared error (y_i − f₋i(x_i) − b₋i)². Other costs, dropped ties and
-    unequal sample weights have no such shortcut and raise an error; give qid instead.
+    the mean over rows of (y_i − f₋i(x_i) − b₋i)². Other costs, dropped ties and unequal sample
+    weights raise an error.
 
-    Several outputs must share their pairs; the criterion is then summed over outputs. If the gains
-    of several candidates agree to ten digits, the first is taken. ``scores_`` are optimistic,
-    because the features were chosen by them.
-
-    Each added feature takes O(n_rows · n_features) time, and the selection needs two dense float64
-    matrices of shape (n_rows, n_features) in addition to X; sparse X therefore raises an error. If
-    alpha is small and the shortcut would lose more than ten of sixteen digits for a held-out query
-    (or row) with the feature to be added, this query is refitted from then on. Each such refit
-    needs one more matrix of this size and the same time again (see ``n_refits_``). The other
-    candidates are not refitted in that step, so nearly equal candidates may be ordered wrongly
-    there.
+    Several outputs must share their pairs; the criterion is summed over them. If the gains of
+    several candidates agree to ten digits, the first is taken. Each added feature takes
+    O(n_rows · n_features) time, and the selection two dense float64 matrices of the shape of X. If
+    the shortcut would lose more than ten of sixteen digits for a held-out query (or row) with the
+    feature to be added, this query is refitted from then on.
 
     Examples
     --------
@@ -154,11 +143,9 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
         y : array-like of shape (n_rows,) or (n_rows, n_outputs), or PreferenceGraph from scores
             Scores, higher = preferred.
         qid : array-like of shape (n_rows,), optional
-            Query label of each row, any hashable values, in any order. If None, all rows form one
-            ranking. Sizes of consecutive queries can be given as ``group`` instead.
+            Query of each row, or ``group``; None is one ranking.
         sample_weight : array-like of shape (n_rows,), optional
-            Row weights; a pair has the product of the weights of its rows. Without qid all weights
-            must be equal, or zero.
+            Row weights; without qid all must be equal, or zero.
 
         Returns
         -------
@@ -184,21 +171,19 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
         codes = graph.query_codes if graph.has_qid else None
         warn_about_columns(X, names=getattr(self, "feature_names_in_", None), codes=codes)
         objectives = graph.objectives(loss)
+        problem = None
         if graph.n_given_pairs:
-            raise ValueError(
-                "GreedyRankRLS holds out queries and cannot use given pairs; use scores y"
-            )
-        if self.cv == "leave-one-out" and graph.has_qid:
-            raise ValueError(
-                "cv='leave-one-out' needs a single ranking, but qid is given; leave out qid or use "
-                "cv='leave-query-out'"
-            )
-        if len(objectives) > 1:
-            raise ValueError(
+            problem = "GreedyRankRLS holds out queries and cannot use given pairs; use scores y"
+        elif self.cv == "leave-one-out" and graph.has_qid:
+            problem = "cv='leave-one-out' needs a single ranking: leave out qid"
+        elif len(objectives) > 1:
+            problem = (
                 f"the {graph.n_outputs} outputs have {len(objectives)} different sets of pairs "
                 "(their ties differ), so they share no hold-out error: use cost='magnitude' "
                 "with ties='keep', or one selector for each output"
             )
+        if problem is not None:
+            raise ValueError(problem)
         progress = Progress(type(self).__name__, self.verbose)
         if codes is not None:
             degree = objectives[0].laplacian.degree()
@@ -241,17 +226,13 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
 
 def _count(value: Any, n: int) -> int:
     """Return the number of features to select out of n."""
-    if is_integer(value):
-        if 1 <= int(value) <= n:
-            return int(value)
-        raise ValueError(
-            f"n_features_to_select must be from 1 to {n}, the number of features of X; got {value}"
-        )
-    if is_number(value) and 0 < float(value) <= 1:
+    if is_integer(value) and 1 <= int(value) <= n:
+        return int(value)
+    if is_number(value) and not is_integer(value) and 0 < float(value) <= 1:
         return max(1, int(n * float(value)))
     raise ValueError(
-        "n_features_to_select must be a number of features (int) or a fraction of them (float, "
-        f"above 0.0 up to 1.0); got {show(value)}"
+        f"n_features_to_select must be a number of features (int, from 1 to {n}) or a fraction of "
+        f"them (float, above 0.0 up to 1.0); got {show(value)}"
     )
 
 
@@ -259,30 +240,20 @@ def _one_ranking(
     graph: PreferenceGraph, X: Array, alpha: float, loss: Loss
 ) -> tuple[Array, Array, float]:
     """Rows and scores with weight, and the penalty of their ridge regression without one row."""
-    s, weight = graph.scores, 1.0
+    s, weights = graph.scores, graph.sample_weight
     assert s is not None
-    if graph.sample_weight is not None:
-        used = graph.sample_weight > 0
-        X, s = X[used], s[used]
-        weight = float(graph.sample_weight[used][0])
-        if (graph.sample_weight[used] != weight).any():
-            raise ValueError(
-                "without qid each row is held out, and rows with unequal sample_weight leave a "
-                "different regularisation behind: use equal weights, or give qid"
-            )
+    weight = 1.0
+    if weights is not None:
+        X, s, weights = X[weights > 0], s[weights > 0], weights[weights > 0]
+        weight = float(weights[0])
     m = len(s)
     tied = any(len(np.unique(column)) < m for column in s.T)
-    if not loss.keeps_ties and (tied or not loss.of_pair.linear):
-        what = "ties='drop'" if loss.of_pair.linear else f"cost={loss.cost!r}"
+    other_pairs = not loss.keeps_ties and (tied or not loss.of_pair.linear)
+    if other_pairs or m < 3 or (weights is not None and (weights != weight).any()):
         raise ValueError(
-            f"without qid each row is held out, and with {what} that changes the targets or the "
-            "weights of the rows that stay, so there is no exact shortcut: use "
-            "cost='magnitude' with ties='keep', or give qid"
-        )
-    if m < 3:
-        raise ValueError(
-            f"without qid each row is held out, which needs at least 3 rows; there are {m} "
-            "(n_samples) with weight"
+            f"without qid each of {m} rows (n_samples) with weight is held out, which needs at "
+            "least 3 of them, equal sample_weight, and cost='magnitude' with ties='keep' or "
+            "without ties: otherwise there is no exact shortcut, so give qid"
         )
     # The squared loss over all pairs of the remaining m − 1 rows is this multiple of their squared
     # deviations.

@@ -29,7 +29,6 @@ from rankrls._validation import (
     check_finite_array,
     check_length,
     check_scores,
-    check_weights,
     encode_qid,
     is_integer,
     show,
@@ -112,15 +111,13 @@ class Preferences:
         if scores.shape[1:] > (1,):
             advice = "fit fewer outputs at a time"
             require("fitting several outputs", *scores.shape, copies=6, advice=advice)
-        hint, qid, weight = "", self.qid, self.sample_weight
-        if isinstance(qid, list | tuple | np.ndarray) and len(qid) != n_rows:
-            sizes = all(map(is_integer, qid)) and sum(qid) == n_rows
-            hint = " (pass sizes of consecutive queries as group)" * bool(sizes)
-        queries = encode_qid(qid, n_rows, of=f"rows of X{hint}")
-        if weight is not None:
-            weight = check_weights("sample_weight", weight, n_rows).copy()
-        columns = scores.reshape(n_rows, -1).copy()
-        scored = PreferenceGraph(n_rows, columns, queries, weight, flat=scores.ndim == 1)
+        qid, weight = self.qid, self.sample_weight
+        other = isinstance(qid, list | tuple | np.ndarray) and len(qid) != n_rows
+        if other and all(map(is_integer, qid)) and sum(qid) == n_rows:
+            raise ValueError(
+                "qid has one entry per query: pass sizes of consecutive queries as group"
+            )
+        scored = PreferenceGraph.from_scores(scores, qid=qid, sample_weight=weight)
         return scored if judged is None else scored + judged
 
 

@@ -127,10 +127,10 @@ class RidgeRanker(BaseRanker):
     ) -> tuple[Any, History]:
         """The model for all ``alphas``, or with held-out rows for the best of them."""
         progress = Progress(type(self).__name__, self.verbose)
-        options = self._iteration(progress, callback)
         progress(f"solver {problem.space.solver}, {problem.n_pairs:,} pairs")
         model: Any
         if problem.space.solver == "cg":
+            options = self._iteration(progress, callback)
             model, history = problem.iterate(alphas, options, n_threads(self.n_jobs), held_out)
         else:
             model, history = problem.solve(alphas), History(n_iter=1)
@@ -655,11 +655,9 @@ class RankRLS(RidgeRanker):
         --------
         >>> from rankrls import RankRLS
         >>> from rankrls.datasets import make_ranking
-        >>> data = make_ranking(n_queries=20, random_state=0)
-        >>> X, y, qid = data.data, data.target, data.qid
+        >>> X, y, qid = make_ranking(n_queries=20, random_state=0, return_X_y_qid=True)
         >>> parts = [slice(i, i + 64) for i in range(0, len(X), 64)]
-        >>> batches = ((X[part], y[part], qid[part]) for part in parts)
-        >>> ranker = RankRLS().fit_stream(batches)
+        >>> ranker = RankRLS().fit_stream((X[part], y[part], qid[part]) for part in parts)
         >>> bool(abs(ranker.coef_ - RankRLS().fit(X, y, qid=qid).coef_).max() < 1e-10)
         True
         """

@@ -80,10 +80,8 @@ def regularization_path(
     Notes
     -----
     With S = ΦᵀLΦ (primal, Nyström) or FᵀKF (dual) decomposed as V diag(σ) Vᵀ, the solution for
-    alpha is V (σ + alpha)⁻¹ Vᵀ b, so all alphas and outputs take one matrix product.
-
-    `RankSVM` has no such shortcut: it solves for the largest alpha first, and then for each smaller
-    one with a warm start.
+    alpha is V (σ + alpha)⁻¹ Vᵀ b. `RankSVM` has no such shortcut: it solves from the largest alpha
+    on, with warm starts.
 
     Examples
     --------

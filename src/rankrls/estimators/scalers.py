@@ -46,33 +46,27 @@ def taken_apart(estimator: Any) -> tuple[Any, list[Any]]:
         getattr(ranker, "solver_", None),
     )
     for number, step in enumerate(before):
-        name, last = type(step).__name__, number == len(before) - 1
+        why = None
         if isinstance(step, SimpleImputer):
-            why = None
             if step.strategy != "constant" or step.add_indicator:
-                why = (
-                    f"strategy={step.strategy!r} depends on all rows, and new rows would change "
-                    "the values that were filled in before; use strategy='constant', or fit to all "
-                    "rows"
-                )
+                why = "new rows would change the values filled in before; use strategy='constant'"
         elif not isinstance(step, (*SCALERS, QueryScaler)):
             why = (
                 "it depends on all rows, and sums over earlier rows cannot be converted; "
                 "StandardScaler, MinMaxScaler, MaxAbsScaler, QueryScaler and SimpleImputer with "
                 "strategy='constant' can. Fit to all rows, or transform the batches before"
             )
-        else:
-            why = None if last else "it must be the last step before the ranker"
-            if getattr(step, "clip", False):
-                why = "clip=True changes rows one by one; set clip=False"
-        if why:
-            raise ValueError(f"{name} before the ranker: {why}")
-        if isinstance(step, SCALERS) and (based or ranker.kernel != "linear"):
-            raise ValueError(
-                f"{name} before a kernel: every new row changes the scales, and with them the "
-                "kernel values of earlier rows. Use the linear kernel, scale the features before, "
-                "or fit to all rows"
+        elif getattr(step, "clip", False):
+            why = "clip=True changes rows one by one; set clip=False"
+        elif number < len(before) - 1:
+            why = "it must be the last step before the ranker"
+        elif isinstance(step, SCALERS) and (based or ranker.kernel != "linear"):
+            why = (
+                "before a kernel every new row changes the scales, and with them the kernel values "
+                "of earlier rows. Use the linear kernel, or scale the features before"
             )
+        if why:
+            raise ValueError(f"{type(step).__name__} before the ranker: {why}")
     return ranker, before
 
 
