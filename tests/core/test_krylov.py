@@ -9,7 +9,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from cases import COSTS, WEIGHTINGS, Case
-from rankrls.core.linalg.krylov import IterationOptions, MultiShiftCG, converge, stop_early
+from rankrls.core.linalg.krylov import IterationOptions, MultiShiftCG, converge
 from rankrls.core.ridge.iterative import LinearSystem
 from rankrls.core.spaces import products as _products
 from rankrls.core.spaces.products import Offsets, Products
@@ -321,16 +321,3 @@ def test_the_true_residual_decides(alphas):
         warnings.simplefilter("error")
         (W,), history = converge([Noisy(0.0)], alphas, IterationOptions(tol=1e-9))
     assert true_residual(system, W[0], 0.01) <= 1e-9
-
-
-@pytest.mark.parametrize("noise", [0.0, 1e-5])
-def test_the_true_residual_decides_early_stopping_too(noise):
-    """An alpha that is followed until it has converged, by the recurrence alone or in truth."""
-    system = Noisy(noise)
-    options = IterationOptions(tol=1e-9, patience=1000)
-    with Products.of(np.eye(40), 1) as held, warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        stop_early([system], np.array([0.01]), options, held, lambda P: float(P[0, 0]), 1)
-    assert [w.category for w in caught] == ([ConvergenceWarning] if noise else [])
-    if noise:
-        assert "rounding errors left a relative residual of" in str(caught[0].message)

@@ -291,7 +291,7 @@ def test_ugly_columns_are_right_or_warned_of(name, n):
                 cg = RankRLS(alpha, solver="cg").fit(LAYOUTS[layout](X), y, qid=qid)
             if any(issubclass(w.category, ConvergenceWarning) for w in caught):
                 # Scales and a null space are difficult.
-                difficult = n == 45 and name in ("one huge", "all scales")
+                difficult = n == 45 and name in ("one huge", "all scales", "scaled copy")
                 assert difficult or name in RIGHT_OR_WARNED, (alpha, str(caught[0].message))
                 continue
             error = np.linalg.norm(new @ (cg.coef_ - exact)) / np.linalg.norm(new @ exact)

@@ -55,10 +55,6 @@ ROUNDING, SLACK = 10.0, 2.0
 #: possibly full rank and otherwise.
 SPREADS = 10.0, 100.0
 
-#: If it varies by more than this factor, the largest columns mask the smallest ones in rounding
-#: errors of residuals, and vice versa in norms of solutions.
-MAX_SPREAD = 1e12
-
 #: Scoring one held-out row costs about as much as this many stored entries of X in an iteration.
 #: So many entries are no cost (about 10 ms).
 ENTRIES_PER_ROW, NO_COST = 50, 2**20
@@ -159,8 +155,8 @@ class MultiShiftCG:
 
     ``product`` maps V of shape (n, k') to G V, C has shape (n, k), and ``alphas``, (n_alphas,) or
     (n_alphas, k), increase along the first axis. A column is frozen for an alpha when ‖residual‖ <=
-    tol ‖c‖ and, if ``bounded``, the error is also small; ``tol`` is a number or has shape (k,).
-    ``eps`` is the precision of the products, and ``precondition`` maps the residuals R of the
+    tol ‖c‖ and, if ``bounded``, its error is at most tol ‖w‖, too; ``tol`` is a number or has shape
+    (k,). ``eps`` is the precision of the products, and ``precondition`` maps the residuals R of the
     columns with some indices, (R, columns), to M⁻¹R; it requires one alpha for each column.
     """
 
@@ -196,11 +192,8 @@ class MultiShiftCG:
         self.a, self.b = np.ones(k), np.zeros(k)
         self.rho, self.zeta = np.ones_like(self.delta), np.ones_like(self.delta)
         self.frozen = np.repeat(self.square[None] <= 0, len(alphas), axis=0)
-        # Squared norms of iterates, in units of the first step of each alpha, and of directions.
-        self.unit, self.xx, self.xp = np.zeros((3, *self.delta.shape))
-        self.pp = np.repeat(self.square[None], len(alphas), axis=0)
         self.top = np.zeros(k)  # the largest pᵀ(G + seed)p/‖p‖² so far, about ‖G + seed‖
-        self.last_size: Array | None = None
+        self.sizes: Array | None = None
         self.coefficients: list[tuple[Array, Array]] = []
         self.made = np.zeros(k, dtype=np.int64)  # iterations of each column
         self.observers: list[tuple[Callable[[Array], Array], ShiftedSum]] = []
@@ -230,12 +223,11 @@ class MultiShiftCG:
         GP = self.product(P)
         if self.seed[on].any():
             GP = GP + np.multiply(P, self.seed[on], out=work)
-        curvature = np.einsum("ij,ij->j", P, GP)
+        curvature, pp = np.einsum("ij,ij->j", P, GP), np.einsum("ij,ij->j", P, P)
         if not np.isfinite(curvature).all():
             raise ValueError(OVERFLOW)
         # No curvature: the residual is zero up to rounding.
-        alive = curvature > 0
-        before, pp, xp = self.square[on], self.pp[:, on], self.xp[:, on]
+        alive, before = curvature > 0, self.square[on]
         a = np.divide(before, curvature, out=np.zeros(len(on)), where=alive)
         # With steps a and b of the seed and ρ_j = ζ_j/ζ_{j−1}, an alpha larger by δ has 1/ρ_{j+1} =
         # 1 + δ a_j + (a_j b_j/a_{j−1}) (1 − ρ_j), and steps a_j ρ_{j+1} and b_{j+1} ρ²_{j+1}.
@@ -244,36 +236,28 @@ class MultiShiftCG:
         R -= np.multiply(GP, a, out=work)
         Z = R if self.precondition is None else self.precondition(R, on)
         square = np.where(alive, np.einsum("ij,ij->j", R, Z), 0.0)
-        alive &= square > 0
         next_square = square
         if self.precondition is not None:
             # The formula of Polak and Ribière tolerates rounding errors of the preconditioner.
-            next_square = np.where(alive, -a * np.einsum("ij,ij->j", GP, Z), 0.0)
+            next_square = np.where(square > 0, -a * np.einsum("ij,ij->j", GP, Z), 0.0)
         b = np.divide(next_square, before, out=np.zeros(len(on)), where=before > 0)
-        b_alpha, moving = b * rho**2, ~self.frozen[:, on]
+        moving = ~self.frozen[:, on]
         zeta = np.where(moving, self.zeta[:, on] * rho, self.zeta[:, on])
-        steps = np.where(moving, a * rho, 0.0)
         P *= b
         P += Z
         if not whole:
             self.R[:, on], self.P[:, on] = R, P
-        self.square[on], self.a[on], self.b[on] = square, np.where(curvature > 0, a, 1.0), b
+        self.square[on], self.a[on], self.b[on] = square, np.where(alive, a, 1.0), b
         self.norm[on] = np.sqrt(square) if self.precondition is None else _norms(R)
         self.rho[:, on], self.zeta[:, on] = rho, zeta
-        rayleigh = np.divide(curvature, pp[0], out=np.zeros(len(on)), where=pp[0] > 0)
+        rayleigh = np.divide(curvature, pp, out=np.zeros(len(on)), where=pp > 0)
         self.top[on] = np.maximum(self.top[on], rayleigh)
-        self.unit[:, on] = unit = np.where(self.unit[:, on] == 0, a * rho, self.unit[:, on])
-        # w_{j+1} ⟂ r_{j+1}, so wᵀp ← b (wᵀp + a‖p‖²) and ‖p‖² ← ‖r‖² + b²‖p‖².
-        s = np.divide(steps, unit, out=np.zeros_like(steps), where=unit > 0)
-        self.xx[:, on] += s * (2 * xp + s * pp)
-        self.xp[:, on] = b_alpha * (xp + s * pp)
-        self.pp[:, on] = zeta**2 * square + b_alpha**2 * pp
         self.coefficients.append((self.a.copy(), self.b.copy()))
-        self.made[on] += curvature > 0
+        self.made[on] += alive
         self.n_iter += 1
         for image, follower in self.observers:
-            follower.advance(on, steps, image(Z), zeta, b_alpha)
-        self.frozen[:, on] |= self._converged(on) | ~alive
+            follower.advance(on, np.where(moving, a * rho, 0.0), image(Z), zeta, b * rho**2)
+        self.frozen[:, on] |= self._converged(on) | ~(square > 0)
         return True
 
     def _converged(self, on: Array) -> Array:
@@ -282,22 +266,17 @@ class MultiShiftCG:
         The error is at most ‖residual‖/alpha; it is small when that is, or when the residual is of
         the size of rounding errors, eps ‖G + alpha I‖ ‖w‖.
         """
-        tol, alphas, residual = self.tol[on], self.alphas[:, on], self.residual[:, on]
+        tol, residual = self.tol[on], self.residual[:, on]
         # The norm that is minimised is that of M⁻¹.
         norm = self.zeta[:, on] * np.sqrt(np.maximum(self.square[on], 0.0))
-        small = norm <= tol * self.start[on]
+        small = (norm <= tol * self.start[on]) & (residual <= tol)
         if not self.bounded or not small.any():
             return small
-        unit, size = self.unit[:, on], np.sqrt(np.maximum(self.xx[:, on], 0.0))
-        converged = norm <= self.eps * (self.top[on] + self.delta[:, on]) * unit * size
-        if self.precondition is None:
-            converged |= residual <= tol * alphas * unit * size
-        else:
-            # This norm does not follow from the recurrence, but hardly changes at this point.
-            if self.last_size is None or self.n_iter % BLOCK == 0:
-                self.last_size = _norms(self.iterates.one(0))
-            converged |= residual <= tol * alphas * self.last_size[on]
-        return small & (residual <= tol) & converged
+        if self.sizes is None or self.n_iter % BLOCK == 0:  # they hardly change at this point
+            self.sizes = np.linalg.norm(self.iterates.all(), axis=1)
+        rounding = self.eps * (self.top[on] + self.delta[:, on])
+        limit = np.maximum(tol * self.alphas[:, on], rounding)
+        return small & (residual <= limit * self.sizes[:, on])
 
     def smallest_ritz(self, column: int) -> float:
         """Smallest Ritz value of G + seed (of M⁻¹(G + seed)) in the Krylov space of a column."""
@@ -402,45 +381,40 @@ def converge(
         _resources.require(
             "a grid of alphas by conjugate gradients", *size, copies=3, advice=advice
         )
-        W, diagonal = np.empty(size), _Diagonal(system)
-        uneven = diagonal.top + alphas > diagonal.spread * (diagonal.floor + alphas)
-        hidden = diagonal.hidden(alphas)
-        # Without full rank, one shared run is cheaper than preconditioned runs for many alphas.
-        together = ~uneven | (~hidden & (len(alphas) > 1 and not diagonal.full_rank))
+        W, diagonal = np.empty(size), system.diagonal()
+        if not np.isfinite(diagonal).all():
+            raise ValueError(OVERFLOW)
+        g = np.sort(diagonal[diagonal > 0])[::-1]
+        g = g if len(g) else np.ones(1)
+        # Without full rank preconditioned iterates leave the range of G, and only alpha makes their
+        # parts in its null space decay. Then only the largest columns are scaled, a tenth of the
+        # rank, and one shared run is cheaper than preconditioned runs for many alphas.
+        ranked = len(g) <= system.rank
+        floor = g[-1] if ranked else g[system.rank // 10]
+        scales = np.maximum(diagonal, floor)[:, None]
+        uneven = g[0] + alphas > SPREADS[0 if ranked else 1] * (floor + alphas)
+        uneven &= ranked or len(alphas) == 1
         step = max(1, COLUMNS // system.C.shape[1])  # alphas that are solved together
-        runs = [(which, True, True) for which in _parts(order[~together[order]], step)]
-        runs += [(order[together[order]], False, True)] if together.any() else []
-        while runs:
-            which, scaled, first = runs.pop()
-            run = _run(system, diagonal, alphas[which], options, scaled)
-            n_iter, stopped = max(n_iter, run.n_iter), stopped or run.stopped
-            better = first | run.accepted
-            use = which[better]
-            W[use], accepted[j, use] = run.solutions[better], run.accepted[better]
-            residual[j, use], error[j, use] = run.residual[better], run.error[better]
-            if first and not run.stopped and not (scaled and run.n_iter >= options.max_iter):
-                # The other way: columns of all scales count with a preconditioner; without one,
-                # iterates have no component in the null space of G.
-                failed = which[~run.accepted & (~hidden[which] if scaled else uneven[which])]
-                parts = _parts(failed, max(len(failed), 1) if scaled else step)
-                runs += [(part, not scaled, False) for part in parts]
+        apart, together = order[uneven[order]], order[~uneven[order]]
+        parts = [(apart[i : i + step], scales) for i in range(0, len(apart), step)]
+        for which, M in [*parts, *([(together, None)] if len(together) else [])]:
+            found, *assessed, steps, ended = _run(system, alphas[which], options, M, ranked)
+            W[which], n_iter, stopped = found, max(n_iter, steps), stopped or ended
+            residual[j, which], error[j, which], accepted[j, which] = assessed
         solutions.append(W)
     if not accepted.all() and not stopped and not quiet:
         worst = int(np.argmax(np.where(accepted, -np.inf, error)))
         j, s = divmod(worst, len(alphas))
+        single = ", pass them as float64" if systems[0].dtype == np.float32 else ""
         warn(
             f"conjugate gradients ended after {n_iter} iterations with a relative residual of "
             f"{residual[j, s]:.2g} at alpha={alphas[s]:g}, which leaves a relative error of the "
             f"coefficients of up to {error[j, s]:.2g} > tol={options.tol:g}: raise max_iter, tol "
-            f"or alpha, {_advice(systems[0])}, or use early_stopping=True",
+            f"or alpha, centre and scale the features{single}, or use early_stopping=True",
             ConvergenceWarning,
         )
     accepted = np.all(accepted, axis=0) | stopped
     return solutions, History(n_iter, residual.max(axis=0), accepted)
-
-
-def _parts(values: Array, size: int) -> list[Array]:
-    return [values[start : start + size] for start in range(0, len(values), size)]
 
 
 def _by_iterations(
@@ -461,72 +435,35 @@ def _by_iterations(
     return solutions, History(n_iter, np.array([max(residuals)]), np.ones(1, dtype=bool))
 
 
-def _advice(system: Equations) -> str:
-    advice = "centre and scale the features"
-    return advice + (", pass them as float64" if system.dtype == np.float32 else "")
-
-
-class _Diagonal:
-    """The diagonal g of G, shape (n, 1), and the preconditioner M = scales + alpha.
-
-    Without full rank preconditioned iterates leave the range of G, and only alpha makes their parts
-    in its null space decay. Then only the largest columns are scaled, a tenth of the rank.
-    """
-
-    def __init__(self, system: Equations) -> None:
-        diagonal = system.diagonal()
-        if not np.isfinite(diagonal).all():
-            raise ValueError(OVERFLOW)
-        g = np.sort(diagonal[diagonal > 0])[::-1]
-        g = g if len(g) else np.ones(1)
-        self.full_rank = len(g) <= system.rank
-        self.spread = SPREADS[0] if self.full_rank else SPREADS[1]
-        self.top, self.bottom = g[0], g[-1]
-        self.floor = g[-1] if self.full_rank else g[system.rank // 10]
-        self.g = diagonal[:, None]
-        self.scales = np.maximum(self.g, self.floor)
-
-    def hidden(self, alphas: Any) -> Any:
-        """Whether columns of large scale mask others."""
-        return self.top + alphas > MAX_SPREAD * (self.bottom + alphas)
-
-
-class _Assessed(NamedTuple):
-    """Solutions, (n_alphas, n, k), and the worst true residual and error estimate of each alpha."""
-
-    solutions: Array
-    residual: Array
-    error: Array
-    accepted: Array
-    n_iter: int
-    stopped: bool
-
-
 def _run(
-    system: Equations, diagonal: _Diagonal, alphas: Array, options: IterationOptions, scaled: bool
-) -> _Assessed:
+    system: Equations, alphas: Array, options: IterationOptions, scales: Array | None, ranked: bool
+) -> tuple[Array, Array, Array, Array, int, bool]:
     """Solve one system for increasing alphas, and assess the solutions by their true residuals.
 
-    If ``scaled``, the preconditioner M is used. Residuals then have the norm of M⁻¹ and solutions
-    that of M, in which columns of all scales count equally.
+    With ``scales``, (n, 1), the preconditioner is M = scales + alpha. Residuals then have the norm
+    of M⁻¹ and solutions that of M, in which columns of all scales count equally.
 
-    The error is at most ‖R + δ‖/alpha, with δ the rounding errors of R. Without preconditioner
-    iterates and errors stay in the range of G, as C does. Then the error is about ‖R + δ‖/θ,
-    with θ the smallest Ritz value of G + alpha I, once the residual is of the size of rounding
-    errors: a larger part of C that belongs to smaller eigenvalues would be left in R.
+    The error is at most ‖R + δ‖/alpha, with δ the rounding errors of R. Without preconditioner, or
+    with full rank (``ranked``), iterates and errors stay in the range of G, as C does. Then the
+    error is about ‖R + δ‖/θ, with θ the smallest Ritz value of G + alpha I, once the residual is of
+    the size of rounding errors: a larger part of C that belongs to smaller eigenvalues would be
+    left in R.
+
+    Returns solutions (n_alphas, n, k), for each alpha the worst residual, the worst error and
+    whether all solutions are accepted, the iterations, and whether a callback stopped them.
     """
     (n, k), S = system.C.shape, len(alphas)
     tol, eps = options.tol, float(np.finfo(system.dtype).eps)
     # One column for every (alpha, output) from here on.
     shifts, C = np.repeat(alphas, k), np.tile(system.C, S)
-    root = 1.0 / np.sqrt(diagonal.scales + shifts) if scaled else np.ones((1, S * k))
+    root = np.ones((1, S * k)) if scales is None else 1.0 / np.sqrt(scales + shifts)
     n_iter, stopped = 0, False
 
     def iterate(B: Array, columns: Array | None, tol: Any, bounded: bool) -> MultiShiftCG:
         """Run with one alpha for each of ``columns``, or all alphas for all right-hand sides."""
         nonlocal n_iter, stopped
         precondition = None
-        if scaled and columns is not None:
+        if scales is not None and columns is not None:
 
             def precondition(R: Array, on: Array) -> Array:
                 return R * np.square(root[:, columns[on]])
@@ -543,10 +480,10 @@ def _run(
         return run
 
     smallest = np.zeros(S * k)  # eigenvalue of G + alpha I found in a Krylov space
-    if scaled:
+    if scales is not None:
         run = iterate(C, np.arange(S * k), tol, True)
         W, ritz = run.solutions()[0], [run.smallest_ritz(j) for j in range(S * k)]
-        smallest = np.array(ritz) if diagonal.full_rank else smallest
+        smallest = np.array(ritz) if ranked else smallest
     else:
         run = iterate(system.C, None, tol, True)
         smallest = np.tile([run.smallest_ritz(j) for j in range(k)], S) + shifts - shifts[0]
@@ -559,9 +496,6 @@ def _run(
         # X w of the smallest alpha is the largest.
         magnitude = np.tile(eps * system.magnitude(W[:, :k]), S)
         delta, rounding = _norms(magnitude), _norms(magnitude * root)
-        if diagonal.hidden(alphas[0]):  # contributions of columns to predictions count
-            weight = np.sqrt(diagonal.g + shifts)
-            size = _norms(weight * W) / weight.max(axis=0)
         error = (residual + delta) / np.maximum(shifts * size, TINY)
         enough = tol * norm / np.maximum(error, tol)  # of ‖R‖ for an error of tol
         theta = np.where(np.isfinite(smallest), smallest, 0.0)
@@ -583,7 +517,7 @@ def _run(
         W[:, bad] += run.solutions()[0]
         ritz = [run.smallest_ritz(j) for j in range(len(bad))]
         smallest[bad] = np.minimum(smallest[bad], ritz)
-    return _Assessed(
+    return (
         np.moveaxis(W.reshape(n, S, k), 1, 0),
         (residual / np.maximum(right, TINY)).reshape(S, k).max(axis=1),
         error.reshape(S, k).max(axis=1),
@@ -624,7 +558,7 @@ def stop_early(
     predictions = np.empty((held_out.shape[0], n_outputs))
     kept = [np.zeros((1, *system.C.shape)) for system in systems]
     n_iter, last_scored, stopped = 0, 0, False
-    followed, converged = np.ones(len(alphas), dtype=bool), np.zeros(len(alphas), dtype=bool)
+    followed = np.ones(len(alphas), dtype=bool)
     scores, latest = np.full(len(alphas), -np.inf), np.zeros(len(alphas), dtype=np.int64)
     best, best_score, best_iteration = -1, -np.inf, 0
     checks, errors = [], []
@@ -655,7 +589,6 @@ def stop_early(
             if value > best_score or (value == best_score and s > best):
                 best, best_score, best_iteration = s, value, n_iter
                 kept = [run.solution(s)[None] for run in runs]
-        converged |= followed & ended
         followed &= ~ended & (n_iter - latest < options.patience)
         for run in runs:
             run.frozen[~followed] = True
@@ -674,8 +607,6 @@ def stop_early(
             f"stopped improving for {options.patience} iterations: raise max_iter",
             ConvergenceWarning,
         )
-    for system, run in zip(systems, runs, strict=True):
-        _check_recurrence(system, run, alphas[order], np.flatnonzero(converged), options)
     table = np.empty((len(checks), len(alphas)))
     table[:, order] = np.array(errors)
     return kept, History(
@@ -685,25 +616,3 @@ def stop_early(
         best_iteration=best_iteration,
         best=int(order[best]),
     )
-
-
-def _check_recurrence(
-    system: Equations, run: MultiShiftCG, alphas: Array, which: Array, options: IterationOptions
-) -> None:
-    """Warn if the true residuals of some alphas are larger than those of the recurrence."""
-    if not len(which):
-        return
-    W, C = np.hstack([run.solution(int(s)) for s in which]), np.tile(system.C, len(which))
-    shifts, eps = np.repeat(alphas[which], system.C.shape[1]), float(np.finfo(system.dtype).eps)
-    size = np.maximum(_norms(C), TINY)
-    residual = _norms(C - system.G(W) - shifts * W) / size
-    rounding = np.minimum(ROUNDING * eps * _norms(system.magnitude(W)) / size, eps ** (2 / 3))
-    excess = residual - np.maximum(options.tol, rounding)
-    at = int(np.argmax(excess))
-    if excess[at] > 0:
-        warn(
-            f"early stopping followed alpha={shifts[at]:g} until rounding errors left a relative "
-            f"residual of {residual[at]:.2g} > tol={options.tol:g}: {_advice(system)}, or raise "
-            "tol",
-            ConvergenceWarning,
-        )
