@@ -21,10 +21,7 @@ from rankrls.core.preferences.query_weights import QueryWeighting
 from rankrls.core.ridge.models import FittedFunction
 from rankrls.core.spaces.products import Offsets, Products, subtract
 from rankrls.core.spaces.spaces import (
-    DualSpace,
     Kernel,
-    LinearSpace,
-    NystroemSpace,
     Space,
     choose_space,
 )
@@ -90,7 +87,7 @@ def fit_hinge(
     progress(f"solver {space.solver}, {n_pairs:,} pairs")
     if space.solver == "dual" and len(used) < X.shape[0]:  # the others have no coefficients
         losses = hinge_losses(graph[used], query_weighting)
-        space = DualSpace(kernel, X[used][:, used] if kernel.precomputed else X[used])
+        space = Space(kernel, X[used][:, used] if kernel.precomputed else X[used], "dual")
     paths: list[list[HingeSolution]] = []
     with ExitStack() as stack:
         functions = _functions(space, stack, n_threads(n_jobs))
@@ -147,13 +144,13 @@ def _choose(
         entries = X.nnz if sparse.issparse(X) else X.size
         small = m <= MAX_DIMENSION or (m**2 < 2 * entries and _resources.fits(m, m, copies=4))
         solver = "dual" if X.shape[1] > m and small else "primal"
-    return LinearSpace(kernel, X) if solver == "primal" else DualSpace(kernel, X)
+    return Space(kernel, X, solver)
 
 
 def _functions(space: Space, stack: ExitStack, threads: int) -> FeatureSpace:
     """The functions to search; all are changed by a constant at most."""
     X = space.X
-    if isinstance(space, NystroemSpace):
+    if space.basis is not None:
         nystroem = space.basis.map
         rounding = EPS * float(np.square(nystroem.Z).sum(axis=1).max())
         Phi = space.features - space.features.mean(axis=0)
@@ -162,7 +159,7 @@ def _functions(space: Space, stack: ExitStack, threads: int) -> FeatureSpace:
             return nystroem.coefficients(w[None, :, None])[0, :, 0]
 
         return FeatureSpace(Products(Phi), to_rows, rounding=rounding)
-    if not isinstance(space, DualSpace):
+    if space.solver != "dual":
         offsets = Offsets.of(X)
         if offsets is not None:
             shift = np.zeros(X.shape[1])
@@ -189,13 +186,12 @@ def _model(
     kept: Array,
 ) -> FittedFunction:
     """Build the function from the solutions of every output and alpha; rows ``kept`` are used."""
-    if not isinstance(space, (DualSpace, NystroemSpace)):
+    if space.solver == "primal":
         coef = np.stack([[s.w for s in path] for path in paths], axis=-1)
         return FittedFunction(alphas, coef=coef.astype(X.dtype))
     a = np.stack([np.array([s.row_coefficients for s in path]) for path in paths], axis=-1)
-    kernel, basis, length = space.kernel, None, X.shape[0]
-    if isinstance(space, NystroemSpace):
-        basis = space.basis
+    kernel, basis, length = space.kernel, space.basis, X.shape[0]
+    if basis is not None:
         length, kept = len(basis.indices), basis.map.kept
     dual_coef = np.zeros((len(alphas), length, a.shape[-1]))
     dual_coef[:, kept] = a
@@ -205,8 +201,8 @@ def _model(
         model.coef = np.stack(weights, axis=-1).astype(X.dtype)
     elif kernel.linear:
         # The coefficients of all rows sum to zero: centred rows give the same weights.
-        rows = space.rows if isinstance(space, DualSpace) else space.basis.rows
+        rows = space.rows if basis is None else basis.rows
         model.coef = np.stack([rows.T @ part for part in a]).astype(X.dtype)
-    elif isinstance(space, DualSpace):
+    elif basis is None:
         model.rows, model.shift = space.rows, space.shift
     return model

@@ -19,7 +19,6 @@ from rankrls import _resources
 from rankrls.core.preferences.laplacian import SumLaplacian
 from rankrls.core.ridge.problem import RidgeProblem, certain, rotated
 from rankrls.core.ridge.residuals import Folds, Residuals, split_folds
-from rankrls.core.spaces.spaces import DualSpace, NystroemSpace
 
 Array = NDArray[Any]
 
@@ -60,11 +59,10 @@ def judgement_influence(
     mine = Folds((np.cumsum(counted) - 1)[kept], folds.sums(counted), folds.what, folds.labels)
     problem, _, used = counted_problem(problem)
     space = problem.space
-    if new is not None and space.kernel.precomputed and not isinstance(space, NystroemSpace):
+    if new is not None and space.kernel.precomputed and space.basis is None:
         # Columns of a kernel matrix; a basis selects its columns itself.
         new = replace(new, X=new.X if new.X.shape[1] == len(used) else new.X[:, used])
     terms, root, e = judgement_terms(problem, mine, alpha)
-    problem = problem.smaller_side()
     n_terms, energy = len(root), float(np.square(terms.t[:, 0]).sum())
     laplacian = problem.objectives[0].laplacian
     if isinstance(laplacian, SumLaplacian):  # scores are terms, too
@@ -86,7 +84,6 @@ def query_influence(
             "groups of whole queries can be audited"
         )
     f = problem.leave_out(folds, grid).by_row(problem.graph.n_rows)[0]
-    problem = problem.smaller_side()
     terms, factor, free = _coordinate_terms(problem, grid)
     rows = Folds.of_list(folds)
     number = np.empty(problem.graph.n_rows, dtype=np.int64)
@@ -112,7 +109,6 @@ def row_influence(problem: RidgeProblem, alpha: float, new: NewRows | None = Non
             "by='row' needs cost='magnitude', ties='keep' (or no ties), no sample weights and no "
             "given pairs, because otherwise a row is not a single term of the objective"
         )
-    problem = problem.smaller_side()
     terms, factor, free = _coordinate_terms(problem, np.array([alpha]))
     m, every = len(free), Folds.single(len(free))
     J, rho = np.empty((2, m))
@@ -147,7 +143,7 @@ def judgement_terms(
     """Residuals of given pairs, all of positive weight, w (l,), and e_U of all folds, (total,)."""
     grid = np.array([alpha])
     held = problem.leave_judgements_out(folds.take(np.flatnonzero(folds.sizes)), grid)
-    terms, _ = problem.smaller_side().judgement_residuals(0, grid)
+    terms, _ = problem.judgement_residuals(0, grid)
     root = terms.root
     assert root is not None
     return terms, root, terms.t[folds.members, 0] - root[folds.members] * held.values[0, :, 0]
@@ -201,7 +197,7 @@ def _influence(
     metric = None if new is None else np.full(n, np.nan)
     if new is not None:
         points: Any = problem.inputs_of(new.X)
-        if isinstance(problem.space, DualSpace):
+        if not problem.by_features:
             solver = problem.decompose(np.array([alpha]))[0]
             V = solver.factorization.vectors[:, certain(solver.factorization)]
             points = solver.factor.rmatmat(np.ascontiguousarray(np.asarray(points).T)).T @ V

@@ -18,13 +18,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigh
 
-from rankrls import _resources
 from rankrls._calls import Progress, warn, whole_call
-from rankrls.core.linalg.factorizations import factorize, is_graded
+from rankrls.core.linalg.factorizations import factorize
 from rankrls.core.preferences.laplacian import Objective
-from rankrls.core.preferences.query_weights import CANCELLED, Groups
 from rankrls.core.preferences.statistics import Statistics
-from rankrls.core.spaces.products import replace_columns, subtract
+from rankrls.core.spaces.products import subtract
 from rankrls.core.spaces.spaces import Basis, Kernel
 
 Array = NDArray[Any]
@@ -99,56 +97,32 @@ class PrimalSolver:
 class DualSolver:
     """A = F (FᵀKF + alpha I)⁻¹ t, the solution of (L K + alpha I) A = r for L = F Fᵀ, r = F t.
 
-    From the kernel matrix K, which may be overwritten, or from features X of a linear kernel.
+    The kernel matrix K may be overwritten. ``loss`` is a relative rounding error that is known.
     """
 
     def __init__(
         self,
         objective: Objective,
+        K: Array,
         alphas: Array,
         *,
-        K: Array | None = None,
-        X: Any = None,
         for_path: bool = False,
+        loss: float = 0.0,
     ) -> None:
-        L, alpha = objective.laplacian, float(alphas.min())
-        self.factor, self.share, noise, loss = L.factor(), L.row_weight(), 0.0, 0.0
-        self.share = self.share / self.share.sum()
-        if sparse.issparse(X):
-            X = _centre_by_component(X, objective)
-            squares = np.asarray(X.multiply(X).sum(axis=0), dtype=np.float64).ravel()
-            if is_graded(squares, alpha):
-                X = X.toarray()
-            else:
-                K = (X @ X.T).toarray()
-        if K is not None:
-            self.row_means = K @ self.share
-            # Parts of K that cancel in FᵀKF (a constant) leave rounding errors of this size.
-            noise = EPS * float((K.diagonal() * L.degree()).max())
-            S = self.factor.sandwich(K)
-        else:
-            advice = "use fewer features, or sparse ones with solver='cg'"
-            _resources.require("the dual solver", *X.shape, copies=2, advice=advice)
-            self.row_means = X @ (self.share @ X)
-            X_F = self.factor.rmatmat(X)
-            squares = np.einsum("ij,ij->j", X_F, X_F)
-            # Columns that are constant in every query, up to the rounding errors of centring.
-            rounding = squares <= 64 * EPS**2 * (L.degree() @ np.square(X))
-            X_F[:, rounding & np.isfinite(squares)] = 0.0
-            if is_graded(squares, alpha):  # small columns are lost beside large ones
-                loss = EPS * squares.max() / (float(squares[squares > 0].min()) + alpha)
-            S = X_F @ X_F.T
+        L, share = objective.laplacian, objective.laplacian.row_weight()
+        self.factor, self.share = L.factor(), share / share.sum()
+        self.row_means = K @ self.share
+        # Parts of K that cancel in FᵀKF (a constant) leave rounding errors of this size.
+        noise = EPS * float((K.diagonal() * L.degree()).max())
+        S = self.factor.sandwich(K)
+        if noise > 100 * EPS * float(np.linalg.norm(S)):
+            loss = max(loss, len(S) * noise / float(alphas.min()))
         t = np.broadcast_to(self.factor.t, (len(self.factor.t), len(objective.outputs)))
         self.b, null = t.astype(S.dtype), self.factor.null() if for_path else None
-        # Rounding errors of a constant part of K, which cancels in FᵀKF, relative to FᵀKF.
-        if noise > 100 * EPS * float(np.linalg.norm(S)):
-            loss = len(S) * noise / alpha
-        made = factorize(
+        self.factorization = factorize(
             S, alphas, self.b, in_range=False, noise=noise, null=null, for_path=for_path
         )
-        # The rank of products of features is that of the features.
-        made.loss = loss if K is None else max(made.loss, loss)
-        self.factorization = made
+        self.factorization.loss = max(self.factorization.loss, loss)
         self.n_pairs, self.log_weight = objective.n_pairs, objective.log_weight
         self.energy, self.outputs = objective.energy, objective.outputs
 
@@ -182,19 +156,6 @@ class DualSolver:
         """zᵀ(MᵀKM + alpha W⁻¹)⁻¹z over the edges, shape (k,)."""
         unexplained = self.energy - np.einsum("ij,ij->j", self.b, self.b)
         return unexplained / alpha + self.factorization.quadratic(self.b, alpha)
-
-
-def _centre_by_component(X: Any, objective: Objective) -> Any:
-    """Centre by component the columns of sparse X whose offsets would cost digits in XXᵀ."""
-    codes = np.unique(objective.laplacian.components(), return_inverse=True)[1]
-    groups = Groups(codes, None, int(codes.max()) + 1)
-    means = groups.mean(X)
-    squares = np.asarray(X.multiply(X).sum(axis=0), dtype=np.float64).ravel()
-    explained = np.asarray(groups.total @ means.multiply(means)).ravel()
-    columns = np.flatnonzero(squares - explained < CANCELLED * squares)
-    if not len(columns):
-        return X
-    return replace_columns(X, columns, groups.deviations(X[:, columns].toarray()))
 
 
 # -- fitted functions ---------------------------------------------------------------------------

@@ -23,7 +23,6 @@ from rankrls.core.linalg.factorizations import EigenFactorization, is_graded, ro
 from rankrls.core.preferences.query_weights import Groups, query_factor
 from rankrls.core.ridge.problem import NO_SHORTCUT, RidgeProblem, refit_unsafe
 from rankrls.core.ridge.residuals import SINGULAR, Folds
-from rankrls.core.spaces.spaces import DualSpace, NystroemSpace
 
 Array = NDArray[Any]
 
@@ -54,7 +53,7 @@ def default_pairs(problem: RidgeProblem) -> Array:
 
 def can_leave_pairs_out(problem: RidgeProblem) -> bool:
     """Whether `leave_pairs_out` has its shortcut."""
-    one = problem.graph.n_queries == 1 and not isinstance(problem.space, NystroemSpace)
+    one = problem.graph.n_queries == 1 and problem.space.basis is None
     return one and (_is_bipartite(problem) or problem.every_pair_counts())
 
 
@@ -63,7 +62,7 @@ def _is_bipartite(problem: RidgeProblem) -> bool:
     graph = problem.graph
     if graph.scores is None or graph.n_given_pairs or graph.sample_weight is not None:
         return False
-    if problem.loss.keeps_ties or isinstance(problem.space, NystroemSpace):
+    if problem.loss.keeps_ties or problem.space.basis is not None:
         return False
     one = graph.n_queries == 1 and graph.n_outputs == 1
     return one and len(np.unique(graph.scores)) == 2
@@ -128,7 +127,7 @@ def _refit_pairs(
 ) -> None:
     """Replace the predictions of unsafe pairs by those of refits."""
     folds = Folds(pairs.ravel(), np.full(len(pairs), 2))
-    refit, values = problem.smaller_side().refit_rows, out.reshape(1, -1, out.shape[2])
+    refit, values = problem.refit_rows, out.reshape(1, -1, out.shape[2])
     refit_unsafe(folds, np.array([alpha]), unsafe[None], refit, NO_SHORTCUT, values)
 
 
@@ -163,9 +162,9 @@ def _require_pairs(problem: RidgeProblem, pairs: Array | None, n_pairs: int) -> 
 def decompose_ranking(problem: RidgeProblem, alphas: Array) -> tuple[Array, Array]:
     """Eigenvalues l and eigenvectors V of C K C other than the constant, C = I − 11ᵀ/m."""
     if problem.ranking is None:
-        smaller, m = problem.smaller_side(), problem.graph.n_rows
-        if isinstance(smaller.space, DualSpace):
-            made = smaller.decompose(alphas)[0].factorization
+        m = problem.graph.n_rows
+        if not problem.by_features:
+            made = problem.decompose(alphas)[0].factorization
             kappa = m * query_factor(problem.loss.query_weighting, float(m), m * (m - 1) / 2.0)
             problem.ranking = made.values / kappa, made.vectors
         else:
@@ -323,8 +322,8 @@ class Bipartite:
 
     def __init__(self, problem: RidgeProblem, alphas: Array) -> None:
         assert problem.graph.scores is not None
-        s, smaller, loss = problem.graph.scores[:, 0], problem.smaller_side(), problem.loss
-        smaller.decompose(alphas[:1])  # which warns of lost digits
+        s, loss = problem.graph.scores[:, 0], problem.loss
+        problem.decompose(alphas[:1])  # which warns of lost digits
         m, low, high = len(s), s.min(), s.max()
         self.upper = s == high
         n1, n0 = (self.n1, self.n0) = float(self.upper.sum() - 1), float((~self.upper).sum() - 1)
@@ -337,8 +336,8 @@ class Bipartite:
         self.classes = Groups(self.upper.astype(np.int64), None, 2)
         self.W = self.classes.isometry.toarray()
         self.K: Array | None = None
-        if isinstance(smaller.space, DualSpace):
-            K = smaller.space.gram
+        if not problem.by_features:
+            K = problem.space.gram
             self.noise = np.finfo(float).eps * float((K.diagonal()[:, None] * self.root**2).max())
             self.K = _both_sides(everything, K) * self.root * self.root.T
             C = _both_sides(self.classes, self.K)

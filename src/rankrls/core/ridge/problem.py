@@ -15,7 +15,7 @@ from scipy.linalg import solve_triangular
 
 from rankrls import _resources
 from rankrls._calls import warn
-from rankrls.core.linalg.factorizations import CHEAP_SIZE, EigenFactorization, Factorization
+from rankrls.core.linalg.factorizations import EigenFactorization, Factorization, is_graded
 from rankrls.core.linalg.krylov import History, IterationOptions
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
@@ -40,15 +40,8 @@ from rankrls.core.ridge.residuals import (
     equalize,
     split_folds,
 )
-from rankrls.core.spaces.products import centre, subtract
-from rankrls.core.spaces.spaces import (
-    Basis,
-    DualSpace,
-    LinearSpace,
-    NystroemSpace,
-    Space,
-    first_equal,
-)
+from rankrls.core.spaces.products import Products, centre, subtract
+from rankrls.core.spaces.spaces import Basis, Space, first_equal
 
 Array = NDArray[Any]
 
@@ -57,12 +50,6 @@ EPS = float(np.finfo(np.float64).eps)
 #: A warning is issued if the estimated relative error of solutions is above this for kernels with a
 #: large constant part, where the estimate is very conservative.
 LOST_IN_KERNEL = 1e-4
-
-#: More features than any weights determine.
-UNKNOWN = 2**62
-
-#: With a larger error, products of the features are used instead of products of their rows.
-MAX_LOSS = 1e-9
 
 #: Maximum number of refits; more are needed only if the data or the cost have no shortcut.
 MAX_REFITS = 5000
@@ -112,7 +99,6 @@ class RidgeProblem:
         self._solvers: list[Any] | None = None
         self._statistics: list[Statistics] | None = None
         self._least = np.inf
-        self._other: RidgeProblem | None = None
         self._told = False
         if not any(objective.laplacian.row_weight().any() for objective in self.objectives):
             raise ValueError(UNDERFLOW)
@@ -130,100 +116,103 @@ class RidgeProblem:
     def on_rows(self, graph: PreferenceGraph, rows: Array) -> RidgeProblem:
         """The problem of some of the rows, with the same basis; ``graph`` is over these rows."""
         space, X = self.space, self.space.X[rows]
-        smaller: Space
-        if isinstance(space, NystroemSpace):
-            smaller = NystroemSpace(space.basis, X)
-        else:
-            smaller = type(space)(space.kernel, X[:, rows] if space.kernel.precomputed else X)
-        smaller.solver = space.solver
-        return self.like(graph, smaller)
+        if space.kernel.precomputed and space.basis is None:
+            X = X[:, rows]
+        return self.like(graph, Space(space.kernel, X, space.solver, space.basis))
+
+    @property
+    def by_features(self) -> bool:
+        """Whether ΦᵀLΦ is decomposed, the smaller matrix for hold-outs, instead of FᵀKF."""
+        space = self.space
+        if space.basis is not None or self.pair_scale is not None:
+            return True
+        return space.kernel.linear and space.X.shape[1] <= space.n_rows
 
     # -- solutions
 
     @np.errstate(over="ignore", invalid="ignore")  # the solver raises an error on overflow
     def solve(self, alphas: Array, *, tell: bool = True) -> FittedFunction:
         """Solve for all ``alphas``; with ``tell``, warn of inaccurate solutions."""
-        space, basis, dtype = self.space, None, self.space.X.dtype
-        if isinstance(space, NystroemSpace):
-            basis, dtype = space.basis, np.dtype(np.float64)
-            self._require_positive(space, float(alphas.min()))
-        if isinstance(space, DualSpace):
-            model = self._solve_dual(space, alphas)
-        else:
+        space, basis = self.space, self.space.basis
+        if basis is not None:
+            self._require_positive(basis, float(alphas.min()))
+        if self.by_features or space.solver == "primal":
             known = self._statistics
             statistics = known or [Statistics.of(o, space.features) for o in self.objectives]
             self._statistics = None  # the solvers may overwrite them
             solvers = [PrimalSolver(part, alphas, scaled=basis is None) for part in statistics]
-            scale = self.pair_scale
-            model = FittedFunction.of_solvers(solvers, alphas, dtype, basis, pair_scale=scale)
+            dtype = np.dtype(np.float64) if basis is not None else space.features.dtype
+            model = FittedFunction.of_solvers(solvers, alphas, dtype, basis, self.pair_scale)
+            if space.solver == "dual":
+                self._add_dual_coef(model)
+        else:
+            model = self._solve_dual(alphas)
         if tell:
             self._tell(model.solvers, float(alphas.min()))
         return model
 
-    def _solve_dual(self, space: DualSpace, alphas: Array) -> FittedFunction:
+    def _used_rows(self) -> Array:
+        """Indices of the rows that have an edge."""
+        return np.flatnonzero(sum(o.laplacian.row_weight() for o in self.objectives))
+
+    def _add_dual_coef(self, model: FittedFunction) -> None:
+        """Set the coefficients of rows, (r − L X w)/alpha, of a linear model."""
+        space, coef, used = self.space, model.coef, self._used_rows()
+        assert coef is not None
+        model.dual_coef = np.zeros((len(coef), space.n_rows, coef.shape[2]))
+        for objective in self.objectives:
+            L, outputs = objective.laplacian, objective.outputs
+            for a, w in enumerate(coef[..., outputs]):
+                values = (L.r - L.apply(space.rows @ w)) / model.alphas[a]
+                model.dual_coef[a][:, outputs] = values
+        model.kept, model.shift = used, space.shift
+        model.rows = space.rows if len(used) == space.n_rows else space.rows[used]
+
+    def _solve_dual(self, alphas: Array) -> FittedFunction:
+        space, objectives, used = self.space, self.objectives, self._used_rows()
         m, kernel, rows = space.n_rows, space.kernel, space.rows
-        used = np.flatnonzero(sum(o.laplacian.row_weight() for o in self.objectives))
-        if rows is not None and len(used) < m:
-            rows = rows[used]
+        if len(used) < m:
+            objectives = self.graph[used].objectives(self.loss)
+            rows = None if rows is None else rows[used]
         model = FittedFunction(alphas, kernel, rows=rows, kept=used, shift=space.shift)
-        decomposed = self._solvers is not None and alphas.min() >= self._least
-        if decomposed and not kernel.linear and len(used) == m:
-            assert self._solvers is not None
+        if self._solvers is not None and alphas.min() >= self._least and len(used) == m:
             model.solvers = self._solvers
         else:
-            objectives = self.objectives
-            if len(used) < m:
-                objectives = self.graph[used].objectives(self.loss)
-            model.solvers = self._dual_solvers(space, objectives, used, alphas, for_path=False)
+            model.solvers = self._dual_solvers(objectives, used, alphas, for_path=False)
         A = join_outputs(
             [solver.outputs for solver in model.solvers],
             [solver.coefficients(alphas) for solver in model.solvers],
         )
         model.dual_coef = np.zeros((len(alphas), m, A.shape[-1]))
         model.dual_coef[:, used] = A
-        if not kernel.linear:
-            return model
-        model.coef = np.stack([rows.T @ a for a in A]).astype(np.float64, copy=False)
-        if model.lost <= MAX_LOSS or space.X.shape[1] > max(len(used), CHEAP_SIZE):
-            return model
-        # Products of rows have lost digits: solve for the weights of features.
-        found = self.like(self.graph, LinearSpace(kernel, space.X)).solve(alphas, tell=False)
-        if found.lost >= model.lost:
-            return model
-        assert found.coef is not None
-        for objective in self.objectives:
-            L, outputs = objective.laplacian, objective.outputs
-            for a, w in enumerate(found.coef[..., outputs]):
-                model.dual_coef[a][:, outputs] = (L.r - L.apply(space.rows @ w)) / alphas[a]
-        return replace(model, coef=found.coef, solvers=found.solvers)
+        if kernel.linear:
+            model.coef = np.stack([rows.T @ a for a in A])
+        return model
 
     def _dual_solvers(
-        self,
-        space: DualSpace,
-        objectives: Sequence[Objective],
-        used: Array,
-        alphas: Array,
-        *,
-        for_path: bool,
+        self, objectives: Sequence[Objective], used: Array, alphas: Array, *, for_path: bool
     ) -> list[Any]:
         """Make a solver for each objective over the rows ``used``."""
-        whole = len(used) == space.n_rows
+        space, kernel = self.space, self.space.kernel
+        whole, m, alpha = len(used) == space.n_rows, len(used), float(alphas.min())
         if for_path or len(alphas) > 1:  # an eigendecomposition
-            m, advice = len(used), "use a Nyström basis (basis=...), or one alpha at a time"
+            advice = "use a Nyström basis (basis=...), or one alpha at a time"
             _resources.require("a path of alphas", m, m, copies=4, advice=advice)
-        if space.kernel.linear:
-            X = (space.rows if whole else space.rows[used]).astype(np.float64, copy=False)
-            return [DualSolver(o, alphas, X=X, for_path=for_path) for o in objectives]
-        shared = (whole and "gram" in vars(space)) or for_path or space.kernel.precomputed
+        shared = (whole and "gram" in vars(space)) or for_path or kernel.precomputed
         if shared:
             K = space.gram if whole else space.gram[np.ix_(used, used)]
         else:  # the kernel matrix is not used again, so it may be overwritten
-            K = space.kernel(space.rows if whole else space.rows[used])
+            K = kernel(space.rows if whole else space.rows[used])
         solvers = []
         for objective in objectives:
-            owned = objective is objectives[-1] and not (shared and whole)
+            owned, loss = objective is objectives[-1] and not (shared and whole), 0.0
+            if kernel.linear:  # small columns are lost beside large ones
+                rows = space.rows if whole else space.rows[used]
+                squares = Products(rows).column_squares(objective.laplacian.degree())
+                if is_graded(squares, alpha):
+                    loss = EPS * squares.max() / (float(squares[squares > 0].min()) + alpha)
             mine = K if owned else K.copy(order="K")
-            solvers.append(DualSolver(objective, alphas, K=mine, for_path=for_path))
+            solvers.append(DualSolver(objective, mine, alphas, for_path=for_path, loss=loss))
         return solvers
 
     @np.errstate(over="ignore", invalid="ignore")
@@ -239,12 +228,10 @@ class RidgeProblem:
         For kernels the unknowns are weights of Nyström features, so iterates are those in the
         space of functions.
         """
-        space = self.space
-        basis = space.basis if isinstance(space, NystroemSpace) else None
-        X = space.features if isinstance(space, NystroemSpace) else space.X
+        basis, X = self.space.basis, self.space.features
         if basis is not None and held_out is not None:
             held_out = replace(held_out, X=basis.features(held_out.X))
-        self._tell_light(max(o.laplacian.lost_digits(UNKNOWN) for o in self.objectives))
+        self._tell_light(max(o.laplacian.lost_digits(None) for o in self.objectives))
         model, history = fit_iterative(
             self.objectives, X, alphas, options=options, threads=threads, held_out=held_out
         )
@@ -252,54 +239,34 @@ class RidgeProblem:
             model = FittedFunction.of_weights(basis, model.alphas, model.coef, X.dtype)
         return model, history
 
-    def _require_positive(self, space: NystroemSpace, alpha: float) -> None:
-        """Raise an error if the kernel is indefinite and alpha is too small to compensate for it.
-
-        If k is positive semi-definite, the basis explains at most k(x, x) of a row, and only
-        dependent basis vectors are dropped. Precomputed values with basis vectors only do not
-        include k(x, x) of other rows. In this case only the basis vectors are checked.
-        """
-        m, basis = space.n_rows, space.basis
-        some = np.unique(np.linspace(0, m - 1, min(m, 500)).astype(np.int64))
-        k_xx: Array | None = None
-        if not space.kernel.precomputed:
-            k_xx = space.kernel.paired(space.X[some])
-        elif space.X.shape[1] == m and not basis.columns_only:
-            k_xx = np.asarray(space.X[some, some], dtype=np.float64)
-        short, size = 0.0, float(np.square(basis.map.Z).sum(axis=1).max())
-        if k_xx is not None:
-            Phi = basis.features(space.X[some])
-            short = float((np.einsum("ij,ij->i", Phi, Phi) - k_xx).max(initial=0.0))
-            size = float(np.abs(k_xx).max(initial=0.0))
-            if short <= max(1e-6, 1e3 * basis.map.rounding) * size:
-                short = 0.0
-        missing = max(short, basis.map.left_out)
-        degree = self._largest_degree()
+    def _require_positive(self, basis: Basis, alpha: float) -> None:
+        """Raise an error if the kernel matrix of the basis is indefinite and alpha too small."""
+        missing, degree = basis.map.left_out, self._largest_degree()
         if missing * degree > alpha:
             raise ValueError(
-                f"kernel {space.kernel.name} is not positive semi-definite on the rows and the "
-                f"basis vectors: they leave {missing:.3g} of values up to {size:.3g} unexplained. "
-                f"Use alpha above {missing * degree:.3g}, or a positive semi-definite kernel"
+                f"kernel {basis.kernel.name} is not positive semi-definite on the basis vectors: "
+                f"they leave {missing:.3g} of its values unexplained. Use alpha above "
+                f"{missing * degree:.3g}, or a positive semi-definite kernel"
             )
 
     # -- lost digits
 
     def _tell(self, solvers: Sequence[Any], alpha: float) -> None:
         """Warn once of lost digits, if the estimated relative error of solutions is large."""
-        space = self.space
-        kernel = isinstance(space, NystroemSpace) or not space.kernel.linear
+        space, basis = self.space, self.space.basis
         if self._told:
             return
+        kernel = basis is not None or not space.kernel.linear
         loss = max(solver.factorization.loss for solver in solvers)
-        n = None if kernel else space.X.shape[1]
-        light = max(o.laplacian.lost_digits(n) for o in self.objectives)
+        laplacians, n = [o.laplacian for o in self.objectives], space.X.shape[1]
+        light = max(L.lost_digits(None if kernel else n) for L in laplacians)
         primal = not kernel and isinstance(solvers[0], PrimalSolver)
-        if primal and any(o.laplacian.lost_digits(UNKNOWN) for o in self.objectives):
+        if primal and any(L.lost_digits(None) for L in laplacians):
             light = EPS * max(solver.factorization.condition(alpha) for solver in solvers)
         self._tell_light(light)
-        if isinstance(space, NystroemSpace) and not space.kernel.shift_invariant:
+        if basis is not None and not space.kernel.shift_invariant:
             # A constant part of the kernel of a basis.
-            Z = space.basis.map.Z.astype(np.float64)
+            Z = basis.map.Z.astype(np.float64)
             size, centred = float((Z * Z).sum(axis=1).max()), Z - Z.mean(axis=0)
             if float((centred * centred).sum(axis=1).max()) <= 1e-2 * size:
                 loss = max(loss, EPS * size * self._largest_degree() / alpha)
@@ -335,21 +302,15 @@ class RidgeProblem:
     @np.errstate(over="ignore", invalid="ignore")
     def size(self) -> float:
         """Upper bound of the largest eigenvalue of XᵀLX, or of L times the kernel matrix."""
-        space, X = self.space, self.space.X
-        if space.kernel.precomputed and isinstance(space, NystroemSpace):
+        space, X, m = self.space, self.space.X, self.space.n_rows
+        if space.kernel.precomputed and space.basis is not None:
             size = float(np.square(space.features).sum())
         elif space.kernel.precomputed:
             size = float(np.abs(np.asarray(X).diagonal()).sum())
         elif not space.kernel.linear:
             size = float(np.abs(space.kernel.paired(X)).sum())
         else:  # Σ ‖x − x̄‖²
-            mean = np.asarray(X.mean(axis=0, dtype=np.float64)).ravel()
-            if sparse.issparse(X):
-                squares = float((X.data.astype(np.float64) ** 2).sum())
-                size = max(squares - X.shape[0] * float(mean @ mean), 0.0)
-            else:
-                blocks = row_blocks(*X.shape)
-                size = sum(float(np.square(X[block] - mean).sum()) for block in blocks)
+            size = float(Products(X).column_squares(np.ones(m)).sum())
         return self._largest_degree() * size
 
     # -- decompositions for hold-outs
@@ -373,8 +334,6 @@ class RidgeProblem:
             else:
                 solver.b = features.T @ theirs.laplacian.r
             other._solvers, other._least, other._told = [solver], self._least, self._told
-        if self._other is not None:
-            other._other = self._other.with_graph(graph)
         return other
 
     def decompose(self, alphas: Array) -> list[Any]:
@@ -382,19 +341,19 @@ class RidgeProblem:
         if self._solvers is not None and alphas.min() >= self._least:
             return self._solvers
         self._least = float(alphas.min())  # the decomposition depends on it
-        space, features = self.space, self._features()
-        if isinstance(space, DualSpace):
+        space, Phi = self.space, self._features()
+        if Phi is None:
             every = np.arange(space.n_rows)
-            self._solvers = self._dual_solvers(space, self.objectives, every, alphas, for_path=True)
+            self._solvers = self._dual_solvers(self.objectives, every, alphas, for_path=True)
         else:
-            n, scaled = features.shape[1], not isinstance(space, NystroemSpace)
-            advice = "use fewer features, or refit fold by fold with a splitter"
+            n, advice = Phi.shape[1], "use fewer features, or refit fold by fold with a splitter"
             _resources.require("exact hold-out", n, n, copies=3, advice=advice)
-            if isinstance(space, NystroemSpace):
-                self._require_positive(space, self._least)
-            statistics = [Statistics.of(o, features) for o in self.objectives]
-            if features is space.X:  # needed for the solution of one alpha
+            if space.basis is not None:
+                self._require_positive(space.basis, self._least)
+            statistics = [Statistics.of(o, Phi) for o in self.objectives]
+            if Phi is space.features:  # needed for the solution of one alpha
                 self._statistics = [part.copy() for part in statistics]
+            scaled = space.basis is None
             self._solvers = [
                 PrimalSolver(part, alphas, for_path=True, scaled=scaled) for part in statistics
             ]
@@ -403,27 +362,7 @@ class RidgeProblem:
 
     def _features(self) -> Any:
         """Explicit or Nyström features in double precision; None if the kernel matrix is used."""
-        if isinstance(self.space, DualSpace):
-            return None
-        return self.space.features.astype(np.float64, copy=False)
-
-    def smaller_side(self) -> RidgeProblem:
-        """The equivalent problem with the smaller matrix, used for hold-outs.
-
-        A linear kernel is represented by its features if there are at most as many as rows.
-        """
-        space = self.space
-        if isinstance(space, NystroemSpace) or not space.kernel.linear:
-            return self
-        m, n = space.X.shape
-        dual = n > m and self.pair_scale is None
-        if dual == isinstance(space, DualSpace):
-            return self
-        if self._other is None:
-            kind = DualSpace if dual else LinearSpace
-            self._other = self.like(self.graph, kind(space.kernel, space.X))
-            self._other._told = self._told
-        return self._other
+        return self.space.features.astype(np.float64, copy=False) if self.by_features else None
 
     def inputs_of(self, X: Any) -> Any:
         """Inputs of models of this problem, for new rows in the form of X.
@@ -431,9 +370,9 @@ class RidgeProblem:
         Features of shape (n, n_features), or kernel values with the rows of the data, (n, m).
         """
         space = self.space
-        if isinstance(space, NystroemSpace):
+        if space.basis is not None:
             return space.basis.features(X)
-        if not isinstance(space, DualSpace) or space.rows is None:
+        if self.by_features or space.rows is None:
             return X.astype(np.float64, copy=False)
         return space.kernel(subtract(X, space.shift), space.rows)
 
@@ -471,7 +410,6 @@ class RidgeProblem:
 
     def _kernel_points(self, factor: Factor, V: Array, sigma: Array) -> Array:
         """B, of shape (m, q), with f = B diag(σ/(σ + alpha)) b."""
-        assert isinstance(self.space, DualSpace)
         B = factor.rmatmat(self.space.gram).T @ V
         return np.divide(B, sigma, out=np.zeros_like(B), where=sigma != 0)
 
@@ -563,9 +501,6 @@ class RidgeProblem:
             raise ValueError(
                 "with pair_features only given pairs can be left out, not queries or rows"
             )
-        smaller = self.smaller_side()
-        if smaller is not self:
-            return smaller.leave_out(folds, alphas)
         graph, folds = self.graph, Folds.of_list(folds)
         cut = split_folds(self.objectives[0].laplacian, folds)
         self._require_something_left(folds, cut)
@@ -573,7 +508,7 @@ class RidgeProblem:
         constraints, doubtful = None, np.zeros(len(folds), dtype=bool)
         if ratio is not None:
             self.decompose(alphas)  # before memory for the predictions is allocated
-            if isinstance(self.space, NystroemSpace) and not self.keep_basis:
+            if self.space.basis is not None and not self.keep_basis:
                 constraints, doubtful = basis_constraints(self.space, folds)
 
         def terms(number: int) -> tuple[Residuals, Folds, Callable[[Array], Array], Any]:
@@ -662,21 +597,21 @@ class RidgeProblem:
     def refit_rows(self, held: Array, alphas: Array, tell: bool) -> tuple[Array, None]:
         """Fit without some rows and predict them: (n_alphas, len(held), n_outputs)."""
         space, new, kernel = self.space, self.space.X[held], self.space.kernel
-        rest = np.setdiff1d(np.arange(self.graph.n_rows), held)
-        if isinstance(space, NystroemSpace) and not self.keep_basis:
-            train, narrow = space.X[rest], space.basis.columns_only
-            staying = np.isin(space.basis.indices, rest)
+        basis, rest = space.basis, np.setdiff1d(np.arange(self.graph.n_rows), held)
+        if basis is not None and not self.keep_basis:
+            train, narrow = space.X[rest], basis.columns_only
+            staying = np.isin(basis.indices, rest)
             if not staying.any():
                 raise ValueError("a fold contains all basis vectors, so none is left for the model")
             if kernel.precomputed:
                 left = np.flatnonzero(staying) if narrow else rest
                 train, new = train[:, left], new[:, left]
-            at = np.searchsorted(rest, space.basis.indices[staying])
-            smaller = NystroemSpace(Basis.of(kernel, train, at, columns_only=narrow), train)
-            problem = self.like(self.graph[rest], smaller)
+            at = np.searchsorted(rest, basis.indices[staying])
+            smaller = Basis.of(kernel, train, at, columns_only=narrow)
+            problem = self.like(self.graph[rest], Space(kernel, train, space.solver, smaller))
         else:
             problem = self.on_rows(self.graph[rest], rest)
-            if kernel.precomputed and isinstance(space, DualSpace):
+            if kernel.precomputed and basis is None:
                 new = new[:, rest]
         return predict_path(problem.solve(alphas, tell=tell and not self._told), new), None
 
@@ -701,11 +636,10 @@ class RidgeProblem:
         touched[graph.pairs.ravel()] = True
         rows = np.flatnonzero(touched)
         problem = self if touched.all() else self.on_rows(graph[rows], rows)
-        problem = problem.smaller_side()
         counted = problem.graph.pair_weight > 0
         left_out = Folds(folds.members[counted[folds.members]], folds.sums(counted))
         outside = np.zeros(len(folds.members)) if variances else None
-        if variances and isinstance(problem.space, NystroemSpace):
+        if variances and problem.space.basis is not None:
             outside = _unspanned(problem.space, problem.graph.pairs[folds.members])
 
         def terms(number: int) -> tuple[Residuals, Folds, Callable[[Array], Array], Any]:
@@ -762,13 +696,14 @@ def refit_unsafe(
             variance[bad, start : start + len(folds[i])] = spread
 
 
-def _unspanned(space: NystroemSpace, pairs: Array) -> Array:
+def _unspanned(space: Space, pairs: Array) -> Array:
     """Variance of differences outside the span of the Nyström basis, shape (n_pairs,)."""
     if space.kernel.precomputed:
         raise ValueError(
             "variances with a basis need k(x, x), which a precomputed kernel does not provide; "
             "use a named kernel or a callable, or leave out the basis"
         )
+    assert space.basis is not None
     out = np.empty(len(pairs))
     for block in row_blocks(len(pairs), space.features.shape[1]):
         a, b = (subtract(space.X[ends], space.basis.shift) for ends in pairs[block].T)

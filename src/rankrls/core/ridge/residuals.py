@@ -28,7 +28,7 @@ from rankrls._resources import few_threads
 from rankrls._validation import show
 from rankrls.core.linalg.factorizations import EigenFactorization, Factorization
 from rankrls.core.preferences.laplacian import Laplacian
-from rankrls.core.spaces.spaces import NystroemSpace
+from rankrls.core.spaces.spaces import Space
 
 Array = NDArray[Any]
 
@@ -477,7 +477,7 @@ def _products(A: Array, B: Array, W: Array) -> Array:
     return np.stack([(A * w) @ B.transpose(0, 2, 1) for w in W.T])
 
 
-def basis_constraints(space: NystroemSpace, folds: Folds) -> tuple[list[Array], Array]:
+def basis_constraints(space: Space, folds: Folds) -> tuple[list[Array], Array]:
     """Constraints on the weights of Nyström features when basis vectors are left out with a fold.
 
     Kernel coefficients are a = Z⁻ᵀ w. Those of left-out vectors B must be zero, unless vectors that
@@ -488,6 +488,7 @@ def basis_constraints(space: NystroemSpace, folds: Folds) -> tuple[list[Array], 
     or only w = 0 satisfies it, shape (n_folds,): such folds must be refitted.
     """
     basis = space.basis
+    assert basis is not None
     back = basis.map.coefficients(np.eye(len(basis.kept))[None])[0]  # Z⁻ᵀ
     spare = np.setdiff1d(basis.indices, basis.kept)  # depend on the others, without a feature
     C = space.features[spare] @ back.T  # Φ_basis = Z, hence C = Φ_spare Z⁻¹

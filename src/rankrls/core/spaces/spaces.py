@@ -383,54 +383,42 @@ class Basis:
 
 
 class Space:
-    """Functions of the rows of X (the kernel matrix if it is precomputed), with these rows."""
+    """Functions of the rows of X (the kernel matrix if it is precomputed).
 
-    solver: str
-    features: Any
+    ``solver`` names the unknowns: weights of the features of a linear kernel ("primal", "cg"),
+    of the features Φ = K_MR Z⁻ᵀ of a ``basis`` ("nystroem", "cg"), or coefficients of the training
+    rows ("dual"), which are centred if that changes no ranking.
+    """
 
-    def __init__(self, kernel: Kernel, X: Any) -> None:
-        self.kernel, self.X, self.n_rows = kernel, X, X.shape[0]
-
-
-class LinearSpace(Space):
-    """f(x) = ⟨w, x⟩, with weights of the features (solvers "primal" and "cg")."""
-
-    solver = "primal"
-
-    def __init__(self, kernel: Kernel, X: Any) -> None:
-        super().__init__(kernel, X)
-        self.features = X
-
-
-class NystroemSpace(Space):
-    """f(x) = Σ_R a_i k(x, x_i) over basis vectors R, with weights of the features Φ = K_MR Z⁻ᵀ."""
-
-    solver = "nystroem"
-
-    def __init__(self, basis: Basis, X: Any) -> None:
-        super().__init__(basis.kernel, X)
-        self.basis = basis
+    def __init__(self, kernel: Kernel, X: Any, solver: str, basis: Basis | None = None) -> None:
+        self.kernel, self.X, self.solver, self.basis = kernel, X, solver, basis
+        self.n_rows = X.shape[0]
 
     @cached_property
-    def features(self) -> Array:
-        """Φ of shape (m, q)."""
-        return self.basis.features(self.X)
+    def features(self) -> Any:
+        """Φ of shape (m, q), or of a linear kernel the rows, centred for solver="dual"."""
+        if self.basis is not None:
+            return self.basis.features(self.X)
+        return self.rows if self.solver == "dual" else self.X
 
+    @cached_property
+    def _centred(self) -> tuple[Any, Any]:
+        X, kernel = self.X, self.kernel
+        if kernel.precomputed:
+            return None, 0.0
+        centred = kernel.linear or kernel.shift_invariant
+        rows, shift = centre(X) if centred else (X.astype(np.float64), 0.0)
+        return (X.copy() if rows is X else rows), shift
 
-class DualSpace(Space):
-    """f(x) = Σ_i A_i k(x, x_i) over the training rows, centred if that changes no ranking."""
+    @property
+    def rows(self) -> Any:
+        """The rows less `shift`, in double precision; None if the kernel is precomputed."""
+        return self._centred[0]
 
-    solver = "dual"
-
-    def __init__(self, kernel: Kernel, X: Any) -> None:
-        super().__init__(kernel, X)
-        self.rows: Any = None
-        self.shift: Any = 0.0
-        if not kernel.precomputed:
-            centred = kernel.linear or kernel.shift_invariant
-            self.rows, self.shift = centre(X) if centred else (X.astype(np.float64), 0.0)
-            if self.rows is X:
-                self.rows = X.copy()
+    @property
+    def shift(self) -> Any:
+        """What `rows` are centred by, (n,), or 0.0."""
+        return self._centred[1]
 
     @cached_property
     def gram(self) -> Array:
@@ -526,16 +514,10 @@ def choose_space(
     shape, advice = (n, n), "use solver='cg'"
     if rows is not None:
         shape, advice = (n_rows, len(rows)), "use fewer basis vectors (basis=1000, say)"
-    elif solver == "dual":
+    elif solver == "dual" and not (kernel.linear and n <= m):
         shape = (m, m)
         advice = advice if kernel.linear else "use solver='nystroem' with basis=1000, say"
     free = solver == "cg" and kernel.linear
     if not (free or (solver == "dual" and kernel.precomputed)):
         _resources.require(f"solver={solver!r}", *shape, copies=2, advice=advice)
-    space: Space
-    if rows is not None:
-        space = NystroemSpace(Basis.of(kernel, X, rows), X)
-    else:
-        space = DualSpace(kernel, X) if solver == "dual" else LinearSpace(kernel, X)
-    space.solver = solver
-    return space
+    return Space(kernel, X, solver, None if rows is None else Basis.of(kernel, X, rows))
