@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import qr
-from scipy.linalg.lapack import dgejsv
 
 from rankrls import _resources
 from rankrls.core.linalg.factorizations import EigenFactorization, is_graded, rounding_level
@@ -77,6 +75,11 @@ def leave_pairs_out(
     tied = first[pairs[:, 0]] == first[pairs[:, 1]]
     if _is_bipartite(problem):
         found = Bipartite(problem, alphas).pairs(pairs, alphas)
+    elif decompose_ranking(problem, alphas) is None:
+        for alpha in alphas:
+            held = problem.leave_out(Folds(pairs.ravel(), np.full(len(pairs), 2)), alpha[None])
+            yield held.values[0].reshape(len(pairs), 2, -1), int(held.n_refits[0])
+        return
     else:
         found = _pairs(problem, pairs, alphas)
     for alpha, (out, unsafe) in zip(alphas, found, strict=True):
@@ -96,7 +99,8 @@ def pair_accuracies(
     sizes = [np.unique(s, return_counts=True)[1].astype(float) for s in scores.T]
     counted = np.array([(m**2 - n @ n) / 2 for n in sizes])  # pairs of different scores
     # Σ sign((s_i − s_j)(f_i − f_j)) over all pairs i < j that are left out.
-    if _is_bipartite(problem):
+    _require_pairs(problem, None, 0)
+    if _is_bipartite(problem) or decompose_ranking(problem, alphas) is None:
         _require_pairs(problem, None, int(counted.max()))
         pairs = default_pairs(problem)
         order = np.sign(scores[pairs[:, 0]] - scores[pairs[:, 1]])
@@ -104,7 +108,6 @@ def pair_accuracies(
             total = (np.sign(out[:, 0] - out[:, 1]) * order).sum(axis=0)
             yield (counted + total) / (2 * counted), n_refits
         return
-    _require_pairs(problem, None, 0)
     first, parts = problem.first_equal, np.array_split(np.arange(scores.shape[1]), threads)
     for alpha, matrices in zip(alphas, _pair_matrices(problem, alphas), strict=True):
         count, used = partial(_concordance, *matrices, scores, first), [p for p in parts if len(p)]
@@ -159,24 +162,23 @@ def _require_pairs(problem: RidgeProblem, pairs: Array | None, n_pairs: int) -> 
 # -- all pairs have the same weight -------------------------------------------------------------
 
 
-def decompose_ranking(problem: RidgeProblem, alphas: Array) -> tuple[Array, Array]:
-    """Eigenvalues l and eigenvectors V of C K C other than the constant, C = I − 11ᵀ/m."""
-    if problem.ranking is None:
-        m = problem.graph.n_rows
-        if not problem.by_features:
-            made = problem.decompose(alphas)[0].factorization
-            kappa = m * query_factor(problem.loss.query_weighting, float(m), m * (m - 1) / 2.0)
-            problem.ranking = made.values / kappa, made.vectors
-        else:
-            X = _dense_features(problem)
-            squares = np.einsum("ij,ij->j", X, X)
-            if is_graded(squares, 0.0):
-                problem.decompose(alphas[:1])  # which warns of lost digits
-                V, d = _graded_vectors(X[:, squares > 0])
-            else:
-                V, d, _ = np.linalg.svd(X, full_matrices=False)
-                V, d = V[:, d > rounding_level(d)], d[d > rounding_level(d)]
-            problem.ranking = d**2, np.ascontiguousarray(V)
+def decompose_ranking(problem: RidgeProblem, alphas: Array) -> tuple[Array, Array] | None:
+    """Eigenvalues l and eigenvectors V of C K C other than the constant, C = I − 11ᵀ/m.
+
+    None if the scales of the features are so different that eigenvectors would be inaccurate.
+    """
+    if problem.ranking is None and not problem.by_features:
+        made, m = problem.decompose(alphas)[0].factorization, problem.graph.n_rows
+        kappa = m * query_factor(problem.loss.query_weighting, float(m), m * (m - 1) / 2.0)
+        problem.ranking = made.values / kappa, made.vectors
+    elif problem.ranking is None:
+        X = _dense_features(problem)
+        if is_graded(np.einsum("ij,ij->j", X, X), 0.0):
+            problem.decompose(alphas)
+            return None
+        V, d, _ = np.linalg.svd(X, full_matrices=False)
+        V, d = V[:, d > rounding_level(d)], d[d > rounding_level(d)]
+        problem.ranking = d**2, np.ascontiguousarray(V)
     return problem.ranking
 
 
@@ -194,21 +196,6 @@ def _dense_features(problem: RidgeProblem) -> Array:
     return X
 
 
-def _graded_vectors(X: Array) -> tuple[Array, Array]:
-    """Left singular vectors and values of columns of very different scales.
-
-    Their rank is that of columns of unit norm, and one-sided Jacobi rotations are accurate relative
-    to every column (Drmač and Veselić, SIAM J. Matrix Anal. 29, 2008).
-    """
-    norms = np.linalg.norm(X, axis=0)
-    Q, R, order = qr(X / norms, mode="economic", pivoting=True, check_finite=False)
-    pivots = np.abs(R.diagonal())
-    rank = int((pivots > rounding_level(pivots)).sum())
-    T = np.asfortranarray((R[:rank] * norms[order]).T)
-    d, _, V, scale, _, _ = dgejsv(T, joba=2, jobr=0)
-    return Q[:, :rank] @ V, d * (scale[0] / scale[1])
-
-
 def _pair_matrices(
     problem: RidgeProblem, alphas: Array
 ) -> Iterator[tuple[Array, Array, Array, Array, float]]:
@@ -219,7 +206,8 @@ def _pair_matrices(
     """
     s = problem.graph.scores
     assert s is not None
-    values, V = decompose_ranking(problem, alphas)
+    assert problem.ranking is not None
+    values, V = problem.ranking
     s, m, n = s - s.mean(axis=0), len(s), len(s) - 2.0
     b, complete = V.T @ s, V.shape[1] == m - 1
     rest = np.zeros_like(s) if complete else s - V @ b

@@ -565,23 +565,16 @@ class RidgeProblem:
 
     def _require_something_left(self, folds: Folds, cut: Array) -> None:
         """Raise an error if a fold contains all preferences of an output."""
-        graph = self.graph
-        if graph.scores is None or graph.n_given_pairs:
+        graph, s, codes = self.graph, self.graph.scores, self.graph.query_codes
+        if s is None or codes is None or graph.n_given_pairs:
             return
-        codes = graph.query_codes
-        assert codes is not None
-        varies = varying_queries(graph.scores, codes, graph.n_queries)[codes]
-        total = varies.sum(axis=0)
-        extremes = graph.n_queries == 1 and graph.sample_weight is None
-        low, high = (graph.scores == graph.scores.min(axis=0), graph.scores == graph.scores.max(0))
-        for number, rows in enumerate(folds):
-            left = total - varies[rows].sum(axis=0) > 0
-            if extremes and all(
-                (end.sum(axis=0) > end[rows].sum(axis=0)).all() for end in (low, high)
-            ):
-                continue  # a row with the lowest score and one with the highest remain
-            if cut[number] and left.all():
-                left = graph[np.setdiff1d(np.arange(graph.n_rows), rows)].scored_outputs()
+        varies = varying_queries(s, codes, graph.n_queries)[codes]
+        one = graph.n_queries == 1 and graph.sample_weight is None
+        # Something is left if rows of the lowest and of the highest score are, or a whole query.
+        needed = [s == s.min(axis=0), s == s.max(axis=0)] if one else [varies]
+        gone = [folds.sums(part) >= part.sum() for rows in needed for part in rows.T]
+        for number in np.flatnonzero(np.any(gone, axis=0) | (cut & (not one))):
+            left = graph[np.setdiff1d(np.arange(graph.n_rows), folds[number])].scored_outputs()
             if not left.all():
                 hint = ""
                 if not cut[number] and len(np.unique(codes[varies[:, np.argmin(left)]])) <= 1:
