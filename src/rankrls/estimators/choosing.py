@@ -443,7 +443,7 @@ class Scoring:
         if row_weight is not None:
             of_list = np.bincount(number, row_weight) / np.bincount(number)
             options |= {"sample_weight": row_weight} if pairwise else {}
-        varied = graph.scored_outputs() if pairwise else np.ones(graph.n_outputs, dtype=bool)
+        varied = graph.scored_outputs if pairwise else np.ones(graph.n_outputs, dtype=bool)
         found = np.full((2, len(held.values), graph.n_outputs, len(of_list)), np.nan)
         for a, j in np.ndindex(found.shape[1:3]):
             if varied[j]:

@@ -138,7 +138,7 @@ def require_preferences(graph: PreferenceGraph, purpose: str = "learn from") -> 
         return
     problem = "pairs is empty, or every pair is a tie (magnitude 0) or has pair_weight 0"
     if graph.scores is not None:
-        some = graph.scored_outputs()
+        some = graph.scored_outputs
         where = f" in output (column) {np.argmin(some)} of y" if some.any() else ""
         problem = (
             f"in {graph.n_rows} rows and {graph.n_queries} queries, all labels of a query are "
@@ -150,7 +150,7 @@ def require_preferences(graph: PreferenceGraph, purpose: str = "learn from") -> 
 def graph_accuracy(graph: PreferenceGraph, predictions: Array, added: Array | None = None) -> float:
     """Pairwise accuracy: mean over queries with a pair; given pairs count as one more query."""
     predictions = predictions.reshape(len(predictions), -1)
-    scored, told, per_output = graph.scored_outputs(), graph.preferring, []
+    scored, told, per_output = graph.scored_outputs, graph.preferring, []
     for j, scores in enumerate(predictions.T):
         values: list[Any] = []
         if graph.scores is not None and scored[j]:
@@ -197,7 +197,7 @@ class QueryRequests:
 def _differ_within(groups: Any, y: Any) -> bool:
     """Whether y differs within most groups, unlike, for example, the samples of a patient."""
     try:
-        varied = PreferenceGraph.from_scores(y, qid=groups).varying_queries().any(axis=1)
+        varied = PreferenceGraph.from_scores(y, qid=groups).varying_queries.any(axis=1)
         several = np.bincount(encode_qid(groups, len(y)).codes) > 1
     except Exception:  # errors are reported elsewhere; a hint must not fail
         return False

@@ -111,7 +111,7 @@ class RidgeRanker(BaseRanker):
             X,
             basis=basis,
             random_state=check_random_state(self.random_state),
-            used=graph.n_used_rows if solver in ("auto", "dual") else None,
+            used=int(graph.used_rows().sum()) if solver in ("auto", "dual") else None,
             early_stopping=bool(self.early_stopping),
         )
         names = getattr(self, "feature_names_in_", None)

@@ -295,7 +295,7 @@ def hinge_losses(graph: PreferenceGraph, query_weighting: QueryWeighting) -> lis
     if graph.pair_features is not None:
         raise ValueError("RankSVM takes no pair_features; RankRLS and RankRLSCV do")
     given: list[PairHinge] = []
-    if graph.has_pairs():
+    if graph.preferring.any():
         used = graph.preferring
         head, tail = graph.pairs[used].T
         given = [PairHinge(head, tail, graph.pair_weight[used], graph.n_rows)]

@@ -17,17 +17,6 @@ from scipy.linalg.lapack import get_lapack_funcs
 
 from rankrls._resources import few_threads
 
-__all__ = [
-    "CholeskyFactorization",
-    "Complement",
-    "EigenFactorization",
-    "Factorization",
-    "NotPositiveError",
-    "factorize",
-    "is_graded",
-    "rounding_level",
-]
-
 Array = NDArray[Any]
 
 EPS, TINY = float(np.finfo(np.float64).eps), float(np.finfo(np.float64).tiny)

@@ -22,19 +22,6 @@ from sklearn.exceptions import ConvergenceWarning
 from rankrls import _resources
 from rankrls._calls import Progress, warn
 
-__all__ = [
-    "COLUMNS",
-    "DEFAULT_MAX_ITER",
-    "Equations",
-    "History",
-    "Iteration",
-    "IterationOptions",
-    "MultiShiftCG",
-    "ShiftedSum",
-    "converge",
-    "stop_early",
-]
-
 Array = NDArray[Any]
 
 DEFAULT_MAX_ITER = 1000

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LBFGSMemory", "Trial", "line_search"]
-
 Array = NDArray[Any]
 
 #: Number of stored steps.

@@ -17,8 +17,6 @@ from rankrls.core.preferences.query_weights import (
     check_query_weighting,
 )
 
-__all__ = ["COSTS", "TIES", "Cost", "Loss"]
-
 Array = NDArray[Any]
 
 TIES = ("keep", "drop")

@@ -26,8 +26,6 @@ from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.laplacian import Objective, add, from_edges, from_scores
 from rankrls.core.preferences.query_weights import QueryWeighting, varying_queries
 
-__all__ = ["PreferenceGraph"]
-
 Array = NDArray[Any]
 
 
@@ -178,13 +176,8 @@ class PreferenceGraph:
         """Whether each given pair is a preference, not a tie or of weight 0, shape (l,), bool."""
         return (self.pair_weight > 0) & (self.magnitude > 0)
 
-    @property
-    def n_used_rows(self) -> int:
-        """Number of rows that may have an edge: in a query with several rows, or in a pair."""
-        return int(self.used_rows().sum())
-
     def used_rows(self) -> Array:
-        """Whether each row may have an edge, shape (m,), bool."""
+        """Whether each row is in a query with several rows, or in a pair, shape (m,), bool."""
         used = np.zeros(self.n_rows, dtype=bool)
         if self.queries is not None:
             codes = self.queries.codes
@@ -213,31 +206,22 @@ class PreferenceGraph:
         return f"PreferenceGraph({', '.join(parts)})"
 
     @cached_property
-    def preference_counts(self) -> Array:
-        """Number of queries with a preference, for each output, shape (n_outputs,), int."""
-        if self.scores is None:
-            return np.zeros(1, dtype=np.int64)
-        return self.varying_queries().sum(axis=0)
-
     def varying_queries(self) -> Array:
         """Whether each query has a preference, shape (n_queries, n_outputs), bool."""
-        assert self.scores is not None
-        assert self.queries is not None
+        if self.scores is None or self.queries is None:
+            return np.zeros((0, 1), dtype=bool)
         used = slice(None) if self.sample_weight is None else self.sample_weight > 0
         return varying_queries(self.scores[used], self.queries.codes[used], self.n_queries)
 
     @property
-    def n_preferences(self) -> Array:
-        """Number of queries and given pairs with a preference, shape (n_outputs,), int."""
-        return self.preference_counts + np.count_nonzero(self.preferring)
-
     def scored_outputs(self) -> Array:
         """Whether the scores of each output contain a preference, shape (n_outputs,), bool."""
-        return self.preference_counts > 0
+        return np.asarray(self.varying_queries.any(axis=0))
 
-    def has_pairs(self) -> bool:
-        """Whether there are given pairs of positive weight that are not ties."""
-        return bool(self.preferring.any())
+    @property
+    def n_preferences(self) -> Array:
+        """Number of queries and given pairs with a preference, shape (n_outputs,), int."""
+        return self.varying_queries.sum(axis=0) + np.count_nonzero(self.preferring)
 
     def has_preference(self) -> bool:
         """Whether every output has at least one preference."""

@@ -38,21 +38,6 @@ from rankrls.core.preferences.query_weights import (
     sums,
 )
 
-__all__ = [
-    "CentredLaplacian",
-    "Covariates",
-    "EdgeLaplacian",
-    "Factor",
-    "GroundedFactor",
-    "Laplacian",
-    "Objective",
-    "ScatterFactor",
-    "SumLaplacian",
-    "add",
-    "from_edges",
-    "from_scores",
-]
-
 Array = NDArray[Any]
 EPS = float(np.finfo(np.float64).eps)
 

@@ -17,22 +17,6 @@ from scipy import sparse
 from rankrls._resources import SMALL, in_threads
 from rankrls._validation import check_option, show
 
-__all__ = [
-    "QUERY_WEIGHTINGS",
-    "Groups",
-    "Levels",
-    "QueryWeighting",
-    "QueryWeights",
-    "centre_columns",
-    "check_query_weighting",
-    "clear_rounding",
-    "pair_weights",
-    "query_factor",
-    "row_blocks",
-    "sums",
-    "varying_queries",
-]
-
 Array = NDArray[Any]
 
 QUERY_WEIGHTINGS = ("pair", "size", "query")

@@ -17,15 +17,6 @@ from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.laplacian import CentredLaplacian, Objective
 from rankrls.core.preferences.query_weights import Groups, query_factor
 
-__all__ = [
-    "UNDERFLOW",
-    "RankingStatistics",
-    "Statistics",
-    "add_batch",
-    "batch_statistics",
-    "merged_means",
-]
-
 Array = NDArray[Any]
 
 UNDERFLOW = "the weights are so small that their products underflow; scale them up"

@@ -574,7 +574,7 @@ class RidgeProblem:
         needed = [s == s.min(axis=0), s == s.max(axis=0)] if one else [varies]
         gone = [folds.sums(part) >= part.sum() for rows in needed for part in rows.T]
         for number in np.flatnonzero(np.any(gone, axis=0) | (cut & (not one))):
-            left = graph[np.setdiff1d(np.arange(graph.n_rows), folds[number])].scored_outputs()
+            left = graph[np.setdiff1d(np.arange(graph.n_rows), folds[number])].scored_outputs
             if not left.all():
                 hint = ""
                 if not cut[number] and len(np.unique(codes[varies[:, np.argmin(left)]])) <= 1:
@@ -619,7 +619,7 @@ class RidgeProblem:
         """
         graph = self.graph
         everything = folds.sums(graph.preferring) == graph.preferring.sum()
-        if everything.any() and not graph.scored_outputs().all():
+        if everything.any() and not graph.scored_outputs.all():
             raise ValueError(
                 f"{folds.name(int(np.argmax(everything)))} holds every judgement that prefers one "
                 "item to another, so nothing is left to learn from; give more judgements"

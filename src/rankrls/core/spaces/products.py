@@ -139,7 +139,6 @@ class Products(LinearOperator):
         self.pool = pool
         self.offsets = offsets
         self.centred = None if offsets is None else offsets.subtract(X)
-        # CSC is CSR of Xᵀ, with the two products exchanged.
         self.by_columns = sparse.issparse(X) and X.format == "csc"
         self.blocks: list[RowBlock] = []
         if sparse.issparse(X):
@@ -185,11 +184,13 @@ class Products(LinearOperator):
         out[columns] = inner
         return out
 
-    def _product(self, V: Array, *, transposed: bool = False, square: bool = False) -> Array:
-        """X V or XᵀV, with the entries of a sparse X squared, without offsets."""
+    def _product(self, V: Array, *, transposed: bool = False) -> Array:
+        """X V or XᵀV, without offsets."""
+        V = _as(V, self.X.dtype)
         if not self.blocks:
-            return _float64((self.X.T if transposed else self.X) @ _as(V, self.X.dtype))
-        return (self._stack if transposed == self.by_columns else self._gather)(V, square)
+            return _float64((self.X.T if transposed else self.X) @ V)
+        # CSC is CSR of Xᵀ, with the two products exchanged.
+        return (self._stack if transposed == self.by_columns else self._gather)(V)
 
     def column_squares(self, weight: Array) -> Array:
         """Σ_i weight_i (x_ij − x̄_j)² for every column, x̄ the weighted mean, shape (n,)."""
@@ -197,10 +198,9 @@ class Products(LinearOperator):
         if not total > 0:
             return np.zeros(self.shape[1])
         mean = self._product(weight[:, None], transposed=True)[:, 0] / total
-        if self.blocks:
+        if sparse.issparse(self.X):
             # No column of a large mean is left, so that little cancels in the difference.
-            squares = self._product(weight[:, None], transposed=True, square=True)[:, 0]
-            squares = np.maximum(squares - total * mean**2, 0.0)
+            squares = np.maximum(self.X.power(2).T @ weight - total * mean**2, 0.0)
         else:
             squares = _sums(self.X, mean, weight, power=2)
         if self.offsets is not None and self.centred is not None:
@@ -208,32 +208,27 @@ class Products(LinearOperator):
             squares[self.offsets.columns] = _sums(self.centred, inner, weight, power=2)
         return squares
 
-    def _stack(self, V: Array, square: bool) -> Array:
-        """A V (with squared entries of A) for the rows A of X or Xᵀ, block by block."""
-        V = _as(V, self.X.dtype)
+    def _stack(self, V: Array) -> Array:
+        """A V for the rows A of X or Xᵀ, block by block."""
         out = np.empty((self.blocks[-1].rows.stop, V.shape[1]))
 
         def multiply(block: RowBlock) -> None:
-            out[block.rows] = _times(block.A, V, square)
+            out[block.rows] = _times(block.A, V)
 
         self._each(multiply, self.blocks)
         return out
 
-    def _gather(self, U: Array, square: bool) -> Array:
+    def _gather(self, U: Array) -> Array:
         """AᵀU, summed over the blocks of each thread and then over threads."""
-        U = _as(U, self.X.dtype)
 
         def multiply(blocks: list[RowBlock]) -> Array:
             total = np.zeros((blocks[0].A.shape[1], U.shape[1]))
             for block in blocks:
-                total += _times(block.A_T, U[block.rows], square)
+                total += _times(block.A_T, U[block.rows])
             return total
 
         shares = [self.blocks[i :: self.threads] for i in range(self.threads)]
-        first, *others = self._each(multiply, [share for share in shares if share])
-        for other in others:
-            first += other
-        return first
+        return sum(self._each(multiply, [share for share in shares if share]))
 
     def _each(self, work: Callable[[Any], Any], parts: Iterable[Any]) -> list[Any]:
         if self.pool is None or self.threads == 1:
@@ -283,10 +278,8 @@ def _dense(X: Any) -> Array:
     return X.toarray() if sparse.issparse(X) else X
 
 
-def _times(A: Any, V: Array, square: bool) -> Array:
+def _times(A: Any, V: Array) -> Array:
     """A V; a single column is multiplied as a vector, which is faster."""
-    if square:
-        A = A._with_data(np.square(A.data), copy=False)
     return (A @ V[:, 0])[:, None] if V.shape[1] == 1 else A @ V
 
 
