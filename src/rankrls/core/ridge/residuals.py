@@ -42,10 +42,6 @@ CUT = 1e-10
 #: Maximum size of a work array, and of one that should stay in cache.
 WORK, CACHE = 2**21, 2**17
 
-#: Singular values below the first number count as zero, above the second as non-zero; in between,
-#: the dependence of basis vectors is uncertain.
-_ZERO, _NOT_ZERO = 1e-9, 1e-3
-
 
 # -- folds ------------------------------------------------------------------------------------
 
@@ -480,29 +476,18 @@ def _products(A: Array, B: Array, W: Array) -> Array:
 def basis_constraints(space: Space, folds: Folds) -> tuple[list[Array], Array]:
     """Constraints on the weights of Nyström features when basis vectors are left out with a fold.
 
-    Kernel coefficients are a = Z⁻ᵀ w. Those of left-out vectors B must be zero, unless vectors that
-    depend on the basis remain: with φ(d) = Σ_j C_dj φ(basis_j) for such a vector d, a_B may be any
-    combination of the rows C_dB. So N a_B = 0, with N the complement of these rows.
-
-    Returns E for each fold, (n_constraints, q), with E w = 0, and whether its number is uncertain
-    or only w = 0 satisfies it, shape (n_folds,): such folds must be refitted.
+    Kernel coefficients are a = Z⁻ᵀ w, and those of left-out vectors must be zero. Returns E for
+    each fold, (n_constraints, q), with E w = 0, and whether the fold must be refitted, (n_folds,):
+    if only w = 0 is left, or if basis vectors depend on each other, so that others could take the
+    place of those that leave.
     """
     basis = space.basis
     assert basis is not None
     back = basis.map.coefficients(np.eye(len(basis.kept))[None])[0]  # Z⁻ᵀ
-    spare = np.setdiff1d(basis.indices, basis.kept)  # depend on the others, without a feature
-    C = space.features[spare] @ back.T  # Φ_basis = Z, hence C = Φ_spare Z⁻¹
-    rough = len(spare) > 0 and basis.map.rounding > _ZERO  # dependent, or nearly so?
+    dependent = len(basis.kept) < len(basis.indices)
     constraints, doubtful = [], np.zeros(len(folds), dtype=bool)
     for number, rows in enumerate(folds):
-        gone, staying = np.isin(basis.kept, rows), ~np.isin(spare, rows)
-        E, filled = back[gone], C[staying][:, gone]
-        if rough and (gone.any() or not staying.all()):
-            doubtful[number] = True
-        elif filled.size:
-            _, sigma, Vt = np.linalg.svd(filled)
-            doubtful[number] = ((sigma > _ZERO) & (sigma < _NOT_ZERO)).any()
-            E = Vt[int((sigma >= _NOT_ZERO).sum()) :] @ E
-        doubtful[number] |= len(E) == len(back)
-        constraints.append(E[: 0 if doubtful[number] else None])
+        gone = np.isin(basis.kept, rows)
+        doubtful[number] = gone.all() or (dependent and gone.any())
+        constraints.append(back[gone][: 0 if doubtful[number] else None])
     return constraints, doubtful
