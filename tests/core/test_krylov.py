@@ -150,18 +150,6 @@ def test_bounded_error(alpha, preconditioned):
     assert loose.n_iter <= cg.n_iter or preconditioned
 
 
-def test_smallest_ritz_value():
-    G, C = problem(13, 12, 2, decay=0.3)
-    cg = run(G, C, np.array([0.5, 2.0]), tol=1e-14)
-    values = np.linalg.eigvalsh(G)
-    for column in range(2):
-        assert_allclose(cg.smallest_ritz(column), values[0] + 0.5, rtol=1e-6)
-    early = run(G, C, np.array([0.5]), tol=1e-14, max_iter=3)
-    Q = np.linalg.qr(np.column_stack([np.linalg.matrix_power(G, j) @ C[:, 0] for j in range(3)]))[0]
-    wanted = np.linalg.eigvalsh(Q.T @ G @ Q)[0] + 0.5
-    assert_allclose(early.smallest_ritz(0), wanted, rtol=1e-8)
-
-
 # ---------------------------------------------------------------------------- products with X
 
 
@@ -202,18 +190,6 @@ def test_products(layout, threads, dtype, many_threads):
         squares = product.column_squares(weight)
         assert_allclose(squares, wanted, rtol=10 * tolerance, atol=tolerance)
         assert (product.column_squares(np.zeros(83)) == 0).all()
-
-
-@pytest.mark.parametrize("index", [np.int32, np.int64])
-def test_products_share_the_memory_of_x(index, many_threads):
-    X = sparse.random_array((50, 20), density=0.5, format="csr", rng=0)
-    X.indices, X.indptr = X.indices.astype(index), X.indptr.astype(index)
-    with Products.of(X, 2) as product:
-        assert len(product.blocks) > 2
-        for block in product.blocks:
-            for view in (block.A, block.A_T):
-                assert np.shares_memory(view.data, X.data)
-                assert np.shares_memory(view.indices, X.indices)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

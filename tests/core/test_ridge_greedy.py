@@ -248,15 +248,6 @@ def test_in_a_pipeline():
     assert_allclose(scores, X @ selector.coef_)
 
 
-def test_progress_goes_to_stderr(capsys):
-    X, y, qid = data(14)
-    GreedyRankRLS(3, verbose=1).fit(X, y, qid=qid)
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.count("GreedyRankRLS") == 3
-    assert "3 of 3: feature" in err
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -428,14 +428,3 @@ def test_nystroem_basis_leaves_with_its_query(keep_basis, duplicates, cost):
         for query in np.unique(qid[held]):
             inside = qid[held] == query
             assert_same_order(part[:, inside], np.stack(refitted), held[inside], 1e-6)
-
-
-def test_equal_rows_are_tied_with_several_outputs_of_one_ranking():
-    rng = np.random.default_rng(3)
-    X, y = rng.normal(size=(20, 3)), rng.integers(0, 4, (20, 3)).astype(float)
-    X[10:] = X[:10]
-    expected = leave_pair_out_score(RankRLS(), X, y)
-    for _ in range(4):
-        order = rng.permutation(20)
-        found = leave_pair_out_score(RankRLS(), X[order], y[order])
-        assert found == pytest.approx(expected, abs=1e-12)

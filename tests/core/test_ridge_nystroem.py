@@ -43,7 +43,7 @@ def assert_refits(options, X, y, qid, folds, alphas=ALPHAS, rtol=1e-8, basis=BAS
     ranker = RankRLS(**options, basis=basis, solver="nystroem")
     kernel, data, graph = ranker._prepare(X, Preferences(y, qid=qid))
     found = ranker._problem(kernel, data, graph).leave_out(folds, alphas)
-    assert found.n_refits.tolist() == [refits] * len(alphas)
+    assert refits is None or found.n_refits.tolist() == [refits] * len(alphas)
     for held, part in zip(folds, found.predictions, strict=True):
         for a, alpha in enumerate(alphas):
             expected = refitted(options, X, y, qid, held, alpha, basis).reshape(len(held), -1)
@@ -98,7 +98,7 @@ def test_dependent_basis_vectors(kernel, with_qid):
     X[ROWS[[2, 33]]] = X[BASIS[2]]
     folds = query_folds(qid, *QUERIES) if with_qid else list(rng.permutation(60).reshape(3, 20))
     options = {"kernel": kernel, "gamma": 0.3}
-    assert_refits(options, X, y, qid if with_qid else None, folds)
+    assert_refits(options, X, y, qid if with_qid else None, folds, refits=None)
 
 
 @pytest.mark.parametrize("with_qid", [False, True])
@@ -118,7 +118,8 @@ def test_other_data(with_qid):
     folds = query_folds(qid, *QUERIES) if with_qid else list(rng.permutation(60).reshape(3, 20))
     some = qid if with_qid else None
     K = np.exp(-0.2 * np.square(X[:, None] - X).sum(axis=2))
-    assert_refits({"kernel": "linear"}, X + 1e3, y + 1e4, some, folds, rtol=1e-6)
+    # Eight basis vectors depend on each other.
+    assert_refits({"kernel": "linear"}, X + 1e3, y + 1e4, some, folds, rtol=1e-6, refits=None)
     assert_refits({"kernel": "poly", "degree": 2}, sparse.csr_array(X), y, some, folds)
     assert_refits({"kernel": "rbf"}, X.astype(np.float32), y, some, folds, rtol=1e-4)
     assert_refits({"kernel": "precomputed"}, K, y, some, folds)

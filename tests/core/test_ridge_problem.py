@@ -115,17 +115,6 @@ def test_a_failing_refit_changes_nothing(kind, monkeypatch):
     np.testing.assert_array_equal(ranker.predict(X), predictions)
 
 
-def test_updating_a_copy_leaves_the_original_alone():
-    first, second = qid < 8, qid >= 8
-    ranker = RankRLS().fit(X[first], y[first], qid=qid[first])
-    other = copy.copy(ranker).partial_fit(X[second], y[second], qid=qid[second])
-    assert (ranker.n_queries_, other.n_queries_) == (8, 15)
-    with pytest.raises(ValueError, match="never added"):
-        ranker.forget(X[second], y[second], qid=qid[second])
-    ranker.partial_fit(X[second], y[second], qid=qid[second])
-    np.testing.assert_allclose(ranker.coef_, other.coef_, rtol=1e-12)
-
-
 def test_a_graph_has_arrays_of_its_own():
     pairs, magnitude, weight = np.array([[0, 1], [1, 2]]), np.array([1.0, 2.0]), np.ones(2)
     graph = PreferenceGraph.from_pairs(pairs, n_rows=3, magnitude=magnitude, pair_weight=weight)
@@ -184,20 +173,3 @@ def test_deviations_of_a_nystroem_model():
     expected = 0.5 * np.einsum("ij,jk,ik->i", delta, inverse, delta)
     expected += 1.0 - np.einsum("ij,ij->i", Phi[:7], Phi[:7])
     np.testing.assert_allclose(found, np.sqrt(expected), rtol=1e-6)
-
-
-def test_a_failing_last_step_leaves_the_old_alpha(monkeypatch):
-    ranker = RankRLSCV([1.0]).fit(X, y, qid=qid)
-    before = state(ranker)
-
-    def fail(*args, **kwargs):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(RankRLSCV, "_solve", fail)
-    ranker.alphas = [5.0]
-    with pytest.raises(KeyboardInterrupt):
-        ranker.fit(X[:, :3], y, qid=qid)
-    ranker.alphas = [1.0]
-    same(before, state(ranker))
-    assert ranker.alpha_ == 1.0
-    assert ranker.n_features_in_ == X.shape[1]

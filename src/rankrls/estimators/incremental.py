@@ -99,7 +99,7 @@ class Learned:
         cls, n: int, basis: Basis | None, dtype: Any, n_outputs: int, flat: bool
     ) -> Learned:
         """Empty sums over rows of n features."""
-        n = n if basis is None else len(basis.map.kept)
+        n = n if basis is None else len(basis.positions)
         none = Statistics.empty(np.arange(n_outputs), n)
         counts = np.zeros(n_outputs, dtype=np.int64)
         return cls([none], basis, dtype, flat, counts, SeenQueries())
@@ -113,7 +113,7 @@ class Learned:
         parts = batch_statistics(graph, self.features(X), loss)
         rounding = float(np.finfo(X.dtype).eps)
         if self.basis is not None:
-            rounding = max(rounding, self.basis.map.rounding)
+            rounding = max(rounding, self.basis.rounding)
         for part in parts:
             part.rounding = max(part.rounding, rounding)
         self.total = add_batch(self.total, parts, sign)
@@ -313,7 +313,7 @@ def first_basis(ranker: Any, kernel: Kernel, X: Any, rows: Any = None) -> Basis 
 
 def require_memory(n: int, basis: Basis | None, n_folds: int = 1) -> None:
     """Raise unless the sums of all folds fit into memory."""
-    n = n if basis is None else len(basis.map.kept)
+    n = n if basis is None else len(basis.positions)
     advice = "use fewer features, or fewer basis vectors (solver='nystroem')"
     copies = 3 if n_folds == 1 else n_folds + 4
     _resources.require("learning batch by batch", n, n, copies=copies, advice=advice)

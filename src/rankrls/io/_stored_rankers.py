@@ -26,15 +26,12 @@ part Kernel of rankrls.core.spaces.spaces
     metric: text
     params: dict[finite | None]
 
-part NystroemMap of rankrls.core.spaces.spaces
-    Z: float[q q] nonempty
-    kept: int[q] >=0 distinct
-    left_out: finite
-
 part Basis of rankrls.core.spaces.spaces
     kernel: Kernel
     indices: int[r] nonempty >=0
-    map: NystroemMap
+    Z: float[q q] nonempty
+    positions: int[q] <r distinct
+    left_out: finite
     rows: rows[q n] | None
     shift: finite | float[n]
     columns_only: flag
@@ -408,7 +405,7 @@ def _probe_ranker(ranker: Any) -> None:
     X = model.expansion[0]
     if model.kernel.precomputed and n > WIDE:  # a row may be much larger than the file
         basis = model.basis
-        columns = basis.map.kept if basis and basis.columns_only else basis and basis.kept
+        columns = basis.positions if basis and basis.columns_only else basis and basis.kept
         require(within(model.kept if columns is None else columns, n), "columns of another matrix")
         return
     if X is None or not X.shape[0]:

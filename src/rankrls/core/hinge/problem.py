@@ -151,12 +151,12 @@ def _functions(space: Space, stack: ExitStack, threads: int) -> FeatureSpace:
     """The functions to search; all are changed by a constant at most."""
     X = space.X
     if space.basis is not None:
-        nystroem = space.basis.map
-        rounding = EPS * float(np.square(nystroem.Z).sum(axis=1).max())
+        basis = space.basis
+        rounding = EPS * float(np.square(basis.Z).sum(axis=1).max())
         Phi = space.features - space.features.mean(axis=0)
 
         def to_rows(w: Array) -> Array:
-            return nystroem.coefficients(w[None, :, None])[0, :, 0]
+            return basis.coefficients(w[None, :, None])[0, :, 0]
 
         return FeatureSpace(Products(Phi), to_rows, rounding=rounding)
     if space.solver != "dual":
@@ -192,7 +192,7 @@ def _model(
     a = np.stack([np.array([s.row_coefficients for s in path]) for path in paths], axis=-1)
     kernel, basis, length = space.kernel, space.basis, X.shape[0]
     if basis is not None:
-        length, kept = len(basis.indices), basis.map.kept
+        length, kept = len(basis.indices), basis.positions
     dual_coef = np.zeros((len(alphas), length, a.shape[-1]))
     dual_coef[:, kept] = a
     model = FittedFunction(alphas, kernel, dual_coef=dual_coef, kept=kept, basis=basis)

@@ -211,9 +211,9 @@ class FittedFunction:
     @classmethod
     def of_weights(cls, basis: Basis, alphas: Array, weights: Any, dtype: Any) -> FittedFunction:
         """Coefficients of basis vectors, from weights (n_alphas, q, n_outputs) of features."""
-        kept = basis.map.kept
+        kept = basis.positions
         model = cls(alphas, basis.kernel, kept=kept, basis=basis)
-        a = basis.map.coefficients(weights).astype(dtype, copy=False)
+        a = basis.coefficients(weights).astype(dtype, copy=False)
         model.dual_coef = np.zeros((len(alphas), len(basis.indices), a.shape[-1]), dtype)
         model.dual_coef[:, kept] = a
         if basis.kernel.linear:

@@ -241,7 +241,7 @@ class RidgeProblem:
 
     def _require_positive(self, basis: Basis, alpha: float) -> None:
         """Raise an error if the kernel matrix of the basis is indefinite and alpha too small."""
-        missing, degree = basis.map.left_out, self._largest_degree()
+        missing, degree = basis.left_out, self._largest_degree()
         if missing * degree > alpha:
             raise ValueError(
                 f"kernel {basis.kernel.name} is not positive semi-definite on the basis vectors: "
@@ -266,7 +266,7 @@ class RidgeProblem:
         self._tell_light(light)
         if basis is not None and not space.kernel.shift_invariant:
             # A constant part of the kernel of a basis.
-            Z = basis.map.Z.astype(np.float64)
+            Z = basis.Z.astype(np.float64)
             size, centred = float((Z * Z).sum(axis=1).max()), Z - Z.mean(axis=0)
             if float((centred * centred).sum(axis=1).max()) <= 1e-2 * size:
                 loss = max(loss, EPS * size * self._largest_degree() / alpha)

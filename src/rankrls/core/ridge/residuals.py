@@ -483,7 +483,7 @@ def basis_constraints(space: Space, folds: Folds) -> tuple[list[Array], Array]:
     """
     basis = space.basis
     assert basis is not None
-    back = basis.map.coefficients(np.eye(len(basis.kept))[None])[0]  # Z⁻ᵀ
+    back = basis.coefficients(np.eye(len(basis.kept))[None])[0]  # Z⁻ᵀ
     dependent = len(basis.kept) < len(basis.indices)
     constraints, doubtful = [], np.zeros(len(folds), dtype=bool)
     for number, rows in enumerate(folds):

@@ -233,15 +233,9 @@ def first_equal(X: Any) -> Array:
 def check_kernel_values(K: Array, basis: Any) -> None:
     """Raise an error unless K is the kernel matrix of all rows or its columns ``basis``."""
     m, b = K.shape
-    if m == b:
+    if m == b or basis is None or isinstance(basis, (int, np.integer)):
         check_gram(K)
         return
-    if basis is None or isinstance(basis, (int, np.integer)):
-        raise ValueError(
-            "kernel='precomputed' needs the square kernel matrix of the training rows; got shape "
-            f"{K.shape}. For kernel values with {b} basis vectors only, set basis to the row "
-            "numbers of these (with names: X.index.get_indexer(X.columns))"
-        )
     rows = choose_basis(basis, m, None)
     if len(rows) != b:
         raise ValueError(
@@ -253,19 +247,21 @@ def check_kernel_values(K: Array, basis: Any) -> None:
 
 def check_gram(K: Array, what: str = "the precomputed kernel") -> None:
     """Raise an error unless a precomputed kernel matrix is square and symmetric up to rounding."""
-    if K.shape[0] != K.shape[1]:
+    m, b = K.shape
+    if m != b:
         raise ValueError(
-            f"kernel='precomputed' needs the square kernel matrix of the training rows; "
-            f"got shape {K.shape}"
+            "kernel='precomputed' needs the square kernel matrix of the training rows; got shape "
+            f"{K.shape}. For kernel values with {b} basis vectors only, set basis to the row "
+            "numbers of these (with names: X.index.get_indexer(X.columns))"
         )
     scale = max(abs(K.max()), abs(K.min()), np.finfo(K.dtype).tiny)
     tolerance = max(1e3 * len(K) * np.finfo(K.dtype).eps, 1e-6) * scale
-    advice = "Column j must belong to the row basis[j]"
-    if what == "the precomputed kernel":
-        advice = "If it should be, pass (K + K.T) / 2"
     for part in _chunks(len(K), 512):
         worst = np.abs(K[part] - K[:, part].T).max()
         if worst > tolerance:
+            advice = "Column j must belong to the row basis[j]"
+            if what == "the precomputed kernel":
+                advice = "If it should be, pass (K + K.T) / 2"
             raise ValueError(
                 f"{what} is not symmetric: entries differ by up to {worst:.3g}. {advice}"
             )
@@ -277,66 +273,23 @@ def _chunks(n: int, size: int) -> Iterator[slice]:
 
 
 @dataclass(frozen=True)
-class NystroemMap:
-    """φ(x) = Z⁻¹ k(R, x) with K_RR = Z Zᵀ (pivoted Cholesky), for basis rows R.
-
-    ``kept``, (q,), are positions in the basis, in pivot order; those that depend on them up to
-    rounding have coefficient zero. ``left_out`` is the largest entry of K_RR that they do not
-    explain, zero if K_RR is positive semi-definite.
-    """
-
-    Z: Array
-    kept: Array
-    left_out: float = 0.0
-
-    @classmethod
-    def from_gram(cls, K_RR: Array) -> NystroemMap:
-        """Factor the kernel matrix of the basis, shape (r, r), in double precision."""
-        K_RR = K_RR.astype(np.float64, copy=False)
-        factor, pivots, rank, info = lapack.dpstrf(K_RR, lower=1)
-        if info < 0 or rank == 0:
-            raise ValueError(
-                "the kernel matrix of the basis vectors is zero or not positive semi-definite"
-            )
-        Z, kept = np.tril(factor[:rank, :rank]), pivots[:rank] - 1
-        others, left_out = np.setdiff1d(np.arange(len(K_RR)), kept), 0.0
-        if len(others):
-            W = solve_triangular(Z, K_RR[np.ix_(kept, others)], lower=True, check_finite=False)
-            left_out = float(np.abs(K_RR[np.ix_(others, others)] - W.T @ W).max())
-        rounding = np.sqrt(np.finfo(np.float64).eps) * float(np.abs(K_RR).max())
-        return cls(Z, kept, left_out if left_out > rounding else 0.0)
-
-    def features(self, block: Array) -> Array:
-        """Φ = K_MR Z⁻ᵀ of shape (m, q) from the kernel block of shape (m, q)."""
-        return solve_triangular(self.Z, block.T, lower=True, check_finite=False).T
-
-    @property
-    def rounding(self) -> float:
-        """Relative error of Z⁻¹: eps cond(K_RR), from the pivots."""
-        pivots = np.abs(self.Z.diagonal())
-        return float(np.finfo(self.Z.dtype).eps * (pivots[0] / pivots[-1]) ** 2)
-
-    def coefficients(self, weights: Array) -> Array:
-        """Kernel coefficients a = Z⁻ᵀ w for feature weights, both (n_alphas, q, k)."""
-        n_alphas, q, k = weights.shape
-        stacked = np.moveaxis(weights, 0, 1).reshape(q, -1)
-        a = solve_triangular(self.Z, stacked, lower=True, trans="T", check_finite=False)
-        return np.moveaxis(a.reshape(q, n_alphas, k), 1, 0)
-
-
-@dataclass(frozen=True)
 class Basis:
-    """Basis vectors of a kernel, the training rows ``indices``, and their Nyström map.
+    """Basis vectors of a kernel, the training rows ``indices``, and φ(x) = Z⁻¹ k(R, x).
 
-    ``rows`` are the features of those that the map keeps, less ``shift`` (for shift-invariant
-    kernels); None for a precomputed kernel, of which X has all columns, or the basis
-    ``columns_only``.
+    K_RR = Z Zᵀ is a pivoted Cholesky factorisation. Of the basis vectors ``positions``, (q,), are
+    kept, in pivot order; those that depend on them up to rounding have coefficient zero, and
+    ``left_out`` is the largest entry of their kernel matrix that the others do not explain, zero if
+    it is positive semi-definite. ``rows`` are the features of those that are kept, less ``shift``
+    (for shift-invariant kernels); None for a precomputed kernel, of which X has all columns, or the
+    basis ``columns_only``.
     """
 
     kernel: Kernel
     indices: Array
-    map: NystroemMap
-    rows: Any
+    Z: Array
+    positions: Array
+    left_out: float = 0.0
+    rows: Any = None
     shift: Any = 0.0
     columns_only: bool = False
 
@@ -350,36 +303,65 @@ class Basis:
         if columns_only is None:
             columns_only = X.shape[0] != X.shape[1]
         K_RR = np.array(X[indices] if columns_only else X[np.ix_(indices, indices)])
-        nystroem = NystroemMap.from_gram(K_RR)
-        return cls(kernel, indices, nystroem, None, columns_only=columns_only)
+        return cls(kernel, indices, *_pivoted_cholesky(K_RR), columns_only=columns_only)
 
     @classmethod
     def from_rows(cls, kernel: Kernel, rows: Any, indices: Array) -> Basis:
         """Make a basis from the features of the basis vectors, (r, n), or their kernel matrix."""
         if kernel.precomputed:
             check_gram(rows, "basis_rows, the kernel matrix of the basis vectors,")
-            return cls(kernel, indices, NystroemMap.from_gram(rows), None, columns_only=True)
+            return cls(kernel, indices, *_pivoted_cholesky(rows), columns_only=True)
         shift: Any = 0.0
         if kernel.shift_invariant:
             rows, shift = centre(rows)
-        nystroem = NystroemMap.from_gram(kernel(rows))
-        return cls(kernel, indices, nystroem, rows[nystroem.kept], shift)
+        Z, positions, left_out = _pivoted_cholesky(kernel(rows))
+        return cls(kernel, indices, Z, positions, left_out, rows[positions], shift)
 
     @property
     def kept(self) -> Array:
-        """Training rows that the map keeps, in its order, shape (q,)."""
-        return self.indices[self.map.kept]
+        """Training rows that are kept, in pivot order, shape (q,)."""
+        return self.indices[self.positions]
+
+    @property
+    def rounding(self) -> float:
+        """Relative error of Z⁻¹: eps cond(K_RR), from the pivots."""
+        pivots = np.abs(self.Z.diagonal())
+        return float(np.finfo(self.Z.dtype).eps * (pivots[0] / pivots[-1]) ** 2)
 
     def block(self, X: Any) -> Array:
         """Kernel values with the basis vectors that are kept, shape (n, q)."""
         if self.rows is None:
-            columns = self.map.kept if self.columns_only else self.kept
+            columns = self.positions if self.columns_only else self.kept
             return np.asarray(X[:, columns], dtype=np.float64)
         return self.kernel(subtract(X, self.shift), self.rows)
 
     def features(self, X: Any) -> Array:
-        """Φ of shape (n, q)."""
-        return self.map.features(self.block(X))
+        """Φ = K_MR Z⁻ᵀ of shape (n, q)."""
+        return solve_triangular(self.Z, self.block(X).T, lower=True, check_finite=False).T
+
+    def coefficients(self, weights: Array) -> Array:
+        """Kernel coefficients a = Z⁻ᵀ w for feature weights, both (n_alphas, q, k)."""
+        n_alphas, q, k = weights.shape
+        stacked = np.moveaxis(weights, 0, 1).reshape(q, -1)
+        a = solve_triangular(self.Z, stacked, lower=True, trans="T", check_finite=False)
+        return np.moveaxis(a.reshape(q, n_alphas, k), 1, 0)
+
+
+def _pivoted_cholesky(K: Array) -> tuple[Array, Array, float]:
+    """Z, the pivots (q,), and the largest entry that they do not explain, if it is no rounding."""
+    K = K.astype(np.float64, copy=False)
+    factor, pivots, rank, info = lapack.dpstrf(K, lower=1)
+    if info < 0 or rank == 0:
+        raise ValueError(
+            "the kernel matrix of the basis vectors is zero or not positive semi-definite"
+        )
+    Z, kept = np.tril(factor[:rank, :rank]), pivots[:rank] - 1
+    others, left_out = np.setdiff1d(np.arange(len(K)), kept), 0.0
+    if len(others):
+        W = solve_triangular(Z, K[np.ix_(kept, others)], lower=True, check_finite=False)
+        left_out = float(np.abs(K[np.ix_(others, others)] - W.T @ W).max())
+    rounding = np.sqrt(np.finfo(np.float64).eps) * float(np.abs(K).max())
+    return Z, kept, left_out if left_out > rounding else 0.0
 
 
 class Space:
