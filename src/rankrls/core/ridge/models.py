@@ -97,7 +97,8 @@ class PrimalSolver:
 class DualSolver:
     """A = F (FᵀKF + alpha I)⁻¹ t, the solution of (L K + alpha I) A = r for L = F Fᵀ, r = F t.
 
-    The kernel matrix K may be overwritten. ``loss`` is a relative rounding error that is known.
+    K may be overwritten; of the ``rows`` of a linear kernel it may be centred by component.
+    ``loss`` is a relative rounding error that is known.
     """
 
     def __init__(
@@ -106,12 +107,13 @@ class DualSolver:
         K: Array,
         alphas: Array,
         *,
+        rows: Any = None,
         for_path: bool = False,
         loss: float = 0.0,
     ) -> None:
         L, share = objective.laplacian, objective.laplacian.row_weight()
         self.factor, self.share = L.factor(), share / share.sum()
-        self.row_means = K @ self.share
+        self.row_means = K @ self.share if rows is None else rows @ (self.share @ rows)
         # Parts of K that cancel in FᵀKF (a constant) leave rounding errors of this size.
         noise = EPS * float((K.diagonal() * L.degree()).max())
         S = self.factor.sandwich(K)

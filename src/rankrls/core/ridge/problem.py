@@ -20,7 +20,12 @@ from rankrls.core.linalg.krylov import History, IterationOptions
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.laplacian import Factor, GroundedFactor, Objective
-from rankrls.core.preferences.query_weights import query_factor, row_blocks, varying_queries
+from rankrls.core.preferences.query_weights import (
+    Groups,
+    query_factor,
+    row_blocks,
+    varying_queries,
+)
 from rankrls.core.preferences.statistics import UNDERFLOW, Statistics
 from rankrls.core.ridge.iterative import HeldOutRows, fit_iterative
 from rankrls.core.ridge.models import (
@@ -156,7 +161,7 @@ class RidgeProblem:
         return np.flatnonzero(sum(o.laplacian.row_weight() for o in self.objectives))
 
     def _add_dual_coef(self, model: FittedFunction) -> None:
-        """Set the coefficients of rows, (r − L X w)/alpha, of a linear model."""
+        """Set the coefficients of rows, (r − L X w)/alpha, of a linear model of centred rows."""
         space, coef, used = self.space, model.coef, self._used_rows()
         assert coef is not None
         model.dual_coef = np.zeros((len(coef), space.n_rows, coef.shape[2]))
@@ -165,6 +170,8 @@ class RidgeProblem:
             for a, w in enumerate(coef[..., outputs]):
                 values = (L.r - L.apply(space.rows @ w)) / model.alphas[a]
                 model.dual_coef[a][:, outputs] = values
+        for solver in model.solvers:
+            solver.mean = solver.mean + space.shift
         model.kept, model.shift = used, space.shift
         model.rows = space.rows if len(used) == space.n_rows else space.rows[used]
 
@@ -198,21 +205,29 @@ class RidgeProblem:
         if for_path or len(alphas) > 1:  # an eigendecomposition
             advice = "use a Nyström basis (basis=...), or one alpha at a time"
             _resources.require("a path of alphas", m, m, copies=4, advice=advice)
+        solvers = []
+        if kernel.linear:
+            rows = space.rows if whole else space.rows[used]
+            for o in objectives:
+                D, loss = rows, 0.0
+                if not sparse.issparse(rows):  # offsets of queries would cost digits in K
+                    number = o.laplacian.components()
+                    D = Groups(number, None, int(number.max()) + 1).deviations(rows)
+                squares = Products(D).column_squares(o.laplacian.degree())
+                if is_graded(squares, alpha):  # small columns are lost beside large ones
+                    loss = EPS * squares.max() / (float(squares[squares > 0].min()) + alpha)
+                made = DualSolver(o, kernel(D), alphas, rows=rows, for_path=for_path, loss=loss)
+                solvers.append(made)
+            return solvers
         shared = (whole and "gram" in vars(space)) or for_path or kernel.precomputed
         if shared:
             K = space.gram if whole else space.gram[np.ix_(used, used)]
         else:  # the kernel matrix is not used again, so it may be overwritten
             K = kernel(space.rows if whole else space.rows[used])
-        solvers = []
         for objective in objectives:
-            owned, loss = objective is objectives[-1] and not (shared and whole), 0.0
-            if kernel.linear:  # small columns are lost beside large ones
-                rows = space.rows if whole else space.rows[used]
-                squares = Products(rows).column_squares(objective.laplacian.degree())
-                if is_graded(squares, alpha):
-                    loss = EPS * squares.max() / (float(squares[squares > 0].min()) + alpha)
+            owned = objective is objectives[-1] and not (shared and whole)
             mine = K if owned else K.copy(order="K")
-            solvers.append(DualSolver(objective, mine, alphas, for_path=for_path, loss=loss))
+            solvers.append(DualSolver(objective, mine, alphas, for_path=for_path))
         return solvers
 
     @np.errstate(over="ignore", invalid="ignore")
