@@ -56,12 +56,13 @@ from rankrls import (
 )
 from rankrls.diagnostics import explain
 from rankrls.estimators import auto
-from rankrls.estimators.boosted_trees import Forest, TreeMember
+from rankrls.estimators.boosted_trees import TreeMember
 from rankrls.export import linear_scores
 from rankrls.io import load_model, save_model
 from rankrls.io._archive import Budget
 from rankrls.io._values import Decoder
 from rankrls.preprocessing import QueryScaler
+from rankrls.preprocessing._trees import Forest
 
 
 def members(path):

@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from rankrls.io import load_model, save_model
 from rankrls.preprocessing import QueryScaler, RankingFeatures
-from rankrls.preprocessing._random_trees import RandomTrees
+from rankrls.preprocessing._trees import Forest
 
 
 @parametrize_with_checks(
@@ -88,7 +88,7 @@ def test_trees_are_those_of_scikit_learn():
         7, max_depth=4, random_state=np.random.RandomState(3).randint(2**31 - 1)
     )
     expected = theirs.fit_transform(X).toarray()
-    mine = RandomTrees.grow(X, 7, 4, np.random.RandomState(3)).leaves(X).toarray()
+    mine = Forest.random(X, 7, 4, np.random.RandomState(3)).indicators(X).toarray()
     assert (mine.sum(axis=1) == 7).all()
     # The same leaves, in another order, and without those that no row falls into.
     used = mine[:, mine.any(axis=0)]

@@ -10,8 +10,9 @@ from rankrls import AutoRanker
 from rankrls.datasets import make_ranking
 from rankrls.diagnostics import feature_importances
 from rankrls.estimators import auto
-from rankrls.estimators.boosted_trees import Forest, TreeMember, train
+from rankrls.estimators.boosted_trees import TreeMember, train
 from rankrls.io import load_model, save_model
+from rankrls.preprocessing._trees import Forest
 
 
 def forest():

@@ -1,4 +1,4 @@
-"""Boosted trees as members of `AutoRanker`: trained by LightGBM, stored and evaluated as arrays."""
+"""Boosted trees as members of `AutoRanker`, trained by LightGBM."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Forest", "TreeMember", "has_lightgbm", "train"]
+from rankrls.preprocessing._trees import Forest
+
+__all__ = ["TreeMember", "has_lightgbm", "train"]
 
 Array = NDArray[Any]
 
@@ -33,9 +35,6 @@ MAX_GRADE, MAX_QUERY = 30, 10_000
 #: Number of grades of labels that are not grades.
 N_GRADES = 8
 
-#: Number of leaves looked up at a time.
-STEP = 2**22
-
 
 def has_lightgbm(*, required: bool) -> bool:
     """Whether LightGBM is installed; raise an error that names the extra if it is required."""
@@ -48,71 +47,6 @@ def has_lightgbm(*, required: bool) -> bool:
             ) from error
         return False
     return True
-
-
-@dataclass(frozen=True, eq=False)
-class Forest:
-    """Binary trees; the score of a row is the sum of the values of its leaves."""
-
-    roots: Array  # first node of each tree; children come after their parents
-    features: Array  # feature of each node; −1 for leaves
-    thresholds: Array  # rows with values up to the threshold go left
-    left: Array  # children of each node; leaves are their own children
-    right: Array
-    values: Array
-
-    @classmethod
-    def of_boosters(cls, boosters: list[Any]) -> Forest:
-        """Average of models of LightGBM, trained on finite features."""
-        roots: list[int] = []
-        nodes: list[list[Any]] = []
-        for booster in boosters:
-            for tree in booster.dump_model()["tree_info"]:
-                roots.append(len(nodes))
-                nodes.append([])
-                stack = [(tree["tree_structure"], roots[-1])]
-                while stack:
-                    node, place = stack.pop()
-                    if "leaf_value" in node:
-                        nodes[place] = [-1, 0.0, place, place, node["leaf_value"] / len(boosters)]
-                        continue
-                    first = len(nodes)
-                    nodes += [[], []]
-                    feature, threshold = node["split_feature"], node["threshold"]
-                    nodes[place] = [feature, threshold, first, first + 1, 0.0]
-                    stack += [(node["left_child"], first), (node["right_child"], first + 1)]
-        columns = list(zip(*nodes, strict=True))
-        features, left, right = (np.array(columns[k], dtype=np.int64) for k in (0, 2, 3))
-        thresholds, values = (np.array(columns[k], dtype=np.float64) for k in (1, 4))
-        return cls(np.array(roots, dtype=np.int64), features, thresholds, left, right, values)
-
-    def predict(self, X: Array) -> Array:
-        """Return the scores of finite rows."""
-        scores = np.empty(len(X))
-        step = max(1, STEP // len(self.roots))
-        for first in range(0, len(X), step):
-            rows = X[first : first + step]
-            numbers, place = np.arange(len(rows))[:, None], np.tile(self.roots, (len(rows), 1))
-            while True:
-                goes_left = rows[numbers, self.features[place]] <= self.thresholds[place]
-                below = np.where(goes_left, self.left[place], self.right[place])
-                if (below == place).all():
-                    break
-                place = below
-            scores[first : first + step] = self.values[place].sum(axis=1)
-        return scores
-
-    def is_consistent(self, n_features: int) -> bool:
-        """Whether all indices are in range and every path ends, for models read from files."""
-        n, places = len(self.features), np.arange(len(self.features))
-        leaf = self.features == -1
-        inner = (self.features >= 0) & (self.left > places) & (self.right > places)
-        ends = (self.left == places) & (self.right == places)
-        return bool(
-            (np.where(leaf, ends, inner) & (self.features < n_features)).all()
-            and ((self.left < n) & (self.right < n)).all()
-            and ((self.roots >= 0) & (self.roots < n)).all()
-        )
 
 
 def train(

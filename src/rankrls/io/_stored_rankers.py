@@ -246,7 +246,7 @@ estimator RankingFeatures of rankrls.preprocessing
     _centres: dict[float[c]]
     _widths: dict[float[c] inf >=1e-300]
     _quantiles?: float[q n]
-    _trees?: RandomTrees
+    _trees?: Forest
 
 estimator AutoRanker of rankrls.estimators.auto
     + seen
@@ -264,10 +264,6 @@ estimator AutoRanker of rankrls.estimators.auto
     best_score_: number
     n_compared_: count
     held_out_scores_ nested_scores_: float[rows] any | float[rows labels] any
-
-part RandomTrees of rankrls.preprocessing._random_trees
-    features: int[trees nodes] nonempty
-    thresholds: float[trees nodes] inf
 
 part TextModel of rankrls.preprocessing._texts
     words: int[words]
@@ -299,7 +295,7 @@ part TreeMember of rankrls.estimators.boosted_trees
     forest: Forest
     factor: finite
 
-part Forest of rankrls.estimators.boosted_trees
+part Forest of rankrls.preprocessing._trees
     roots: int[trees] nonempty
     features: int[nodes] nonempty
     thresholds values: float[nodes]
@@ -489,12 +485,7 @@ def _finish_features(features: Any) -> None:
     features._check_options()
     if hasattr(features, "_trees"):
         n_split = features.n_features_in_ * (1 + features._with_qid)
-        require(within(features._trees.features, n_split), "trees of other features")
-
-
-def _finish_trees(trees: Any) -> None:
-    width = trees.features.shape[1]
-    require(2 <= width <= 2**12 and width & (width - 1) == 0, "trees that are not complete")
+        require(features._trees.is_consistent(n_split), "trees of other features")
 
 
 def _probe_blocks(transformer: Any) -> None:
@@ -548,7 +539,6 @@ HOOKS: dict[str, dict[str, Any]] = {
             ranker._table._missing_rows(), qid=np.zeros(2) if ranker._with_qid else None
         )
     },
-    "RandomTrees": {"finish": _finish_trees},
     "TextModel": {"finish": lambda model: require(model.is_consistent(), "words of another text")},
     "TreeMember": {
         "finish": lambda trees: require(

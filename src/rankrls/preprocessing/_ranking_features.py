@@ -17,8 +17,8 @@ from rankrls._calls import all_or_nothing, takes_queries
 from rankrls._frames import check_same_rows, clear_errors
 from rankrls._validation import Queries, check_integer, check_option, encode_qid
 from rankrls.preprocessing._query_scaler import scale_by_query
-from rankrls.preprocessing._random_trees import RandomTrees
 from rankrls.preprocessing._texts import unit_rows
+from rankrls.preprocessing._trees import Forest
 
 __all__ = ["BLOCKS", "WITHIN_QUERY", "RankingFeatures"]
 
@@ -208,7 +208,7 @@ class RankingFeatures(TransformerMixin, BaseEstimator):
         for block in self.blocks:
             if block == "partitions":
                 below = self._split_by(X, queries, cache)
-                self._trees = RandomTrees.grow(below, self.n_trees, self.depth, rng)
+                self._trees = Forest.random(below, self.n_trees, self.depth, rng)
             else:
                 self._standardized(block, X, queries, cache)
 
@@ -257,7 +257,7 @@ class RankingFeatures(TransformerMixin, BaseEstimator):
         if "partitions" in blocks:
             if len(blocks) > 1:
                 raise ValueError("block 'partitions' is sparse and cannot be combined with others")
-            return self._trees.leaves(self._split_by(X, queries, cache))
+            return self._trees.indicators(self._split_by(X, queries, cache))
         parts = [self._standardized(block, X, queries, cache) for block in blocks]
         return parts[0] if len(parts) == 1 else np.hstack(parts)
 
