@@ -34,11 +34,11 @@ from rankrls._validation import (
 from rankrls.estimators.auto_choice import (
     Candidate,
     Choice,
-    Judge,
+    HeldOutLists,
     Target,
+    average,
     choose,
     nested_scores,
-    stacked,
     tradeoffs,
 )
 from rankrls.estimators.auto_members import (
@@ -52,7 +52,6 @@ from rankrls.estimators.auto_members import (
     LinearMember,
     Rows,
     View,
-    unfitted,
 )
 from rankrls.estimators.auto_stream import sample_queries, whole_queries
 from rankrls.estimators.boosted_trees import MAX_QUERY, TreeMember, has_lightgbm
@@ -68,6 +67,7 @@ from rankrls.estimators.rankrls import RankRLS
 from rankrls.estimators.stream import fit_streams
 from rankrls.exceptions import FeatureScaleWarning, IdColumnWarning
 from rankrls.preprocessing import RankingFeatures, TableEncoder
+from rankrls.preprocessing._ranking_features import WITHIN_QUERY
 
 __all__ = ["AutoRanker"]
 
@@ -168,16 +168,14 @@ class AutoRanker(QueryRequests, BaseEstimator):
         Table of all candidates, those in the average first, with the columns "view", "kernel",
         "blocks" (categories, texts and vectors with their weights), "cost", "compared" (rows within
         queries, or all rows), "alpha", "score" (held-out mean of the metric), and "weight" in the
-        average, which is 0 for candidates that were not chosen. ``pandas.DataFrame(
-        ranker.members_)`` prints it.
+        average, 0 if not chosen. ``pandas.DataFrame(ranker.members_)`` prints it.
     columns_ : dict of ndarray
         Table of what was made of each column of X: "column" and "used as".
     best_score_ : float
         Nested cross-validated mean of the metric: each query is scored by an average of models that
         were fitted without it and chosen by the other queries. With fewer than about 15 queries it
-        is optimistic by 0.01 or 0.02, because the held-out scores of the other queries depend on
-        the labels of the query. With sample weights, a query has the mean weight of its rows; with
-        several labels, it is their mean.
+        is optimistic by 0.01 or 0.02. With sample weights, a query has the mean weight of its rows;
+        with several labels, it is their mean.
     held_out_scores_ : ndarray of shape (n_rows,), (n_rows, n_labels) or (n_pairs,)
         Scores of the training rows by members fitted without their query; NaN for rows that were
         not compared. With given pairs, f(preferred) − f(other) without the judgement.
@@ -202,10 +200,7 @@ class AutoRanker(QueryRequests, BaseEstimator):
     -----
     Tables are encoded by `TableEncoder`, and views are computed by `RankingFeatures`. Some views
     compare a row with the other rows of its query, so ``predict`` needs all candidates of a query
-    together, with their qid. Scores of different queries are not comparable.
-
-    The best columns alone are candidates, too, so that the held-out score is never below that of
-    sorting by one of them.
+    together, with their qid. The best columns alone are candidates, too.
 
     Examples
     --------
@@ -292,46 +287,51 @@ class AutoRanker(QueryRequests, BaseEstimator):
         check_same_rows(X, y=y, qid=qid, sample_weight=sample_weight)
         if qid is None and pairs is None:
             warn_of_pooled_queries("AutoRanker")
+        preferences = Preferences(y, qid, pairs, magnitude, sample_weight=sample_weight)
         with at_most(n_threads(self.n_jobs)):
             table = self._encode(X, qid)
-            preferences = Preferences(y, qid, pairs, magnitude, sample_weight=sample_weight)
-            target = self._target(preferences, table.shape[0])
+            self._labels: list[str] = []
+            self._scale, self._with_qid = None, qid is not None
+            target = self._target(preferences, table.shape[0], fit=True)
             order, codes, columns = _canonical_order(table, target)
             self._columns = columns[self._table.blocks_[columns] == "number"]
             self._fit_members(table, replace(target, codes=codes), order, effort, rng)
         return self
 
-    def _target(self, preferences: Preferences, n_rows: int) -> Target:
+    def _target(self, preferences: Preferences, n_rows: int, *, fit: bool = False) -> Target:
         """Check what is learned; several labels get the same spread within queries."""
         y, pairs = preferences.y, preferences.pairs
-        if (y is None) == (pairs is None):
+        if fit and (y is None) == (pairs is None):
             raise ValueError(
                 "AutoRanker requires y to be passed, but the target y is None"
                 if y is None
                 else "AutoRanker learns from labels y or from pairs, not from both"
             )
         graph = preferences.graph(n_rows)
-        require_preferences(graph)
-        self._scale, self._labels = None, []
+        if fit:
+            require_preferences(graph)
         if graph.scores is None:
             return Target(pairs=graph.pairs, magnitude=graph.magnitude)
-        y, scale = graph.scores, None
-        if y.shape[1] == 1:
-            y = y[:, 0]
-        else:
+        if fit and graph.n_outputs > 1:
             if self.trees is True:
                 raise ValueError("trees=True needs one label; use trees=False for several")
-            codes: Any = graph.query_codes
-            means = np.stack([np.bincount(codes, one) for one in y.T], axis=1)
-            centred = y - (means / np.bincount(codes)[:, None])[codes]
-            scale = np.sqrt(np.mean(centred**2, axis=0))
-            names = feature_names(preferences.y)
-            self._labels = [f"y{j}" for j in range(len(scale))] if names is None else list(names)
-        self._scale, qid = scale, None
-        if preferences.qid is not None:
-            qid = label_array("qid", preferences.qid)
-        codes = graph.query_codes if graph.has_qid else None
-        return Target(y, qid, codes, graph.sample_weight, scale)
+            names = feature_names(y)
+            self._labels = [f"y{j}" for j in range(graph.n_outputs)] if names is None else [*names]
+            lists: Any = graph.query_codes
+            sums = np.stack([np.bincount(lists, one) for one in graph.scores.T], axis=1)
+            centred = graph.scores - (sums / np.bincount(lists)[:, None])[lists]
+            self._scale = np.sqrt(np.mean(centred**2, axis=0))
+        n_labels = max(1, len(self._labels))
+        if graph.n_outputs != n_labels:
+            raise ValueError(f"the model has {n_labels} label(s), y has {graph.n_outputs}")
+        if graph.has_qid != self._with_qid:
+            had = "with" if self._with_qid else "without"
+            raise ValueError(f"AutoRanker was fitted {had} qid, so these rows must be, too")
+        y = graph.scores if self._labels else graph.scores[:, 0]
+        if not graph.has_qid:
+            return Target(y, weights=graph.sample_weight, scale=self._scale)
+        qid = label_array("qid", preferences.qid)
+        return Target(y, qid, graph.query_codes, graph.sample_weight, self._scale)
 
     def _encode(self, X: Any, qid: Any) -> Any:
         """Fit the encoder to a table, and encode it."""
@@ -363,56 +363,48 @@ class AutoRanker(QueryRequests, BaseEstimator):
         return Rows(numbers, blocks, None if codes is None else encode_qid(codes, len(codes)))
 
     def _fit_members(
-        self, table: Any, target: Target, order: Array, effort: Effort, rng: np.random.RandomState
+        self, table: Any, every: Target, order: Array, effort: Effort, rng: np.random.RandomState
     ) -> None:
         """Compare all candidates, choose among them, and fit those that were chosen."""
         progress = Progress("AutoRanker", self.verbose)
-        every, n_units = target, len(target.pairs if target.y is None else target.y)
+        n_units = len(every.pairs if every.y is None else every.y)
         index, target, compared = every.sample(order, effort.n_rows, rng)
         rows = self._rows(table[index], target.codes)
-        judge = Judge(self._scoring(target), target, rng)
-        candidates = self._compare(rows, judge, effort, rng, progress)
+        lists = HeldOutLists(self.scoring, target, rng)
+        candidates = self._compare(rows, lists, effort, rng, progress)
         if not any(np.isfinite(one.metric).any() for one in candidates):
             raise ValueError(f"scoring={self.scoring!r} is not defined for any query of y")
-        chosen = choose(candidates, judge, np.arange(judge.n_lists), effort.n_members)
-        progress(f"{len(candidates)} candidates compared, {len(chosen)} chosen")
-        self.members_ = _table_of(candidates, chosen, judge)
+        chosen = choose(candidates, lists, np.arange(lists.n_lists), effort.n_members)
+        progress(f"{len(candidates)} candidates compared, {len(chosen)} chosen; fitting members")
+        self.members_ = _table_of(candidates, chosen, lists)
         self.n_compared_ = len(compared)
-        nested = nested_scores(candidates, judge, effort.n_members, rng)
-        for name, scores in (("held_out_scores_", stacked(chosen)), ("nested_scores_", nested)):
-            values = judge.unlisted(scores)
+        nested = nested_scores(candidates, lists, effort.n_members, rng)
+        for name, scores in (("held_out_scores_", average(chosen)), ("nested_scores_", nested)):
+            values = lists.unlisted(scores)
             setattr(self, name, np.full((n_units, *values.shape[1:]), np.nan))
             getattr(self, name)[compared] = values
-        self.best_score_ = float(judge.mean(judge.metric(nested)))
+        self.best_score_ = float(lists.mean(lists.metric(nested)))
         self.__dict__.pop("tradeoffs_", None)
         if self._labels:
-            self.tradeoffs_ = tradeoffs(nested, judge, self._labels)
-        progress("fitting members")
+            self.tradeoffs_ = tradeoffs(nested, lists, self._labels)
+        self._members = [
+            one.candidate.member.fitted(one, rows, self._features, target) for one in chosen
+        ]
         sampled = len(compared) < n_units
         parts: Iterable[tuple[Rows, Target]] = [(rows, target)]
         if sampled and every.pairs is not None:
-            index, given, _ = every.sample(order, np.inf, rng)
-            parts = [(self._rows(table[index], None), given)]
+            index, target, _ = every.sample(order, np.inf, rng)
+            parts = [(self._rows(table[index], None), target)]
         elif sampled:
             taken = ((index, every.take(index)) for index in _batches(every.codes, n_units))
             parts = ((self._rows(table[index], part.codes), part) for index, part in taken)
-        self._members = [
-            replace(
-                one.candidate.member,
-                estimator=unfitted(float(one.candidate.alphas[one.alpha]), one.candidate.loss),
-                factor=one.factor,
-            )
-            if isinstance(one.candidate.member, LinearMember)
-            else one.candidate.member.fitted(one, rows, self._features, target)
-            for one in chosen
-        ]
         self._learn(parts, streamed=sampled and every.pairs is None)
         progress("done")
 
     def _compare(
         self,
         rows: Rows,
-        judge: Judge,
+        lists: HeldOutLists,
         effort: Effort,
         rng: np.random.RandomState,
         progress: Progress,
@@ -421,26 +413,24 @@ class AutoRanker(QueryRequests, BaseEstimator):
         is_sparse, with_qid = sparse.issparse(rows.numbers), rows.queries is not None
         views = _possible(effort.views, is_sparse, with_qid, len(self._columns))
         column_block = "rank" if with_qid else "log"
-        blocks = list(dict.fromkeys(block for view in views for block in view.blocks))
-        if not is_sparse and column_block not in blocks:
-            blocks.append(column_block)
-        self._with_qid = with_qid
+        blocks = [block for view in views for block in view.blocks]
+        blocks = list(dict.fromkeys(blocks if is_sparse else [*blocks, column_block]))
         self._features = features = RankingFeatures(
             blocks, n_trees=max(effort.n_trees, 1), random_state=rng.randint(2**31 - 1)
         ).fit(rows.numbers, qid=None if rows.queries is None else rows.queries.codes)
-        compared = ALL_ROWS if judge.target.pairs is None else GIVEN_PAIRS
+        compared = ALL_ROWS if lists.target.pairs is None else GIVEN_PAIRS
         losses: Sequence[tuple[str, str]] = [("magnitude", compared)]
         if with_qid:
             losses = effort.losses
-            if judge.target.weights is not None:  # weighted pairs of all rows would need refits
+            if lists.target.weights is not None:  # weighted pairs of all rows would need refits
                 losses = [loss for loss in losses if loss[1] != ALL_ROWS]
-            if judge.n_labels > 1:  # sums of scores are to be those of a model of summed labels
+            if lists.n_labels > 1:  # sums of scores are to be those of a model of summed labels
                 losses = [loss for loss in losses if loss[0] == "magnitude"]
         members = [LinearMember.draw(view, rows, features, effort.n_basis, rng) for view in views]
 
         def candidate(number: int, weights: dict[str, float], loss: tuple[str, str]) -> Candidate:
             member = replace(members[number], weights=weights)
-            return judge.linear(views[number], member, rows, features, loss)
+            return lists.linear(views[number], member, rows, features, loss)
 
         weights = dict.fromkeys(rows.blocks, 0.0)
         if weights:  # one block after the other, by held-out scores
@@ -461,22 +451,29 @@ class AutoRanker(QueryRequests, BaseEstimator):
                 found.sort(key=lambda one: one.best)
             used = found[-1].member.weights
             candidates += found + [candidate(number, used, loss) for loss in losses[1:]]
-        if not is_sparse and judge.n_labels == 1:
-            view, names = rows.view([column_block], features), self._table.get_feature_names_out()
-            for column in _best_columns(view, judge):
-                both = judge.of_rows(view[:, column] * np.array([[1.0], [-1.0]]))
-                alone = ColumnMember(str(names[self._columns[column]]), column, column_block)
-                candidates.append(
-                    judge.candidate("column", alone, np.zeros(2), both, ("none", "none"))
-                )
-        if judge.n_labels == 1 and self._takes_trees(rows):
+        if lists.n_labels > 1 or is_sparse:
+            return candidates
+        view, names = rows.view([column_block], features), self._table.get_feature_names_out()
+        for column in _best_columns(view, lists):
+            both = lists.of_rows(view[:, column] * np.array([[1.0], [-1.0]]))
+            alone = ColumnMember(str(names[self._columns[column]]), column, column_block)
+            candidates.append(lists.candidate("column", alone, np.zeros(2), both, ("none", "none")))
+        if self._takes_trees(rows):
             progress("holding out queries from boosted trees")
             trees, held = TreeMember.held_out(
-                rows, features, judge.target, TREE_FOLDS, rng, n_threads(self.n_jobs)
+                rows, features, lists.target, TREE_FOLDS, rng, n_threads(self.n_jobs)
             )
             loss = ("lambdarank", WITHIN)
-            candidates.append(judge.candidate("trees", trees, np.zeros(1), held[None], loss))
+            candidates.append(lists.candidate("trees", trees, np.zeros(1), held[None], loss))
         return candidates
+
+    def _takes_trees(self, rows: Rows) -> bool:
+        """Whether trees are wanted and the rows have queries that LightGBM takes."""
+        if rows.queries is None or self.trees is False:
+            return False
+        if len(rows.queries) < TREE_FOLDS or np.bincount(rows.queries.codes).max() > MAX_QUERY:
+            return False
+        return self.trees is True or (self.effort == "thorough" and has_lightgbm(required=False))
 
     def _fields(self, rows: Rows, target: Target) -> Iterator[dict[str, Any]]:
         """Generate the arguments of ``fit`` of the linear members."""
@@ -538,39 +535,18 @@ class AutoRanker(QueryRequests, BaseEstimator):
             if self.estimators_:
                 parts = (
                     self._part(
-                        Preferences(rows.y, rows.qid, sample_weight=rows.sample_weight), rows.X
+                        rows.X, Preferences(rows.y, rows.qid, sample_weight=rows.sample_weight)
                     )
                     for rows in whole_queries(batches, self._table._encoded)
                 )
                 self._learn(parts, streamed=True)
         return self
 
-    def _part(self, preferences: Preferences, table: Any) -> tuple[Rows, Target]:
+    def _part(self, table: Any, preferences: Preferences) -> tuple[Rows, Target]:
         """Rows and target of an encoded table, for a fitted ranker."""
         table = _as_matrix(table, not self._features._centres)
-        graph = preferences.graph(table.shape[0])
-        if graph.scores is None:
-            return self._rows(table, None), Target(pairs=graph.pairs, magnitude=graph.magnitude)
-        if graph.n_outputs != max(1, len(self._labels)):
-            raise ValueError(
-                f"the model has {max(1, len(self._labels))} label(s), y has {graph.n_outputs}"
-            )
-        if graph.has_qid != self._with_qid:
-            had = "with" if self._with_qid else "without"
-            raise ValueError(f"AutoRanker was fitted {had} qid, so these rows must be, too")
-        codes = graph.query_codes if self._with_qid else None
-        y = graph.scores if self._labels else graph.scores[:, 0]
-        qid = None if codes is None else label_array("qid", preferences.qid)
-        return self._rows(table, codes), Target(y, qid, codes, graph.sample_weight, self._scale)
-
-    def _require_sums(self) -> None:
-        """Raise unless there are members that can be updated."""
-        if not self.estimators_:
-            raise ValueError(
-                "the model is a single column, which cannot be updated: fit it again to all rows"
-            )
-        for ranker in self.estimators_:
-            learned_by(ranker)
+        target = self._target(preferences, table.shape[0])
+        return self._rows(table, target.codes), target
 
     @all_or_nothing
     def partial_fit(
@@ -606,23 +582,17 @@ class AutoRanker(QueryRequests, BaseEstimator):
         refuse_lazy(X, instead="use partial_fit for one part of whole queries after the other")
         check_same_rows(X, y=y, qid=qid, sample_weight=sample_weight)
         preferences = Preferences(y, qid, pairs, magnitude, sample_weight=sample_weight)
+        if not self.estimators_:
+            raise ValueError(
+                "the model is a single column, which cannot be updated: fit it again to all rows"
+            )
+        for ranker in self.estimators_:
+            learned_by(ranker)  # raises if it cannot be updated
         with at_most(n_threads(self.n_jobs)):
-            part = self._part(preferences, self._table._encoded(X))
-            self._require_sums()
+            part = self._part(self._table._encoded(X), preferences)
             updates = zip(map(copy, self.estimators_), self._fields(*part), strict=True)
             self._store([ranker.partial_fit(**fields) for ranker, fields in updates])
         return self
-
-    def _scoring(self, target: Target) -> Any:
-        return self.scoring if target.pairs is None else "pairwise_accuracy"
-
-    def _takes_trees(self, rows: Rows) -> bool:
-        """Whether trees are wanted and the rows have queries that LightGBM takes."""
-        if rows.queries is None or sparse.issparse(rows.numbers) or self.trees is False:
-            return False
-        if len(rows.queries) < TREE_FOLDS or np.bincount(rows.queries.codes).max() > MAX_QUERY:
-            return False
-        return self.trees is True or (self.effort == "thorough" and has_lightgbm(required=False))
 
     @property
     def estimators_(self) -> list[RankRLS]:
@@ -706,32 +676,32 @@ class AutoRanker(QueryRequests, BaseEstimator):
 
         Members are held out again, with the same alphas, and the columns replaced by their means.
         """
-        ranker, rng = copy(self), check_random_state(self.random_state)
+        rng = check_random_state(self.random_state)
         table = _as_matrix(self._table._encoded(X), False)
-        target = ranker._target(preferences, table.shape[0])
+        target = self._target(preferences, table.shape[0])
         order, codes, _ = _canonical_order(table, target)
         n_rows = EFFORTS[self.effort].n_rows
         index, target, _ = replace(target, codes=codes).sample(order, n_rows, rng)
-        judge = Judge(self._scoring(target), target, rng)
+        lists = HeldOutLists(self.scoring, target, rng)
         table, features, seed = table[index], self._features, rng.randint(2**31 - 1)
         found = []
         for group in [np.zeros(table.shape[1], dtype=bool), *groups]:
             rows = self._rows(np.where(group, table.mean(axis=0), table), target.codes)
-            total = np.zeros(len(judge.y))
+            total = np.zeros(len(lists.y))
             for number, member in enumerate(self._members):
-                loss = (self.members_["cost"][number], self.members_["compared"][number])
                 if isinstance(member, LinearMember):
                     assert member.estimator is not None
+                    loss = (self.members_["cost"][number], self.members_["compared"][number])
                     alphas = np.array([member.estimator.alpha])
-                    scores = judge.linear("", member, rows, features, loss, alphas).scores[0]
+                    scores = lists.linear("", member, rows, features, loss, alphas).scores[0]
                 elif isinstance(member, TreeMember):
                     has_lightgbm(required=True)
                     draws = np.random.RandomState(seed)
                     scores = member.held_out(rows, features, target, TREE_FOLDS, draws, 0)[1]
                 else:
-                    scores = judge.of_rows(rows.view([member.block], features)[:, member.column])
+                    scores = lists.of_rows(rows.view([member.block], features)[:, member.column])
                 total += member.factor * scores
-            found.append(judge.metric(total))
+            found.append(lists.metric(total))
         return found[0], np.array(found[1:])
 
     @takes_queries
@@ -826,16 +796,16 @@ def _batches(codes: Array | None, m: int) -> list[Any]:
     return [rows for rows in np.split(order, ends[cuts]) if len(rows)]
 
 
-def _best_columns(view: Array, judge: Judge) -> list[int]:
+def _best_columns(view: Array, lists: HeldOutLists) -> list[int]:
     """Return the columns that correlate most with y, within queries, or with the pairs."""
-    target, lists = judge.target, judge.target.codes
+    target, codes = lists.target, lists.target.codes
     if target.pairs is not None:
         wins, losses = (np.bincount(rows, minlength=len(view)) for rows in target.pairs.T)
         centred = wins - losses
-    elif lists is None:
+    elif codes is None:
         centred = target.y - target.y.mean()
     else:
-        centred = target.y - (np.bincount(lists, target.y) / judge.sizes)[lists]
+        centred = target.y - (np.bincount(codes, target.y) / lists.sizes)[codes]
     sizes = np.sqrt((view**2).sum(axis=0))
     correlations = np.abs(centred @ view) / np.where(sizes > 0, sizes, np.inf)
     best = np.argsort(-correlations, kind="stable")[:N_COLUMNS]
@@ -853,37 +823,35 @@ def _possible(
     if with_qid:
         return views
     alone = (
-        replace(view, blocks=tuple(b for b in view.blocks if b not in ("standard", "rank")))
+        replace(view, blocks=tuple(block for block in view.blocks if block not in WITHIN_QUERY))
         for view in views
     )
     return list(dict.fromkeys(view for view in alone if view.blocks))
 
 
 def _table_of(
-    candidates: Sequence[Candidate], chosen: Sequence[Choice], judge: Judge
+    candidates: Sequence[Candidate], chosen: Sequence[Choice], lists: HeldOutLists
 ) -> dict[str, Array]:
     """Table of all candidates, the chosen ones first."""
+    taken = {id(one.candidate) for one in chosen}
     listed = [(one.candidate, one.alpha, one.weight) for one in chosen]
-    for one in candidates:
-        if all(one is not taken for taken, _, _ in listed[: len(chosen)]):
-            listed.append((one, int(np.argmax(judge.mean(one.criterion))), 0.0))
-    rows = [
-        {
-            "view": one.member.name,
-            "kernel": one.member.kernel,
-            "blocks": one.member.used_blocks,
-            "cost": one.loss[0],
-            "compared": one.loss[1],
-            "alpha": float(one.alphas[alpha]),
-            "score": float(judge.mean(one.metric[alpha])),
-            "weight": weight,
-        }
-        for one, alpha, weight in listed
-    ]
-    rows[len(chosen) :] = sorted(rows[len(chosen) :], key=lambda row: -row["score"])
+    others = [(one, int(np.argmax(lists.mean(one.criterion)))) for one in candidates]
+    others = [(one, alpha) for one, alpha in others if id(one) not in taken]
+    others.sort(key=lambda pair: -float(lists.mean(pair[0].metric[pair[1]])))
+    listed += [(one, alpha, 0.0) for one, alpha in others]
+    texts = {
+        "view": [one.member.name for one, _, _ in listed],
+        "kernel": [one.member.kernel for one, _, _ in listed],
+        "blocks": [one.member.used_blocks for one, _, _ in listed],
+        "cost": [one.loss[0] for one, _, _ in listed],
+        "compared": [one.loss[1] for one, _, _ in listed],
+    }
+    numbers = {
+        "alpha": [one.alphas[alpha] for one, alpha, _ in listed],
+        "score": [lists.mean(one.metric[alpha]) for one, alpha, _ in listed],
+        "weight": [weight for _, _, weight in listed],
+    }
     return {
-        name: np.array(
-            [row[name] for row in rows], dtype=object if isinstance(first, str) else np.float64
-        )
-        for name, first in rows[0].items()
+        **{name: np.array(values, dtype=object) for name, values in texts.items()},
+        **{name: np.array(values, dtype=np.float64) for name, values in numbers.items()},
     }

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.query_weights import varying_queries
 from rankrls.core.ridge.residuals import Folds, query_folds
 from rankrls.estimators.auto_members import (
@@ -23,18 +22,10 @@ from rankrls.estimators.auto_members import (
     unfitted,
 )
 from rankrls.estimators.choosing import Scoring
+from rankrls.estimators.ranker import Preferences
 from rankrls.metrics import pairwise_accuracy
 
-__all__ = [
-    "Candidate",
-    "Choice",
-    "Judge",
-    "Target",
-    "choose",
-    "nested_scores",
-    "stacked",
-    "tradeoffs",
-]
+__all__ = ["Candidate", "Choice", "HeldOutLists", "Target", "average", "choose", "nested_scores"]
 
 Array = NDArray[Any]
 
@@ -74,8 +65,7 @@ class Target:
 
     def take(self, rows: Any) -> Target:
         """Select rows with labels."""
-        names = ("y", "qid", "codes", "weights")
-        parts = {name: getattr(self, name) for name in names}
+        parts = {name: getattr(self, name) for name in ("y", "qid", "codes", "weights")}
         return replace(self, **{k: None if v is None else v[rows] for k, v in parts.items()})
 
     def fields(self, compared: str) -> dict[str, Any]:
@@ -85,12 +75,6 @@ class Target:
         qid = None if compared == ALL_ROWS else self.qid
         y = self.y if self.scale is None else self.y / self.scale
         return {"y": y, "qid": qid, "sample_weight": self.weights}
-
-    def graph(self, compared: str, n_rows: int) -> PreferenceGraph:
-        """Return the preferences between the rows that are compared."""
-        if self.pairs is not None:
-            return PreferenceGraph.from_pairs(n_rows=n_rows, **self.fields(compared))
-        return PreferenceGraph.from_scores(**self.fields(compared))
 
     def sample(
         self, order: Array, most: float, rng: np.random.RandomState
@@ -108,27 +92,24 @@ class Target:
             place[rows] = np.arange(len(rows))
             magnitude = None if self.magnitude is None else self.magnitude[units]
             return rows, Target(pairs=place[self.pairs[units]], magnitude=magnitude), units
-        rows = self._sampled_rows(order, most, rng)
-        target = self.take(rows)
-        if target.codes is not None:
-            target = replace(target, codes=np.unique(target.codes, return_inverse=True)[1])
-        return rows, target, rows
-
-    def _sampled_rows(self, order: Array, most: float, rng: np.random.RandomState) -> Array:
-        m, codes = len(order), self.codes
-        if codes is None:
-            return order[np.sort(rng.choice(m, int(most), replace=False))] if m > most else order
-        sizes = np.bincount(codes)
-        if m <= most and len(sizes) <= most // ROWS_PER_QUERY:
-            return order
-        varies = varying_queries(self.y.reshape(m, -1), codes, len(sizes)).any(axis=1)
-        # Queries with a pair first; the others carry no information about the order.
-        both = (np.flatnonzero(part) for part in (varies, ~varies))
-        drawn = np.concatenate([rng.permutation(part) for part in both])
-        fitting = int(np.searchsorted(np.cumsum(sizes[drawn]), most))
-        # Fewer rows if queries are short, because holding out each query takes time.
-        taken = drawn[: max(FEWEST_QUERIES, min(fitting, int(most // ROWS_PER_QUERY)))]
-        return order[np.isin(codes[order], taken)]
+        if self.codes is None:
+            rows = order
+            if len(order) > most:
+                rows = order[np.sort(rng.choice(len(order), int(most), replace=False))]
+            return rows, self.take(rows), rows
+        rows, n_queries = order, int(most // ROWS_PER_QUERY)
+        sizes = np.bincount(self.codes)
+        if len(order) > most or len(sizes) > n_queries:
+            varies = varying_queries(self.y.reshape(len(order), -1), self.codes, len(sizes))
+            # Queries with a pair first; the others carry no information about the order.
+            both = (np.flatnonzero(varies.any(axis=1) == has_pair) for has_pair in (True, False))
+            drawn = np.concatenate([rng.permutation(part) for part in both])
+            fitting = int(np.searchsorted(np.cumsum(sizes[drawn]), most))
+            # Fewer rows if queries are short, because holding out each query takes time.
+            taken = drawn[: max(FEWEST_QUERIES, min(fitting, n_queries))]
+            rows = order[np.isin(self.codes[order], taken)]
+        codes = np.unique(self.codes[rows], return_inverse=True)[1]
+        return rows, replace(self.take(rows), codes=codes), rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +141,7 @@ class Choice:
     factor: float
 
 
-class Judge:
+class HeldOutLists:
     """Evaluate held-out lists: queries, or the folds of a single ranking.
 
     With several labels, each has lists of its own, one label after the other. A pair is a list of
@@ -168,7 +149,7 @@ class Judge:
     """
 
     def __init__(self, scoring: Any, target: Target, rng: np.random.RandomState) -> None:
-        self.scoring = Scoring(scoring)
+        self.scoring = Scoring(scoring if target.pairs is None else "pairwise_accuracy")
         self.scoring.require_scores()
         self.target, self.n_labels = target, 1
         if target.pairs is not None:
@@ -228,12 +209,11 @@ class Judge:
                 ) from error
         values = np.full(self.n_lists, np.nan)
         for number, rows in enumerate(query_folds(self.lists)):
-            y, some, one = self.y[rows], scores[rows], np.zeros(len(rows), dtype=np.int64)
-            if np.ptp(y) > 0:
-                values[number] = scoring.value(y, some, one)
-            else:
-                with suppress(ValueError):  # it may be undefined if all labels are equal
-                    values[number] = scoring.value(y, some, one)
+            y = self.y[rows]
+            # The metric may be undefined if all labels are equal.
+            with nullcontext() if np.ptp(y) > 0 else suppress(ValueError):
+                one = np.zeros(len(rows), dtype=np.int64)
+                values[number] = scoring.value(y, scores[rows], one)
         return values
 
     def criterion(self, metric: Array, scores: Array) -> Array:
@@ -252,15 +232,14 @@ class Judge:
     ) -> Candidate:
         """Hold out each list from a linear member, exactly, for a grid of alphas by default."""
         phi, ranker = member.phi(rows, features), unfitted(1.0, loss)
-        graph = self.target.graph(loss[1], len(phi))
+        graph = Preferences(**self.target.fields(loss[1])).graph(len(phi))
         problem = ranker._problem(ranker._check_options(), phi, graph)
         if alphas is None:
             alphas = ALPHAS * mean_squared_norm(phi) * (1 / 64 if loss[1] == BY_QUERY else 1.0)
         if self.target.pairs is not None:
             single = Folds.single(len(self.target.pairs))
-            scores = self._of_differences(
-                problem.leave_judgements_out(single, alphas).values[..., 0]
-            )
+            held = problem.leave_judgements_out(single, alphas).values[..., 0]
+            scores = self._of_differences(held)
         else:
             scores = problem.leave_out(self.folds, alphas).by_row(len(phi))
             scores = scores.transpose(0, 2, 1).reshape(len(alphas), -1)
@@ -280,18 +259,18 @@ class Judge:
         return Candidate(view, member, alphas, centred, metric, criterion, loss, best)
 
 
-def tradeoffs(scores: Array, judge: Judge, names: Sequence[str]) -> dict[str, Array]:
+def tradeoffs(scores: Array, lists: HeldOutLists, names: Sequence[str]) -> dict[str, Array]:
     """Table of the metric of each label if rows are ranked by weighted sums of held-out scores."""
-    k, n = judge.n_labels, judge.n_lists // judge.n_labels
+    k, n = lists.n_labels, lists.n_lists // lists.n_labels
     step = STEPS.get(k, 1)
     weights = np.array([w for w in np.ndindex(*[step + 1] * k) if sum(w) == step][::-1]) / step
     if k > 2:
         weights = np.vstack([weights, np.full(k, 1 / k)])
     found = np.empty(weights.shape)
     for values, one in zip(found, weights, strict=True):
-        metric = judge.metric(np.tile(judge.unlisted(scores) @ one, k))
-        values[:] = [judge.mean(metric, slice(j * n, (j + 1) * n)) for j in range(k)]
-    what = judge.scoring.name or "score"
+        metric = lists.metric(np.tile(lists.unlisted(scores) @ one, k))
+        values[:] = [lists.mean(metric, slice(j * n, (j + 1) * n)) for j in range(k)]
+    what = lists.scoring.name or "score"
     return {
         **{f"weight of {name}": column for name, column in zip(names, weights.T, strict=True)},
         **{f"{what} of {name}": column for name, column in zip(names, found.T, strict=True)},
@@ -314,7 +293,7 @@ def _row_folds(y: Array, rng: np.random.RandomState) -> Array:
 
 
 def choose(
-    candidates: Sequence[Candidate], judge: Judge, some: Array, n_members: int
+    candidates: Sequence[Candidate], lists: HeldOutLists, some: Array, n_members: int
 ) -> list[Choice]:
     """Choose the best candidate and alpha of each of the best views, based on some of the lists.
 
@@ -322,10 +301,10 @@ def choose(
     trees if that is better, and is replaced by one column if that is better by more than its
     standard error.
     """
-    rows = np.isin(judge.lists, some)
+    rows = np.isin(lists.lists, some)
     best: dict[Any, tuple[float, Candidate, int]] = {}
     for candidate in candidates:
-        values = judge.mean(candidate.criterion, some)
+        values = lists.mean(candidate.criterion, some)
         alpha = len(values) - 1 - int(np.argmax(values[::-1]))  # the largest of equally good ones
         if candidate.view not in best or values[alpha] > best[candidate.view][0]:
             best[candidate.view] = (float(values[alpha]), candidate, alpha)
@@ -337,12 +316,12 @@ def choose(
         return Choice(candidate, alpha, weight, weight / spread if spread > 0 else 0.0)
 
     def judged(chosen: list[Choice]) -> Array:
-        scores = stacked(chosen)
-        return judge.criterion(judge.metric(scores), scores)
+        scores = average(chosen)
+        return lists.criterion(lists.metric(scores), scores)
 
     options = [[choice(*one[1:], 1 / len(ordered)) for one in ordered]]
     if trees is not None:
-        spread = float(np.sqrt(np.mean(stacked(options[0])[rows] ** 2))) or 1.0
+        spread = float(np.sqrt(np.mean(average(options[0])[rows] ** 2))) or 1.0
         for share in TREE_WEIGHTS:
             rest = 1 - share
             scaled = [
@@ -353,34 +332,34 @@ def choose(
     if column is None and len(options) == 1:
         return options[0]
     found = [judged(option) for option in options]
-    top = max(range(len(options)), key=lambda k: judge.mean(found[k], some))
+    top = max(range(len(options)), key=lambda k: lists.mean(found[k], some))
     if column is None:
         return options[top]
     alone = [choice(*column[1:], 1.0)]
     gains = judged(alone) - found[top]
     error = np.nanstd(gains[some]) / np.sqrt(max(1, np.isfinite(gains[some]).sum()))
-    return alone if judge.mean(gains, some) > error else options[top]
+    return alone if lists.mean(gains, some) > error else options[top]
 
 
-def stacked(chosen: Sequence[Choice]) -> Array:
+def average(chosen: Sequence[Choice]) -> Array:
     """Held-out scores of the average."""
     return np.sum([one.factor * one.candidate.scores[one.alpha] for one in chosen], axis=0)
 
 
 def nested_scores(
-    candidates: Sequence[Candidate], judge: Judge, n_members: int, rng: np.random.RandomState
+    candidates: Sequence[Candidate], lists: HeldOutLists, n_members: int, rng: np.random.RandomState
 ) -> Array:
     """Held-out scores of averages that were chosen without the fold of the row, shape (n_rows,).
 
     Lists with a defined metric are distributed evenly over the folds.
     """
-    n = judge.n_lists // judge.n_labels  # the lists of all labels of a query are held out together
+    n = lists.n_lists // lists.n_labels  # the lists of all labels of a query are held out together
     defined = np.isfinite(candidates[0].metric[0]).reshape(-1, n).any(axis=0)
     k = max(2, min(N_FOLDS, int(defined.sum())))
     order = np.concatenate([rng.permutation(np.flatnonzero(part)) for part in (defined, ~defined)])
-    scores = np.empty(len(judge.y))
+    scores = np.empty(len(lists.y))
     for start in range(min(k, n)):
-        out = np.isin(np.arange(judge.n_lists) % n, order[start::k])
-        others, held = np.flatnonzero(~out), out[judge.lists]
-        scores[held] = stacked(choose(candidates, judge, others, n_members))[held]
+        out = np.isin(np.arange(lists.n_lists) % n, order[start::k])
+        others, held = np.flatnonzero(~out), out[lists.lists]
+        scores[held] = average(choose(candidates, lists, others, n_members))[held]
     return scores

@@ -14,21 +14,7 @@ from rankrls._validation import Queries
 from rankrls.estimators.rankrls import RankRLS
 from rankrls.preprocessing import RankingFeatures
 
-__all__ = [
-    "ALL_ROWS",
-    "ALPHAS",
-    "BY_QUERY",
-    "GIVEN_PAIRS",
-    "MAX_COLUMNS",
-    "WITHIN",
-    "BlockScale",
-    "ColumnMember",
-    "LinearMember",
-    "Rows",
-    "View",
-    "mean_squared_norm",
-    "unfitted",
-]
+__all__ = ["BlockScale", "ColumnMember", "LinearMember", "Rows", "View", "unfitted"]
 
 Array = NDArray[Any]
 
@@ -148,6 +134,11 @@ class LinearMember:
         parts = [self.scale * values]
         parts += [weight * rows.blocks[name] for name, weight in self.weights.items() if weight]
         return np.hstack(parts) if len(parts) > 1 else parts[0]
+
+    def fitted(self, choice: Any, rows: Rows, features: Any, target: Any) -> LinearMember:
+        """Set the ranker, which learns from all rows later, and the factor."""
+        alpha = float(choice.candidate.alphas[choice.alpha])
+        return replace(self, estimator=unfitted(alpha, choice.candidate.loss), factor=choice.factor)
 
     def predict(self, rows: Rows, features: RankingFeatures) -> Array:
         """Return the scores of rows, times the factor."""
