@@ -84,7 +84,7 @@ def test_pairs_near_the_margin(few_pairs, counted, monkeypatch, request):
     """A third of the pairs, chosen anew, closes the gap of all; few pairs are used all."""
     rounds, solve = [], solver.solve_pairs
     limits = {"MAX_NEAR": 600 if few_pairs else 2500, "NEAR_PER_ENTRY": 0.0, "HINGE_ITER": 5}
-    limits |= {"SMOOTHED_ITER": 1, "SMOOTHED_PER_DIMENSION": 0.0}
+    limits |= {"SMOOTH_ITER": 1, "SMOOTH_PER_DIMENSION": 0.0}
     limits["solve_pairs"] = lambda *args: rounds.append(args[2].n_pairs) or solve(*args)
     for name, value in limits.items():
         monkeypatch.setattr(solver, name, value)
@@ -171,13 +171,13 @@ def test_solvers_of_the_linear_kernel_agree(solver_name):
 
 @pytest.mark.parametrize("form", ["dense", "csr", "csc"])
 def test_wide_data(form, monkeypatch):
-    """By QR, by X Xᵀ, and by primal weights if that is large."""
+    """By X Xᵀ, by features as if of unequal scales, and by primal weights."""
     rng = np.random.default_rng(23)
     X = sparse.random_array((60, 90), density=0.1, format="csr", rng=rng)
     X = X.toarray() if form == "dense" else X.asformat(form)
     y = rng.standard_normal(60)
     first = RankSVM(0.5, tol=1e-5).fit(X, y)
-    monkeypatch.setattr(problem, "MAX_QR", 0)
+    monkeypatch.setattr(problem, "UNEQUAL", 0.0)
     second = RankSVM(0.5, tol=1e-5).fit(X, y)
     for ranker in (first, second):
         assert ranker.solver_ == "dual"

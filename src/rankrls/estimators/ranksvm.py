@@ -38,10 +38,9 @@ class RankSVM(BaseRanker):
     Parameters
     ----------
     alpha : float, default=1.0
-        Strength of L2 regularisation, > 0. It multiplies ‖f‖², and the loss is not rescaled: the
-        model is a support vector machine with C = 1/(2 alpha) on the differences of all pairs.
-        There is no parameter C; SVMrank divides its C by the number of queries, which gives alpha =
-        n_queries/(2 C).
+        Strength of L2 regularisation, > 0: a support vector machine with C = 1/(2 alpha) on the
+        differences of all pairs. SVMrank divides its C by the number of queries, which gives
+        alpha = n_queries/(2 C).
     kernel : str or callable, default="linear"
         Any name accepted by scikit-learn's `pairwise_kernels`, a function of two rows, or
         "precomputed" (X holds kernel values). The kernel must be positive semi-definite.
@@ -57,10 +56,9 @@ class RankSVM(BaseRanker):
     solver : {"auto", "primal", "dual", "nystroem"}, default="auto"
         Representation of f: by linear functions of the features ("primal"), by kernel functions of
         all rows ("dual"), or by kernel functions of basis vectors ("nystroem", an approximation).
-        "auto" chooses "nystroem" if a ``basis`` is given. Otherwise it chooses "primal" for a
-        linear kernel, or "dual" if n_features > n_rows and the n_rows × n_rows kernel matrix is
-        small. For other kernels it chooses "dual" if two n_rows × n_rows matrices fit into half of
-        the memory, else "nystroem", with a warning.
+        "auto" chooses "nystroem" if a ``basis`` is given; else "primal" for a linear kernel, or
+        "dual" if n_features > n_rows and the kernel matrix is small; for other kernels "dual" if
+        two kernel matrices fit into half of the memory, else "nystroem", with a warning.
     basis : int or array of int, optional
         Nyström basis vectors: the number to draw at random, or the row indices. If None,
         ``solver="nystroem"`` uses 1000, or all rows if there are fewer. With row indices,
@@ -107,21 +105,18 @@ class RankSVM(BaseRanker):
 
     Notes
     -----
-    The loss and its subgradient over all pairs take O(m log m) time and O(m) memory for m rows,
-    whatever the number of different scores; pairs are not materialised (except those of short
-    queries, where that is faster). L-BFGS minimises the hinge, then a smoothed hinge. An
-    interior-point method finishes problems with weak regularisation, of up to 3000 features or 8000
-    kernel rows (3000 dimensions if the kernel matrix is near to singular): it materialises the
-    pairs near the margin, or all of them if they are few compared with the entries of the kernel
-    matrix.
+    The loss and its subgradient over all pairs take O(m log m) time and O(m) memory for m rows;
+    pairs are not materialised (except those of short queries). L-BFGS minimises the hinge, then a
+    smoothed hinge. An interior-point method, which materialises the pairs near the margin, finishes
+    problems with weak regularisation, of up to 3000 features or 8000 kernel rows.
 
     The gap is computed for the stored coefficients and includes rounding errors of the kernel
     matrix. If it stays above ``tol``, a `ConvergenceWarning` is issued. With the linear kernel and
     features of very different scales, ``coef_`` is accurate but ``dual_coef_`` is less so.
 
     The following features of `RankRLS` do not apply: ``cost``, because the margin of every pair is
-    1, whatever the magnitude; ``ties``, because pairs with equal scores have no hinge loss; early
-    stopping, because only alpha regularises; and everything that needs a posterior.
+    1; ``ties``, because pairs with equal scores have no hinge loss; early stopping; and everything
+    that needs a posterior.
 
     Examples
     --------

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import LinAlgError, blas, cho_factor, cho_solve, lapack, qr, solve_triangular
+from scipy.linalg import LinAlgError, blas, cho_factor, cho_solve, lapack, solve_triangular
 
 from rankrls.core.hinge.losses import PairHinge
 from rankrls.core.spaces.products import Products
 
-__all__ = ["MAX_DIMENSION", "FeatureSpace", "KernelSpace", "reduced"]
+__all__ = ["MAX_DIMENSION", "FeatureSpace", "KernelSpace", "linear_space"]
 
 Array = NDArray[Any]
 Map = Callable[[Array], Array]
@@ -31,20 +31,12 @@ DENSE = 0.01
 class FeatureSpace:
     """f = Φ w for features Φ of shape (m, q).
 
-    ``to_rows`` computes kernel coefficients of rows or basis vectors from w, ``to_weights`` weights
-    of the user's features if these are not w, and ``rounding`` is the rounding error of an entry of
-    the kernel matrix, if Φ was computed from one.
+    ``to_rows`` computes kernel coefficients of rows or basis vectors from w, and ``rounding`` is
+    the rounding error of an entry of the kernel matrix, if Φ was computed from one.
     """
 
-    def __init__(
-        self,
-        Phi: Products,
-        to_rows: Map | None = None,
-        to_weights: Map | None = None,
-        rounding: float = 0.0,
-    ) -> None:
-        self.Phi, self.rounding = Phi, rounding
-        self.to_rows, self.to_weights = to_rows, to_weights
+    def __init__(self, Phi: Products, to_rows: Map | None = None, rounding: float = 0.0) -> None:
+        self.Phi, self.to_rows, self.rounding = Phi, to_rows, rounding
         self.n_rows, self.dimension = Phi.shape
 
     @property
@@ -116,7 +108,7 @@ class KernelSpace(FeatureSpace):
         factor, pivots, rank, _ = lapack.dpstrf(K.T, lower=1, tol=m * EPS * scale)
         self.K, self.factor, self.pivots = K, factor[:, :rank], pivots - 1
         self.n_rows, self.dimension, self.rounding = m, rank, EPS * scale
-        self.to_rows, self.to_weights = self._rows, None
+        self.to_rows = self._rows
         # A square Φ is triangular: half of it is read. Its inverse is used if it is accurate.
         self.square = rank == m
         self.invertible = self.square and m <= MAX_INVERSE
@@ -197,27 +189,14 @@ class KernelSpace(FeatureSpace):
         )
 
 
-def reduced(X: Array) -> FeatureSpace:
-    """The space of f = X w for centred dense X of shape (m, n), in min(m, n) dimensions."""
-    # Φ = Rᵀ of Xᵀ = Q R does not square the condition number as X Xᵀ does. Sorted features and
-    # pivoting make it accurate if features have very different scales.
-    m, n = X.shape
-    order = np.argsort(-np.abs(X).max(axis=0, initial=0.0))
-    Q, R, pivots = qr(X[:, order].T, mode="economic", pivoting=True, check_finite=False)
-    Phi = np.empty((m, len(R)))
-    Phi[pivots] = R.T
-    sizes = np.abs(R.diagonal())
-    rank = int((sizes > max(m, n) * EPS * sizes.max(initial=0.0)).sum())
+def linear_space(X: Array) -> FeatureSpace:
+    """The space of f = X w for centred dense X of shape (m, n), with coefficients of rows."""
+    sizes = np.linalg.norm(X, axis=0)
+    scaled = X / np.where(sizes > 0, sizes, 1.0)
 
     def to_rows(w: Array) -> Array:
-        """Zero for rows that depend on others; the sum does not change Xᵀa."""
-        a = np.zeros(m)
-        a[pivots[:rank]] = solve_triangular(R[:rank, :rank], w[:rank], check_finite=False)
-        return a - a.mean()
+        """A solution of Xᵀa = w; the sum of a does not change Xᵀa."""
+        a = np.linalg.lstsq(scaled.T, np.where(sizes > 0, w / np.where(sizes > 0, sizes, 1.0), 0.0))
+        return a[0] - a[0].mean()
 
-    def to_weights(w: Array) -> Array:
-        weights = np.empty(n)
-        weights[order] = Q @ w
-        return weights
-
-    return FeatureSpace(Products(Phi), to_rows, to_weights)
+    return FeatureSpace(Products(X), to_rows)

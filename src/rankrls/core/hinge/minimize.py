@@ -28,12 +28,9 @@ Evaluate = Callable[[Array], Violations]
 #: L-BFGS on the hinge ends after this many iterations without progress.
 PATIENCE = 3
 
-#: Number of iterations over which the rate of convergence of a smooth function is measured.
-RATE_ITER = 64
-
-#: Maximum number of iterations on the hinge, and on the smoothed hinge (at least, and per
+#: Maximum number of iterations on the hinge, and on a smooth function (at least, and per
 #: dimension), before Newton steps are tried: each costs as much as many of these iterations.
-HINGE_ITER, SMOOTHED_ITER, SMOOTHED_PER_DIMENSION = 100, 60, 0.25
+HINGE_ITER, SMOOTH_ITER, SMOOTH_PER_DIMENSION = 100, 60, 0.25
 
 #: Fraction of the tolerated gap that smoothing may cause.
 SMOOTHING = 0.3
@@ -121,17 +118,16 @@ class _Minimizer:
         """
         f, newton = self.space.forward(w), self.space.has_newton
         self.best = self.point(w, f, self.evaluate(f))
-        if self.squared:
-            self.run_lbfgs(self.max_iter, leave=newton)
-            self.run_newton()
-            self.run_lbfgs(self.max_iter)
-            return self.solution()
-        self.run_lbfgs(HINGE_ITER if newton else self.max_iter)
+        if not self.squared:
+            self.run_lbfgs(HINGE_ITER if newton else self.max_iter)
         if newton:
-            limit = max(SMOOTHED_ITER, int(SMOOTHED_PER_DIMENSION * self.space.dimension))
-            self.run_lbfgs(limit, leave=True, smoothed=True)
-            self.run_interior_point()
-        self.run_lbfgs(self.max_iter, smoothed=True)
+            few = max(SMOOTH_ITER, int(SMOOTH_PER_DIMENSION * self.space.dimension))
+            self.run_lbfgs(few, smoothed=not self.squared)
+            if self.squared:
+                self.run_newton()
+            else:
+                self.run_interior_point()
+        self.run_lbfgs(self.max_iter, smoothed=not self.squared)
         return self.solution()
 
     @property
@@ -189,8 +185,8 @@ class _Minimizer:
         gap = max(objective - self.bound, 0.0) / objective if objective > 0 else 0.0
         return HingeSolution(w, a, objective, gap + rounding, rounding, self.n_iter)
 
-    def run_lbfgs(self, limit: int, leave: bool = False, smoothed: bool = False) -> None:
-        """Run L-BFGS for ``limit`` iterations; ``leave`` when twice as many are not enough."""
+    def run_lbfgs(self, limit: int, smoothed: bool = False) -> None:
+        """Run L-BFGS for ``limit`` iterations, or until it makes no progress."""
         point, evaluate, mu = self.best, self.evaluate, 0.0
         memory, history = LBFGSMemory(), [(point.objective, point.excess)]
         while len(history) <= limit and not self.done():
@@ -198,8 +194,6 @@ class _Minimizer:
                 point, mu = self._smooth(point, mu)
                 evaluate = partial(self.loss.smoothed, mu=mu)
             elif not self.squared and self._stalls(history):
-                return
-            if leave and not self._in_reach([excess for _, excess in history], 2 * limit):
                 return
             self.n_iter += 1
             d, t = memory.direction(point.gradient), 0.0
@@ -235,19 +229,6 @@ class _Minimizer:
         decrease = objective[-1 - PATIENCE] - objective[-1]
         return bool(excess[-1] > 0.5 * excess[-1 - PATIENCE] and decrease < self.slack)
 
-    def _in_reach(self, excess: list[float], limit: int) -> bool:
-        """Whether ``limit`` iterations will close the gap, at the recent rate."""
-        if len(excess) <= RATE_ITER:
-            return True
-        wanted = self.tol * self.best.objective
-        before, now = min(excess[:-RATE_ITER]), min(excess)
-        if now <= wanted:
-            return True
-        if now >= before or not wanted > 0:
-            return False
-        steps = RATE_ITER * np.log(now / wanted) / np.log(before / now)
-        return bool(len(excess) - 1 + steps <= limit)
-
     def search_along(
         self, point: Point, d: Array, evaluate: Evaluate, first: float | None
     ) -> tuple[Point, float]:
@@ -277,7 +258,7 @@ class _Minimizer:
         """Run Newton's method on the squared hinge, if violated pairs are few."""
         # The second derivative is the Laplacian of the violated pairs, with weights 2c.
         point = self.best
-        for _ in range(NEWTON_ITER if self.space.has_newton else 0):
+        for _ in range(NEWTON_ITER):
             if self.done():
                 return
             pairs = self.loss.between(point.f, -np.inf, 1.0, MAX_NEWTON_PAIRS)

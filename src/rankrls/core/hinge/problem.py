@@ -13,7 +13,12 @@ from sklearn.exceptions import ConvergenceWarning
 from rankrls import _resources
 from rankrls._calls import Progress, warn
 from rankrls._resources import n_threads
-from rankrls.core.hinge.function_spaces import MAX_DIMENSION, FeatureSpace, KernelSpace, reduced
+from rankrls.core.hinge.function_spaces import (
+    MAX_DIMENSION,
+    FeatureSpace,
+    KernelSpace,
+    linear_space,
+)
 from rankrls.core.hinge.losses import hinge_losses
 from rankrls.core.hinge.minimize import HingeSolution, minimize_hinge
 from rankrls.core.preferences.graph import PreferenceGraph
@@ -39,9 +44,8 @@ ROUNDING = {np.dtype(np.float64): 1e-11, np.dtype(np.float32): 1e-5}
 #: Limits of the total weight of all pairs, so that its square neither overflows nor underflows.
 MAX_WEIGHT = 1e100
 
-#: Features whose scales differ by more than this are reduced by a QR factorisation, which is more
-#: accurate than X Xᵀ, up to this m n min(m, n).
-UNEQUAL, MAX_QR = 1e3, 4e9
+#: Features whose scales differ by more than this are used instead of X Xᵀ, which loses digits.
+UNEQUAL = 1e3
 
 
 class HingeFit(NamedTuple):
@@ -166,14 +170,11 @@ def _functions(space: Space, stack: ExitStack, threads: int) -> FeatureSpace:
             shift[offsets.columns] = offsets.values
             X = subtract(X, shift)
         return FeatureSpace(stack.enter_context(Products.of(X, threads)))
-    m, n = X.shape
-    if space.kernel.linear and m * n * min(m, n) <= MAX_QR:
-        rows = space.rows
-        squares = rows.multiply(rows) if sparse.issparse(rows) else rows * rows
-        sizes = np.sqrt(np.asarray(squares.sum(axis=0)).ravel())
+    if space.kernel.linear and X.shape[1] <= MAX_DIMENSION:
+        rows = space.rows.toarray() if sparse.issparse(space.rows) else space.rows
+        sizes = np.abs(rows - rows.mean(axis=0)).max(axis=0)
         if sizes.max() > UNEQUAL * sizes[sizes > 0].min(initial=np.inf):
-            rows = rows.toarray() if sparse.issparse(rows) else rows
-            return reduced(rows - rows.mean(axis=0))
+            return linear_space(rows - rows.mean(axis=0))
     return KernelSpace(space.gram)
 
 
@@ -196,9 +197,9 @@ def _model(
     dual_coef = np.zeros((len(alphas), length, a.shape[-1]))
     dual_coef[:, kept] = a
     model = FittedFunction(alphas, kernel, dual_coef=dual_coef, kept=kept, basis=basis)
-    if kernel.linear and functions.to_weights is not None:
-        weights = [[functions.to_weights(s.w) for s in path] for path in paths]
-        model.coef = np.stack(weights, axis=-1).astype(X.dtype)
+    if kernel.linear and isinstance(space, DualSpace) and not isinstance(functions, KernelSpace):
+        coef = np.stack([[s.w for s in path] for path in paths], axis=-1)
+        model.coef = coef.astype(X.dtype)
     elif kernel.linear:
         # The coefficients of all rows sum to zero: centred rows give the same weights.
         rows = space.rows if basis is None else basis.rows
