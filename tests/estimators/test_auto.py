@@ -23,7 +23,6 @@ from rankrls.exceptions import IdColumnWarning
 from rankrls.io import load_model, save_model
 from rankrls.metrics import ndcg, pairwise_accuracy
 from rankrls.model_selection import QueryKFold, cross_val_predict, cross_val_score
-from rankrls.preprocessing import RankingFeatures
 
 da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe")
@@ -59,39 +58,70 @@ def ugly(n_queries=24, seed=0):
     return X, grades, qid
 
 
+def quick(X, y, qid=None, **options):
+    fit = {k: options.pop(k) for k in ("pairs", "magnitude", "sample_weight") if k in options}
+    return AutoRanker(**{"effort": "quick", "random_state": 0, **options}).fit(X, y, qid=qid, **fit)
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Change the limits of effort="quick"."""
+
+    def change(effort="quick", **limits):
+        monkeypatch.setitem(auto.EFFORTS, effort, replace(auto.EFFORTS[effort], **limits))
+
+    return change
+
+
+def restored(model, path):
+    save_model(model, path / "model.rankrls")
+    return load_model(path / "model.rankrls")
+
+
 def encoded(ranker, X, qid):
     codes = None if qid is None else auto.encode_qid(qid, len(X)).codes
     return ranker._rows(ranker._table.transform(X), codes)
 
 
-@pytest.mark.parametrize("effort", ["quick", "normal"])
-def test_held_out_scores_of_members_equal_refits(effort, monkeypatch):
-    X, y, qid = ugly()
-    small = replace(auto.EFFORTS[effort], n_basis=40, n_trees=20)
-    monkeypatch.setitem(auto.EFFORTS, effort, small)
-    ranker = AutoRanker(effort=effort, random_state=0).fit(X, y, qid=qid)
+def features_of(ranker, X, qid):
+    """Each linear member, its features (the basis stays the same), and the qid of its loss."""
     rows = encoded(ranker, X, qid)
-    expected = np.zeros(len(y))
+    for member, compared in zip(ranker._members, ranker.members_["compared"], strict=False):
+        yield member, member.phi(rows, ranker._features), None if compared == auto.ALL_ROWS else qid
+
+
+def refitted(ranker, X, y, qid):
+    """Coefficients of the members, and those of refits to other rows."""
+    for member, phi, lists in features_of(ranker, X, qid):
+        yield member.estimator.coef_, clone(member.estimator).fit(phi, y, qid=lists).coef_
+
+
+def held_out(ranker, X, y, qid):
+    """Scores of each query by refits without it."""
+    total = np.zeros(len(y))
+    for member, phi, lists in features_of(ranker, X, qid):
+        for query in np.unique(qid):
+            rows = qid != query
+            refit = clone(member.estimator)
+            refit.fit(phi[rows], y[rows], qid=None if lists is None else lists[rows])
+            scores = refit.predict(phi[~rows])
+            total[~rows] += member.factor * (scores - scores.mean())
+    return total
+
+
+@pytest.mark.parametrize("effort", ["quick", "normal"])
+def test_held_out_scores_of_members_equal_refits(effort, small):
+    X, y, qid = ugly()
+    small(effort, n_basis=40, n_trees=20)
+    ranker = quick(X, y, qid, effort=effort)
     chosen = len(ranker._members)
     assert (ranker.members_["weight"][:chosen] == 1 / chosen).all()
-    for number, member in enumerate(ranker._members):
-        compared = ranker.members_["compared"][number]
-        phi = member.phi(rows, ranker._features)  # the basis stays when a query is left out
-        held = np.empty(len(y))
-        for query in np.unique(qid):
-            out = qid == query
-            refit = clone(member.estimator).fit(
-                phi[~out], y[~out], qid=None if compared == auto.ALL_ROWS else qid[~out]
-            )
-            held[out] = refit.predict(phi[out])
-            held[out] -= held[out].mean()
-        expected += member.factor * held
-    assert_allclose(ranker.held_out_scores_, expected, atol=1e-6)
+    assert_allclose(ranker.held_out_scores_, held_out(ranker, X, y, qid), atol=1e-6)
 
 
 def test_learns_better_than_chance_and_says_how_well():
     X, y, qid = ugly()
-    ranker = AutoRanker(effort="quick", random_state=0).fit(X, y, qid=qid)
+    ranker = quick(X, y, qid)
     held = ndcg(y, ranker.held_out_scores_, qid=qid, k=10)
     chance = ndcg(y, np.zeros(len(y)), qid=qid, k=10)
     assert chance + 0.05 < ranker.best_score_ <= held + 0.02
@@ -100,22 +130,11 @@ def test_learns_better_than_chance_and_says_how_well():
     assert ranker.n_compared_ == len(y)
 
 
-def test_row_order_does_not_matter():
-    X, y, qid = ugly()
-    order = np.random.default_rng(1).permutation(len(y))
-    first = AutoRanker(effort="quick", random_state=3).fit(X, y, qid=qid)
-    second = AutoRanker(effort="quick", random_state=3).fit(X[order], y[order], qid=qid[order])
-    assert_allclose(second.held_out_scores_, first.held_out_scores_[order], atol=1e-8)
-    assert_allclose(second.predict(X, qid=qid), first.predict(X, qid=qid), atol=1e-8)
-    again = AutoRanker(effort="quick", random_state=3).fit(X, y, qid=qid)
-    assert_array_equal(again.predict(X, qid=qid), first.predict(X, qid=qid))
-
-
 def test_units_of_features_do_not_matter():
     X, y, qid = ugly()
     units = 10.0 ** np.linspace(-6, 6, X.shape[1])
-    first = AutoRanker(effort="quick", random_state=0).fit(X, y, qid=qid)
-    second = AutoRanker(effort="quick", random_state=0).fit(X * units, y, qid=qid)
+    first = quick(X, y, qid)
+    second = quick(X * units, y, qid)
     assert_allclose(second.best_score_, first.best_score_, atol=1e-9)
     assert_allclose(second.predict(X * units, qid=qid), first.predict(X, qid=qid), atol=1e-6)
 
@@ -147,7 +166,7 @@ def test_raw_tables(kind, tmp_path):
         pytest.warns(IdColumnWarning, match="'doc_id' of X: columns that look like ids.*dropped"),
         pytest.warns(IdColumnWarning, match="'title' of X: ids, words with a different value"),
     ):
-        ranker = AutoRanker(effort="quick", random_state=0).fit(table, y, qid=qid)
+        ranker = quick(table, y, qid)
     assert ranker.feature_names_in_.tolist() == list(frame.columns)
     assert ranker._table.dropped_ == [3, 4, 5]
     assert ranker.best_score_ > 0.9
@@ -155,8 +174,7 @@ def test_raw_tables(kind, tmp_path):
     new.loc[0, "shop"] = np.nan
     predicted = ranker.predict(kind(new), qid=queries)
     assert pairwise_accuracy(labels, predicted, qid=queries) > 0.85
-    save_model(ranker, tmp_path / "model.rankrls")
-    loaded = load_model(tmp_path / "model.rankrls")
+    loaded = restored(ranker, tmp_path)
     assert_array_equal(loaded.predict(kind(new), qid=queries), predicted)
     assert loaded.members_["view"].tolist() == ranker.members_["view"].tolist()
     with pytest.raises(ValueError, match="feature names"):
@@ -197,7 +215,7 @@ def test_blocks(tmp_path):
     for columns in (["noise", "brand"], ["title", "query"], ["vector", "query vector"]):
         used = list(frame)[: len(found) * 2] + columns if found else columns
         used = [name for name in frame if name in used]
-        ranker = AutoRanker(effort="quick", random_state=0).fit(frame[used], y, qid=qid)
+        ranker = quick(frame[used], y, qid)
         found.append((ranker.best_score_, ranker.score(new[used], labels, qid=queries)))
     assert (np.diff(found, axis=0) > 0.03).all()
     made = dict(zip(ranker.columns_["column"], ranker.columns_["used as"], strict=True))
@@ -206,8 +224,7 @@ def test_blocks(tmp_path):
     assert "compared with query" in made["title"]
     assert made["brand"] == "category"
     assert "category" in ranker.members_["blocks"][0]
-    save_model(ranker, tmp_path / "model.rankrls")
-    loaded = load_model(tmp_path / "model.rankrls")
+    loaded = restored(ranker, tmp_path)
     assert_array_equal(loaded.predict(new, qid=queries), ranker.predict(new, qid=queries))
     given = AutoRanker(effort="quick", random_state=0, query_columns=["query"])
     given.fit(frame.drop(columns=["vector", "query vector"]), y, qid=qid)
@@ -243,7 +260,7 @@ def test_explain(effort):
 
 def test_feature_importances():
     frame, y, qid = shop()
-    ranker = AutoRanker(effort="quick", random_state=0).fit(frame, y, qid=qid)
+    ranker = quick(frame, y, qid)
     found = feature_importances(ranker, frame, y, qid=qid)
     worth = dict(zip(found["column"], found["importance"], strict=True))
     assert sorted(worth) == sorted(frame)
@@ -258,17 +275,9 @@ def test_feature_importances():
     assert_allclose(category, worth["brand"])  # the only category
     # A column of numbers: the held-out scores of the members on rows in which it is constant.
     X, y, qid = ugly()
-    ranker = AutoRanker(effort="quick", random_state=0).fit(X, y, qid=qid)
-    found, held = feature_importances(ranker, X, y, qid=qid), np.zeros(len(y))
-    without = encoded(ranker, np.where(np.arange(10) == 8, X.mean(axis=0), X), qid)
-    for number, member in enumerate(ranker._members):
-        compared, phi = ranker.members_["compared"][number], member.phi(without, ranker._features)
-        lists = None if compared == auto.ALL_ROWS else qid
-        for query in np.unique(qid):
-            rows = qid != query
-            refit = clone(member.estimator)
-            refit.fit(phi[rows], y[rows], qid=None if lists is None else lists[rows])
-            held[~rows] += member.factor * refit.predict(phi[~rows])
+    ranker = quick(X, y, qid)
+    found = feature_importances(ranker, X, y, qid=qid)
+    held = held_out(ranker, np.where(np.arange(10) == 8, X.mean(axis=0), X), y, qid)
     lost = ndcg(y, ranker.held_out_scores_, qid=qid, k=10) - ndcg(y, held, qid=qid, k=10)
     assert_allclose(found["importance"][found["column"] == "x8"], lost, atol=1e-9)
     with pytest.raises(ValueError, match="takes an AutoRanker; got a RankRLS"):
@@ -277,7 +286,7 @@ def test_feature_importances():
 
 def test_contributions_to_linear_members_are_exact():
     X, y, qid = ugly()
-    ranker = AutoRanker(effort="quick", random_state=0).fit(X, y, qid=qid)
+    ranker = quick(X, y, qid)
     ranker._members = [one for one in ranker._members if one.basis is None]
     assert ranker._members
     query = X[qid == qid[5]]
@@ -293,7 +302,7 @@ def test_contributions_to_linear_members_are_exact():
 
 def test_texts_alone():
     frame, y, qid = shop()
-    ranker = AutoRanker(effort="quick", random_state=0).fit(frame[["title"]], y, qid=qid)
+    ranker = quick(frame[["title"]], y, qid)
     assert ranker.predict(frame[["title"]], qid=qid).shape == (len(y),)
     assert set(ranker.members_["view"]) == {"log"}
 
@@ -302,31 +311,33 @@ def test_one_column_may_be_the_best_ranker():
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.normal(size=(60, 40)), columns=[f"c{j}" for j in range(40)])
     y, qid = -X["c7"].rank().to_numpy(), np.arange(60) // 10
-    ranker = AutoRanker("pairwise_accuracy", effort="quick", random_state=0).fit(X, y, qid=qid)
+    ranker = quick(X, y, qid, scoring="pairwise_accuracy")
     assert ranker.members_["view"][0] == "c7"
     assert ranker.best_score_ == 1.0
     assert ranker.score(X, y, qid=qid) == 1.0
 
 
-def test_names_and_orders_do_not_matter():
-    frame, y, qid = shop()
+@pytest.mark.parametrize("data", [ugly, shop])
+def test_names_and_orders_do_not_matter(data):
+    X, y, qid = data()
+    frame = X if data is shop else pd.DataFrame(X, columns=list("abcdefghij"))
     rng = np.random.default_rng(1)
     order, columns = rng.permutation(len(y)), rng.permutation(list(frame))
     names = rng.permutation(qid.max() + 1)[qid]
-    first = AutoRanker(effort="quick", random_state=3).fit(frame, y, qid=qid)
-    second = AutoRanker(effort="quick", random_state=3).fit(
-        frame[columns].iloc[order], y[order], qid=names[order]
-    )
+    first = quick(frame, y, qid, random_state=3)
+    second = quick(frame[columns].iloc[order], y[order], names[order], random_state=3)
     assert_allclose(second.held_out_scores_, first.held_out_scores_[order], atol=1e-7)
     predicted = second.predict(frame[columns], qid=names)
     assert_allclose(predicted, first.predict(frame, qid=qid), atol=1e-7)
+    again = quick(frame, y, qid, random_state=3)
+    assert_array_equal(again.predict(frame, qid=qid), first.predict(frame, qid=qid))
 
 
 def test_sparse_features():
     X, y = load_digits(return_X_y=True)
     X, y = sparse.csr_array(X[:600]), (y[:600] % 5).astype(float)
     qid = np.arange(600) // 20
-    ranker = AutoRanker(effort="quick", random_state=0).fit(X, y, qid=qid)
+    ranker = quick(X, y, qid)
     dense = AutoRanker(effort="quick", random_state=0).fit(X.toarray(), y, qid=qid)
     assert_allclose(ranker.predict(X, qid=qid), dense.predict(X, qid=qid), atol=1e-9)
     # Zeros are not filled in where there are many columns.
@@ -337,13 +348,12 @@ def test_sparse_features():
     assert_allclose(ranker.predict(wide.tocsc(), qid=qid), ranker.predict(wide, qid=qid), atol=1e-9)
 
 
-def test_the_sample_has_queries_with_pairs(monkeypatch):
+def test_the_sample_has_queries_with_pairs(small):
     X, y, qid = ugly()
     labels = np.where(qid < 12, y, 0.0)
-    small = replace(auto.EFFORTS["quick"], n_rows=150, n_basis=30)
-    monkeypatch.setitem(auto.EFFORTS, "quick", small)
+    small(n_rows=150, n_basis=30)
     for seed in range(3):
-        ranker = AutoRanker(effort="quick", random_state=seed).fit(X, labels, qid=qid)
+        ranker = quick(X, labels, qid, random_state=seed)
         compared = np.isfinite(ranker.held_out_scores_)
         assert (qid[compared] < 12).all()
 
@@ -375,9 +385,9 @@ def test_cross_validation_gives_predict_the_queries():
 @pytest.mark.parametrize("output", ["pandas", "polars"])
 def test_output_of_transformers_is_no_concern(output):
     X, y, qid = ugly(10)
-    expected = AutoRanker(effort="quick", random_state=0).fit(X, y, qid=qid)
+    expected = quick(X, y, qid)
     with sklearn.config_context(transform_output=output):
-        ranker = AutoRanker(effort="quick", random_state=0).fit(X, y, qid=qid)
+        ranker = quick(X, y, qid)
         assert_array_equal(ranker.predict(X, qid=qid), expected.predict(X, qid=qid))
 
 
@@ -400,11 +410,9 @@ def test_sample_weights_of_queries():
     noise = np.random.default_rng(0).permutation(y)
     bad = qid % 2 == 0
     labels = np.where(bad, noise, y)
-    plain = AutoRanker(effort="quick", random_state=0).fit(X, labels, qid=qid)
+    plain = quick(X, labels, qid)
     weights = np.where(bad, 1e-3, 1.0)
-    weighted = AutoRanker(effort="quick", random_state=0).fit(
-        X, labels, qid=qid, sample_weight=weights
-    )
+    weighted = quick(X, labels, qid, sample_weight=weights)
     assert set(weighted.members_["compared"]) == {"within queries", "none"}
     assert weighted.score(X, y, qid=qid) > plain.score(X, y, qid=qid)
     values = ndcg(labels, weighted.nested_scores_, qid=qid, k=10, average=None)
@@ -415,22 +423,16 @@ def test_sample_weights_of_queries():
 
 
 @pytest.mark.parametrize("with_qid", [True, False])
-def test_of_many_rows_a_sample_is_compared_and_all_are_learned_from(with_qid, monkeypatch):
+def test_of_many_rows_a_sample_is_compared_and_all_are_learned_from(with_qid, small, monkeypatch):
     X, y, qid = ugly()
-    small = replace(auto.EFFORTS["quick"], n_rows=150, n_basis=30)
-    monkeypatch.setitem(auto.EFFORTS, "quick", small)
+    small(n_rows=150, n_basis=30)
     monkeypatch.setattr(auto, "BATCH", 50)
     queries = {"qid": qid} if with_qid else {}
     ranker = AutoRanker(effort="quick", random_state=0).fit(X, y, **queries)
     assert 0 < ranker.n_compared_ <= 200  # at least ten queries
     assert np.isfinite(ranker.held_out_scores_).sum() == ranker.n_compared_
-    rows = encoded(ranker, X, qid if with_qid else None)
-    for number, member in enumerate(ranker._members):
-        phi, compared = member.phi(rows, ranker._features), ranker.members_["compared"][number]
-        one = clone(member.estimator).fit(
-            phi, y, qid=qid if with_qid and compared != auto.ALL_ROWS else None
-        )
-        assert_allclose(member.estimator.coef_, one.coef_, atol=1e-6)
+    for found, expected in refitted(ranker, X, y, qid if with_qid else None):
+        assert_allclose(found, expected, atol=1e-6)
 
 
 def made_up(values, scores, spaces):
@@ -442,8 +444,9 @@ def made_up(values, scores, spaces):
     ]
 
 
-def judge_of(y, lists):
-    return auto.Judge("pairwise_accuracy", auto.Target(y, lists, lists), np.random.RandomState(0))
+def lists_of(y, lists):
+    target = auto.Target(y, lists, lists)
+    return auto.HeldOutLists("pairwise_accuracy", target, np.random.RandomState(0))
 
 
 def test_nested_choice_does_not_look_at_the_list_it_scores():
@@ -453,8 +456,8 @@ def test_nested_choice_does_not_look_at_the_list_it_scores():
     # The first candidate is the best on the whole, because of list 0 alone.
     values = [[1.0, 0.2, 0.2, 0.2], [0.0, 0.3, 0.3, 0.3]]
     candidates = made_up(values, scores, spaces=[0, 1])
-    judge = judge_of(rng.normal(size=20), lists)
-    nested = auto.nested_scores(candidates, judge, 1, np.random.RandomState(0))
+    made = lists_of(rng.normal(size=20), lists)
+    nested = auto.nested_scores(candidates, made, 1, np.random.RandomState(0))
 
     def spread(one, rows):
         return np.sqrt(np.mean(one[rows] ** 2))
@@ -470,8 +473,8 @@ def test_choice_has_one_candidate_of_each_space():
     values = [[0.9, 0.9], [0.8, 0.8], [0.7, 0.7]]
     candidates = made_up(values, rng.normal(size=(3, 6)), spaces=[0, 0, 1])
     for n_members, expected in ((1, [0]), (2, [0, 2])):
-        judge = judge_of(np.zeros(6), np.repeat([0, 1], 3))
-        chosen = auto.choose(candidates, judge, np.arange(2), n_members)
+        lists = lists_of(np.zeros(6), np.repeat([0, 1], 3))
+        chosen = auto.choose(candidates, lists, np.arange(2), n_members)
         assert [candidates.index(one.candidate) for one in chosen] == expected
 
 
@@ -485,7 +488,7 @@ def several():
         frame,
         labels,
         qid,
-        AutoRanker(effort="quick", random_state=0).fit(frame, labels, qid=qid),
+        quick(frame, labels, qid),
     )
 
 
@@ -509,40 +512,33 @@ def test_several_labels(several, tmp_path):
     predicted = ranker.predict(frame, qid=qid)
     assert predicted.shape == ranker.held_out_scores_.shape == (len(frame), 2)
     assert ranker.score(frame, labels, qid=qid) > 0.8
-    save_model(ranker, tmp_path / "model.rankrls")
-    loaded = load_model(tmp_path / "model.rankrls")
+    loaded = restored(ranker, tmp_path)
     assert_array_equal(loaded.predict(frame, qid=qid), predicted)
     assert_array_equal(loaded.tradeoffs_["weight of margin"], weights[:, 1])
 
 
 def test_weighted_sums_of_scores_are_models_of_weighted_labels(several):
     frame, labels, qid, ranker = several
-    rows, weights = encoded(ranker, frame, qid), np.array([0.3, 0.7])
-    centred = labels - labels.groupby(qid).transform("mean")
+    weights, centred = np.array([0.3, 0.7]), labels - labels.groupby(qid).transform("mean")
     y = (labels / np.sqrt((centred**2).mean())) @ weights
-    for number, member in enumerate(ranker._members):
-        compared = ranker.members_["compared"][number]
-        one = clone(member.estimator).fit(
-            member.phi(rows, ranker._features), y, qid=None if compared == auto.ALL_ROWS else qid
-        )
-        assert_allclose(weights @ member.estimator.coef_, one.coef_, atol=1e-9)
+    for found, expected in refitted(ranker, frame, y, qid):
+        assert_allclose(weights @ found, expected, atol=1e-9)
 
 
 @pytest.mark.parametrize("n_labels", [3, 6])
 def test_many_labels(n_labels):
     X, y, qid = make_ranking(n_queries=12, random_state=0, return_X_y_qid=True)
     labels = np.column_stack([np.roll(y, j) for j in range(n_labels)])
-    ranker = AutoRanker("map", effort="quick", random_state=0).fit(X, labels, qid=qid)
+    ranker = quick(X, labels, qid, scoring="map")
     weights = np.column_stack([ranker.tradeoffs_[f"weight of y{j}"] for j in range(n_labels)])
     assert len(weights) == (22 if n_labels == 3 else 7)
     assert_allclose(weights.sum(axis=1), 1)
 
 
 @pytest.mark.parametrize("n_rows", [10_000, 80])
-def test_given_pairs(n_rows, monkeypatch, tmp_path):
+def test_given_pairs(n_rows, small, tmp_path):
     """Held-out differences are those of refits without the judgement."""
-    small = replace(auto.EFFORTS["quick"], n_rows=n_rows, n_basis=20)
-    monkeypatch.setitem(auto.EFFORTS, "quick", small)
+    small(n_rows=n_rows, n_basis=20)
     frame, y, _ = raw_table(150)
     frame = frame.drop(columns=["title", "doc_id"])
     rng = np.random.default_rng(0)
@@ -570,8 +566,7 @@ def test_given_pairs(n_rows, monkeypatch, tmp_path):
     for member, phi in zip(ranker._members, phis, strict=True):  # all pairs are learned from
         refit = clone(member.estimator).fit(phi, pairs=pairs, magnitude=magnitude)
         assert_allclose(member.estimator.coef_, refit.coef_, atol=1e-7)
-    save_model(ranker, tmp_path / "model.rankrls")
-    loaded = load_model(tmp_path / "model.rankrls")
+    loaded = restored(ranker, tmp_path)
     assert_array_equal(loaded.predict(frame), ranker.predict(frame))
 
 
@@ -582,7 +577,7 @@ def test_given_pairs(n_rows, monkeypatch, tmp_path):
 )  # fmt: skip
 def test_scoring(scoring):
     X, y, qid = ugly(10)
-    ranker = AutoRanker(scoring, effort="quick", random_state=0).fit(X, y, qid=qid)
+    ranker = quick(X, y, qid, scoring=scoring)
     assert 0 < ranker.best_score_ <= 1
 
 
@@ -617,29 +612,12 @@ def test_errors_leave_the_ranker_as_it_was(tmp_path):
         save_model(copied, tmp_path / "model.rankrls")
 
 
-def test_dates_are_named():
-    frame, y, qid = raw_table()
-    frame["day"] = pd.date_range("2020-01-01", periods=len(frame))
-    with pytest.raises(ValueError, match="day"):
-        AutoRanker(effort="quick").fit(frame, y, qid=qid)
-
-
 def test_verbose_tells_what_is_done(capsys):
     X, y, qid = ugly(10)
     AutoRanker(effort="quick", random_state=0, verbose=1).fit(X, y, qid=qid)
     told = capsys.readouterr().err
     assert "candidates compared, 3 chosen" in told
     assert "log + standard + rank, linear" in told
-
-
-def test_views_are_those_of_ranking_features():
-    X, y, qid = ugly(10)
-    ranker = AutoRanker(random_state=0).fit(X, y, qid=qid)
-    view = ("log", "rank")
-    rows = encoded(ranker, X, qid)
-    alone = RankingFeatures(view).fit_transform(rows.numbers, qid=qid)
-    mine = ranker._features._view(view, rows.numbers, rows.queries, {})
-    assert_allclose(mine, alone, atol=1e-12)
 
 
 # ---------------------------------------------------------------------- what it does not do
@@ -653,7 +631,7 @@ def rows():
 @pytest.fixture(scope="module")
 def fitted(rows):
     X, y, qid = rows
-    return AutoRanker(effort="quick", random_state=0).fit(X, y, qid=qid)
+    return quick(X, y, qid)
 
 
 @pytest.mark.parametrize(
@@ -695,7 +673,7 @@ def test_stream_of_tables(kind):
     cuts = [slice(i, i + 50) for i in range(0, len(y), 50)]
     batches = [(kind(frame[cut]), y[cut], qid[cut]) for cut in cuts]
     ranker = AutoRanker(effort="quick", random_state=0).fit_stream(batches)
-    whole = AutoRanker(effort="quick", random_state=0).fit(frame, y, qid=qid)
+    whole = quick(frame, y, qid)
     assert_allclose(ranker.predict(frame, qid=qid), whole.predict(frame, qid=qid), atol=1e-9)
     with pytest.raises(ValueError, match="reads the batches twice"):
         ranker.fit_stream(iter(batches))
@@ -706,24 +684,14 @@ def test_stream_of_tables(kind):
     assert_allclose(ranker.predict(frame, qid=qid), whole.predict(frame, qid=qid), atol=1e-9)
 
 
-def refitted(ranker, X, y, qid):
-    """Coefficients of the members of a ranker fitted to other rows."""
-    rows = encoded(ranker, X, qid)
-    for member, compared in zip(ranker._members, ranker.members_["compared"], strict=False):
-        lists = None if compared == auto.ALL_ROWS else qid
-        phi = member.phi(rows, ranker._features)
-        yield member.estimator.coef_, clone(member.estimator).fit(phi, y, qid=lists).coef_
-
-
 @pytest.mark.parametrize("with_qid", [True, False])
 @pytest.mark.parametrize("names", [None, [f"c{j}" for j in range(10)]])
-def test_stream_of_many_rows(monkeypatch, with_qid, names):
+def test_stream_of_many_rows(small, with_qid, names):
     """A sample of whole queries is compared, and all rows are learned from."""
     X, y, qid = ugly()
     order = np.argsort(qid, kind="stable")
     X, y, qid = X[order], y[order], qid[order] if with_qid else None
-    small = replace(auto.EFFORTS["quick"], n_rows=150, n_basis=30)
-    monkeypatch.setitem(auto.EFFORTS, "quick", small)
+    small(n_rows=150, n_basis=30)
 
     def batches():
         for i in range(0, len(y), 40):
@@ -780,5 +748,5 @@ def test_sparse_rows_for_a_model_of_dense_ones_and_back(rows):
     X = np.where(X > 0.5, X, 0.0)
     S = sparse.csr_array(X)
     for fit_to, other in ((X, S), (S, X)):
-        ranker = AutoRanker(effort="quick", random_state=0).fit(fit_to, y, qid=qid)
+        ranker = quick(fit_to, y, qid)
         assert_allclose(ranker.predict(other, qid=qid), ranker.predict(fit_to, qid=qid), rtol=1e-12)

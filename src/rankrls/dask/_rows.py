@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
@@ -99,6 +100,8 @@ def tree(name: str, function: Callable[[list[Any]], Any], parts: Sequence[Delaye
 
 def compute(parts: Iterable[Delayed]) -> list[Any]:
     """Return results, without Dask's warning about vectors or basis rows in the graph."""
+    with suppress(ImportError):
+        import distributed  # noqa: F401 (it must read its defaults before one of them is set)
     with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
         return list(dask.compute(*parts))
 
