@@ -608,7 +608,7 @@ def test_errors_leave_the_ranker_as_it_was(tmp_path):
         AutoRanker("ndgc@10", effort="quick").fit(X, y, qid=qid)
     assert_array_equal(ranker.predict(X, qid=qid), before)
     copied = clone(ranker).set_params(scoring=lambda y, s, qid: 1.0).fit(X, y, qid=qid)
-    with pytest.raises(ValueError, match="a function cannot be stored"):
+    with pytest.raises(ValueError, match="scoring"):
         save_model(copied, tmp_path / "model.rankrls")
 
 
