@@ -476,14 +476,8 @@ def test_report_of_two_queries(run, folder):
 def test_demo(run, tmp_path):
     out, err = run("demo", "-o", tmp_path / "demo")
     assert err == ""
-    rows = {
-        name: [float(v) for v in re.search(rf"^  {name} +([\d.]+) +([\d.]+)$", out, re.M).groups()]
-        for name in ("RankRLS", "plain regression", "random order")
-    }
-    error, gain = zip(*rows.values(), strict=True)
-    assert error[0] < error[1] < error[2]
-    assert 0.45 < error[2] < 0.55
-    assert gain[0] > gain[1] > gain[2]
+    gains = re.search(r"^ndcg@10 over 69 queries: a ([\d.]+), b ([\d.]+)$", out, re.M).groups()
+    assert float(gains[0]) > float(gains[1]) + 0.03
     page = tmp_path / "demo" / "report.html"
     assert page.exists()
     assert str(page) in out.splitlines()[-1]

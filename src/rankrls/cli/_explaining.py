@@ -42,22 +42,21 @@ def explain(o: Any) -> None:
         _taken(data.data, rows) for rows in (two[:1], two[1:], np.setdiff1d(ranked, two))
     )
     found = explained(scorer.model, a, b, among=others if len(others) else None)
-    rows = [
-        (str(found.labels[k]), float(found.contribution[k]), *(_cell(x, j) for x in (a, b)))
-        for k, j in enumerate(found.index.tolist())
+    keys = ("column", "contribution", "first", "second")
+    lines = [
+        dict(zip(keys, (str(label), float(value), _cell(a, j), _cell(b, j)), strict=True))
+        for label, value, j in zip(found.labels, found.contribution, found.index, strict=True)
     ][: o.top]
-    head = ["column", "contribution", f"rank {first}", f"rank {second}"]
     if o.json:
-        keys = ("column", "contribution", "first", "second")
-        lines = [dict(zip(keys, row, strict=True)) for row in rows]
         to_json({"query": str(query), "rows": (two + 1).tolist(), "difference": found.difference,
                  "contributions": lines})  # fmt: skip
         return
     where = " and ".join(str(row + 1) for row in two.tolist())
     facts([("query", str(query)), ("rows", where), ("difference", f"{found.difference:.6g}")])
     say()
-    cells = [[name, f"{value:+.4g}", *map(_shown, both)] for name, value, *both in rows]
-    table(head, cells)
+    cells = [[line["column"], f"{line['contribution']:+.4g}",
+              _shown(line["first"]), _shown(line["second"])] for line in lines]  # fmt: skip
+    table(["column", "contribution", f"rank {first}", f"rank {second}"], cells)
 
 
 def _taken(data: Any, rows: Any) -> Any:
@@ -76,7 +75,5 @@ def _cell(row: Any, j: int) -> Any:
 
 
 def _shown(value: Any) -> str:
-    if value is None:
-        return "missing"
-    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    text = f"{value:.6g}" if isinstance(value, float) else str(value or "missing")
     return text if len(text) <= 40 else text[:39] + "…"

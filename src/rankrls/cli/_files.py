@@ -84,12 +84,10 @@ class DataFile:
         **reading: Any,
     ) -> None:
         self.paths, self.o = _expanded(path), o
-        path = self.path = self.paths[0]
-        self.several = len(self.paths) > 1
-        name = shown(path) + f" and {len(self.paths) - 1} more" * self.several
+        self.path, self.several = self.paths[0], len(self.paths) > 1
+        name = shown(self.path) + f" and {len(self.paths) - 1} more" * self.several
         self.name = getattr(o, "shown_name", name)  # of a log that the rows are made from
-        missing = getattr(o, "missing", None)
-        given = {
+        self.reading = {
             "format": getattr(o, "input_format", o.format) or "auto",
             "target": o.target or "auto",
             "qid": None if o.one_ranking else o.qid or "auto",
@@ -99,11 +97,10 @@ class DataFile:
             "header": not o.no_header,
             "delimiter": {"tab": "\t", "\\t": "\t"}.get(o.delimiter or "", o.delimiter),
             "zero_based": o.zero_based,
-            "missing": "error" if missing in (None, "error") else "nan",
+            "missing": "nan" if getattr(o, "missing", None) in ("mean", "zero") else "error",
             "group": o.group or "auto",
             "unlabelled": getattr(o, "unlabelled", "error"),
-        }
-        self.reading = given | reading
+        } | reading
         self._letor_names = names_from(getattr(o, "feature_names", ()))
         twice = [name for name, count in Counter(self._letor_names or ()).items() if count > 1]
         if twice:
@@ -112,16 +109,16 @@ class DataFile:
         self._told = False
         self._read: list[str] = []  # those of the named features whose columns are read
         for one in self.paths if self.several else ():
-            if one == "-" or not os.path.isfile(one):
+            if not os.path.isfile(one):
                 text = "no such file (models are named by -m, scores by -o)"
                 raise FileNotFoundError(2, text, shown(one))
-        folder = path != "-" and os.path.isdir(path)
-        self.seekable = path != "-" and (os.path.isfile(path) or not os.path.exists(path))
-        self.is_pipe = not self.seekable and not folder
-        files = [one for one in self.paths if os.path.isfile(one)]
+        files, folder = self.paths, os.path.isdir(self.path)
         if folder:
-            files = [os.path.join(at, one) for at, _, names in os.walk(path) for one in names]
-        sizes = (os.path.getsize(one) * (4 if without_suffix(one) != one else 1) for one in files)
+            files = [os.path.join(at, one) for at, _, names in os.walk(self.path) for one in names]
+        other = os.path.exists(self.path) and not os.path.isfile(self.path)
+        self.is_pipe = self.path == "-" or (other and not folder)
+        sizes = (os.path.getsize(one) * (4 if without_suffix(one) != one else 1)
+                 for one in files if os.path.isfile(one))  # fmt: skip
         self.large = not self.is_pipe and sum(sizes) >= LARGE
 
     def load(self) -> Any:
@@ -142,20 +139,20 @@ class DataFile:
 
     def parts(self, *, by_query: bool) -> Iterator[Any]:
         """Batches of rows of a large file, or of a stream whose width is known; else all rows."""
-        if self.large or (not self.seekable and self.reading.get("n_features")):
+        if self.large or (self.is_pipe and self.reading.get("n_features")):
             yield from self.batches(by_query=by_query)
         else:
             yield self.load()
 
     def code(self, rows: str = "rows", suffix: str = "") -> list[str]:
         """Python code that loads the same rows as X, y, qid and weight; none for a pipe."""
-        if not self.seekable:
+        if self.is_pipe:
             return []
         default = inspect.signature(load_ranking).parameters
         reading = self._for(self.path) | {"format": self.reading["format"]}
-        given = {name: value for name, value in reading.items() if value != default[name].default}
-        words = {name: repr(value) for name, value in given.items() if name != "need"}
-        if self.named is not None and given.get("features") == self.named:
+        words = {name: repr(value) for name, value in reading.items()
+                 if value != default[name].default and name != "need"}  # fmt: skip
+        if self.named is not None and reading["features"] == self.named:
             words["features"] = "rows.feature_names"
         path = repr(self.paths if self.several else self.path)
         arguments = ", ".join([path, *(f"{name}={word}" for name, word in words.items())])
@@ -187,15 +184,14 @@ class DataFile:
 
     def _with_names(self, rows: Any) -> Any:
         """The same rows, with the names of LETOR features or the columns of a model, if given."""
-        known = "n_features" in self.reading and not self._told
-        self._told = True
-        letor = rows.format == "letor"
-        if known and letor and self.named is not None and self._letor_names is None:
+        letor, told, self._told = rows.format == "letor", self._told, True
+        of_model = "n_features" in self.reading and not told
+        if of_model and letor and self.named is not None and self._letor_names is None:
             warn(
                 f"the model has names of its features and {self.name} has numbers: feature 1 is "
                 f"taken as {self.named[0]!r}, and so on"
             )
-        if known and not letor and self.named is None and self.reading["features"] is None:
+        if of_model and not letor and self.named is None and self.reading["features"] is None:
             warn(
                 f"the model has no names of features, so the columns of {self.name} are taken in "
                 "their order; name them by --features to be sure"
@@ -238,18 +234,15 @@ class DataFile:
             if role in need and reading[role] == "auto" and stored in self.stored:
                 reading[role] = self.stored[stored]
         if self.named is not None:
-            for name in reading["drop"] or ():
-                if name in self.named and name not in self.unused:
-                    raise ValueError(f"--drop {name!r}: the model was fitted to this column")
-            # No other column is read, so that none has to be dropped.
-            self._read, features = self._features_of_the_model(kind)
-            reading |= {"features": features, "drop": None}
             for role in ("target", "qid"):  # columns that are not needed
                 if reading[role] == "auto" and "need" in reading and role not in need:
                     reading[role] = None
+            self._read, features = self._features_of_the_model(kind)
+            # No other column is read, so that none has to be dropped.
+            reading |= {"features": features, "drop": None}
             if isinstance(reading.get("text"), list):
-                own = dict(zip(self._read, features, strict=False))
-                reading["text"] = [own[name] for name in reading["text"] if name in own]
+                columns = dict(zip(self._read, features, strict=False))
+                reading["text"] = [columns[name] for name in reading["text"] if name in columns]
         elif getattr(self.o, "doc_id", None) is not None and reading["features"] is None:
             reading["drop"] = [*(reading["drop"] or []), self.o.doc_id]  # ids are no feature
         return reading
@@ -261,19 +254,18 @@ class DataFile:
         in another place would be columns mixed up.
         """
         own, given = self.named or [], self.reading["features"]
-        needed = [name for name in own if name not in self.unused]
-        if kind == "parquet":  # a column of lists holds its features column_0, column_1, …
-            parts = [name.rpartition("_") for name in needed]
-            lists = {column for column, _, place in parts if place.isdigit()}
-            needed = [name for name in own if name not in self.unused
-                      or (name.rpartition("_")[2].isdigit()
-                          and name.rpartition("_")[0] in lists)]  # fmt: skip
+        # A list in a Parquet file holds its features column_0, column_1, …, and is read as a whole.
+        needed = [name for name in own if name not in self.unused
+                  or (kind == "parquet" and name.rpartition("_")[2].isdigit())]  # fmt: skip
+        for name in self.reading["drop"] or ():
+            if name in needed:
+                raise ValueError(f"--drop {name!r}: the model was fitted to this column")
         if given is None or set(needed) <= set(given) <= set(own):
             return needed, needed
         if not set(given) & set(own):
+            columns = dict(zip(own, given, strict=False))
             if len(given) != len(own):  # a column may hold lists
                 return own, given
-            columns = dict(zip(own, given, strict=True))
             return needed, [columns[name] for name in needed]
         names = listed([repr(name) for name in own], 20)
         raise ValueError(
@@ -322,11 +314,9 @@ def check_output(path: str, *inputs: str | None) -> None:
     folder = os.path.dirname(os.path.realpath(path))
     if os.path.isdir(path):
         raise IsADirectoryError(21, "this is a directory, not a file", path)
-    if is_stream(path):
-        return
-    if not os.path.isdir(folder):
+    if not is_stream(path) and not os.path.isdir(folder):
         raise FileNotFoundError(2, "no such directory", folder)
-    if not os.access(folder, os.W_OK):
+    if not is_stream(path) and not os.access(folder, os.W_OK):
         raise PermissionError(13, "files cannot be written in this directory", folder)
 
 

@@ -8,7 +8,6 @@ parameter in Python.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,28 +22,27 @@ CHOOSES = "chooses kernels, losses and alphas itself"
 PREPARES = "scales features and fills in missing ones itself"
 
 
-@dataclass(frozen=True)
 class Option:
-    """A row of the table: ``needs`` are (wrong, text), a function of all options and an error.
+    """A row of the table; its flag is its name, unless ``flags`` are given.
 
-    ``auto`` says what ``--auto`` does instead, ``kind`` is the only kind of file it is for, and
-    ``click`` has further arguments of ``click.Option``.
+    ``needs`` are (wrong, text), a function of all options and an error. ``auto`` says what
+    ``--auto`` does instead, ``kind`` is the only kind of file it is for, and ``click`` has further
+    arguments of ``click.Option``.
     """
 
-    help: str
-    needs: tuple[Any, ...]
-    auto: str | None
-    kind: str | None
-    flags: str | None
-    also: str
-    click: dict[str, Any]
-
-
-def _row(help: str, *needs: Any, auto: str | None = None, kind: str | None = None,
-         flags: str | None = None, also: str = "", **click: Any) -> Option:  # fmt: skip
-    """An option; its flag is its name, unless ``flags`` are given."""
-    shown = {"show_default": click.get("default") is not None}
-    return Option(help, needs, auto, kind, flags, also, shown | click)
+    def __init__(
+        self,
+        help: str,
+        *needs: Any,
+        auto: str | None = None,
+        kind: str | None = None,
+        flags: str | None = None,
+        also: str = "",
+        **click: Any,
+    ) -> None:
+        self.help, self.needs, self.auto, self.kind = help, needs, auto, kind
+        self.flags, self.also = flags, also
+        self.click = {"show_default": click.get("default") is not None} | click
 
 
 # ---------------------------------------------------------------------- how values are read
@@ -82,25 +80,16 @@ def _alphas(text: Any) -> tuple[float, ...]:
     return grid
 
 
-def _whole(text: Any) -> int:
-    """A whole number above 0."""
-    number = int(text) if str(text).isdecimal() else 0
-    if not 1 <= number <= 2**31:
-        raise click.BadParameter(f"{str(text)!r} is not a whole number from 1 to 2147483648")
-    return number
-
-
 def _ranks(text: Any) -> tuple[int, int]:
     """Two places of a ranked list, ``1,3``."""
     first, _, second = str(text).partition(",")
-    return _whole(first), _whole(second)
+    if not (first.isdecimal() and second.isdecimal() and min(int(first), int(second)) > 0):
+        raise click.BadParameter(f"{text!r} is not two places from 1, such as 1,2")
+    return int(first), int(second)
 
 
-def _share(text: Any) -> float:
-    number = _positive(text, "a number between 0 and 1")
-    if number >= 1:
-        raise click.BadParameter(f"{text!r} is not a number between 0 and 1")
-    return number
+_whole = click.IntRange(1, 2**31)
+_share = click.FloatRange(0, 1, min_open=True, max_open=True)
 
 
 def _one_of(words: str) -> click.Choice:
@@ -139,6 +128,7 @@ _OF_MODEL = (lambda o: getattr(o, "scores", None) is not None,
 # ---------------------------------------------------------------------- the table
 
 GRID = "by default 2^-15 … 2^15, extended if the best alpha is at an end."
+_row = Option
 NAMES: dict[str, Any] = {"metavar": "A,B,…|@FILE", "multiple": True}
 
 #: Rows by parameter; ``command.parameter`` where commands differ.
@@ -250,8 +240,7 @@ OPTIONS: dict[str, Option] = {
     "position": _row("Column of the positions of --clicks, 1 at the top.",
         _LOG, metavar="COLUMN"),
     "item": _row("Column of the items of --clicks; by default the one called item, item_id, doc, "
-        "doc_id, docid, product, product_id or id.", (lambda o: o.clicks is None,
-        "is for click logs: add --clicks"), metavar="COLUMN"),
+        "doc_id, docid, product, product_id or id.", _LOG, metavar="COLUMN"),
     "impressions": _row("Column of how often a row of --clicks was shown; by default once.",
         _LOG, metavar="COLUMN"),
     "plot": _row("Draw the scores: .png, .svg or .pdf.", auto="has no path of alphas to draw",

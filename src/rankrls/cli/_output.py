@@ -164,11 +164,12 @@ class Work:
 
     def now(self, doing: str) -> None:
         """Tell that something else is being done."""
-        self._doing, self._detail = escaped(doing), ("", 0.0, 0.0)
+        self._doing = self._text = escaped(doing)
 
     def _hear(self, message: str, done: float = 0.0, total: float = 0.0) -> None:
         """What a ranker says that it is doing."""
-        self._detail = (escaped(message), done, total)
+        share = f", {done / total:.0%}" if total else ""
+        self._text = f"{self._doing}: {escaped(message)}{share}"
 
     def __enter__(self) -> Work:
         from rankrls._calls import progress_goes_to  # which imports NumPy
@@ -183,26 +184,19 @@ class Work:
         self._ended.set()
         self._thread.join()
 
-    def _text(self) -> tuple[str, float]:
-        message, done, total = self._detail
-        text = f"{self._doing}: {message}" if message else self._doing
-        seconds = time.perf_counter() - self._started
-        return text + (f", {done / total:.0%}" if total else ""), seconds
-
     def _show(self) -> None:
-        if not sys.stderr.isatty():
-            pause = LOG_PATIENCE
-            while not self._ended.wait(pause):
-                text, pause = self._text()
-                note(f"{text} ({pause:.0f} s so far)")
-            return
-        width, pause = 0, PATIENCE
+        terminal, width = sys.stderr.isatty(), 0
+        pause = PATIENCE if terminal else LOG_PATIENCE
         with suppress(OSError, ValueError):
             while not self._ended.wait(pause):
-                text, seconds = self._text()
+                seconds = time.perf_counter() - self._started
+                if not terminal:
+                    note(f"{self._text} ({seconds:.0f} s so far)")
+                    pause = seconds
+                    continue
                 clock, columns = f" {seconds:.0f} s", shutil.get_terminal_size().columns - 1
-                if len(text) + len(clock) > columns:
-                    text = text[: columns - len(clock) - 1] + "…"
-                print(f"\r{text + clock:<{width}}", end="", file=sys.stderr, flush=True)
-                width, pause = len(text + clock), 0.25
+                text, room = self._text, columns - len(clock)
+                text = (text if len(text) <= room else text[: room - 1] + "…") + clock
+                print(f"\r{text:<{width}}", end="", file=sys.stderr, flush=True)
+                width, pause = len(text), 0.25
             print(f"\r{'':<{width}}\r" * (width > 0), end="", file=sys.stderr, flush=True)

@@ -18,23 +18,23 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 from rankrls import AutoRanker, RankRLS, RankRLSCV, RankSVM
-from rankrls._frames import RawTable, required_features
+from rankrls._frames import RawTable, first_step, required_features
 from rankrls._resources import SCALER_VECTORS, require_features
-from rankrls.cli._doubts import warn_about_columns, warn_about_empty_columns
+from rankrls.cli._doubts import warn_about_columns
 from rankrls.cli._files import DataFile
 from rankrls.core.preferences.costs import Loss
 from rankrls.estimators.choosing import Scoring
 from rankrls.io import load_model
 from rankrls.preprocessing import QueryScaler, TableEncoder
 
-__all__ = ["Scorer", "add_history", "before", "fit_rows", "last_step", "make_ranker",
-           "name_features", "rows_for", "scale_of", "warn_about", "with_steps"]  # fmt: skip
+__all__ = ["Scorer", "add_history", "fit_rows", "last_step", "make_ranker", "rows_for", "scale_of",
+           "with_steps"]  # fmt: skip
 
 #: What members of an AutoRanker are chosen by unless ``--scoring`` says something else.
 AUTO_SCORING = "ndcg@10"
 
 SHARED = ("kernel", "gamma", "degree", "coef0", "query_weighting", "solver", "basis",
-          "random_state")  # fmt: skip
+          "random_state", "max_iter", "tol")  # fmt: skip
 
 
 def make_ranker(o: Any, alpha: float | None = None, cv: str | None = None) -> Any:
@@ -44,33 +44,19 @@ def make_ranker(o: Any, alpha: float | None = None, cv: str | None = None) -> An
     if o.auto:
         return AutoRanker(scoring, effort=o.effort, random_state=o.random_state)
     given = {name: getattr(o, name) for name in SHARED}
-    limits = {name: getattr(o, name) for name in ("max_iter", "tol")}
-    given |= {name: value for name, value in limits.items() if value is not None}
+    given = {name: value for name, value in given.items() if value is not None}
     if alpha is not None and o.loss == "hinge":
         return RankSVM(alpha, **given)
     given |= {"cost": o.cost, "ties": o.ties}
     if alpha is not None:
         return RankRLS(alpha, **given)
-    cv = getattr(o, "cv", "auto") if cv is None else cv
-    grid = {} if o.alphas is None else {"alphas": o.alphas}
-    return RankRLSCV(**grid, cv=int(cv) if cv.isdigit() else cv, scoring=scoring, **given)
+    cv = str(cv or getattr(o, "cv", "auto"))
+    return RankRLSCV(o.alphas, cv=int(cv) if cv.isdigit() else cv, scoring=scoring, **given)
 
 
 def last_step(model: Any) -> Any:
     """The ranker at the end of a pipeline, or the model itself."""
     return model.steps[-1][1] if isinstance(model, Pipeline) else model
-
-
-def before(model: Any) -> dict[str, Any]:
-    """The steps before the ranker, by name."""
-    return dict(model.steps[:-1]) if isinstance(model, Pipeline) else {}
-
-
-def name_features(model: Any, names: list[str] | None) -> None:
-    """Store the names of the columns, as scikit-learn does for data frames."""
-    if names is not None:
-        first = model.steps[0][1] if isinstance(model, Pipeline) else model
-        first.feature_names_in_ = np.array(names, dtype=object)
 
 
 def add_history(model: Any, event: str, **columns: str | None) -> None:
@@ -83,9 +69,6 @@ def add_history(model: Any, event: str, **columns: str | None) -> None:
     ranker._source = source
 
 
-# ---------------------------------------------------------------------- before the ranker
-
-
 def scale_of(o: Any) -> str:
     """The scaling: what was asked for, or the default of the kernel."""
     if o.scale is not None or o.kernel == "precomputed":
@@ -94,53 +77,59 @@ def scale_of(o: Any) -> str:
 
 
 def with_steps(ranker: Any, o: Any, rows: Any) -> Any:
-    """The ranker, or a pipeline of the imputer and the scaler of the options that ends in it."""
-    is_sparse, kind, steps = sparse.issparse(rows.data), scale_of(o), []
+    """The ranker, or a pipeline of the imputer and the scaler of the options that ends in it.
+
+    Warns of columns without values, of those like ids and, if there is no scaler, of scales.
+    """
+    is_sparse, kind, steps, X = sparse.issparse(rows.data), scale_of(o), [], rows.data
+    if is_sparse and kind in ("minmax", "query-minmax", "query-standard"):
+        other = "query-maxabs" if kind.startswith("query") else "maxabs or standard"
+        raise ValueError(f"--scale {kind} would fill in all zeros of sparse data: use {other}")
     if o.missing in ("mean", "zero"):
         how: Any = {"strategy": "mean"}
         if o.missing == "zero":
             how = {"strategy": "constant", "fill_value": 0.0}
-        steps.append(("impute", SimpleImputer(**how, keep_empty_features=True)))
-    if is_sparse and kind in ("minmax", "query-minmax", "query-standard"):
-        other = "query-maxabs" if kind.startswith("query") else "maxabs or standard"
-        raise ValueError(f"--scale {kind} would fill in all zeros of sparse data: use {other}")
-    scaler: Any = None
-    if kind.startswith("query-"):
-        scaler = QueryScaler(kind.removeprefix("query-"))
-    elif kind == "standard":
-        scaler = StandardScaler(with_mean=not is_sparse)
-    elif kind != "none":
-        scaler = {"minmax": MinMaxScaler, "maxabs": MaxAbsScaler}[kind]()
-    steps += [] if scaler is None else [("scale", scaler)]
-    with config_context(enable_metadata_routing=True):
-        if isinstance(scaler, QueryScaler):
+        imputer = SimpleImputer(**how, keep_empty_features=True)
+        steps.append(("impute", imputer))
+        X = clone(imputer).fit_transform(X)
+    if kind != "none":
+        scaler: Any = QueryScaler(kind.removeprefix("query-"))
+        if kind == "standard":
+            scaler = StandardScaler(with_mean=not is_sparse)
+        elif not kind.startswith("query-"):
+            scaler = {"minmax": MinMaxScaler, "maxabs": MaxAbsScaler}[kind]()
+        steps.append(("scale", scaler))
+        if not isinstance(scaler, QueryScaler):
+            require_features(X.shape[1], copies=SCALER_VECTORS)
+    if o.kernel != "precomputed":
+        warn_about_columns(rows, X, o, scales=kind == "none")
+    if not steps:
+        return ranker
+    with config_context(enable_metadata_routing=True):  # for those who load the model in Python
+        if kind.startswith("query-"):
             scaler.set_transform_request(qid=True)
-        if steps and rows.qid is not None:
+        if rows.qid is not None:
             ranker.set_fit_request(qid=True)
             ranker.set_score_request(qid=True)
-    return Pipeline([*steps, ("rank", ranker)]) if steps else ranker
+    return Pipeline([*steps, ("rank", ranker)])
 
 
-def warn_about(model: Any, rows: Any, o: Any) -> None:
-    """Warn of columns without values, of those like ids and, if there is no scaler, of scales."""
-    steps, X = before(model), rows.data
-    if "impute" in steps:
-        warn_about_empty_columns(rows, o)
-        X = clone(steps["impute"]).fit_transform(X)
-    if o.kernel != "precomputed":
-        warn_about_columns(rows, X, o, scales="scale" not in steps)
-    if "scale" in steps and not isinstance(steps["scale"], QueryScaler):
-        require_features(X.shape[1], copies=SCALER_VECTORS)
-
-
-def fit_rows(model: Any, rows: Any) -> Any:
-    """Fit a ranker, or a pipeline that ends in one, to rows of a file."""
+def fit_rows(model: Any, rows: Any) -> None:
+    """Fit a ranker, or a pipeline that ends in one, to rows of a file, with their names."""
     given = {"qid": rows.qid, "sample_weight": rows.sample_weight}
     if isinstance(model, Pipeline):
-        scaler = before(model).get("scale")
+        by_query = isinstance(dict(model.steps).get("scale"), QueryScaler)
         given = {f"rank__{name}": value for name, value in given.items()}
-        given |= {"scale__qid": rows.qid} if isinstance(scaler, QueryScaler) else {}
-    return model.fit(rows.data, rows.target, **given)
+        given |= {"scale__qid": rows.qid} if by_query else {}
+    model.fit(rows.data, rows.target, **given)
+    name_features(model, rows.feature_names)
+
+
+def name_features(model: Any, names: list[str] | None) -> None:
+    """Store the names of the columns, as scikit-learn does for data frames."""
+    first = model.steps[0][1] if isinstance(model, Pipeline) else model
+    if names is not None and not isinstance(first, AutoRanker):
+        first.feature_names_in_ = np.array(names, dtype=object)
 
 
 # ---------------------------------------------------------------------- models from files
@@ -160,25 +149,28 @@ class Scorer:
     def __init__(self, path: str) -> None:
         if path == "-":
             raise ValueError("the model is read from a file, not from stdin")
-        self.model = load_model(path)
-        self.ranker, self.steps = last_step(self.model), list(before(self.model).values())
-        kind = type(self.ranker).__name__
-        if not hasattr(self.ranker, "predict") or not hasattr(self.model, "n_features_in_"):
+        model = self.model = load_model(path)
+        *self.steps, self.ranker = [step for _, step in getattr(model, "steps", [("", model)])]
+        kind, auto = type(self.ranker).__name__, isinstance(self.ranker, AutoRanker)
+        if not hasattr(self.ranker, "predict") or not hasattr(model, "n_features_in_"):
             raise ValueError(f"{path}: a {kind} does not score rows; use it in Python")
         if kind.startswith("Conditional"):
             raise ValueError(f"{path}: a ranker of pairs of objects is used in Python")
-        names = getattr(self.model, "feature_names_in_", None)
+        names = getattr(model, "feature_names_in_", None)
         self.names = None if names is None else [str(name) for name in names]
-        needed = set(required_features(self.model) or ())
+        needed = set(required_features(model) or ())
         self.unused = [name for name in self.names or () if name not in needed]
-        self.n_features = int(self.model.n_features_in_)
+        self.n_features = int(model.n_features_in_)
         self.source: dict[str, Any] = dict(getattr(self.ranker, "_source", {}))
-        auto = isinstance(self.ranker, AutoRanker)
         self._gives_qid = auto and self.ranker._with_qid
         self.needs_qid = self._gives_qid or any(isinstance(s, QueryScaler) for s in self.steps)
         imputers = [step.strategy for step in self.steps if isinstance(step, SimpleImputer)]
         self.fills_in = imputers[0] if imputers else None
-        first: Any = self.steps[0] if self.steps else self.ranker._table if auto else None
+        self.moves_zeros = any(
+            isinstance(step, MinMaxScaler) or getattr(step, "with_mean", False)
+            or getattr(step, "method", "maxabs") != "maxabs" for step in self.steps
+        )  # fmt: skip
+        first = first_step(model)
         # By its name: sklearn.compose is slow to import.
         self._takes_frames = type(first).__name__ == "ColumnTransformer"
         self.takes_tables = self._takes_frames or isinstance(first, TableEncoder)
@@ -201,12 +193,7 @@ class Scorer:
         if self._takes_frames and self.names is not None and not sparse.issparse(X):
             X = (X if isinstance(X, RawTable) else RawTable(self.names, X, {})).to_frame()
         for step in self.steps:
-            by_query = isinstance(step, QueryScaler)
-            moves_zeros = step.method != "maxabs" if by_query else (
-                isinstance(step, MinMaxScaler) or getattr(step, "with_mean", False))  # fmt: skip
-            if sparse.issparse(X) and moves_zeros:
-                X = X.toarray()
-            X = step.transform(X, qid=qid) if by_query else step.transform(X)
+            X = step.transform(X, **({"qid": qid} if isinstance(step, QueryScaler) else {}))
         if not self._gives_qid:
             return self.ranker.predict(X)
         return self.ranker.predict(X, qid=np.zeros(X.shape[0]) if qid is None else qid)
@@ -241,6 +228,7 @@ def rows_for(
         stored=scorer.source,
         need=need,
         n_features=scorer.n_features,
+        sparse=False if scorer.moves_zeros else "auto",
         beyond=beyond or ("drop" if linear else "error"),
         missing="nan" if filled else "error",
         text=scorer.text,

@@ -11,7 +11,7 @@ from rankrls._resources import REPORT_VECTORS, require_features
 from rankrls.cli._click_log import click_rows
 from rankrls.cli._files import DataFile, check_output
 from rankrls.cli._output import Work, facts, number, size, to_json
-from rankrls.cli._pipelines import before, last_step, make_ranker, scale_of, warn_about, with_steps
+from rankrls.cli._pipelines import last_step, make_ranker, scale_of, with_steps
 from rankrls.cli._training import RAW, nested, suit_labels
 from rankrls.report import write_report
 
@@ -29,54 +29,7 @@ def report(o: Any) -> None:
     if o.clicks is not None and o.test:
         raise ValueError("--test is for rows with labels: leave it out with --clicks")
     with click_rows(o) as (o, examination):
-        _write(o, estimator, examination)
-
-
-def _write(o: Any, estimator: Any, examination: Any) -> None:
-    reader = DataFile(o.data, o, **(RAW if o.auto else {}))
-    with Work(f"Reading {reader.name}") as work:
-        rows, raw = reader.load(), {}
-        require_features(rows.data.shape[1], copies=REPORT_VECTORS)  # before they get names
-        names, first = rows.feature_names, 0 if o.zero_based else 1
-        if names is None:
-            names = [f"feature {first + column}" for column in range(rows.data.shape[1])]
-        options: dict[str, Any] = {"feature_names": names}
-        if o.auto:
-            suit_labels(estimator, o, rows.target)
-            text = isinstance(rows.data, RawTable)
-            raw = RAW | {"text": [rows.data.columns[j] for j in rows.data.text] if text else None}
-            rows.data = _plain(rows.data)
-        else:
-            model = with_steps(estimator, o, rows)
-            warn_about(model, rows, o)
-            options |= {"imputer": before(model).get("impute"),
-                        "scaler": before(model).get("scale")}  # fmt: skip
-        code = reader.code() if examination is None else []
-        if o.test:
-            how = {"n_features": rows.data.shape[1], "beyond": "drop",
-                   "sparse": sparse.issparse(rows.data), **raw}  # fmt: skip
-            other = DataFile(o.test, o, named=rows.feature_names, **how)
-            code = code and [*code, *other.code("test", "_test")]
-            unseen = other.load()
-            options["test"] = (_plain(unseen.data), unseen.target, unseen.qid)
-            options["test_document_names"] = _documents(unseen)
-        if code:
-            code = ["from rankrls.datasets import load_ranking", *code]
-        with reader.named_errors():
-            made = write_report(
-                o.output,
-                rows.data,
-                rows.target,
-                rows.qid,
-                document_names=_documents(rows),
-                title=o.title,
-                estimator=estimator,
-                sample_weight=rows.sample_weight,
-                load_code="\n".join(code) or None,
-                progress=work.now,
-                examination=examination,
-                **options,
-            )
+        made = _written(o, estimator, examination)
     error, ranker = made.error, last_step(made.model)
     if o.json:
         to_json({
@@ -107,6 +60,48 @@ def _write(o: Any, estimator: Any, examination: Any) -> None:
             ("page", f"{o.output} ({size(made.n_bytes)})"),
         ]
     )
+
+
+def _written(o: Any, estimator: Any, examination: Any) -> Any:
+    """Read the rows and write the page."""
+    reader = DataFile(o.data, o, **(RAW if o.auto else {}))
+    with Work(f"Reading {reader.name}") as work:
+        rows, first = reader.load(), 0 if o.zero_based else 1
+        n_features = rows.data.shape[1]
+        require_features(n_features, copies=REPORT_VECTORS)  # before they get names
+        names = rows.feature_names or [f"feature {first + j}" for j in range(n_features)]
+        options: dict[str, Any] = {"feature_names": names, "document_names": _documents(rows)}
+        how = {"n_features": n_features, "beyond": "drop", "sparse": sparse.issparse(rows.data)}
+        if o.auto:
+            suit_labels(estimator, o, rows.target)
+            text = isinstance(rows.data, RawTable)
+            how |= RAW | {"text": [rows.data.columns[j] for j in rows.data.text] if text else None}
+        else:
+            steps = dict(getattr(with_steps(estimator, o, rows), "steps", ()))
+            options |= {"imputer": steps.get("impute"), "scaler": steps.get("scale")}
+        code = reader.code() if examination is None else []
+        if o.test:
+            other = DataFile(o.test, o, named=rows.feature_names, **how)
+            code = code and [*code, *other.code("test", "_test")]
+            unseen = other.load()
+            options["test"] = (_plain(unseen.data), unseen.target, unseen.qid)
+            options["test_document_names"] = _documents(unseen)
+        if code:
+            code = ["from rankrls.datasets import load_ranking", *code]
+        with reader.named_errors():
+            return write_report(
+                o.output,
+                _plain(rows.data),
+                rows.target,
+                rows.qid,
+                title=o.title,
+                estimator=estimator,
+                sample_weight=rows.sample_weight,
+                load_code="\n".join(code) or None,
+                progress=work.now,
+                examination=examination,
+                **options,
+            )
 
 
 def _plain(X: Any) -> Any:

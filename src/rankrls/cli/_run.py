@@ -26,33 +26,22 @@ OK, UNEXPECTED, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
 
 #: Options that people try first, or that another command has, and what to do instead.
 HINTS = {
-    "--metric": "rankrls evaluate has --metrics ndcg@10,map",
-    "--metrics": "rankrls compare has --metric ndcg@10",
     "--k": "the cut-off is --at",
     "--groups": "the column of query ids is --qid",
     "--query": "the column of query ids is --qid",
     "--lambda": "the regularisation is --alpha",
-    "--reg": "the regularisation is --alpha",
     "--C": "SVMrank's C is -c, with --loss hinge; otherwise --alpha",
     "--folds": "the number of folds is --cv",
     "--test": "rankrls evaluate test.dat -m model evaluates on other rows",
     "--weight": "weights count in training only; a column that is no feature is given by --drop",
-    "--sample-weight": "weights count in training only; a column that is no feature is given by "
-    "--drop",
     "--feature-names": "names are given in training: a model has those of its features",
     "--missing": "missing features are filled in as the model has learned to",
-    "--unlabelled": "predict needs no labels",
 }
 
 #: Words of Python in messages of the library that are options here; all others have their names.
-HERE = {
-    "qid=None": "--one-ranking",
-    "header=False": "--no-header",
-    "text='auto'": "--auto",
-    "load_csv": "--format csv",
-    "iter_letor": "--format letor",
-    "need qid too": "without --one-ranking",
-}
+HERE = {"qid=None": "--one-ranking", "header=False": "--no-header", "text='auto'": "--auto",
+        "load_csv": "--format csv", "iter_letor": "--format letor",
+        "need qid too": "without --one-ranking"}  # fmt: skip
 
 
 def run(argv: list[str]) -> int:
@@ -63,7 +52,7 @@ def run(argv: list[str]) -> int:
     plain = argv[: argv.index("--")] if "--" in argv else argv
     debug = "--debug" in plain
     argv = [word for word in plain if word != "--debug"] + argv[len(plain) :]
-    code, message = OK, None
+    code = OK
     try:
         with _terminable(), _told_warnings(debug):
             try:
@@ -106,9 +95,8 @@ def _open_standard_streams() -> None:
     the belief that it is stdout. Names from files may hold anything: they are written all the same.
     """
     if None in (sys.stdin, sys.stdout, sys.stderr):
-        descriptor = os.open(os.devnull, os.O_RDWR)
-        while descriptor <= 2:
-            descriptor = os.open(os.devnull, os.O_RDWR)
+        while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+            pass
         os.close(descriptor)
         _output.CLOSED["stdout"] = sys.stdout is None
         for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
@@ -121,6 +109,7 @@ def _open_standard_streams() -> None:
 
 def _explain(error: Exception) -> tuple[str, int]:
     """What to tell, in one line, and the exit code."""
+    text = one_line(str(error))
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx is not None else "rankrls"
         text = one_line(error.format_message()).rstrip(".")
@@ -138,11 +127,10 @@ def _explain(error: Exception) -> tuple[str, int]:
             where = "stdout: "  # help, which click prints; other files are named
         return f"{where}{one_line(error.strerror or str(error))}", BAD_INPUT
     if isinstance(error, ImportError | ValueError):
-        return one_line(str(error)), BAD_INPUT
+        return text, BAD_INPUT
     if isinstance(error, MemoryError):
-        return f"not enough memory ({one_line(str(error)) or '--debug tells where'})", BAD_INPUT
-    kind = type(error).__name__
-    return f"unexpected {kind}: {one_line(str(error))} (--debug tells where)", UNEXPECTED
+        return f"not enough memory ({text or '--debug tells where'})", BAD_INPUT
+    return f"unexpected {type(error).__name__}: {text} (--debug tells where)", UNEXPECTED
 
 
 @contextmanager
@@ -150,13 +138,13 @@ def _told_warnings(debug: bool) -> Iterator[None]:
     """Warnings are one line each on stderr; those for programmers only with --debug."""
     with warnings.catch_warnings():
         warnings.simplefilter("default")
-        for column_warning in (FeatureScaleWarning, IdColumnWarning):
-            warnings.simplefilter("ignore", column_warning)  # `warn_about_columns` tells them
+        hidden: list[Any] = [FeatureScaleWarning, IdColumnWarning]  # `warn_about_columns` tells
+        if not debug:
+            hidden += [DeprecationWarning, FutureWarning, ResourceWarning]
+        for category in hidden:
+            warnings.simplefilter("ignore", category)
         # Columns of files are chosen by their names.
         warnings.filterwarnings("ignore", "X does not have valid feature names")
-        if not debug:
-            for category in (DeprecationWarning, FutureWarning, ResourceWarning):
-                warnings.simplefilter("ignore", category)
         warnings.showwarning = lambda message, *_: warn(one_line(str(message)))
         yield
 

@@ -15,7 +15,6 @@ import numpy as np
 from scipy import sparse
 
 from rankrls import metrics as measures
-from rankrls._resources import in_order
 from rankrls._streams import DamagedError, opened
 from rankrls.cli._commands import DATA
 from rankrls.cli._files import DataFile, Stream, check_output, output_file, shown, write_all
@@ -65,31 +64,34 @@ def predict(o: Any) -> None:
     with Work(f"Scoring {rows.name}") as work:
         if not lists:
             with output_file(output) as file:
-                batches = (scores for _, scores in _scored(scorer, rows))
-                for lines in in_order(_lines, batches, threads=1):
-                    write_all(file, lines)
+                for _, scores in _scored(scorer, rows):
+                    write_all(file, _lines(scores))
             return
         ranked = _ranked(o, scorer, rows, work)
     columns = ranked.columns
     values = zip(*(column.tolist() for column in columns.values()), strict=True)
+    text = io.StringIO(newline="")
     if o.format == "trec":
         binary = io.BytesIO()
         dump_run(ranked, binary, name=o.run_name or "rankrls")
-        text = binary.getvalue().decode("utf-8")
+        text.write(binary.getvalue().decode("utf-8"))
     elif o.format == "json":  # one object in each line
-        objects = (dict(zip(columns, row, strict=True)) for row in values)
-        texts = (escaped_json(json.dumps(one, ensure_ascii=False)) for one in objects)
-        text = "".join(line + "\n" for line in texts)
+        for row in values:
+            line = json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False)
+            text.write(escaped_json(line) + "\n")
     else:
-        buffer = io.StringIO(newline="")
-        writer = csv.writer(buffer, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(values)
-        text = buffer.getvalue()
+        csv.writer(text, lineterminator="\n").writerows([list(columns), *values])
+    content = text.getvalue()
     if output == "-" and sys.stdout.isatty():  # ids of files may hold commands of terminals
-        text = "\n".join(map(escaped, text.split("\n")))
+        content = "\n".join(map(escaped, content.split("\n")))
     with output_file(output) as file:
-        write_all(file, text.encode("utf-8"))
+        write_all(file, content.encode("utf-8"))
+
+
+def _lines(scores: Any) -> bytes:
+    """One line for each row, with as many digits as it takes to read the same number again."""
+    rows = np.atleast_2d(scores.astype(np.float64).T).T.tolist()
+    return "".join("\t".join(map(repr, row)) + "\n" for row in rows).encode("ascii")
 
 
 def _ranked(o: Any, scorer: Scorer, rows: DataFile, work: Work) -> RankTable:
@@ -149,22 +151,6 @@ def _scored(scorer: Scorer, rows: DataFile) -> Iterator[tuple[Any, Any]]:
         yield batch, scorer.scores(batch.data, batch.qid, name=rows.name)
 
 
-def _lines(scores: Any) -> bytes:
-    """One line for each row, with as many digits as it takes to read the same number again."""
-    values = np.atleast_2d(scores.astype(np.float64).T).T
-    try:
-        from pyarrow import csv as arrow_csv
-        from pyarrow import table as arrow_table
-    except ImportError:
-        words = ["\t".join(map(repr, row)) for row in values.tolist()]
-        return ("\n".join(words) + "\n").encode("ascii")
-    text = io.BytesIO()  # pyarrow writes numbers four times as fast
-    columns = arrow_table({str(output): column for output, column in enumerate(values.T)})
-    options = arrow_csv.WriteOptions(include_header=False, delimiter="\t")
-    arrow_csv.write_csv(columns, text, options)
-    return text.getvalue()
-
-
 # ---------------------------------------------------------------------- labels and scores
 
 
@@ -193,18 +179,16 @@ def _pathlike(path: str) -> Any:
     return Stream(sys.stdin.buffer, "stdin") if path == "-" else path
 
 
-def _labels_and_scores(
-    o: Any, model: str | None, path: str | None, data: Sequence[str]
-) -> tuple[Any, Any, Any]:
+def _labels_and_scores(o: Any, model: str | None, path: str | None) -> tuple[Any, Any, Any]:
     """Labels, query ids or None, and scores of all rows, by a model or from a file of scores."""
     need = ("target",) if o.one_ranking else ("target", "qid")
     score = None if path is None else _read_scores(path)
     if model is None:
-        rows = DataFile(data, o, need=need, named=[])
+        rows = DataFile(o.data, o, need=need, named=[])
         batches: Any = ((batch, None) for batch in rows.parts(by_query=False))
     else:
         scorer = Scorer(model)
-        rows = rows_for(scorer, data, o, need)
+        rows = rows_for(scorer, o.data, o, need)
         batches = _scored(scorer, rows)
     with Work(f"Scoring {rows.name}"):
         labels, ids, scores = zip(*((b.target, b.qid, s) for b, s in batches), strict=True)
@@ -249,38 +233,37 @@ def evaluate(o: Any) -> None:
     """Print measures of the order that scores give the rows of a file, or of a run."""
     require_stdout()
     of_run = o.run is not None or o.qrels is not None
-    if "concordance_index" in ",".join(o.metrics) and not of_run:
-        raise ValueError("--metrics: 1 - concordance_index is what 'pairwise_error_all_pairs' says")
     pairs = () if of_run else ("pairwise_accuracy", "pairwise_error")
     names = ",".join(o.metrics) or f"ndcg@{o.at},map,mrr,precision@{o.at}"
     metrics = parse_metrics(names, "--metrics", allowed=(*pairs, *LIST_METRICS))
     _refuse_unused(o, metrics)
     found, columns, summary, lines = (_of_run if of_run else _of_rows)(o, metrics)
-    rows = list(zip(*(column.tolist() for column in columns.values()), strict=True))
-    if o.per_query and not o.json:
-        short = {"pairwise_error": "error", "swapped_pairs": "swapped"}
-        head = columns if of_run else [short.get(name, name) for name in columns]
-        cells = zip(found.tolist(), rows, strict=True)
-        table(["query", *head], [[str(name), *map(number, row)] for name, row in cells])
-    elif o.json:
+    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+    by_query = list(zip(found.tolist(), rows, strict=True)) if o.per_query else []
+    if o.json:
         if o.per_query:
             values = [{"qid": name, **dict(zip(columns, row, strict=True))}
-                      for name, row in zip(found.tolist(), rows, strict=True)]  # fmt: skip
+                      for name, row in by_query]  # fmt: skip
             summary |= {"queries": values}
         to_json(summary)
+    elif o.per_query:
+        short = {"pairwise_error": "error", "swapped_pairs": "swapped"} if not of_run else {}
+        head = ["query", *(short.get(name, name) for name in columns)]
+        table(head, [[str(name), *map(number, row)] for name, row in by_query])
     else:
         facts(lines)
 
 
 def _of_rows(o: Any, metrics: list[NamedMetric]) -> Any:
     """Queries, values of each by name, a summary, and lines about rows and their scores."""
-    if not o.data:
-        raise ValueError("name a file of rows, or give a run and judgements by --run and --qrels")
-    if (o.model is None) == (o.scores is None):
-        raise ValueError("give a model by -m, or --scores")
-    if o.scores == "-" and "-" in o.data:
-        raise ValueError("stdin cannot be both the data and the scores")
-    y, qid, score = _labels_and_scores(o, o.model, o.scores, o.data)
+    for wrong, text in (
+        (not o.data, "name a file of rows, or give a run and judgements by --run and --qrels"),
+        ((o.model is None) == (o.scores is None), "give a model by -m, or --scores"),
+        (o.scores == "-" and "-" in o.data, "stdin cannot be both the data and the scores"),
+    ):
+        if wrong:
+            raise ValueError(text)
+    y, qid, score = _labels_and_scores(o, o.model, o.scores)
     labels = np.zeros(len(y), dtype=np.int64) if qid is None else qid
     names, first, codes = np.unique(labels, return_index=True, return_inverse=True)
     order = np.argsort(first)  # queries in the order in which they come
@@ -288,10 +271,8 @@ def _of_rows(o: Any, metrics: list[NamedMetric]) -> Any:
     counts = count_pairs(y, score, codes, len(names))
     pairs, counted = counts.comparable, counts.comparable > 0
     # A pair is swapped if its order is wrong, or if there is none, as in svm_rank.
-    swapped = counts.discordant + counts.tied
-    wrong = counts.discordant + counts.tied / 2
-    errors = np.full(len(names), np.nan)
-    np.divide(wrong, pairs, out=errors, where=counted)
+    swapped, wrong = counts.discordant + counts.tied, counts.discordant + counts.tied / 2
+    errors = np.divide(wrong, pairs, out=np.full(len(names), np.nan), where=counted)
     if not counted.any() and not (o.metrics or "undefined" in o.given):
         raise ValueError(
             "there is no preference to evaluate: no query has two rows with different labels; "
@@ -305,12 +286,10 @@ def _of_rows(o: Any, metrics: list[NamedMetric]) -> Any:
         )
     n_pairs, n_counted, n_swapped = int(pairs.sum()), int(counted.sum()), int(swapped.sum())
     perfect, n_tied = int((swapped[counted] == 0).sum()), int(counts.tied.sum())
-    zero_one = 1 - perfect / n_counted if n_counted else np.nan
-    relevant = {"gain": y > 0, "relevance_threshold": y >= o.relevance_threshold}
-    without = {kind: len(names) - len(np.unique(codes[rows])) for kind, rows in relevant.items()}
-    by_name, error = {"pairwise_error": errors, **lists}, _mean(errors)
+    zero_one, error = 1 - perfect / n_counted if n_counted else np.nan, _mean(errors)
+    relevant = np.unique(codes[y >= o.relevance_threshold])
     intervals = {name: measures.mean_interval(values, bounds=parse_metric(name).bounds)
-                 for name, values in by_name.items()}  # fmt: skip
+                 for name, values in {"pairwise_error": errors, **lists}.items()}  # fmt: skip
     summary = {
         "pairwise_error": error,
         "pairwise_accuracy": 1 - error,
@@ -323,35 +302,30 @@ def _of_rows(o: Any, metrics: list[NamedMetric]) -> Any:
         "zero_one_error": zero_one,
         "n_queries": len(names),
         "n_queries_with_pairs": n_counted,
-        "n_queries_without_relevant": without["relevance_threshold"],
+        "n_queries_without_relevant": len(names) - len(relevant),
         "n_rows": len(y),
     }
     for name, (low, high) in intervals.items():
         summary |= {f"{name}_low": low, f"{name}_high": high}
-    lines = [("rows", f"{number(len(y))} in {queries(len(names))}, {number(n_counted)} with a "
-                      "pair")]  # fmt: skip
+    counted_rows = f"{number(len(y))} in {queries(len(names))}"
+    lines = [("rows", f"{counted_rows}, {number(n_counted)} with a pair")]
     if n_counted:
         between = _between(intervals["pairwise_error"])
         text = f"{number(error)}{between}  (mean over queries, 95 % interval)"
         lines.append(("pairwise error", text))
     told = ""
     for metric in metrics:
-        by_label = metric.option == "relevance_threshold"
-        missing, aside = without["relevance_threshold" if by_label else "gain"], ""
+        missing, aside = int(np.isnan(lists[metric.text]).sum()), ""
         if missing and metric.is_list:
-            done = "left out" if o.undefined == "skip" else f"counted {o.undefined}"
-            aside = f"  ({queries(missing)} without a relevant row {done})"
+            aside = f"  ({queries(missing)} without a relevant row left out)"
         text = number(summary[metric.text]) + _between(intervals[metric.text])
         lines.append((_shown(metric), text + aside * (aside != told)))
         told = aside or told
     if n_counted:
         tied = f", {number(n_tied)} of them tied" if n_tied else ""
-        lines += [
-            ("swapped pairs", f"{number(n_swapped)} of {number(n_pairs)} "
-                              f"({n_swapped / n_pairs:.2%}){tied}"),
-            ("zero/one error", f"{zero_one:.2%} ({perfect:,} perfect, {n_counted - perfect:,} "
-                               "not)"),
-        ]  # fmt: skip
+        share = f"{number(n_swapped)} of {number(n_pairs)} ({n_swapped / n_pairs:.2%}){tied}"
+        others = f"{zero_one:.2%} ({perfect:,} perfect, {n_counted - perfect:,} not)"
+        lines += [("swapped pairs", share), ("zero/one error", others)]
     sizes = np.bincount(codes).astype(np.int64)
     columns = {"pairwise_error": errors, "rows": sizes, "pairs": pairs, "swapped_pairs": swapped}
     return names, columns | lists, summary, lines
@@ -387,9 +361,8 @@ def _of_run(o: Any, metrics: list[NamedMetric]) -> Any:
     )  # fmt: skip
     names = values.pop("query")
     known, answered = set(names.tolist()), set(run.query.tolist())
-    n_found, n_others, n_relevant = (
-        len(known & answered), len(answered - known), int((qrels.grade > 0).sum())
-    )  # fmt: skip
+    n_found, n_others = len(known & answered), len(answered - known)
+    n_relevant = int((qrels.grade > 0).sum())
     summary = {name: _mean(column) for name, column in values.items()} | {
         "n_queries": len(names),
         "n_queries_in_run": n_found,
@@ -451,16 +424,14 @@ def compare(o: Any) -> None:
     test = {name: getattr(o, name) for name in names} | _arguments(o)
     if o.qrels is not None:
         runs = (load_run(o.a), load_run(o.b), load_qrels(o.qrels))
-        result = measures.compare_runs(
-            *runs, ties=o.ties, missing_queries=o.missing_queries, **test
-        )
+        test |= {"ties": o.ties, "missing_queries": o.missing_queries}
+        result = measures.compare_runs(*runs, **test)
     else:
         scores: list[Any] = []
         for path in (o.a, o.b):
             with open(path, "rb") as file:  # a model is an archive, scores are text
                 model = file.read(4) == b"PK\x03\x04"
-            source = (path, None, o.data) if model else (None, path, o.data)
-            y, qid, score = _labels_and_scores(o, *source)
+            y, qid, score = _labels_and_scores(o, *((path, None) if model else (None, path)))
             scores.append(score)
         if qid is None:
             raise ValueError("two rankers are compared by their values on queries: there are none")

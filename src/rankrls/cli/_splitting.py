@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 from functools import partial
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from rankrls._streams import opened
-from rankrls.cli._click_log import QUERIES
+from rankrls.cli._click_log import QUERIES, find_column
 from rankrls.cli._files import check_output, output_file, write_all
 from rankrls.cli._output import facts, number, queries
 from rankrls.datasets.formats import sniff
@@ -23,7 +24,10 @@ def split(o: Any) -> None:
     check_output(o.train, o.data, o.test)
     check_output(o.test, o.data, o.train)
     kind = sniff(o.data)
-    qid, parts = _letor(o.data, o.qid) if kind == "letor" else _table(o.data, kind, o.qid)
+    if kind == "letor" and o.qid is not None:
+        raise ValueError("--qid is for CSV and Parquet files: LETOR text has qid:…")
+    read = {"letor": _letor, "csv": _csv, "parquet": _parquet}[kind]
+    qid, parts = read(o.data, o.qid)
     names, codes = np.unique(np.asarray(qid, dtype=str), return_inverse=True)
     if len(names) < 2:
         raise ValueError(f"{o.data}: {queries(len(names))} cannot be split in two")
@@ -37,16 +41,14 @@ def split(o: Any) -> None:
     facts(told)
 
 
-def _content(path: str) -> bytes:
+def _text(path: str) -> str:
     with opened(path) as file:
-        return b"".join(iter(partial(file.read, 1 << 20), b"")).removeprefix(b"\xef\xbb\xbf")
+        return b"".join(iter(partial(file.read, 1 << 20), b"")).decode("utf-8-sig")
 
 
-def _letor(path: str, qid_column: str | None) -> tuple[list[str], Any]:
+def _letor(path: str, _: Any) -> tuple[Any, Any]:
     """Query of every line of LETOR text, and a function that returns some lines."""
-    if qid_column is not None:
-        raise ValueError("--qid is for CSV and Parquet files: LETOR text has qid:…")
-    lines = _content(path).decode("utf-8").splitlines()
+    lines = _text(path).splitlines()
     rows = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
     found = [re.match(r"\s*\S+\s+qid:(\S+)", line) for line in rows]
     if None in found:
@@ -59,44 +61,35 @@ def _letor(path: str, qid_column: str | None) -> tuple[list[str], Any]:
     return [match[1] for match in found if match is not None], parts
 
 
-def _table(path: str, kind: str, qid_column: str | None) -> tuple[Any, Any]:
-    """Query of every row of a table, and a function that returns some rows in its format."""
-    import pyarrow as pa
-    import pyarrow.csv as pa_csv
-    import pyarrow.parquet as pq
-
-    delimiter = ","
-    try:
-        if kind == "parquet":
-            rows = pq.read_table(path)
-        else:
-            text = _content(path)
-            head = text.partition(b"\n")[0].decode("utf-8").rstrip("\r")
-            delimiter = max(",\t;|", key=head.count)
-            names = next(csv.reader([head], delimiter=delimiter))
-            rows = pa_csv.read_csv(
-                pa.BufferReader(text),
-                parse_options=pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-                # Cells stay as they are written.
-                convert_options=pa_csv.ConvertOptions(
-                    column_types=dict.fromkeys(names, pa.string())
-                ),
-            )
-    except pa.ArrowInvalid as error:
-        raise ValueError(f"{path}: {str(error).splitlines()[0]}") from error
-    likely = (name for name in rows.column_names if name.lower() in QUERIES)
-    column = qid_column or next(likely, None)
-    if column not in rows.column_names:
-        has = ", ".join(map(repr, rows.column_names))
-        raise ValueError(f"{path}: name the column of query ids by --qid; it has {has}")
+def _csv(path: str, qid: str | None) -> tuple[Any, Any]:
+    """Query of every row of a CSV file, and a function that writes some rows, as they were."""
+    text = _text(path)
+    delimiter = max(",\t;|", key=text.partition("\n")[0].count)
+    head, *rows = (row for row in csv.reader(io.StringIO(text), delimiter=delimiter) if row)
+    place = head.index(find_column(head, qid, QUERIES, "qid"))
+    for number_, row in enumerate(rows, 1):
+        if len(row) != len(head):
+            raise ValueError(f"{path}: row {number_} has {len(row)} cells, not {len(head)}")
 
     def parts(kept: Any) -> bytes:
-        sink, chosen = pa.BufferOutputStream(), rows.filter(pa.array(kept))
-        if kind == "parquet":
-            pq.write_table(chosen, sink)
-        else:
-            options = pa_csv.WriteOptions(delimiter=delimiter, quoting_style="needed")
-            pa_csv.write_csv(chosen, sink, options)
-        return sink.getvalue().to_pybytes()
+        file = io.StringIO()
+        writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
+        writer.writerows([head, *(rows[i] for i in np.flatnonzero(kept))])
+        return file.getvalue().encode("utf-8")
+
+    return [row[place] for row in rows], parts
+
+
+def _parquet(path: str, qid: str | None) -> tuple[Any, Any]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = pq.read_table(path)
+    column = find_column(rows.column_names, qid, QUERIES, "qid")
+
+    def parts(kept: Any) -> bytes:
+        sink = pa.BufferOutputStream()
+        pq.write_table(rows.filter(pa.array(kept)), sink)
+        return bytes(sink.getvalue().to_pybytes())
 
     return rows[column].to_pylist(), parts

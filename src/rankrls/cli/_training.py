@@ -15,7 +15,7 @@ from scipy import sparse
 from rankrls import AutoRanker, RankRLSCV, streaming
 from rankrls._frames import RawTable
 from rankrls.cli._click_log import click_rows
-from rankrls.cli._doubts import better_column, not_better, random_scores
+from rankrls.cli._doubts import better_column, not_better
 from rankrls.cli._files import DataFile, check_output, output_file
 from rankrls.cli._output import (
     Work,
@@ -38,7 +38,6 @@ from rankrls.cli._pipelines import (
     make_ranker,
     name_features,
     scale_of,
-    warn_about,
     with_steps,
 )
 from rankrls.core.preferences.costs import Loss
@@ -59,9 +58,6 @@ MAX_SPARSE = 5000
 
 #: Rows from which the eigendecomposition of a kernel matrix takes more than a few seconds.
 MANY_ROWS = 4000
-
-#: Alphas that are printed without ``--all``; of more, the ends and those around the best.
-SHOWN = 10
 
 #: How `DataFile` reads text and missing values as they are.
 RAW: dict[str, Any] = {"text": "auto", "missing": "nan"}
@@ -87,14 +83,14 @@ def fit(o: Any) -> None:
     make_ranker(o, None if o.alpha in (None, "auto") else float(o.alpha))
     with click_rows(o) as (o, _):
         reader = DataFile(o.data, o, **(RAW if o.auto else {}))
-        if o.stream and (why := _why_not_streamed(o, reader)) is not None:
-            raise ValueError(f"--stream is not possible: {why}")
+        why_not = _why_not_streamed(o, reader)
+        if o.stream and why_not is not None:
+            raise ValueError(f"--stream is not possible: {why_not}")
         with Work(f"Reading {reader.name}") as work:
-            wanted = reader.large and not o.auto if o.stream is None else o.stream
-            found = None
-            if wanted and _why_not_streamed(o, reader) is None:
-                found = _fit_stream(o, reader)
-            model, about, doubt = found or _fit_in_memory(o, reader, work)
+            fitted = None
+            if why_not is None and (o.stream or (o.stream is None and reader.large)):
+                fitted = _fit_stream(o, reader)
+            model, about, doubt = fitted or _fit_in_memory(o, reader, work)
             work.now(f"Writing {o.model}")
             qid = about["qid_column"] if about["format"] != "letor" else None
             columns = {"label": about["label_column"], "weight": o.sample_weight}
@@ -102,9 +98,8 @@ def fit(o: Any) -> None:
             add_history(model, event, qid=qid, **(columns if o.clicks is None else {}))
             save_model(model, o.model, uncertainty=not o.no_uncertainty)
     seconds = time.perf_counter() - started
-    about |= {"seconds": round(seconds, 3), "file": o.model}
     if o.json:
-        to_json(about)
+        to_json(about | {"seconds": round(seconds, 3), "file": o.model})
     else:
         written = f"{o.model} ({size(os.path.getsize(o.model))}) in {seconds:.1f} s"
         _tell(o, last_step(model), about, written)
@@ -153,7 +148,7 @@ def _tell(o: Any, ranker: Any, about: dict[str, Any], written: str) -> None:
         text = f"AutoRanker, effort {ranker.effort}: the mean of {count}, with these held-out "
         facts([*lines, ("features", number(about["n_features"])), ("model", f"{text}scores:")])
         say()
-        _tell_members(ranker.members_, ranker.scoring, about["n_members"])
+        _tell_members(ranker, about["n_members"])
         say()
         facts([("held out", nested(ranker)), ("written", written)])
         return
@@ -180,6 +175,7 @@ def _why_not_streamed(o: Any, reader: DataFile) -> str | None:
     qid, auto = reader.reading["qid"], o.alpha == "auto"
     metric = Scoring(o.scoring, loss=Loss())
     reasons = (
+        (o.auto, "--auto reads all rows at once"),
         (auto and not o.stream, "--alpha auto leaves out single queries"),
         (auto and o.cv != "auto" and not o.cv.isdigit(),
          f"--cv {o.cv} needs all rows; a number of folds of whole queries does not"),
@@ -213,24 +209,19 @@ def _fit_stream(o: Any, reader: DataFile) -> Any:
         how = f" with alpha {alpha:g}, not cross-validated" if o.alpha is None else ""
         note(f"{reader.name} is large: fitted batch by batch{how} (--in-memory for all at once)")
     model = with_steps(ranker, o, first)
-    warn_about(model, first, o)
-    n_rows, at_random = 0, []
+    n_rows = 0
 
     def counted() -> Iterator[dict[str, Any]]:
         nonlocal n_rows
         for batch in chain([first], batches):
             n_rows += batch.data.shape[0]
-            if alpha == "auto":
-                at_random.append(random_scores(o.scoring, batch.target, batch.qid))
             yield {name: batch[name] for name in ("data", "target", "qid", "sample_weight")}
 
     passes = iter([counted()])  # metrics of held-out queries are computed in further ones
     with reader.named_errors():
         streaming.fit_stream(model, lambda: next(passes, None) or reader.batches(by_query=True))
-    doubt = None
-    if alpha == "auto":
-        doubt = not_better(ranker, None, None, np.concatenate(at_random))
     name_features(model, first.feature_names)
+    doubt = not_better(ranker) if alpha == "auto" else None
     return model, _about(o, first, ranker, n_rows, streamed=True), doubt
 
 
@@ -251,8 +242,7 @@ def _fit_in_memory(o: Any, reader: DataFile, work: Work) -> tuple[Any, dict[str,
     model = _fitted(o, make_ranker(o, alpha, cv), reader, rows, work)
     ranker, doubt = last_step(model), None
     if isinstance(ranker, RankRLSCV | AutoRanker):
-        at_random = random_scores(ranker.scoring, rows.target, rows.qid)
-        doubt = not_better(ranker, rows.target, rows.qid, at_random)
+        doubt = not_better(ranker, rows.target, rows.qid)
     if isinstance(ranker, RankRLSCV) and doubt is None:
         doubt = better_column(ranker, rows.data, rows.target, rows.qid, rows.feature_names)
     return model, _about(o, rows, ranker, rows.data.shape[0], **more), doubt
@@ -261,13 +251,12 @@ def _fit_in_memory(o: Any, reader: DataFile, work: Work) -> tuple[Any, dict[str,
 def _fitted(o: Any, ranker: Any, reader: DataFile, rows: Any, work: Work) -> Any:
     """The ranker, with the steps before it, fitted to rows; tells what may take long."""
     m, model = rows.data.shape[0], ranker
+    work.now("Fitting")
     if o.auto:
         suit_labels(ranker, o, rows.target)
         work.now(f"Choosing among rankers on {m:,} rows, effort {ranker.effort}")
     else:
         model = with_steps(ranker, o, rows)
-        warn_about(model, rows, o)
-        work.now("Fitting")
     if isinstance(ranker, RankRLSCV):
         kernel = o.kernel != "linear" and o.basis is None and o.solver in ("auto", "dual")
         if kernel and m > MANY_ROWS:
@@ -276,9 +265,7 @@ def _fitted(o: Any, ranker: Any, reader: DataFile, rows: Any, work: Work) -> Any
         work.now(f"Cross-validating on {m:,} rows")
     with reader.named_errors():
         fit_rows(model, rows)
-    if not o.auto:
-        name_features(model, rows.feature_names)
-    elif not o.json:
+    if o.auto and not o.json:
         _tell_columns(ranker, rows.data, o)
     return model
 
@@ -313,21 +300,18 @@ def _tell_columns(ranker: AutoRanker, X: Any, o: Any) -> None:
     if text:
         note(f"taken as text: {listed([X.columns[j] for j in sorted(text)])}")
     for j, words in sorted(text.items()):
-        name = X.columns[j]
-        levels, counts = np.unique(words[words != None].astype(str), return_counts=True)  # noqa: E711
-        dates = np.array([bool(DATE.match(level)) for level in levels], dtype=bool)
-        if counts[dates].sum() > counts.sum() / 2:  # the others may be words for missing dates
+        name, known = X.columns[j], [str(word) for word in words if word is not None]
+        if sum(bool(DATE.match(word)) for word in known) > len(known) / 2:
             warn(
                 f"column {name!r} holds dates or times, which are taken as text: give a number "
                 f"that is meant, such as the age in days, or leave it out by --drop {name}"
             )
-        others = np.array([not _is_number(level) for level in levels], dtype=bool)
-        n_others = int(counts[others].sum())
-        if 0 < n_others <= 0.1 * counts.sum():
+        others = [word for word in known if not _is_number(word)]
+        if 0 < len(others) <= 0.1 * len(known):
             warn(
-                f"column {name!r} is taken as text, because {n_others:,} of its {counts.sum():,} "
-                f"cells are no numbers, such as {str(levels[others][0])[:40]!r}: leave them empty "
-                "if they are missing"
+                f"column {name!r} is taken as text, because {len(others):,} of its {len(known):,} "
+                f"cells are no numbers, such as {min(others)[:40]!r}: leave them empty if they "
+                "are missing"
             )
     dropped = ranker._table.dropped_
     if len(dropped):
@@ -344,12 +328,12 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def _tell_members(members: dict[str, Any], scoring: str, count: int) -> None:
+def _tell_members(ranker: AutoRanker, count: int) -> None:
     """Print the first candidates, the best first; those that were chosen come before others."""
     numbers = {"alpha": "{:.4g}", "score": "{:.4f}", "weight": "{:.3g}"}
-    head = [scoring if name == "score" else name for name in members]
+    head = [ranker.scoring if name == "score" else name for name in ranker.members_]
     cells = [[numbers.get(name, "{}").format(value) for value in values[:count]]
-             for name, values in members.items()]  # fmt: skip
+             for name, values in ranker.members_.items()]  # fmt: skip
     table(head, list(zip(*cells, strict=True)), left=len(head) - len(numbers))
 
 
@@ -359,11 +343,9 @@ def _tell_members(members: dict[str, Any], scoring: str, count: int) -> None:
 def cross_validate(o: Any) -> None:
     """Print the scores of the alphas, or of the candidates of ``--auto``."""
     require_stdout()
-    kind = ""
     if o.plot is not None:
         check_output(o.plot, *o.data)
-        kind = os.path.splitext(o.plot)[1].lower().removeprefix(".")
-        if kind not in ("png", "svg", "pdf"):
+        if not o.plot.lower().endswith((".png", ".svg", ".pdf")):
             raise ValueError(f"--plot {o.plot}: the name must end in .png, .svg or .pdf")
     started = time.perf_counter()
     ranker: Any = make_ranker(o)
@@ -373,84 +355,68 @@ def cross_validate(o: Any) -> None:
         _fitted(o, ranker, reader, rows, work)
         if o.plot is not None:
             work.now(f"Drawing {o.plot}")
-            _draw(ranker, o.plot, kind)
+            _draw(ranker, o.plot)
     seconds = time.perf_counter() - started
-    n_rows = rows.data.shape[0]
-    about = _about(o, rows, ranker, n_rows)
+    about = _about(o, rows, ranker, rows.data.shape[0])
+    if o.json:
+        to_json((about if o.auto else _alphas(o, ranker, about)) | {"seconds": round(seconds, 3)})
+        return
     if o.auto:
-        if o.json:
-            to_json(about | {"seconds": round(seconds, 3)})
-            return
-        count, chosen = len(ranker.members_["weight"]), about["n_members"]
-        _tell_members(ranker.members_, ranker.scoring, count if o.every else chosen)
+        count, chosen, result = len(ranker.members_["weight"]), about["n_members"], nested(ranker)
+        _tell_members(ranker, count if o.every else chosen)
         if not o.every and count > chosen:
             say(f"({chosen} of {count} candidates are averaged; --all prints every one)")
-        result = nested(ranker)
     else:
-        result = _tell_alphas(o, ranker, rows, seconds)
-        if o.json:
-            return
-    n_queries = about["n_queries"]
-    say(f"\n{result}; {number(n_rows)} rows in {queries(n_queries)}, {seconds:.1f} s")
+        result = _tell_alphas(o, ranker, _alphas(o, ranker, about), rows.qid is not None)
+    counts = f"{number(about['n_rows'])} rows in {queries(about['n_queries'])}"
+    say(f"\n{result}; {counts}, {seconds:.1f} s")
     if o.plot is not None:
         say(f"drawn in {o.plot}")
 
 
-def _tell_alphas(o: Any, ranker: RankRLSCV, rows: Any, seconds: float) -> str:
-    """Print the table of alphas, or JSON; return the best one in words."""
+def _alphas(o: Any, ranker: RankRLSCV, about: dict[str, Any]) -> dict[str, Any]:
+    """The alphas and their scores, as JSON."""
     results = {name: np.asarray(values) for name, values in ranker.cv_results_.items()}
-    by_validation = "iteration" in results
     errors = None
     if "std_score" in results:  # a rough error of the mean: the held-out lists share training rows
         errors = results["std_score"] / np.sqrt(results["n_scores"])
-    if o.json:
-        to_json({
-            "best_alpha": ranker.alpha_,
-            "best_score": ranker.best_score_,
-            "scoring": o.scoring,
-            "cv": "validation" if by_validation else o.cv,
-            "scale": scale_of(o),
-            "n_rows": rows.data.shape[0],
-            "n_queries": int(ranker.n_queries_),
-            "n_features": rows.data.shape[1],
-            "seconds": round(seconds, 3),
-            "alphas": results["alpha"],
-            "scores": results["mean_score"],
-            "standard_errors": errors,
-        })  # fmt: skip
-        return ""
-    columns = [[f"{alpha:.6g}" for alpha in results["alpha"]],
-               [f"{score:.4f}" for score in results["mean_score"]]]  # fmt: skip
-    if errors is not None:
-        columns.append([f"{error:.4f}" for error in errors])
+    return {
+        "best_alpha": ranker.alpha_,
+        "best_score": ranker.best_score_,
+        "scoring": o.scoring,
+        "cv": "validation" if "iteration" in results else o.cv,
+        **{key: about[key] for key in ("scale", "n_rows", "n_queries", "n_features")},
+        "alphas": results["alpha"],
+        "scores": results["mean_score"],
+        "standard_errors": errors,
+    }
+
+
+def _tell_alphas(o: Any, ranker: RankRLSCV, found: dict[str, Any], has_qid: bool) -> str:
+    """Print the table of alphas; return the best one in words."""
+    columns = [[f"{alpha:.6g}" for alpha in found["alphas"]]]
+    columns += [[f"{value:.4f}" for value in found[key]]
+                for key in ("scores", "standard_errors") if found[key] is not None]  # fmt: skip
     head = ["alpha", o.scoring, "std. error"][: len(columns)]
     lines = list(zip(*columns, strict=True))
-    best = int(np.flatnonzero(results["alpha"] == ranker.alpha_)[0])
-    shown = list(range(len(lines))) if o.every else _around(best, len(lines))
+    best = int(np.flatnonzero(found["alphas"] == ranker.alpha_)[0])
+    shown: list[Any] = list(range(len(lines)))
+    if len(lines) > 12 and not o.every:  # the ends, and those next to the best
+        near = range(max(best - 3, 0), min(best + 4, len(lines)))
+        kept = sorted({0, *near, len(lines) - 1})
+        shown = [part for i in kept for part in ([None, i] if i and i - 1 not in kept else [i])]
     gap = ["…"] * len(head)
     table(head, [gap if i is None else lines[i] for i in shown], marked=shown.index(best))
     if None in shown:
         say(f"({len(lines)} alphas; --all prints every one)")
     where = "held-out rows"
-    if by_validation:
-        units = "queries" if rows.qid is not None else "rows"
+    if found["cv"] == "validation":
+        units = "queries" if has_qid else "rows"
         where = f"one random {ranker.validation_fraction:.0%} of the {units}, held out"
     return f"best alpha {ranker.alpha_:.6g}: {o.scoring} {ranker.best_score_:.4f} on {where}"
 
 
-def _around(best: int, count: int) -> list[int | None]:
-    """Lines to print: all of a few; of many the ends and those next to the best, None for gaps."""
-    near = SHOWN - 3
-    first = min(max(best - near // 2, 0), count - near)
-    kept = {0, *range(first, first + near), count - 1}
-    # A gap of one line is no shorter than the line.
-    kept |= {i for i in range(1, count - 1) if {i - 1, i + 1} <= kept}
-    if count <= SHOWN + 2:
-        kept = set(range(count))
-    return [line for i in sorted(kept) for line in ([i] if i == 0 or i - 1 in kept else [None, i])]
-
-
-def _draw(ranker: Any, path: str, kind: str) -> None:
+def _draw(ranker: Any, path: str) -> None:
     try:
         import matplotlib
     except ImportError as error:
@@ -462,5 +428,6 @@ def _draw(ranker: Any, path: str, kind: str) -> None:
 
     figure = RegularizationPathDisplay.from_estimator(ranker).figure_
     with output_file(path) as file:
+        kind = os.path.splitext(path)[1].lower().removeprefix(".")
         figure.savefig(file, format=kind, dpi=150, bbox_inches="tight")
     matplotlib.pyplot.close(figure)

@@ -52,10 +52,10 @@ def update(o: Any) -> None:
             shutil.copy2(o.model, backup)
         if not o.dry_run:
             save_model(scorer.model, path)
-    ranker = _sums(scorer)
+    ranker, seconds = _sums(scorer), time.perf_counter() - started
     about |= {
         "alpha": float(getattr(ranker, "alpha_", getattr(ranker, "alpha", 0.0))),
-        "seconds": round(time.perf_counter() - started, 3),
+        "seconds": round(seconds, 3),
         "file": None if o.dry_run else path,
         "backup": backup,
     }
@@ -76,7 +76,7 @@ def update(o: Any) -> None:
         lines.append(("accuracy", f"pairwise, on the new queries: {text}"))
     written = "nothing (--dry-run)"
     if not o.dry_run:
-        written = f"{path} ({size(os.path.getsize(path))}) in {about['seconds']:.1f} s"
+        written = f"{path} ({size(os.path.getsize(path))}) in {seconds:.1f} s"
     facts([*lines, ("written", written), *([("backup", backup)] if backup else [])])
 
 
@@ -110,25 +110,24 @@ def _change(scorer: Scorer, o: Any) -> dict[str, Any]:
     except ValueError as error:
         raise ValueError(f"{o.model}: {error}") from error
     ranker, files = _sums(scorer), (*o.data, *o.forget)
-    if isinstance(scorer.ranker, AutoRanker) and o.forget:
-        raise ValueError(
-            f"--forget: {o.model} is an AutoRanker, which cannot forget: fit it again to the rows "
-            "that stay"
-        )
-    if scorer.ranker._with_qid and o.one_ranking:
-        raise ValueError(f"--one-ranking: {o.model} was fitted to queries, which have ids")
-    if not scorer.ranker._with_qid and not o.one_ranking:
-        raise ValueError(
-            f"{o.model} was fitted to one ranking: add --one-ranking, with which the rows of every "
-            "file are one more"
-        )
+    with_qid = scorer.ranker._with_qid
     if not any(os.path.isfile(one) and sniff(one) == "letor" for one in files):
         o.sample_weight = o.sample_weight or scorer.source.get("weight")
-    if ranker._seen.weighted and o.sample_weight is None:
-        raise ValueError(
-            f"{o.model} was fitted with weights of rows: name their column by --sample-weight "
-            "(LETOR text has none: use a table, or update the model in Python)"
-        )
+    for wrong, text in (
+        (o.forget and isinstance(scorer.ranker, AutoRanker),
+         f"--forget: {o.model} is an AutoRanker, which cannot forget: fit it again to the rows "
+         "that stay"),
+        (with_qid and o.one_ranking,
+         f"--one-ranking: {o.model} was fitted to queries, which have ids"),
+        (not with_qid and not o.one_ranking,
+         f"{o.model} was fitted to one ranking: add --one-ranking, with which the rows of every "
+         "file are one more"),
+        (ranker._seen.weighted and o.sample_weight is None,
+         f"{o.model} was fitted with weights of rows: name their column by --sample-weight (LETOR "
+         "text has none: use a table, or update the model in Python)"),
+    ):  # fmt: skip
+        if wrong:
+            raise ValueError(text)
     about: dict[str, Any] = {
         "queries_before": int(ranker.n_queries_),
         "accuracy_of_new": None,
@@ -181,16 +180,15 @@ def _changed(scorer: Scorer, files: list[DataFile], loaded: Any, known: set[str]
                 if "group_file" in rows and known is not None:
                     raise ValueError(
                         f"{rows.group_file} has sizes of queries and no ids, so the queries to "
-                        "forget cannot be found in the model: write ids (qid:7) into the rows that "
-                        "the model is fitted to and into those that it forgets"
+                        "forget cannot be found in the model: write ids (qid:7) into the rows"
                     )
                 if "group_file" in rows:  # which numbers queries from 0
                     rows.qid = rows.qid + first
-                if known is not None and rows.qid is not None:
-                    for key in query_keys(rows.qid):
-                        if key not in known:
-                            text = f"{show_query(key)} was never added, so it cannot be forgotten"
-                            raise ValueError(text)
+                keys = [] if known is None or rows.qid is None else query_keys(rows.qid)
+                new = next((key for key in keys if key not in (known or ())), None)
+                if new is not None:
+                    text = f"{show_query(new)} was never added, so it cannot be forgotten"
+                    raise ValueError(text)
                 weights = {"sample_weight": rows.sample_weight}
                 change(scorer.model, rows.data, rows.target, qid=rows.qid, **weights)
             except ValueError as error:

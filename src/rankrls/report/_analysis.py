@@ -13,7 +13,7 @@ from rankrls.exceptions import FeatureScaleWarning, IdColumnWarning
 from rankrls.metrics import pairwise_error
 from rankrls.report._data import Rankings, Steps, summarise
 from rankrls.report._errors import query_errors, row_errors
-from rankrls.report._features import feature_importance, feature_statistics
+from rankrls.report._features import best_single, feature_importance, feature_statistics
 from rankrls.report._findings import Finding, check_data, check_model, check_test
 from rankrls.report._heldout import FitPlan, fit, hold_out, predict
 from rankrls.report._labels_to_check import labels_to_check
@@ -22,8 +22,6 @@ from rankrls.report._worst import worst_queries, worst_rows
 __all__ = ["analyse"]
 
 Array = NDArray[Any]
-
-N_WORST = 6
 
 
 def analyse(
@@ -71,26 +69,35 @@ def analyse(
         )
     error = held.estimate if test is None else errors.mean
     plan.tell("Looking for what is wrong")
-    baseline = _baseline(given, evaluated.as_given, statistics)
+    baseline = best_single(given, evaluated.as_given, statistics)
     shown = fitted if scores is None else scores
     worst: Any
     if errors.unit == "query":
-        worst = worst_queries(evaluated, errors, shown, N_WORST, model, train)
+        worst = worst_queries(evaluated, errors, shown, model, train)
     else:
-        worst = worst_rows(evaluated, errors, shown, 10)
+        worst = worst_rows(evaluated, errors, shown)
     findings = list(check_data(given, summary, statistics))
     if test is not None:
         findings += check_test(given, test.as_given, statistics)
     findings += check_model(held, errors, error, baseline, plan, scaled=given.scaled)
-    findings += _warned(caught)
+    # The grid, scales and ids have findings of their own.
+    texts = dict.fromkeys(
+        str(one.message) for one in caught
+        if not issubclass(one.category, FeatureScaleWarning | IdColumnWarning)
+    )  # fmt: skip
+    findings += [
+        Finding("note", "fit-warning", "A warning while fitting", text)
+        for text in texts
+        if "extend alphas" not in text
+    ]
     used = statistics if train.unscaled is None else feature_statistics(train)
-    order = {"problem": 0, "warning": 1, "note": 2}
+    order = ("problem", "warning", "note")
     return SimpleNamespace(
         train=train,
         test=test,
         summary=summary,
         test_summary=test_summary,
-        findings=sorted(findings, key=lambda finding: order[finding.level]),
+        findings=sorted(findings, key=lambda finding: order.index(finding.level)),
         plan=plan,
         before=before,
         model=model,
@@ -113,35 +120,3 @@ def _predict(model: Any, data: Rankings) -> Array:
     if not np.isfinite(scores).all():
         raise ValueError("the model predicts NaN or infinity; check the scales of the features")
     return scores
-
-
-def _baseline(
-    train: Rankings, evaluated: Rankings, statistics: SimpleNamespace | None
-) -> SimpleNamespace | None:
-    """The best single feature on the training data, used as a ranker."""
-    if statistics is None or not np.isfinite(statistics.alone).any():
-        return None
-    quality = np.nan_to_num(np.maximum(statistics.alone, 1 - statistics.alone), nan=-1.0)
-    j = int(np.argmax(quality))
-    column = evaluated.X[:, [j]]
-    column = column.toarray()[:, 0] if hasattr(column, "toarray") else column[:, 0]
-    ascending = bool(statistics.alone[j] < 0.5)
-    error = pairwise_error(evaluated.y, -column if ascending else column, qid=evaluated.qid)
-    name = train.feature_names[j]
-    return SimpleNamespace(feature=name, ascending=ascending, error=float(error))
-
-
-def _warned(caught: list[warnings.WarningMessage]) -> list[Finding]:
-    """Distinct warnings that were issued while fitting.
-
-    Warnings about the grid, scales and ids are excluded, because they have their own findings.
-    """
-    others = [
-        one for one in caught if not issubclass(one.category, FeatureScaleWarning | IdColumnWarning)
-    ]
-    texts = dict.fromkeys(str(one.message) for one in others)
-    return [
-        Finding("note", "fit-warning", "A warning while fitting", text)
-        for text in texts
-        if "extend alphas" not in text
-    ]

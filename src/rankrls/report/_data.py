@@ -21,14 +21,7 @@ from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.metrics.counting import PairCounts, count_pairs
 from rankrls.preprocessing import QueryScaler, TableEncoder
 
-__all__ = [
-    "Rankings",
-    "Steps",
-    "check_rankings",
-    "check_test",
-    "encoder_of",
-    "summarise",
-]
+__all__ = ["Rankings", "Steps", "check_rankings", "check_test", "encoder_of", "summarise"]
 
 Array = NDArray[Any]
 
@@ -106,25 +99,11 @@ class Rankings:
         given = self.document_names[row].strip() if self.document_names is not None else ""
         return given or f"row {row}"
 
-    def take(self, rows: Array) -> Rankings:
-        """Select rows and renumber their queries."""
-        kept, codes = np.unique(self.codes[rows], return_inverse=True)
-        return replace(
-            self,
-            X=self.X[rows],
-            y=self.y[rows],
-            codes=codes,
-            labels=[self.labels[code] for code in kept],
-            document_names=self.document_names and [self.document_names[row] for row in rows],
-            weight=None if self.weight is None else self.weight[rows],
-            unscaled=None,
-        )
-
-    def sample_queries(self, max_rows: int, seed: int = 0) -> Array:
+    def sample_queries(self, max_rows: int) -> Array:
         """Draw about ``max_rows`` rows at random, in whole queries if there is a qid."""
         if self.n_rows <= max_rows:
             return np.arange(self.n_rows)
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(0)
         if not self.has_qid:
             return np.sort(rng.choice(self.n_rows, max_rows, replace=False))
         order = rng.permutation(self.n_queries)
@@ -149,13 +128,11 @@ def check_rankings(
             f"{where}y must hold labels, not given pairs: the page about pairwise judgements is "
             "write_leaderboard(path, rankrls.leaderboard(table)), or rankrls leaderboard -o"
         )
-    columns = getattr(X, "columns", None)
-    with clear_errors(X, f"{where}X"):
+    with clear_errors(X, f"{where}X", "or pass imputer=SimpleImputer()"):
         checked: Any = check_array(
             X,
             accept_sparse="csr",
             dtype=(np.float64, np.float32),
-            ensure_all_finite=False,
             ensure_min_samples=2,
             input_name=f"{where}X",
         )
@@ -164,11 +141,9 @@ def check_rankings(
         checked.sum_duplicates()
     n_rows, n_features = checked.shape
     require_features(n_features, copies=REPORT_VECTORS)
-    if feature_names is None and columns is not None:
-        feature_names = list(columns)
+    if feature_names is None:
+        feature_names = getattr(X, "columns", None)
     names = _names("feature_names", feature_names, n_features, "columns of X")
-    names = names or [f"feature {j}" for j in range(n_features)]
-    _require_finite(checked, names, where)
     labels = check_scores(y, n_rows, name=f"{where}y", of=f"rows of {where}X")
     if labels.ndim == 2:
         if labels.shape[1] != 1:
@@ -178,80 +153,50 @@ def check_rankings(
         labels = labels[:, 0]
     queries = encode_qid(qid, n_rows, name=f"{where}qid", of=f"rows of {where}X")
     documents = _names("document_names", document_names, n_rows, f"rows of {where}X")
-    weight = (
-        None if sample_weight is None else check_weights("sample_weight", sample_weight, n_rows)
-    )
+    weight = None
+    if sample_weight is not None:
+        weight = check_weights("sample_weight", sample_weight, n_rows)
     return Rankings(
-        checked, labels, queries.codes, queries.labels, qid is not None, names, documents, weight
-    )
-
-
-def check_test(test: Any, train: Rankings, document_names: Any, *, precomputed: bool) -> Rankings:
-    """Check ``test`` = (X, y) or (X, y, qid) against the training data."""
-    if not isinstance(test, tuple | list) or len(test) not in (2, 3):
-        raise ValueError("test must be a tuple (X, y) or (X, y, qid)")
-    qid = test[2] if len(test) == 3 else None
-    if train.has_qid != (qid is not None):
-        one, other = ("has", "has none") if train.has_qid else ("has no", "has it")
-        raise ValueError(
-            f"the training data {one} qid and test {other}; give it for both or for neither"
-        )
-    width = train.n_features
-    if np.shape(test[0])[1:] != (width,):
-        raise ValueError(
-            f"test X has shape {np.shape(test[0])}; it must have {width} columns, like the "
-            "training data"
-        )
-    columns, names = getattr(test[0], "columns", None), train.feature_names
-    if columns is not None and not precomputed:
-        given = [str(name) for name in columns]
-        if sorted(given) == sorted(names) and given != names:
-            raise ValueError(
-                "test X has the columns of the training data in a different order; reorder them"
-            )
-    if precomputed:
-        names = [f"row {i}" for i in range(width)]
-    return check_rankings(
-        test[0],
-        test[1],
-        qid,
-        feature_names=names,
-        document_names=document_names,
-        where="test ",
+        checked,
+        labels,
+        queries.codes,
+        queries.labels,
+        qid is not None,
+        names or [f"feature {j}" for j in range(n_features)],
+        documents,
+        weight,
     )
 
 
 def _names(what: str, names: Any, n: int, of: str) -> list[str] | None:
     if names is None:
         return None
-    if isinstance(names, str) or not hasattr(names, "__len__"):
+    if isinstance(names, str):
         raise ValueError(f"{what} must be a list with one name for each of the {n} {of}")
     check_length(what, names, n, of)
     return ["" if name is None else str(name) for name in names]
 
 
-def _require_finite(X: Any, names: list[str], where: str) -> None:
-    """Raise an error if X contains NaN or infinity, naming the most affected columns."""
-    values = X.data if sparse.issparse(X) else X
-    if np.isfinite(values.sum(dtype=np.float64)) or np.isfinite(values).all():
-        return
-    bad = ~np.isfinite(values)
-    if sparse.issparse(X):
-        counts = np.bincount(X.indices[bad], minlength=X.shape[1])
-        first = int(np.searchsorted(X.indptr, np.flatnonzero(bad)[0], side="right")) - 1
-    else:
-        counts = bad.sum(axis=0)
-        first = int(np.flatnonzero(bad.any(axis=1))[0])
-    worst = np.argsort(-counts, kind="stable")[:3]
-    listed = ", ".join(f"{names[j]!r} ({counts[j]:,})" for j in worst if counts[j])
-    more = "" if (counts > 0).sum() <= 3 else " and others"
-    raise ValueError(
-        f"{where}X contains NaN or infinity: {int(counts.sum()):,} values in columns {listed}{more}"
-        f", first in row {first}; fill them in (SimpleImputer) or drop the columns"
+def check_test(test: Any, train: Rankings, document_names: Any, *, precomputed: bool) -> Rankings:
+    """Check ``test`` = (X, y) or (X, y, qid) against the training data."""
+    if not isinstance(test, tuple | list) or len(test) not in (2, 3):
+        raise ValueError("test must be a tuple (X, y) or (X, y, qid)")
+    X, y, qid = (*test, None)[:3]
+    if train.has_qid != (qid is not None):
+        raise ValueError("give qid for both the training data and test, or for neither")
+    names, columns = train.feature_names, getattr(X, "columns", None)
+    if np.shape(X)[1:] != (len(names),):
+        raise ValueError(
+            f"test X has shape {np.shape(X)}; it must have {len(names)} columns, like the "
+            "training data"
+        )
+    if columns is not None and not precomputed:
+        given = [str(name) for name in columns]
+        if given != names and sorted(given) == sorted(names):
+            raise ValueError("test X has the columns of the training data in a different order")
+    return check_rankings(
+        X, y, qid, feature_names=names, document_names=document_names, where="test "
     )
-
-
-# -- summary ------------------------------------------------------------------------------------
 
 
 def summarise(data: Rankings) -> SimpleNamespace:
@@ -264,7 +209,6 @@ def summarise(data: Rankings) -> SimpleNamespace:
     density = None
     if sparse.issparse(data.X):
         density = data.X.nnz / max(1, data.n_rows * data.n_features)
-    quantiles = np.quantile(sizes, [0, 0.25, 0.5, 0.75, 1], method="nearest")
     return SimpleNamespace(
         n_rows=data.n_rows,
         n_features=data.n_features,
@@ -277,7 +221,7 @@ def summarise(data: Rankings) -> SimpleNamespace:
         n_levels=n_levels,
         label_edges=levels,  # the labels, or the edges of a histogram: one more than counts
         label_counts=counts,
-        size_quantiles=tuple(int(q) for q in quantiles),
+        sizes=np.quantile(sizes, [0, 0.5, 1], method="nearest").astype(int).tolist(),
         density=density,
     )
 

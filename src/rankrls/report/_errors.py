@@ -86,32 +86,21 @@ class UnitErrors:
         One wrong pair out of one is weaker evidence than 90 out of 100, so errors are shrunk
         towards the mean by the weight of ten pairs before they are sorted.
         """
-        units = self.defined
+        units = np.flatnonzero((self.pairs > 0) & (self.wrong > 0))
         shrunk = (self.wrong[units] + 10 * self.mean.value) / (self.pairs[units] + 10)
-        shrunk = np.where(self.wrong[units] > 0, shrunk, -1.0)
-        order = np.argsort(-shrunk, kind="stable")[:n]
-        return units[order[shrunk[order] >= 0]]
+        return units[np.argsort(-shrunk, kind="stable")[:n]]
 
 
 def query_errors(data: Rankings, scores: Array) -> UnitErrors:
     """Compute the errors of all queries; scores need only be comparable within a query."""
     counts = data.pair_counts(scores)
     wrong, pairs = counts.discordant + counts.tied / 2, counts.comparable
-    error = np.full(len(pairs), np.nan)
-    np.divide(wrong, pairs, out=error, where=pairs > 0)
-    gains = None
+    error, gains, mean_gain = _ratio(wrong, pairs), None, None
     with suppress(ValueError):  # labels below 0, or too large for gains
-        gains = np.asarray(ndcg(data.y, scores, qid=data.codes, k=NDCG_AT, average=None))
-        gains = None if np.isnan(gains).all() else gains
-    return UnitErrors(
-        unit="query",
-        error=error,
-        wrong=wrong,
-        pairs=pairs,
-        ndcg=gains,
-        mean=mean_interval(error),
-        mean_ndcg=None if gains is None else mean_interval(gains),
-    )
+        values = np.asarray(ndcg(data.y, scores, qid=data.codes, k=NDCG_AT, average=None))
+        if not np.isnan(values).all():
+            gains, mean_gain = values, mean_interval(values)
+    return UnitErrors("query", error, wrong, pairs, gains, mean_interval(error), mean_gain)
 
 
 def mean_interval(values: Array) -> Interval:
@@ -127,13 +116,10 @@ def mean_interval(values: Array) -> Interval:
 
 def row_errors_of_pairs(y: Array, pairs: Array, scores: Array) -> UnitErrors:
     """Errors of rows from left-out pairs, with scores of shape (n_pairs, 2)."""
-    i, j = pairs.T
-    order = np.sign(y[i] - y[j]) * np.sign(scores[:, 0] - scores[:, 1])
-    wrong = (1.0 - order) / 2  # a tied prediction is half an error
-    n = len(y)
-    total = np.bincount(i, minlength=n) + np.bincount(j, minlength=n)
-    missed = np.bincount(i, wrong, minlength=n) + np.bincount(j, wrong, minlength=n)
-    return _of_rows(missed, total)
+    order = np.sign(y[pairs[:, 0]] - y[pairs[:, 1]]) * np.sign(scores[:, 0] - scores[:, 1])
+    wrong = np.repeat((1.0 - order) / 2, 2)  # a tied prediction is half an error
+    rows, n = pairs.ravel(), len(y)
+    return _of_rows(np.bincount(rows, wrong, minlength=n), np.bincount(rows, minlength=n))
 
 
 def row_errors(y: Array, scores: Array, lists: Array) -> UnitErrors:
@@ -160,15 +146,16 @@ def _of_rows(wrong: Array, total: Array, sampled: bool = False) -> UnitErrors:
     Leaving out row i changes it by −(wrong_i − error · total_i)/P to first order, with
     P = Σ total / 2 pairs, so that the jackknife's variance is Σ (wrong_i − error total_i)²/P².
     """
-    n_pairs = total.sum() / 2
+    n_pairs, n = total.sum() / 2, int((total > 0).sum())
     mean = float(wrong.sum() / total.sum()) if n_pairs else np.nan
-    error = np.full(len(total), np.nan)
-    np.divide(wrong, total, out=error, where=total > 0)
-    n = int((total > 0).sum())
     interval = Interval(mean, np.nan, np.nan, LEVEL, "none", n)
     if n >= 2 * MIN_UNITS:
         deviation = float(np.sqrt(((wrong - mean * total) ** 2).sum()) / n_pairs)
         half = float(stdtrit(n - 1, 0.5 + LEVEL / 2)) * deviation
         low, high = max(0.0, mean - half), min(1.0, mean + half)
         interval = Interval(mean, low, high, LEVEL, "jackknife", n)
-    return UnitErrors("row", error, wrong, total, None, interval, None, sampled)
+    return UnitErrors("row", _ratio(wrong, total), wrong, total, None, interval, None, sampled)
+
+
+def _ratio(wrong: Array, pairs: Array) -> Array:
+    return np.divide(wrong, pairs, out=np.full(len(pairs), np.nan), where=pairs > 0)

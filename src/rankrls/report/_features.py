@@ -1,4 +1,4 @@
-"""Features: statistics within queries, equal rows and columns, and importance in a model."""
+"""Features: statistics within queries, and importance in a model."""
 
 from __future__ import annotations
 
@@ -9,17 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankrls.core.spaces.spaces import first_equal
 from rankrls.metrics import pairwise_accuracy, pairwise_error
 from rankrls.report._data import Rankings
 from rankrls.report._heldout import predict
 
-__all__ = [
-    "equal_columns",
-    "feature_importance",
-    "feature_statistics",
-    "rows_in_common",
-]
+__all__ = ["best_single", "column", "feature_importance", "feature_statistics"]
 
 Array = NDArray[Any]
 
@@ -33,19 +27,9 @@ MAX_SHOWN = 20
 MAX_ROWS, MAX_SHUFFLED, N_SHUFFLES = 2000, 300, 3
 
 
-def equal_columns(X: Any) -> Array:
-    """Index of the first column that equals each column of X, shape (n_features,)."""
-    return first_equal(X.T.tocsr() if sparse.issparse(X) else np.ascontiguousarray(X.T))
-
-
-def rows_in_common(X: Any, other: Any) -> Array:
-    """Whether each row of ``X`` is also a row of ``other``, bool of shape (n_rows,)."""
-    if sparse.issparse(X) or sparse.issparse(other):
-        both: Any = sparse.vstack([sparse.csr_array(X), sparse.csr_array(other)], format="csr")
-    else:
-        both = np.vstack([X, other])
-    number, n = first_equal(both), X.shape[0]
-    return np.isin(number[:n], number[n:])
+def column(X: Any, j: int) -> Array:
+    """One column as an array of shape (n_rows,)."""
+    return X[:, [j]].toarray()[:, 0] if sparse.issparse(X) else X[:, j]
 
 
 def feature_statistics(data: Rankings) -> SimpleNamespace:
@@ -60,9 +44,7 @@ def feature_statistics(data: Rankings) -> SimpleNamespace:
     y = data.y - (np.bincount(codes, data.y) / data.sizes)[codes]
     step = d if sparse.issparse(X) else max(1, CELLS // n)
     parts = [_of_columns(X[:, j : j + step], data, y) for j in range(0, d, step)]
-    mean, std, varies, within, squares, covariance = (
-        np.concatenate(part) for part in zip(*parts, strict=True)
-    )
+    mean, std, varies, within, squares, covariance = map(np.concatenate, zip(*parts, strict=True))
     scale = np.sqrt(squares * float(y @ y))
     correlation = np.zeros(d)
     np.divide(covariance, scale, out=correlation, where=within & (scale > 0))
@@ -89,11 +71,11 @@ def _of_columns(X: Any, data: Rankings, y: Array) -> tuple[Array, ...]:
     """
     n, codes = X.shape[0], data.codes
     first = np.unique(codes, return_index=True)[1]
-    gather = sparse.csr_array((np.ones(n), (codes, np.arange(n))), shape=(data.n_queries, n))
+    means = sparse.csr_array((1.0 / np.sqrt(data.sizes)[codes], (codes, np.arange(n))))
     if sparse.issparse(X):
         low, high = X.min(axis=0).toarray().ravel(), X.max(axis=0).toarray().ravel()
-        mean = np.asarray(X.mean(axis=0, dtype=np.float64)).ravel()
-        square = np.asarray(X.multiply(X).mean(axis=0)).ravel()
+        mean, square = (np.asarray(part.mean(axis=0, dtype=np.float64)).ravel()
+                        for part in (X, X.multiply(X)))  # fmt: skip
         std = np.sqrt(np.maximum(square - mean**2, 0.0))
         D: Any = sparse.csr_array(X - X[first[codes]], dtype=np.float64)
         D.eliminate_zeros()
@@ -104,35 +86,40 @@ def _of_columns(X: Any, data: Rankings, y: Array) -> tuple[Array, ...]:
         D = np.asarray(X, dtype=np.float64)
         D = D - D[first[codes]]
         within = D.any(axis=0)
-    sums = gather @ D
-    root = sparse.diags_array(1.0 / np.sqrt(data.sizes)) @ sums
-    squares, between = (_column_squares(part) for part in (D, root))
+    squares, between = (
+        np.asarray((part.multiply(part) if sparse.issparse(part) else part**2).sum(axis=0)).ravel()
+        for part in (D, means @ D)
+    )
     return mean, std, low != high, within, np.maximum(squares - between, 0.0), D.T @ y
 
 
-def _column_squares(M: Any) -> Array:
-    if sparse.issparse(M):
-        return np.asarray(M.multiply(M).sum(axis=0)).ravel()
-    return np.einsum("ij,ij->j", M, M)
-
-
-def accuracy_alone(data: Rankings, columns: Array, *, max_rows: int = 50_000) -> Array:
+def accuracy_alone(data: Rankings, columns: Array) -> Array:
     """Pairwise accuracy of each feature used as the score, on a sample of queries.
 
     The result has shape (len(columns),). It is below ½ for a feature for which smaller is better,
     and NaN if the sample has no pair.
     """
-    rows = data.sample_queries(max_rows)
+    rows = data.sample_queries(50_000)
     X, y, codes = data.X[rows], data.y[rows], data.codes[rows]
     X = X.tocsc() if sparse.issparse(X) else X
-    values = np.full(len(columns), np.nan)
-    for k, j in enumerate(columns):
-        column = X[:, [j]].toarray()[:, 0] if sparse.issparse(X) else X[:, j]
-        try:
-            values[k] = pairwise_accuracy(y, column, qid=codes)
-        except ValueError:  # no preference in the sample
-            break
-    return values
+    try:
+        return np.array([pairwise_accuracy(y, column(X, j), qid=codes) for j in columns])
+    except ValueError:  # no preference in the sample
+        return np.full(len(columns), np.nan)
+
+
+def best_single(
+    train: Rankings, evaluated: Rankings, statistics: SimpleNamespace | None
+) -> SimpleNamespace | None:
+    """The best single feature on the training data, used as a ranker."""
+    if statistics is None or not np.isfinite(statistics.alone).any():
+        return None
+    j = int(np.nanargmax(np.abs(statistics.alone - 0.5)))
+    ascending = bool(statistics.alone[j] < 0.5)
+    values = column(evaluated.X, j)
+    error = pairwise_error(evaluated.y, -values if ascending else values, qid=evaluated.qid)
+    name = train.feature_names[j]
+    return SimpleNamespace(feature=name, ascending=ascending, error=float(error))
 
 
 def feature_importance(
@@ -143,9 +130,12 @@ def feature_importance(
     The effect is the weight times the standard deviation within queries, or the increase of the
     error when the feature is permuted within queries.
     """
+
+    def none(reason: str) -> SimpleNamespace:
+        return SimpleNamespace(kind="none", reason=reason)
+
     if statistics is None:
-        return SimpleNamespace(kind="none", reason="The kernel is precomputed, so there are no "
-                               "features to show.")  # fmt: skip
+        return none("The kernel is precomputed, so there are no features to show.")
     weight, kind = getattr(model, "coef_", None), "linear"
     if weight is not None and getattr(model, "kernel", "linear") == "linear":
         weight = np.asarray(weight, dtype=np.float64).reshape(-1)
@@ -153,18 +143,16 @@ def feature_importance(
         effect = weight * statistics.std_within
         size = np.abs(effect)
     elif train.n_features > MAX_SHUFFLED:
-        return SimpleNamespace(
-            kind="none",
-            reason=f"The model is not linear, and shuffling {train.n_features:,} features one by "
-            f"one would take long: it is done for up to {MAX_SHUFFLED}.",
+        return none(
+            f"The model is not linear, and shuffling {train.n_features:,} features one by one "
+            f"would take long: it is done for up to {MAX_SHUFFLED}."
         )
     else:
-        data = train if test is None else test
-        growth = _shuffled(model, data.take(data.sample_queries(MAX_ROWS)))
-        if growth is None:
-            reason = "The sample of queries for shuffling has no pair."
-            return SimpleNamespace(kind="none", reason=reason)
-        kind, weight, effect, size = "permutation", None, growth, growth
+        kind, weight = "permutation", None
+        try:
+            effect = size = _shuffled(model, train if test is None else test)
+        except ValueError:
+            return none("The sample of queries for shuffling has no pair.")
     columns = np.argsort(-size, kind="stable")[:MAX_SHOWN]
     columns = columns[size[columns] > 0]
     return SimpleNamespace(
@@ -172,33 +160,31 @@ def feature_importance(
         columns=columns,
         effect=effect[columns],
         weight=None if weight is None else weight[columns],
-        alone=accuracy_alone(train, columns, max_rows=20_000),
+        alone=accuracy_alone(train, columns),
         correlation=statistics.correlation[columns],
         n_used=int((size > 0).sum()),
         on_test=kind == "permutation" and test is not None,
     )
 
 
-def _shuffled(model: Any, data: Rankings) -> Array | None:
+def _shuffled(model: Any, data: Rankings) -> Array:
     """Mean increase of the error when a feature is permuted within queries, shape (n_features,)."""
-    X = data.X.toarray() if sparse.issparse(data.X) else np.array(data.X)
+    rows = data.sample_queries(MAX_ROWS)
+    rows = rows[np.argsort(data.codes[rows], kind="stable")]
+    X, y, codes = data.X[rows], data.y[rows], data.codes[rows]
+    X = X.toarray() if sparse.issparse(X) else X
     rng = np.random.default_rng(0)
 
-    def error(rows: Array) -> float:
-        return float(pairwise_error(data.y, predict(model, rows, data.qid), qid=data.codes))
+    def error() -> float:
+        scores = predict(model, X, codes if data.has_qid else None)
+        return float(pairwise_error(y, scores, qid=codes))
 
-    try:
-        before = error(X)
-    except ValueError:
-        return None
-    growth = np.zeros(data.n_features)
-    by_query = np.argsort(data.codes, kind="stable")
+    before, growth = error(), np.zeros(data.n_features)
     for _ in range(N_SHUFFLES):
-        order = np.lexsort((rng.random(data.n_rows), data.codes))  # permute within each query
+        order = np.lexsort((rng.random(len(rows)), codes))  # permute within each query
         for j in range(data.n_features):
             kept = X[:, j].copy()
-            X[by_query, j] = kept[order]
-            if not np.array_equal(kept, X[:, j]):
-                growth[j] += error(X) - before
+            X[:, j] = kept[order]
+            growth[j] += error() - before
             X[:, j] = kept
     return growth / N_SHUFFLES

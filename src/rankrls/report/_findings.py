@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from rankrls._frames import columns_like_ids, unequal_scales
 from rankrls.core.spaces.spaces import first_equal
 from rankrls.report._data import Rankings
 from rankrls.report._errors import Interval, UnitErrors
-from rankrls.report._features import equal_columns, feature_statistics, rows_in_common
+from rankrls.report._features import column, feature_statistics
 from rankrls.report._heldout import FitPlan, HeldOutErrors
 from rankrls.report._words import number, plural
 
@@ -52,11 +53,6 @@ FINDINGS: dict[str, tuple[str, str, str]] = {
         "warning", "The labels look like ranks: 1, 2, 3 … in each query",
         "Higher labels are better. If 1 is the best, the model has learned the reverse order: pass "
         "-y."),
-    "sorted-by-label": (
-        "note", "The rows of each query are sorted by label",
-        "This does not affect the results: the order of rows is not used. However, a feature "
-        "derived from the position of a row (its number, or an id assigned in this order) would "
-        "reveal the labels."),
     "contradicting-rows": (
         "warning", "{groups} of equal rows with different labels",
         "Rows of {where} have the same features and different labels. No model can order them; "
@@ -156,13 +152,11 @@ class Finding:
     examples: list[str] = field(default_factory=list)
 
 
-def _found(
-    code: str, names: Iterable[Any] = (), total: int = 0, level: Any = None, **values: Any
-) -> Finding:
-    """A finding of the table with the first of ``total`` names."""
+def _found(code: str, names: Any = (), level: Any = None, **values: Any) -> Finding:
+    """A finding of the table with the first names."""
     usual, title, text = FINDINGS[code]
-    few = [str(name) for name, _ in zip(names, range(MAX_EXAMPLES), strict=False)]
-    more = [f"… and {total - len(few):,} more"] * (total > len(few))
+    few = [str(name) for name in names[:MAX_EXAMPLES]]
+    more = [f"… and {len(names) - len(few):,} more"] * (len(names) > len(few))
     made: Any = level or usual
     return Finding(made, code, title.format(**values), text.format(**values), few + more)
 
@@ -173,7 +167,12 @@ def check_data(
     """Check labels, queries, rows and features; ``statistics`` are None for a kernel matrix."""
     if data.has_qid:
         yield from _check_queries(data, summary)
-    yield from _check_labels(data, summary)
+    sizes, several = data.sizes, data.sizes > 1
+    order = np.lexsort((data.y, data.codes))
+    place = np.arange(data.n_rows) - np.repeat(np.cumsum(sizes) - sizes, sizes) + 1
+    ranks = np.bincount(data.codes[order], data.y[order] != place, data.n_queries) == 0
+    if np.median(sizes[several]) >= 3 and (ranks & several).sum() >= 0.9 * several.sum():
+        yield _found("labels-are-ranks")
     if statistics is not None:
         yield from _check_rows(data)
         yield from _check_features(data, statistics)
@@ -181,15 +180,18 @@ def check_data(
 
 def _check_queries(data: Rankings, summary: SimpleNamespace) -> Iterator[Finding]:
     """Queries without pairs, dominant queries, returning ids, few queries."""
+
+    def names(queries: Array) -> list[str]:
+        return [data.query_name(int(q)) for q in queries]
+
     n, total = summary.n_single + summary.n_tied, summary.n_queries
     if n:
         counts = {"a single row": summary.n_single, "equal labels in all rows": summary.n_tied}
         reasons = [
             f"{plural(count, 'has', 'have')} {what}" for what, count in counts.items() if count
         ]
-        without = (data.query_name(int(q)) for q in np.flatnonzero(summary.pairs == 0))
         yield _found(
-            "queries-without-pairs", without, n,
+            "queries-without-pairs", names(np.flatnonzero(summary.pairs == 0)),
             "warning" if n >= 0.2 * total else "note",
             queries=plural(n, "query", "queries"), share=n / total, reasons=" and ".join(reasons),
         )  # fmt: skip
@@ -198,72 +200,44 @@ def _check_queries(data: Rankings, summary: SimpleNamespace) -> Iterator[Finding
     share = summary.pairs[largest].sum() / max(summary.n_pairs, 1)
     if total >= 20 and share >= 0.5:
         words = plural(top, "query has", "queries have")
-        names = map(data.query_name, largest)
-        yield _found("dominant-queries", names, top, queries=words, share=share)
+        yield _found("dominant-queries", names(largest), queries=words, share=share)
     starts = np.concatenate([[0], np.flatnonzero(np.diff(data.codes)) + 1])
     back = np.flatnonzero(np.bincount(data.codes[starts], minlength=total) > 1)
     if 0 < len(back) <= 0.5 * total:  # more than half: the rows are shuffled
         words = plural(len(back), "query id reappears", "query ids reappear")
-        yield _found(
-            "returning-query-ids", (data.query_name(int(q)) for q in back), len(back), ids=words
-        )
+        yield _found("returning-query-ids", names(back), ids=words)
     if summary.n_with_pairs < 30:
         words = plural(summary.n_with_pairs, "query has", "queries have")
         yield _found("few-queries", queries=words)
 
 
-def _check_labels(data: Rankings, summary: SimpleNamespace) -> Iterator[Finding]:
-    """Labels 1 … n in every query, which are probably ranks; rows sorted by label."""
-    sizes, codes = data.sizes, data.codes
-    largest, smallest = np.full(data.n_queries, -np.inf), np.full(data.n_queries, np.inf)
-    np.maximum.at(largest, codes, data.y)
-    np.minimum.at(smallest, codes, data.y)
-    whole = np.ones(data.n_queries, dtype=bool)
-    np.logical_and.at(whole, codes, data.y == np.rint(data.y))
-    ranks = (sizes > 1) & (largest == sizes) & (smallest == 1) & whole
-    ranks &= summary.pairs == sizes * (sizes - 1) // 2  # all labels differ
-    if np.median(sizes[sizes > 1]) >= 3 and ranks.sum() >= 0.9 * (sizes > 1).sum():
-        yield _found("labels-are-ranks")
-    if not data.has_qid:
-        return
-    order = np.argsort(codes, kind="stable")
-    step, inside = np.diff(data.y[order]), np.diff(codes[order]) == 0
-    rises, falls = (
-        np.bincount(codes[order][1:][inside & moves], minlength=data.n_queries)
-        for moves in (step > 0, step < 0)
-    )
-    long = (summary.pairs > 0) & (sizes >= 5)
-    if long.sum() >= 5 and ((rises == 0) | (falls == 0))[long].mean() >= 0.95:
-        yield _found("sorted-by-label")
-
-
 def _check_rows(data: Rankings) -> Iterator[Finding]:
     """Rows with the same features in the same query, with different or equal labels."""
-    number = first_equal(data.X)
-    order = np.lexsort((data.y, number, data.codes))
-    group = np.concatenate(
-        [[0], np.cumsum((np.diff(number[order]) != 0) | (np.diff(data.codes[order]) != 0))]
-    )
-    size = np.bincount(group)
-    first = np.concatenate([[0], np.cumsum(size)[:-1]])
+    same, n = first_equal(data.X), data.n_rows
+    order = np.lexsort((data.y, same, data.codes))
+    new = (np.diff(same[order]) != 0) | (np.diff(data.codes[order]) != 0)
+    first = np.concatenate([[0], np.flatnonzero(new) + 1])
+    size = np.diff(np.append(first, n))
     last = first + size - 1  # rows of a group are sorted by label
     differ = data.y[order[first]] < data.y[order[last]]
     where = "the same query" if data.has_qid else "the data"
 
-    def examples(groups: Array, other: Array) -> Iterator[str]:
-        for a, b in zip(order[first[groups]], order[other[groups]], strict=True):
-            text = f"{data.document_name(int(a))} = {data.document_name(int(b))}"
-            yield f"{data.query_name(data.codes[a])}: {text}" if data.has_qid else text
+    def examples(groups: Array) -> list[str]:
+        found = []
+        for a, b in zip(order[first[groups]].tolist(), order[last[groups]].tolist(), strict=True):
+            query = f"{data.query_name(data.codes[a])}: " if data.has_qid else ""
+            found.append(f"{query}{data.document_name(a)} = {data.document_name(b)}")
+        return found
 
     conflict, repeated = np.flatnonzero(differ), np.flatnonzero((size > 1) & ~differ)
     if len(conflict):
-        yield _found("contradicting-rows", examples(conflict, last), len(conflict), where=where,
+        yield _found("contradicting-rows", examples(conflict), where=where,
                      groups=plural(len(conflict), "group"))  # fmt: skip
     extra = int((size[repeated] - 1).sum())
     if extra:
-        yield _found("duplicate-rows", examples(repeated, first + 1), len(repeated),
-                     "warning" if extra >= 0.05 * data.n_rows else "note", where=where,
-                     rows=plural(extra, "duplicate row"), share=extra / data.n_rows)  # fmt: skip
+        yield _found("duplicate-rows", examples(repeated),
+                     "warning" if extra >= 0.05 * n else "note", where=where,
+                     rows=plural(extra, "duplicate row"), share=extra / n)  # fmt: skip
 
 
 def _check_features(data: Rankings, statistics: SimpleNamespace) -> Iterator[Finding]:
@@ -271,35 +245,32 @@ def _check_features(data: Rankings, statistics: SimpleNamespace) -> Iterator[Fin
     names = np.array(data.feature_names, dtype=object)
 
     def about(code: str, columns: Any, one: str, many: str, **values: Any) -> Iterator[Finding]:
-        n = len(columns)
-        if n:
-            words = plural(n, f"feature {one}", f"features {many}")
-            yield _found(code, names[columns[:MAX_EXAMPLES]], n, features=words, **values)
+        if len(columns):
+            words = plural(len(columns), f"feature {one}", f"features {many}")
+            yield _found(code, names[columns], features=words, **values)
 
     yield from about("constant-features", np.flatnonzero(~statistics.varies), "is", "are")
     flat = np.flatnonzero(statistics.varies & ~statistics.varies_within)
-    if data.has_qid and len(flat):
+    if data.has_qid:
         yield from about("query-features", flat, "is", "are")
         first = np.unique(data.codes, return_index=True)[1]
-        values = data.X[first][:, flat[:MAX_IDS]]
-        values = values.toarray() if hasattr(values, "toarray") else values
-        own = [len(np.unique(column)) == data.n_queries >= 5 for column in values.T]
-        yield from about("query-id-feature", flat[:MAX_IDS][own], "has", "have")
+        own = [j for j in flat[:MAX_IDS] if len(np.unique(column(data.X[first], j))) == len(first)]
+        yield from about("query-id-feature", own if len(first) >= 5 else [], "has", "have")
     alone = np.nan_to_num(statistics.alone, nan=0.5)
     leaking = np.flatnonzero(np.maximum(alone, 1 - alone) >= LEAK)
     if data.n_rows >= 10:
         yield from about("label-leak", leaking, "alone orders", "alone order", share=LEAK)
-    same = equal_columns(data.X)
+    X = data.X
+    same = first_equal(X.T.tocsr() if sparse.issparse(X) else np.ascontiguousarray(X.T))
     equal = np.flatnonzero((same != np.arange(data.n_features)) & statistics.varies)
     if len(equal):
-        pairs = (f"{names[j]} = {names[same[j]]}" for j in equal)
         words = plural(len(equal), "feature equals", "features equal")
-        yield _found("equal-features", pairs, len(equal), features=words)
-    like_ids = columns_like_ids(data.X, names, data.codes)
-    them = "it" if len(like_ids or ()) == 1 else "them"
-    looks = ("looks like an id", "look like ids")
-    yield from about("id-features", like_ids or [], *looks, them=them)
-    scales = None if data.scaled else unequal_scales(data.X, data.codes)
+        pairs = [f"{names[j]} = {names[same[j]]}" for j in equal]
+        yield _found("equal-features", pairs, features=words)
+    like_ids = columns_like_ids(X, names, data.codes)
+    them = "it" if len(like_ids) == 1 else "them"
+    yield from about("id-features", like_ids, "looks like an id", "look like ids", them=them)
+    scales = None if data.scaled else unequal_scales(X, data.codes)
     if scales is not None:
         yield _found("unequal-scales", low=number(scales.low, 3), high=number(scales.high, 3),
                      small=names[scales.small], large=names[scales.large])  # fmt: skip
@@ -311,15 +282,21 @@ def check_test(
     """Test data that overlap with the training data, or whose features are shifted."""
     seen = {str(label) for label in train.labels} if train.has_qid else set()
     shared = [str(label) for label in test.labels if str(label) in seen]
-    if test.has_qid and shared:
+    if shared:
         words = plural(len(shared), "query id is", "query ids are")
-        yield _found("shared-queries", shared, len(shared), ids=words)
+        yield _found("shared-queries", shared, ids=words)
     if before is None:
         return
-    common = np.flatnonzero(rows_in_common(test.X, train.X))
-    share = len(common) / test.n_rows
+    both: Any = [test.X, train.X]
+    if any(map(sparse.issparse, both)):
+        both = sparse.vstack([sparse.csr_array(X) for X in both], format="csr")
+    else:
+        both = np.vstack(both)
+    same, n = first_equal(both), test.n_rows
+    common = np.flatnonzero(np.isin(same[:n], same[n:]))
+    share = len(common) / n
     if len(common):
-        yield _found("shared-rows", (test.document_name(int(row)) for row in common), len(common),
+        yield _found("shared-rows", [test.document_name(int(row)) for row in common],
                      "problem" if share >= 0.05 else "warning", share=share,
                      rows=plural(len(common), "test row is", "test rows are"))  # fmt: skip
     after = feature_statistics(test)
@@ -329,13 +306,13 @@ def check_test(
     moved = np.where(before.varies, (shift > MAX_SHIFT) | (ratio > MAX_RATIO), after.varies)
     columns = np.flatnonzero(moved)
     if len(columns):
-        examples = (
+        examples = [
             f"{train.feature_names[j]}: mean {before.mean[j]:.3g} → {after.mean[j]:.3g}, "
             f"standard deviation {before.std[j]:.3g} → {after.std[j]:.3g}"
             for j in columns
-        )
+        ]
         words = plural(len(columns), "feature differs", "features differ")
-        yield _found("shifted-features", examples, len(columns), features=words, shift=MAX_SHIFT,
+        yield _found("shifted-features", examples, features=words, shift=MAX_SHIFT,
                      ratio=MAX_RATIO)  # fmt: skip
 
 
@@ -358,7 +335,7 @@ def check_model(
         advice = "The labels may be too noisy, or the query ids wrong"
         if not scaled:
             advice = "The features may need scaling, or the labels may be too noisy"
-        yield _found("single-feature-as-good", [baseline.feature], 1, better=better, advice=advice,
+        yield _found("single-feature-as-good", [baseline.feature], better=better, advice=advice,
                      alone=baseline.error, error=error.value)  # fmt: skip
     if np.nanmax(errors.error) == 0:
         yield _found("no-error")

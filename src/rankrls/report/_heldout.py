@@ -13,14 +13,12 @@ from scipy import sparse
 from sklearn import get_config
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
-from sklearn.utils import check_random_state
 
 from rankrls import AutoRanker, RankRLS, RankRLSCV
 from rankrls._validation import check_positive, show
 from rankrls.estimators.choosing import DEFAULT_ALPHAS, check_alphas
 from rankrls.metrics import pairwise_error
 from rankrls.model_selection import (
-    holdout_predict,
     leave_pair_out_predict,
     leave_pair_out_score,
     leave_query_out_predict,
@@ -43,11 +41,9 @@ Array = NDArray[Any]
 #: Sparse data with more rows and columns than this are fitted by conjugate gradients (as with
 #: solver="auto"), for which there are no exact held-out predictions.
 MAX_SPARSE = 5000
-#: Maximum number of rows for leave-pair-out in one ranking; above, folds are used (as in
-#: RankRLSCV).
-MAX_PAIR_ROWS = 1000
-#: Maximum number of rows for which the choice of alpha is repeated for permuted labels.
-MAX_SEARCHED = 200
+#: Maximum number of rows for leave-pair-out in one ranking (as in RankRLSCV), and of those for
+#: which the choice of alpha is repeated for permuted labels.
+MAX_PAIR_ROWS, MAX_SEARCHED = 1000, 200
 #: Number of folds if models have to be refitted.
 N_REFITS = 5
 
@@ -90,9 +86,7 @@ def make_plan(
     tell = FitPlan.tell if tell is None else tell
     grid = None if alphas is None else check_alphas("alphas", np.atleast_1d(alphas))
     estimator = RankRLSCV() if estimator is None else estimator
-    if isinstance(estimator, type) or not (
-        hasattr(estimator, "fit") and hasattr(estimator, "predict")
-    ):
+    if isinstance(estimator, type) or not hasattr(estimator, "predict"):
         raise ValueError(
             f"estimator must have fit and predict, such as RankRLSCV(); got {show(estimator)}"
         )
@@ -118,8 +112,8 @@ def make_plan(
             fixed, grid = alpha, np.unique([*DEFAULT_ALPHAS, alpha])
         search = RankRLSCV(grid, **common)
     large = estimator.solver == "auto" and sparse.issparse(X) and min(X.shape) > MAX_SPARSE
-    exact = estimator.solver != "cg" and not large
     base = RankRLS(**{**common, "alpha": 1.0 if fixed is None else fixed})
+    exact = estimator.solver != "cg" and not large
     return FitPlan(estimator, base, search, fixed, exact, tell)
 
 
@@ -193,30 +187,24 @@ class HeldOutErrors:
 def hold_out(plan: FitPlan, data: Rankings) -> HeldOutErrors:
     """Predict each row of the training data by a model trained without it."""
     if plan.base is None:
-        return _refits(plan, data)
+        return _of_any_estimator(plan, data)
     plan.tell("Choosing alpha by held-out predictions")
-    if plan.exact:
+    cv, exact = plan.search.cv, plan.exact
+    by_query = data.has_qid and cv in ("auto", "leave-query-out")
+    if exact:
         try:
-            return _exact(plan, data)
+            path, held = _searched(plan, data, store_cv_predictions=by_query)
         except MemoryError:
             if plan.precomputed:
                 raise
-    path, _ = _searched(plan, data, solver="cg", cv="auto")
-    errors, scores = _refitted(plan, plan.with_alpha(float(path.alphas[path.chosen])), data)
-    corrected = plan.fixed is not None or len(path.alphas) == 1
-    return HeldOutErrors("folds", errors, scores, path, errors.mean, corrected, _n_folds(data))
-
-
-def _exact(plan: FitPlan, data: Rankings) -> HeldOutErrors:
-    """Held-out predictions without refits: by query, by pair of rows, or by folds of rows."""
-    options, cv = data.fit_options(), plan.search.cv
-    by_query = data.has_qid and cv in ("auto", "leave-query-out")
-    path, held = _searched(plan, data, store_cv_predictions=by_query)
+            exact = False
+    if not exact:
+        path, held = _searched(plan, data, solver="cg", cv="auto")
     model = plan.with_alpha(float(path.alphas[path.chosen]))
     corrected = plan.fixed is not None or len(path.alphas) == 1
-    if data.has_qid:
-        scores = (held[path.chosen] if by_query
-                  else leave_query_out_predict(model, data.X, data.y, **options))  # fmt: skip
+    if exact and data.has_qid:
+        scores = (held[path.chosen] if by_query else
+                  leave_query_out_predict(model, data.X, data.y, **data.fit_options()))  # fmt: skip
         errors = query_errors(data, scores)
         estimate = errors.mean
         if by_query and not corrected and path.metric == "pairwise_accuracy":
@@ -227,7 +215,7 @@ def _exact(plan: FitPlan, data: Rankings) -> HeldOutErrors:
             estimate = mean_interval(table[best, np.arange(table.shape[1])])
             corrected = True
         return HeldOutErrors("leave-query-out", errors, scores, path, estimate, corrected)
-    if data.n_rows <= MAX_PAIR_ROWS and cv in ("auto", "leave-pair-out"):
+    if exact and data.n_rows <= MAX_PAIR_ROWS and cv in ("auto", "leave-pair-out"):
         i, j = np.triu_indices(data.n_rows, 1)
         pairs = np.column_stack([i, j])[data.y[i] != data.y[j]]
         with suppress(ValueError):  # no shortcut for this cost, weights, or only one pair
@@ -235,10 +223,8 @@ def _exact(plan: FitPlan, data: Rankings) -> HeldOutErrors:
             errors = row_errors_of_pairs(data.y, pairs, values)
             errors = replace(errors, mean=_pair_interval(plan, data, model, path, errors.mean))
             return HeldOutErrors("leave-pair-out", errors, None, path, errors.mean, corrected)
-    folds = _folds(data, max(2, min(10, data.n_rows // 5)))
-    parts = holdout_predict(model, data.X, data.y, folds, **options)
-    errors, scores = _of_rows(data, folds, parts)
-    return HeldOutErrors("folds", errors, scores, path, errors.mean, corrected, len(folds))
+    errors, scores, n_folds = _refitted(plan, model, data)
+    return HeldOutErrors("folds", errors, scores, path, errors.mean, corrected, n_folds)
 
 
 def _pair_interval(
@@ -271,11 +257,8 @@ def _searched(plan: FitPlan, data: Rankings, **changes: Any) -> tuple[AlphaPath,
     return path, getattr(ranker, "cv_predictions_", None)
 
 
-def _refits(plan: FitPlan, data: Rankings) -> HeldOutErrors:
-    """Refit any estimator for each fold of whole queries (of rows without qid).
-
-    An `AutoRanker` that has held out each query already has the predictions.
-    """
+def _of_any_estimator(plan: FitPlan, data: Rankings) -> HeldOutErrors:
+    """Held out by refits, or by an `AutoRanker` that has held out each query already."""
     if isinstance(plan.estimator, AutoRanker) and data.has_qid:
         plan.tell("Choosing members by held-out queries")
         model = fit(clone(plan.estimator), data.X, data.y, data.fit_options())
@@ -284,50 +267,35 @@ def _refits(plan: FitPlan, data: Rankings) -> HeldOutErrors:
             errors = query_errors(data, scores)
             method, mean = "leave-query-out", errors.mean
             return HeldOutErrors(method, errors, scores, None, mean, False, model=model)
-    errors, scores = _refitted(plan, plan.estimator, data)
-    return HeldOutErrors("refits", errors, scores, None, errors.mean, True, _n_folds(data))
+    errors, scores, n_folds = _refitted(plan, plan.estimator, data)
+    return HeldOutErrors("refits", errors, scores, None, errors.mean, True, n_folds)
 
 
-def _refitted(plan: FitPlan, estimator: Any, data: Rankings) -> tuple[UnitErrors, Array]:
-    """Errors and scores of every fold by the estimator fitted to the other folds."""
+def _refitted(plan: FitPlan, estimator: Any, data: Rankings) -> tuple[UnitErrors, Array, int]:
+    """Errors and scores of random folds of queries, or rows, by fits to the others; their number.
+
+    The rows of one ranking are compared within their folds.
+    """
     precomputed = getattr(estimator, "kernel", None) == "precomputed"
     if precomputed and np.ndim(getattr(estimator, "basis", 0)) == 1:
         raise ValueError(
             "a report refits this estimator without some rows, and row numbers in basis do not "
             "follow: pass basis as a number, RankRLS, or a kernel by name"
         )
-    folds, parts = _folds(data, _n_folds(data)), []
-    for number, rows in enumerate(folds, 1):
-        plan.tell(f"Refitting without fold {number} of {len(folds)}")
-        rest = np.setdiff1d(np.arange(data.n_rows), rows)
+    units = data.codes if data.has_qid else np.arange(data.n_rows)
+    n_folds = min(N_REFITS, data.n_queries if data.has_qid else max(2, data.n_rows // 5))
+    n = int(units.max()) + 1
+    fold_of = np.empty(n, dtype=np.int64)
+    fold_of[np.random.RandomState(0).permutation(n)] = np.arange(n) % n_folds
+    folds, scores = fold_of[units], np.empty(data.n_rows)
+    for number in range(n_folds):
+        plan.tell(f"Refitting without fold {number + 1} of {n_folds}")
+        rows, rest = np.flatnonzero(folds == number), np.flatnonzero(folds != number)
         train, new = data.X[rest], data.X[rows]
         if precomputed:
             train, new = train[:, rest], new[:, rest]
         model = fit(clone(estimator), train, data.y[rest], data.fit_options(rest))
-        parts.append(predict(model, new, data.fit_options(rows).get("qid")))
-    if not data.has_qid:
-        return _of_rows(data, folds, parts)
-    scores = np.empty(data.n_rows)
-    scores[np.concatenate(folds)] = np.concatenate(parts)
-    return query_errors(data, scores), scores
-
-
-def _of_rows(data: Rankings, folds: list[Array], parts: list[Array]) -> tuple[UnitErrors, Array]:
-    """Errors and scores of the rows of one ranking, compared within their folds."""
-    scores, lists = np.empty(data.n_rows), np.empty(data.n_rows, dtype=np.int64)
-    for number, (rows, part) in enumerate(zip(folds, parts, strict=True)):
-        scores[rows], lists[rows] = part, number
-    return row_errors(data.y, scores, lists), scores
-
-
-def _n_folds(data: Rankings) -> int:
-    return min(N_REFITS, data.n_queries if data.has_qid else max(2, data.n_rows // 5))
-
-
-def _folds(data: Rankings, n_folds: int) -> list[Array]:
-    """Random folds of whole queries, or of rows without qid."""
-    codes = data.codes if data.has_qid else np.arange(data.n_rows)
-    n = int(codes.max()) + 1
-    fold_of = np.empty(n, dtype=np.int64)
-    fold_of[check_random_state(0).permutation(n)] = np.arange(n) % n_folds
-    return [np.flatnonzero(fold_of[codes] == k) for k in range(n_folds)]
+        scores[rows] = predict(model, new, data.fit_options(rows).get("qid"))
+    if data.has_qid:
+        return query_errors(data, scores), scores, n_folds
+    return row_errors(data.y, scores, folds), scores, n_folds

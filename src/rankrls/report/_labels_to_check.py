@@ -152,32 +152,34 @@ def labels_to_check(
         found["rows"] = _rows_to_check(data, rows, order[:N_ROWS])
         found["n_rows"], found["rows_below"] = _below(rows["p_value"])
         found["largest_studentised"] = float(np.nanmax(size, initial=0.0))
-    if data.has_qid:
-        agreement, size = _agreement(data, held), data.sizes - 1
+    if not data.has_qid:
+        return LabelsToCheck(**found)
+    if by_query is not None:
+        agreement, size = by_query.agreement, by_query.size
+        studentised, p_value = by_query.studentised, by_query.p_value
+    else:
+        agreement, size = _agreement(data, held.scores), data.sizes - 1
         studentised = p_value = np.full(data.n_queries, np.nan)
-        if by_query is not None:
-            agreement, size = by_query.agreement, by_query.size
-            studentised, p_value = by_query.studentised, by_query.p_value
-        known = np.flatnonzero(np.isfinite(agreement))
-        # Agreement of few comparisons is shrunk towards the mean.
-        n = size[known]
-        mean = float(np.average(agreement[known], weights=n)) if len(known) else 0.0
-        shrunk = (n * agreement[known] + SHRINKAGE * mean) / (n + SHRINKAGE)
-        lowest = known[np.argsort(shrunk, kind="stable")[:N_QUERIES]].tolist()
-        found["queries"] = [
-            QueryToCheck(
-                data.query_name(q),
-                int(data.sizes[q]),
-                float(agreement[q]),
-                float(studentised[q]),
-                float(p_value[q]),
-                _rows_to_check(data, rows, order[data.codes[order] == q][:N_OF_QUERY]),
-            )
-            for q in lowest
-        ]
-        checked, found["queries_below"] = _below(p_value)
-        found["n_queries"] = checked or len(known)
-        found["least_agreement"] = float(agreement[known].min(initial=np.inf))
+    known = np.flatnonzero(np.isfinite(agreement))
+    # Agreement of few comparisons is shrunk towards the mean.
+    n = size[known]
+    mean = float(np.average(agreement[known], weights=n)) if len(known) else 0.0
+    shrunk = (n * agreement[known] + SHRINKAGE * mean) / (n + SHRINKAGE)
+    lowest = known[np.argsort(shrunk, kind="stable")[:N_QUERIES]].tolist()
+    found["queries"] = [
+        QueryToCheck(
+            data.query_name(q),
+            int(data.sizes[q]),
+            float(agreement[q]),
+            float(studentised[q]),
+            float(p_value[q]),
+            _rows_to_check(data, rows, order[data.codes[order] == q][:N_OF_QUERY]),
+        )
+        for q in lowest
+    ]
+    checked, found["queries_below"] = _below(p_value)
+    found["n_queries"] = checked or len(known)
+    found["least_agreement"] = float(agreement[known].min(initial=np.inf))
     return LabelsToCheck(**found)
 
 
@@ -206,21 +208,17 @@ def _audited(plan: FitPlan, data: Rankings, alpha: float, by: str) -> tuple[Any,
         return None, f"{text[:1].upper()}{text[1:]}."
 
 
-def _agreement(data: Rankings, held: HeldOutErrors) -> Array:
+def _agreement(data: Rankings, scores: Array | None) -> Array:
     """Correlation of labels with held-out scores by query; NaN where one of them is constant."""
     agreement = np.full(data.n_queries, np.nan)
-    if held.scores is None:
+    if scores is None:
         return agreement
-    centred = []
-    for values in (data.y, held.scores):
-        around = values - (np.bincount(data.codes, values) / data.sizes)[data.codes]
-        around[np.abs(around) <= 8 * np.finfo(float).eps * np.abs(values).max()] = 0.0
-        centred.append(around / max(float(np.abs(around).max()), np.finfo(float).tiny))
-    y, f = centred
+    y, f = data.y, scores / max(float(np.abs(scores).max()), np.finfo(float).tiny)
+    y, f = (v - (np.bincount(data.codes, v) / data.sizes)[data.codes] for v in (y, f))
+    f[np.abs(f) <= 8 * np.finfo(float).eps] = 0.0  # rounding of equal scores
     products, of_y, of_f = (np.bincount(data.codes, part) for part in (y * f, y * y, f * f))
-    scale = np.sqrt(of_y) * np.sqrt(of_f)
-    np.divide(products, scale, out=agreement, where=scale > 0)
-    return np.clip(agreement, -1.0, 1.0)
+    scale = np.sqrt(of_y * of_f)
+    return np.clip(np.divide(products, scale, out=agreement, where=scale > 0), -1.0, 1.0)
 
 
 def _below(p_values: Array) -> tuple[int, int]:
@@ -251,7 +249,7 @@ def _rows_to_check(data: Rankings, found: dict[str, Array], rows: Array) -> list
             data.query_name(int(data.codes[row])) if data.has_qid else None,
             row,
             float(data.y[row]),
-            float(data.y[row]) - float(found["missed"][row]),
+            float(data.y[row] - found["missed"][row]),
             float(np.copysign(found["studentised"][row], found["missed"][row])),
             float(found["p_value"][row]),
         )

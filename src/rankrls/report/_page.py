@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from rankrls import AutoRanker, __version__
 from rankrls.report._errors import UnitErrors
 from rankrls.report._reproduce import code_lines
-from rankrls.report._svg import bar, columns_chart, forest_chart, histogram, path_chart
+from rankrls.report._svg import bar, columns_chart, forest_chart, path_chart
 from rankrls.report._words import fixed, number, percent, plural, probability
 
 __all__ = ["page", "render", "sortable"]
@@ -121,22 +121,26 @@ def _charts(a: SimpleNamespace) -> dict[str, str]:
     summary, path, what = a.summary, a.held.path, a.errors.unit
     edges, counts = summary.label_edges, summary.label_counts
     binned = len(edges) > len(counts)
-    names = [number(edge, 3) for edge in (edges[:-1] if binned else edges)]
+    names = [number(edge, 3) for edge in edges[: len(counts)]]
     share = counts / max(1, counts.sum())
     about = "; ".join(f"{one}: {percent(s)}" for one, s in zip(names, share, strict=True))
-    axis = "label" + (" (from)" if binned else "")
+    axis = "label" + " (from)" * binned
     charts = {
         "labels": columns_chart(names, counts, name="Labels", about=about, axis=axis),
         "labels_caption": "Labels of the training rows. Most frequent: "
         f"{names[int(np.argmax(counts))]} ({percent(float(share.max()))}).",
         "sizes": "",
     }
-    sizes = a.train.sizes
-    if a.train.has_qid and sizes.min() < sizes.max():
-        about = f"From {sizes.min()} to {sizes.max()} rows, median {summary.size_quantiles[2]}."
-        charts["sizes"] = histogram(
-            sizes, name="Sizes of queries", about=about, percent=False, axis="rows per query"
-        )
+    low, middle, high = summary.sizes
+    if a.train.has_qid and low < high:
+        width = -(-(high + 1 - low) // 24)  # at most 24 columns
+        edges = np.arange(low, high + 1 + width, width)
+        names = [f"{edge:,}" for edge in edges[:-1]]
+        charts["sizes"] = columns_chart(
+            names, np.histogram(a.train.sizes, edges)[0], name="Sizes of queries",
+            about=f"From {low} to {high} rows, median {middle}.", axis="rows per query",
+            tips=[f"from {name}" for name in names],
+        )  # fmt: skip
     if path is not None:
         about = (
             f"Lowest at alpha {number(path.alphas[path.best])} with {path.error[path.best]:.2%}, "
@@ -146,10 +150,12 @@ def _charts(a: SimpleNamespace) -> dict[str, str]:
     values = a.errors.error[a.errors.defined]
     half, most = np.quantile(values, [0.5, 0.9])
     units = "queries" if what == "query" else "rows"
-    about = f"Median {half:.1%}, 90% of the {units} are at or below {most:.1%}."
-    charts["errors"] = histogram(
-        values, name=f"Errors of {units}", about=about, percent=True, axis=f"error of a {what}"
-    )
+    charts["errors"] = columns_chart(
+        [f"{k}%" for k in range(0, 100, 5)], np.histogram(values, np.linspace(0, 1, 21))[0],
+        name=f"Errors of {units}", axis=f"error of a {what} (from)",
+        about=f"Median {half:.1%}, 90% of the {units} are at or below {most:.1%}.",
+        tips=[f"{k}% to {k + 5}%" for k in range(0, 100, 5)],
+    )  # fmt: skip
     return charts
 
 
@@ -175,9 +181,8 @@ def kept_units(errors: UnitErrors, limit: int) -> Array:
     n_worst, n_best = max(1, limit // 2), limit // 10
     middle = np.arange(n_worst, len(order) - n_best)
     rng = np.random.default_rng(0)
-    drawn = rng.choice(middle, limit - n_worst - n_best, replace=False)
-    ends = np.arange(len(order) - n_best, len(order))
-    return order[np.sort(np.concatenate([np.arange(n_worst), drawn, ends]))]
+    drawn = np.sort(rng.choice(middle, limit - n_worst - n_best, replace=False))
+    return np.concatenate([order[:n_worst], order[drawn], order[len(order) - n_best :]])
 
 
 def _table(a: SimpleNamespace, kept: Array) -> dict[str, Any]:

@@ -6,7 +6,6 @@ Each chart is an image with a name and a description for screen readers. All use
 from __future__ import annotations
 
 from html import escape
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,13 @@ from numpy.typing import NDArray
 
 from rankrls.report._words import number
 
-__all__ = ["bar", "columns_chart", "forest_chart", "histogram", "path_chart"]
+__all__ = ["bar", "columns_chart", "forest_chart", "path_chart"]
 
 Array = NDArray[Any]
 
 WIDTH, HEIGHT = 480, 280
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 16, 52
+FLOOR = HEIGHT - BOTTOM
 
 
 def path_chart(
@@ -27,24 +27,24 @@ def path_chart(
 ) -> str:
     """Chart of the error against alpha (logarithmic), with a band of ± one standard error."""
     band = np.zeros(len(error)) if spread is None else spread
-    low, high, ticks = _axis(float((error - band).min()), float((error + band).max()))
-    x, floor = np.log2(alphas), HEIGHT - BOTTOM
+    low, high, ticks = _axis(float((error - band).min()), float((error + band).max()), 0.01)
+    x = np.log10(alphas)
 
     def px(value: Any) -> Any:
         share = (value - x[0]) / (x[-1] - x[0]) if len(x) > 1 else 0.5 + 0.0 * value
         return LEFT + share * (WIDTH - LEFT - RIGHT)
 
     def py(value: Any) -> Any:
-        return floor - (value - low) / (high - low) * (floor - TOP)
+        return FLOOR - (value - low) / (high - low) * (FLOOR - TOP)
 
     def points(values: Array) -> list[str]:
         return [f"{a:.1f},{b:.1f}" for a, b in zip(px(x), py(values), strict=True)]
 
-    parts = [_rule(py(tick), _percent(tick, ticks)) for tick in ticks]
-    for tick, label in _decades(alphas):
-        at = px(np.log2(tick))
-        parts.append(_text(at, floor + 20, label, "middle"))
-        parts.append(_line("tick", at, floor, at, floor + 5))
+    digits = max(0, int(np.ceil(-np.log10((ticks[1] - ticks[0]) * 100) - 1e-9)))
+    parts = [_rule(py(tick), f"{tick * 100 + 0.0:.{digits}f}%") for tick in ticks]
+    for tick, label in _powers(x):
+        parts.append(_text(px(tick), FLOOR + 20, label, "middle"))
+        parts.append(_line("tick", px(tick), FLOOR, px(tick), FLOOR + 5))
     if spread is not None and len(x) > 1:
         outline = points(error + band) + points(error - band)[::-1]
         parts.append(f'<polygon class="band" points="{" ".join(outline)}"/>')
@@ -54,59 +54,30 @@ def path_chart(
         tip += "" if spread is None else f" ± {spread[k]:.2%}"
         kind, radius = ("dot chosen", 6) if k == chosen else ("dot", 3)
         parts.append(_dot(kind, px(x[k]), py(error[k]), radius, tip))
-    parts.append(_line("mark", px(x[chosen]), py(error[chosen]) + 8, px(x[chosen]), floor))
-    return _svg("Held-out error against alpha", about, [*parts, _axis_name("alpha")])
+    parts.append(_line("mark", px(x[chosen]), py(error[chosen]) + 8, px(x[chosen]), FLOOR))
+    return _svg("Held-out error against alpha", about, parts, "alpha")
 
 
-def histogram(values: Array, *, name: str, about: str, percent: bool, axis: str) -> str:
-    """Histogram with bins of equal width over the range of the values, or over 0 to 100 %."""
-    if percent:
-        edges: Array = np.linspace(0, 1, 21)
-        labels = [(k / 20, f"{k * 5}%") for k in range(0, 21, 4)]
-        where = [f"{a:.0%} to {b:.0%}" for a, b in pairwise(edges)]
-    else:  # at most 24 bins of integer width
-        low, high = int(values.min()), int(values.max()) + 1
-        width = max(1, int(np.ceil((high - low) / 24)))
-        edges = low + width * np.arange(int(np.ceil((high - low) / width)) + 1)
-        ends = [edges[0], edges[len(edges) // 2], edges[-1]]
-        labels = [(float(edge), f"{edge:,.0f}") for edge in dict.fromkeys(ends)]
-        where = [f"from {edge:,.0f}" for edge in edges[:-1]]
-    counts, _ = np.histogram(values, bins=edges)
-    px = LEFT + (edges - edges[0]) / (edges[-1] - edges[0]) * (WIDTH - LEFT - RIGHT)
-    parts = _columns(px[:-1] + 1, np.maximum(1.0, np.diff(px) - 2), counts, where)
-    for value, label in labels:
-        at = LEFT + (value - edges[0]) / (edges[-1] - edges[0]) * (WIDTH - LEFT - RIGHT)
-        anchor = "end" if value == edges[-1] else "start" if value == edges[0] else "middle"
-        parts.append(_text(at, HEIGHT - BOTTOM + 18, label, anchor))
-    return _svg(name, about, [*parts, _axis_name(axis)])
-
-
-def columns_chart(names: list[str], counts: Array, *, name: str, about: str, axis: str) -> str:
-    """Chart with a column for each name."""
-    plot = WIDTH - LEFT - RIGHT
-    each, k = plot / max(1, len(names)), np.arange(len(names))
-    parts = _columns(LEFT + k * each + 3, np.full(len(k), each - 6), counts, names)
-    skip = max(1, int(np.ceil(len(names) * max(map(len, names)) * 9 / plot)))
-    for j in range(0, len(names), skip):
-        parts.append(_text(LEFT + (j + 0.5) * each, HEIGHT - BOTTOM + 18, names[j], "middle"))
-    return _svg(name, about, [*parts, _axis_name(axis)])
-
-
-def _columns(left: Array, width: Array, counts: Array, where: list[str]) -> list[str]:
-    """Columns with the rules of a count axis."""
-    largest, floor = int(np.max(counts, initial=0)), HEIGHT - BOTTOM
+def columns_chart(
+    labels: list[str], counts: Array, *, name: str, about: str, axis: str, tips: Any = None
+) -> str:
+    """Chart with a column for each label; labels that have no room are left out."""
+    largest, plot = int(np.max(counts, initial=0)), WIDTH - LEFT - RIGHT
     step = max(1.0, _nice(max(1, largest) / 4))
-    top = step * max(1, int(np.ceil(largest / step)))
-    scale = (floor - TOP) / top
-    ticks = np.arange(0, top + step / 2, step)
-    parts = [_rule(floor - tick * scale, f"{tick:,.0f}") for tick in ticks]
-    for x, w, count, tip in zip(left, width, counts.tolist(), where, strict=True):
-        height = max(count * scale, 1.5) if count else 0.0  # even a count of one remains visible
+    top, each = step * max(1, int(np.ceil(largest / step))), plot / max(1, len(labels))
+    scale, gap = (FLOOR - TOP) / top, min(3.0, each / 8)
+    parts = [_rule(FLOOR - tick * scale, f"{tick:,.0f}") for tick in np.arange(0, top + 1, step)]
+    skip = max(1, int(np.ceil(len(labels) * max(map(len, labels)) * 9 / plot)))
+    for k, (count, tip) in enumerate(zip(counts.tolist(), tips or labels, strict=True)):
+        x, height = LEFT + k * each, max(count * scale, 1.5) if count else 0.0  # one is visible
         parts.append(
-            f'<rect class="column" x="{x:.1f}" y="{floor - height:.1f}" width="{w:.1f}" '
-            f'height="{height:.1f}"><title>{escape(tip)}: {count:,}</title></rect>'
+            f'<rect class="column" x="{x + gap:.1f}" y="{FLOOR - height:.1f}" '
+            f'width="{each - 2 * gap:.1f}" height="{height:.1f}">'
+            f"<title>{escape(tip)}: {count:,}</title></rect>"
         )
-    return parts
+        if k % skip == 0:
+            parts.append(_text(x + each / 2, FLOOR + 18, labels[k], "middle"))
+    return _svg(name, about, parts, axis)
 
 
 def forest_chart(
@@ -119,7 +90,7 @@ def forest_chart(
     title: str = "Ratings with intervals",
 ) -> str:
     """Chart of values with intervals, one line for each name."""
-    first, last, ticks = _axis(float(low.min()), float(high.max()), least=0.0)
+    first, last, ticks = _axis(float(low.min()), float(high.max()), 0.0)
     height, left = TOP + 22 * len(names) + BOTTOM, 150
 
     def px(x: Any) -> Any:
@@ -136,8 +107,7 @@ def forest_chart(
         parts.append(_text(left - 7, y + 4.5, shown, "end"))
         parts.append(_line("line", px(low[k]), y, px(high[k]), y))
         parts.append(_dot("dot", px(value[k]), y, 4, tip))
-    parts.append(_axis_name(axis, left, height))
-    return _svg(title, f"From {names[0]} to {names[-1]}.", parts, height)
+    return _svg(title, f"From {names[0]} to {names[-1]}.", parts, axis, left, height)
 
 
 def bar(value: float, largest: float) -> str:
@@ -152,10 +122,13 @@ def bar(value: float, largest: float) -> str:
     )
 
 
-def _svg(name: str, about: str, parts: list[str], height: int = HEIGHT) -> str:
+def _svg(
+    name: str, about: str, parts: list[str], axis: str, left: int = LEFT, height: int = HEIGHT
+) -> str:
+    below = _text((left + WIDTH - RIGHT) / 2, height - 6, axis, "middle", "axis")
     return (
         f'<svg class="chart" viewBox="0 0 {WIDTH} {height}" role="img" '
-        f'aria-label="{escape(name)}. {escape(about)}">{"".join(parts)}</svg>'
+        f'aria-label="{escape(name)}. {escape(about)}">{"".join(parts)}{below}</svg>'
     )
 
 
@@ -175,17 +148,13 @@ def _rule(y: float, label: str) -> str:
     return _line("rule", LEFT, y, WIDTH - RIGHT, y) + _text(LEFT - 7, y + 4.5, label, "end")
 
 
-def _axis_name(name: str, left: int = LEFT, height: int = HEIGHT) -> str:
-    return _text((left + WIDTH - RIGHT) / 2, height - 6, name, "middle", "axis")
-
-
 def _text(x: float, y: float, text: str, anchor: str, kind: str = "label") -> str:
     return (
         f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
     )
 
 
-def _axis(low: float, high: float, least: float = 0.01) -> tuple[float, float, list[float]]:
+def _axis(low: float, high: float, least: float) -> tuple[float, float, list[float]]:
     """Range and ticks that contain low to high."""
     if high - low <= least:  # do not magnify noise
         low, high = max(0.0, (low + high) / 2 - 0.005), (low + high) / 2 + 0.005
@@ -195,26 +164,18 @@ def _axis(low: float, high: float, least: float = 0.01) -> tuple[float, float, l
     return float(first), float(last), [float(first + k * step) for k in range(n + 1)]
 
 
-def _decades(alphas: Array) -> list[tuple[float, str]]:
-    """At most seven ticks at powers of ten; the alphas themselves if there are fewer than two."""
-    low, high = np.log10(alphas[0]), np.log10(alphas[-1])
-    first, last = int(np.ceil(low - 1e-9)), int(np.floor(high + 1e-9))
-    if last - first < 1:
-        return [(float(alpha), number(alpha, 3)) for alpha in dict.fromkeys(alphas[[0, -1]])]
-    step = int(np.ceil((last - first + 1) / 7))
-    powers = [p for p in range(first, last + 1) if p % step == 0]
+def _powers(x: Array) -> list[tuple[float, str]]:
+    """At most seven ticks at powers of ten; the ends if there are fewer than two."""
+    first, last = int(np.ceil(x[0] - 1e-9)), int(np.floor(x[-1] + 1e-9))
+    if last <= first:
+        return [(float(value), number(10.0**value)) for value in dict.fromkeys((x[0], x[-1]))]
+    step = -(-(last - first) // 6)
     raised = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-    names = {0: "1", 1: "10"}
-    return [(10.0**p, names.get(p, "10" + str(p).translate(raised))) for p in powers]
+    powers = [p for p in range(first, last + 1) if p % step == 0]
+    return [(float(p), "10" + str(p).translate(raised)) for p in powers]
 
 
 def _nice(step: float) -> float:
     """The next larger of 1, 2, 5 times a power of ten."""
     power = 10.0 ** np.floor(np.log10(step))
     return float(next(power * f for f in (1, 2, 5, 10) if power * f >= step * (1 - 1e-9)))
-
-
-def _percent(value: float, ticks: list[float]) -> str:
-    step = ticks[1] - ticks[0]
-    digits = max(0, int(np.ceil(-np.log10(step * 100) - 1e-9)))
-    return f"{value * 100 + 0.0:.{digits}f}%"

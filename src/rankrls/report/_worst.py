@@ -17,22 +17,22 @@ __all__ = ["worst_queries", "worst_rows"]
 
 Array = NDArray[Any]
 
-N_DOCUMENTS = 5
+N_QUERIES, N_ROWS, N_DOCUMENTS = 6, 10, 5
 #: Numbers of contributions that are listed, for and against; smaller ones than this share are not.
 N_FOR, N_AGAINST, LEAST = 3, 1, 0.01
 
 
 def worst_queries(
-    data: Rankings, errors: UnitErrors, scores: Array, n: int, model: Any, train: Rankings
+    data: Rankings, errors: UnitErrors, scores: Array, model: Any, train: Rankings
 ) -> list[SimpleNamespace]:
-    """Describe the ``n`` worst queries; ``model``, fitted to ``train``, is explained.
+    """Describe the worst queries; ``model``, fitted to ``train``, is explained.
 
     Each has its first rows by the model (``top``), rows that should be among them (``missed``), and
     a row ``above`` a better one, ``below``, with the ``reasons`` for their order. A row has the
     ``place`` that the model gives it, and the first and last one that agree with its label.
     """
     found = []
-    for q in errors.worst(n):
+    for q in errors.worst(N_QUERIES).tolist():
         rows = np.flatnonzero(data.codes == q)
         y, score = data.y[rows], scores[rows]
         order = np.lexsort((y, -score))  # if scores tie, the worse label comes first
@@ -40,29 +40,27 @@ def worst_queries(
         first, last = (np.searchsorted(np.sort(-y), -y, side=side) for side in ("left", "right"))
         documents = [
             SimpleNamespace(
-                name=data.document_name(int(row)),
-                row=int(row),
+                name=data.document_name(row),
+                row=row,
                 label=float(y[k]),
-                score=float(score[k]),
                 place=int(place[k]),
                 expected=int(first[k]) + 1,
                 last=int(last[k]),
             )
-            for k, row in enumerate(rows)
+            for k, row in enumerate(rows.tolist())
         ]
         top = [documents[k] for k in order[:N_DOCUMENTS]]
         least = min(document.label for document in top)
         missed = [d for d in documents if d.expected <= N_DOCUMENTS < d.place and d.label > least]
         missed.sort(key=lambda d: (-d.label, d.place))
         a, b = _most_wrong(y, score)
-        wrong = y[a] < y[b] and score[a] > score[b]
-        above, below = (documents[a], documents[b]) if wrong else (None, None)
-        reasons = None
-        if above is not None and below is not None:
-            reasons = _reasons(model, train, data, above.row, below.row)
+        above = below = reasons = None
+        if y[a] < y[b] and score[a] > score[b]:
+            above, below = documents[a], documents[b]
+            reasons = _reasons(model, train, data.X[[above.row]], data.X[[below.row]])
         found.append(
             SimpleNamespace(
-                name=data.query_name(int(q)),
+                name=data.query_name(q),
                 error=float(errors.error[q]),
                 wrong=float(errors.wrong[q]),
                 pairs=int(errors.pairs[q]),
@@ -88,32 +86,27 @@ def _most_wrong(y: Array, score: Array) -> tuple[int, int]:
     return int(few[a]), int(few[b])
 
 
-def _reasons(
-    model: Any, train: Rankings, data: Rankings, above: int, below: int
-) -> SimpleNamespace | None:
-    """Contributions to the score of row ``above`` minus that of row ``below``, if available.
-
-    They are those of features or, for kernel models, of training rows.
-    """
+def _reasons(model: Any, train: Rankings, above: Any, below: Any) -> SimpleNamespace | None:
+    """Contributions of features, or of training rows, to the difference of two scores, if any."""
     names: Any = train.feature_names
     if isinstance(model, Pipeline):
         try:
-            names = model[:-1].get_feature_names_out(train.feature_names)
+            names = model[:-1].get_feature_names_out(names)
         except (AttributeError, ValueError):  # a step without feature names
             names = None
     try:
-        parts = explain(model, data.X[[above]], data.X[[below]])
+        parts = explain(model, above, below)
     except ValueError:  # not a model of this package
         return None
 
     def named(k: int) -> tuple[str, float]:
-        number = int(parts.index[k])
-        if parts.kind == "feature":
-            name = str(parts.labels[k] if names is None else names[number])
-        else:
+        number, name = int(parts.index[k]), str(parts.labels[k])
+        if parts.kind != "feature":
             name = train.document_name(number)
             if train.has_qid:
                 name += f" of query {train.query_name(int(train.codes[number]))}"
+        elif names is not None:
+            name = str(names[number])
         return name, float(parts.contribution[k])
 
     least = LEAST * np.abs(parts.contribution).max(initial=0.0)
@@ -126,17 +119,16 @@ def _reasons(
     )
 
 
-def worst_rows(data: Rankings, errors: UnitErrors, scores: Array, n: int) -> list[SimpleNamespace]:
-    """The ``n`` worst rows of one ranking, with their scores."""
+def worst_rows(data: Rankings, errors: UnitErrors, scores: Array) -> list[SimpleNamespace]:
+    """The worst rows of one ranking, with their scores."""
     return [
         SimpleNamespace(
-            name=data.document_name(int(row)),
-            row=int(row),
+            name=data.document_name(row),
             label=float(data.y[row]),
             error=float(errors.error[row]),
             wrong=float(errors.wrong[row]),
             pairs=int(errors.pairs[row]),
             score=float(scores[row]),
         )
-        for row in errors.worst(n)
+        for row in errors.worst(N_ROWS).tolist()
     ]
