@@ -509,8 +509,7 @@ class ExpectedClicks:
     Attributes
     ----------
     value, low, high : float
-        Mean over queries and its confidence interval, with queries taken as independent. With
-        ``other``, the mean of the difference.
+        Mean over queries, or of the difference from ``other``, and its confidence interval.
     std : float
         Standard error.
     p_value : float

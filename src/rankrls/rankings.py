@@ -111,7 +111,7 @@ class RankTable(_ArrayTable):
         ids : array-like of shape (n_rows,), optional
             Ids of the rows; by default their indices, from 0.
         k : int, optional
-            Keep only the first ``k`` rows of each query. If None, keep all.
+            Keep only the first ``k`` rows of each query.
 
         Returns
         -------
@@ -161,12 +161,10 @@ class RankTable(_ArrayTable):
         ----------
         scores : array-like of shape (n_queries, n_ids)
             Scores, higher = earlier. Objects with equal scores keep their order.
-        queries : array-like of shape (n_queries,)
-            Names of the queries.
-        ids : array-like of shape (n_ids,)
-            Names of the objects.
+        queries, ids : array-like of shape (n_queries,) and (n_ids,)
+            Names of the queries and of the objects.
         k : int, optional
-            Keep only the first ``k`` objects of each query. If None, keep all.
+            Keep only the first ``k`` objects of each query.
         left_out : array-like of shape (n_queries, n_ids), bool, optional
             Pairs to exclude from the lists.
 
@@ -271,7 +269,7 @@ def rank(
         the row indices, from 0. A pandas Series is matched by position, and must not have the
         labels of ``data`` in another order.
     k : int, optional
-        Keep only the first ``k`` rows of each query. If None, keep all.
+        Keep only the first ``k`` rows of each query.
 
     Returns
     -------

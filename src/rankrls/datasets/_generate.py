@@ -38,11 +38,9 @@ def make_ranking(
     Parameters
     ----------
     n_queries : int, default=100
-        Number of queries.
     n_docs : int or (low, high), default=20
         Documents of each query; for a pair, drawn uniformly from ``low`` to ``high`` inclusive.
     n_features : int, default=20
-        Number of features.
     n_informative : int, default=None
         How many features relevance depends on; by default half of them.
     n_levels : int or None, default=5
@@ -66,13 +64,11 @@ def make_ranking(
         data : ndarray of shape (n_rows, n_features)
             Features, the documents of a query one after the other.
         target : ndarray of shape (n_rows,)
-            Labels.
-        qid : ndarray of shape (n_rows,), int64
+            qid : ndarray of shape (n_rows,), int64
             Query ids from 0.
         coef : ndarray of shape (n_features,)
             The direction along which documents of one query should be ranked.
         feature_names : list of str
-            ``"feature_1"`` …
 
     Notes
     -----
@@ -142,9 +138,7 @@ def make_preference_pairs(
     Parameters
     ----------
     n_items : int, default=200
-        Number of items, at least 2.
     n_features : int, default=10
-        Number of features.
     n_pairs : int, default=1000
         Number of judgements. The same pair may be judged several times, and differently.
     noise : float, default=0.5
@@ -157,15 +151,13 @@ def make_preference_pairs(
         With the attributes
 
         data : ndarray of shape (n_items, n_features)
-            Features.
-        pairs : ndarray of shape (n_pairs, 2), int64
+            pairs : ndarray of shape (n_pairs, 2), int64
             Rows of ``data``: the preferred one and the other one.
         magnitude : ndarray of shape (n_pairs,)
             By how much the judge preferred it, > 0.
         utility : ndarray of shape (n_items,)
             True utilities, ``data @ coef``.
         coef : ndarray of shape (n_features,)
-            True coefficients.
 
     Notes
     -----
@@ -212,7 +204,6 @@ def make_rock_paper_scissors(
     Parameters
     ----------
     n_players : int, default=100
-        Number of players, at least 2.
     n_games : int, default=1000
         Number of games, each between two different players drawn at random.
     preference : float, default=10.0
@@ -239,7 +230,6 @@ def make_rock_paper_scissors(
         games : ndarray of shape (n_games, 2), int64
             Winner and loser of each game; the two players of a draw in any order.
         feature_names : list of str
-            Names of the three moves.
 
     Notes
     -----
@@ -289,9 +279,7 @@ def make_product_search(
     Parameters
     ----------
     n_queries : int, default=60
-        Number of searches.
     n_products : int, default=25
-        Products of each search.
     random_state : int, RandomState or None, default=None
 
     Returns

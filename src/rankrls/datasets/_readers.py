@@ -129,12 +129,10 @@ def load_ranking(
         data : ndarray, scipy.sparse.csr_array or table of shape (n_rows, n_features)
             Features; see ``text`` for tables.
         target : ndarray of shape (n_rows,), float64, or None
-            Labels.
         qid : ndarray of shape (n_rows,), integers or str, or None
             Query ids. Those of text files are integers if all of them are written as 64-bit
             integers, otherwise strings (objects if some are very long).
         sample_weight : ndarray of shape (n_rows,), float64, or None
-            Row weights.
         feature_names : list of str of length n_features, or None
             Names of the columns; LETOR text has none.
         comments : list of str of length n_rows, or None
@@ -147,7 +145,7 @@ def load_ranking(
     Raises
     ------
     ValueError
-        As the reader of each format does, naming file, line or row, and column.
+        Naming file, line or row, and column of what is wrong.
 
     See Also
     --------
@@ -263,7 +261,6 @@ def load_letor(
         With the attributes
 
         data : ndarray or scipy.sparse.csr_array of shape (n_rows, n_features)
-            Features.
         target : ndarray of shape (n_rows,), float64
             Labels: any real numbers.
         qid : ndarray of shape (n_rows,), int64 or str, or None
@@ -314,15 +311,11 @@ def iter_letor(
 
     Parameters
     ----------
-    path : str, path-like or binary file
-        As in :func:`load_letor`. The rows of a query must be consecutive.
-    rows, by_query
+    path, rows, by_query
         As in :func:`iter_ranking`.
-    n_features : int, default=None
-        Number of columns of every batch. By default it is found by a first pass over the file; one
-        that cannot be read twice needs it given.
-    dtype, sparse, zero_based, beyond, missing
-        As in :func:`load_letor`; with ``sparse="auto"`` the first batch decides for all.
+    n_features, dtype, sparse, zero_based, beyond, missing
+        As in :func:`load_letor`. By default a first pass over the file finds ``n_features``, which
+        a stream needs given. With ``sparse="auto"`` the first batch decides for all.
 
     Yields
     ------
@@ -432,10 +425,10 @@ def iter_csv(
 
     Parameters
     ----------
-    path, target, qid, features, drop, sample_weight, dtype, header, delimiter, missing, unlabelled
-        As in :func:`load_csv`. The rows of a query must be consecutive.
-    rows, by_query
+    path, rows, by_query
         As in :func:`iter_ranking`.
+    target, qid, features, drop, sample_weight, dtype, header, delimiter, missing, unlabelled
+        As in :func:`load_csv`.
 
     Yields
     ------
@@ -476,15 +469,11 @@ def iter_parquet(
         Parquet files, Arrow IPC files or streams, Feather files (version 2), as their content
         tells; a directory stands for all such files below it, sorted by name. The rows of all
         files follow each other, and those of a query must be consecutive.
-    target, qid, sample_weight, drop, dtype, unlabelled
-        As in :func:`load_csv`. Query ids are integers or strings.
-    features : str or sequence of str, optional
-        As in :func:`load_ranking`. A column of lists of equal length (an embedding, say) gives as
-        many features.
     rows, by_query
         As in :func:`iter_ranking`.
-    missing, text
-        As in :func:`load_ranking`.
+    target, qid, sample_weight, features, drop, dtype, missing, unlabelled, text
+        As in :func:`load_csv` and :func:`load_ranking`. A column of lists of equal length (an
+        embedding, say) gives as many features.
 
     Yields
     ------
@@ -494,13 +483,10 @@ def iter_parquet(
     Raises
     ------
     ValueError
-        If a column is missing or of a type that cannot be read, a value is infinite or missing, a
-        query id comes back after another query, or a file is damaged; the message names file, row
-        group and row, both counted from 0.
+        Naming file, row group and row, both counted from 0, if something cannot be read.
 
     See Also
     --------
-    iter_letor : The same for LETOR text.
     rankrls.RankRLS.fit_stream : Fit a model to the batches.
 
     Examples
