@@ -203,64 +203,51 @@ def _aligned(run: RankTable, qrels: Qrels, ties: str, undefined: float) -> ListI
             raise ValueError(f"{name} is empty; give at least one line")
         for column, values in table.columns.items():
             check_length(f"{name}.{column}", values, len(table), of="lines")
-    run_score = check_finite_array("run.score", run.score, ndim=(1,))
+    score = check_finite_array("run.score", run.score, ndim=(1,))
     grade = np.maximum(check_finite_array("qrels.grade", qrels.grade, ndim=(1,)), 0.0)
-    of_judged, of_line, names = _numbered(qrels.query, run.query)
-    judged = of_line < len(names)
-    if not judged.any():
+    rest = dict(zip(_keys(qrels), grade.tolist(), strict=True))  # of judged rows, by query and id
+    names = sorted({query for query, _ in rest})
+    number = {name: code for code, name in enumerate(names)}
+    of_run = _keys(run)
+    judged = np.array([query in number for query, _ in of_run])
+    lines = [line for line in of_run if line[0] in number]
+    if not lines:
         raise ValueError(
             "no query of the run has judgements: the first query of the run is "
-            f"{show(str(run.query[0]))}, "
-            f"the first judged query is {show(str(qrels.query[0]))}"
+            f"{show(of_run[0][0])}, the first judged query is {show(str(qrels.query[0]))}"
         )
-    of_run, score = of_line[judged], run_score[judged]
-    id_judged, id_run, _ = _numbered(qrels.id, run.id[judged])
-    n_run, n_ids = len(of_run), int(max(id_judged.max(), id_run.max())) + 1
-    key_run = of_run * n_ids + id_run
-    key_judged = of_judged * n_ids + id_judged
-    for what, keys in (("run", key_run), ("qrels", key_judged)):
-        if len(np.unique(keys)) < len(keys):
+    for what, keys, n in (("run", set(lines), len(lines)), ("qrels", rest, len(qrels))):
+        if len(keys) < n:
             raise ValueError(f"{what} has an id twice in one query")
-    order = np.argsort(key_judged)
-    at = np.minimum(np.searchsorted(key_judged[order], key_run), len(order) - 1)
-    known = key_judged[order][at] == key_run
-    if not known.any():
+    if rest.keys().isdisjoint(lines):
         warn(
             "no document of the run was judged for its query, so the run has found nothing "
-            f"relevant: are the ids written alike? The first id of the run is "
-            f"{show(str(run.id[judged][0]))}, the first judged id is {show(str(qrels.id[0]))}"
+            f"relevant: are the ids written alike? The first id of the run is {show(lines[0][1])}, "
+            f"the first judged id is {show(str(qrels.id[0]))}"
         )
-    labels = np.where(known, grade[order[at]], 0.0)
-    rest = np.ones(len(qrels), dtype=bool)
-    rest[order[at[known]]] = False
-    y = np.concatenate([labels, grade[rest]])
-    codes = np.concatenate([of_run, of_judged[rest]])
-    level = np.zeros(len(y))
-    level[:n_run] = 1 + _levels(score, run.id[judged], ties)
-    retrieved = np.arange(len(y)) < n_run
-    queries = Queries(codes, names)
+    labels = [rest.pop(line, 0.0) for line in lines]
+    y = np.array([*labels, *rest.values()])
+    codes = np.array([number[query] for query, _ in [*lines, *rest]])
+    level, retrieved = np.zeros(len(y)), np.arange(len(y)) < len(lines)
+    level[retrieved] = 1 + _levels(score[judged], [id for _, id in lines], ties)
+    queries = Queries(codes, as_text(names))
     columns = y[:, None], level[:, None]
     return ListInputs(*columns, queries, undefined, None, True, retrieved=retrieved)
 
 
-def _levels(score: Array, id: Array, ties: str) -> Array:
+def _keys(table: RankTable | Qrels) -> list[tuple[str, str]]:
+    """Query and id of each line, as strings."""
+    queries, ids = map(str, table.query.tolist()), map(str, table.id.tolist())
+    return list(zip(queries, ids, strict=True))
+
+
+def _levels(score: Array, ids: list[str], ties: str) -> Array:
     """Replace scores by integer levels, ordering ties as ``ties`` says."""
     if ties == "expected":
         return np.unique(score, return_inverse=True)[1]
     later = -np.arange(len(score))
     if ties == "id":
-        words = as_text([str(label) for label in id.tolist()])
-        later = np.unique(words, return_inverse=True)[1]
+        later = np.unique(as_text(ids), return_inverse=True)[1]
     level = np.empty(len(score), dtype=np.int64)
     level[np.lexsort((later, score))] = np.arange(len(score))
     return level
-
-
-def _numbered(known: Array, others: Array) -> tuple[Array, Array, Array]:
-    """Encode labels, those of ``known`` first, in string order; also returns these, as strings."""
-    words = [[str(label) for label in labels.tolist()] for labels in (known, others)]
-    labels = sorted(set(words[0]))
-    number = {label: place for place, label in enumerate(labels)}
-    of_known = np.array([number[word] for word in words[0]], dtype=np.int64)
-    of_others = np.array([number.setdefault(word, len(number)) for word in words[1]])
-    return of_known, of_others.astype(np.int64), as_text(labels)
