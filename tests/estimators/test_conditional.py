@@ -111,7 +111,7 @@ def test_every_solver(solver, case):
     if case[1] == "lonely rows" and setting.sign:
         whole = False
     if solver == "closed" and not whole:
-        with pytest.raises(ValueError, match="solver='closed' is not for.*a complete relation"):
+        with pytest.raises(ValueError, match=r"solver='closed' is not for.*a complete relation"):
             setting.fit(1.0, solver=solver)
         return
     Z = setting.X if setting.Z is None else setting.Z

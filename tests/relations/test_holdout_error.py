@@ -9,7 +9,6 @@ from rankrls.core.relations.holdout import holdout_error
 from rankrls.core.relations.labels import NO_OFFSETS, FreeOffsets
 from rankrls.core.relations.pairwise_kernels import RelationLoss
 from rankrls.core.relations.sides import Side
-from rankrls.estimators.relation_search import descend_weights
 
 HELD = ("rows", "columns", "entries", "both")
 OFFSETS = (NO_OFFSETS, FreeOffsets(columns=True), FreeOffsets(rows=True, columns=True))
@@ -94,23 +93,6 @@ def test_gradient_with_equal_eigenvalues_is_that_of_weights():
             (value(0.5, 0.2 + h)[0] - value(0.5, 0.2 - h)[0]) / (2 * h),
         ]
         assert [(left * L).sum(), np.trace(left)] == pytest.approx(slopes, rel=1e-5)
-
-
-def test_descent_finds_the_weights_of_a_known_function():
-    best, calls = np.log([0.7, 0.25, 0.05]), []
-
-    def error(weights, alpha):
-        calls.append(alpha)
-        rest = np.log(weights[0]) - best
-        steep = np.exp(rest @ rest + np.log(alpha / 4.0) ** 2)
-        slope = steep * 2 * np.log(alpha / 4) / alpha
-        return steep, [steep * 2 * rest / weights[0]], slope
-
-    weights, alpha = descend_weights([np.full(3, 1 / 3)], 1.0, (0.1, 100.0), error)
-    assert np.abs(weights[0] - np.exp(best)).max() < 0.05
-    assert alpha == pytest.approx(4.0, rel=0.1)
-    assert len(calls) <= 13
-    assert descend_weights([np.full(3, 1 / 3)], 1.0, (0.5, 2.0), error)[1] <= 2.0
 
 
 @pytest.mark.parametrize("cv", ["rows", "columns", "both", "edges"])

@@ -9,7 +9,6 @@ from sklearn.metrics.pairwise import rbf_kernel
 from rankrls import ConditionalRankRLS, ConditionalRankRLSCV, regularization_path
 from rankrls.core.relations.labels import NO_OFFSETS, FreeOffsets, Observations
 from rankrls.core.relations.sides import profile_kernel
-from rankrls.estimators.relation_search import search_weights
 from rankrls.io import load_model, save_model
 from rankrls.metrics import pairwise_accuracy
 from rankrls.model_selection import conditional_cross_val_score, relation_holdout_predict
@@ -107,15 +106,6 @@ def test_sums_are_those_of_precomputed_kernels(complete, loss, condition_on, tmp
     file = tmp_path / "model.rankrls"
     save_model(model, file)
     assert np.array_equal(load_model(file).predict(new, Z), model.predict(new, Z))
-
-
-def test_equal_weights_are_the_default():
-    X, Y, Z = data()
-    first, second = (
-        ConditionalRankRLS(kernel=EVERYTHING, kernel_weights=weights).fit(X, Y, Z).predict(X, Z)
-        for weights in (None, np.full(5, 0.2))
-    )
-    assert np.array_equal(first, second)
 
 
 @pytest.mark.parametrize("loss", ["ranking", "regression"])
@@ -268,23 +258,6 @@ def test_weights_are_chosen_by_cross_validation(complete, tmp_path):
     loaded = load_model(file)
     assert np.array_equal(loaded.kernel_weights_, chosen.kernel_weights_)
     assert np.array_equal(loaded.predict(K, G), chosen.predict(K, G))
-
-
-def test_search_finds_weights_of_a_known_function():
-    best = [np.array([0.7, 0.2, 0.1]), np.array([1.0])]
-    calls = []
-
-    def score(weights):
-        calls.append(weights)
-        pairs = zip(weights, best, strict=True)
-        return -sum(np.abs(np.log((w + 1e-3) / (b + 1e-3))).sum() for w, b in pairs)
-
-    start = [np.full(3, 1 / 3), np.ones(1)]
-    found = search_weights(start, score, score(start))
-    assert score(found) > score(start)
-    assert np.abs(found[0] - best[0]).max() < 0.15
-    assert all(w.sum() == pytest.approx(1.0) for weights in calls for w in weights)
-    assert len(calls) < 60
 
 
 @pytest.mark.parametrize(

@@ -73,15 +73,10 @@ def read_relation(Y: Any, p: int, g: int, *, one_domain: bool) -> Observations:
         return observations
     if one_domain:
         raise ValueError(
-            f"Y has shape {shape} for {p} rows of X: without Z the columns of Y are the same "
-            f"objects as its rows, so that Y must have shape ({p}, {p}). To rank other objects, "
-            "pass their features as Z"
+            f"Y has shape {shape} for {p} rows of X: without Z its columns are the same objects as "
+            f"its rows, and it must have shape ({p}, {p}). To rank other objects, pass them as Z"
         )
-    hint = ""
-    if shape == (g, p):
-        hint = " (transposed? rows of Y are the objects of X; see also condition_on='columns')"
-    elif shape[0] == p and p == g:
-        hint = " (a search or cross-validation that splits rows may have split Z as well)"
+    hint = " (transposed? rows of Y are the objects of X)" if shape == (g, p) else ""
     raise ValueError(f"Y has shape {shape} for {p} rows of X and {g} rows of Z{hint}")
 
 

@@ -79,13 +79,11 @@ def relation_holdout_predict(
         "ranking") the mirror images of these pairs are left out too.
     folds : list or splitter, optional
         Folds to leave out. None: one row, column, pair, or row and column at a time. For "rows" and
-        "columns", a list of index arrays (or masks). For "entries", a list of tuples (rows,
-        columns) of the indices of pairs. For "both", a list of tuples (rows, columns); all pairs
-        of these rows and columns are predicted by a model without them. A scikit-learn splitter
-        splits the rows of X, the rows of Z, or the observed pairs in row-major order. For "both",
-        it splits the objects of one kind, or rows and columns separately, and every fold of rows
-        is combined with every fold of columns. Predictions of pairs in no fold are NaN. A pair can
-        be in one fold only.
+        "columns", a list of index arrays (or masks); for "entries" of tuples (rows, columns) of the
+        indices of pairs; for "both" of tuples (rows, columns) of objects. A scikit-learn splitter
+        splits the rows of X, the rows of Z, or the observed pairs in row-major order; for "both"
+        the objects of one kind, or rows and columns separately, in all combinations. A pair can be
+        in one fold only, and is NaN if it is in none.
     alphas : array-like of shape (n_alphas,), optional
         Grid of values to use instead of the estimator's alpha. ``pairwise="two-step"`` takes pairs
         (row, column), of shape (n_alphas, 2).
@@ -100,19 +98,15 @@ def relation_holdout_predict(
     Notes
     -----
     On a complete relation without a symmetry, with ``pairwise`` "kronecker", "cartesian" or
-    "two-step", the predictions are computed from the decomposed kernels by a few matrix products
-    and equal those of refits. "both" needs one decomposition for each row. Each fold of rows or
-    columns has a closed form. Otherwise the model is refitted for each fold.
+    "two-step", the predictions are computed from the decomposed kernels and equal those of refits.
+    Otherwise the model is refitted for each fold. Two-step regression without some "entries" is the
+    model in which the labels of these entries equal their own predictions.
 
-    Two-step regression needs all pairs. Its model without some "entries" is defined as the model
-    in which the labels of these entries equal their own predictions.
-
-    With the ranking loss, the constant of a conditioning object is chosen such that the mean
-    residual of its remaining labels is zero, or its mean prediction over the objects that were not
-    left out, if it has no labels left. Predictions of a list by *different* models ("columns",
-    "entries", "both") can therefore be compared, but such pooling is biased: the offset does not
-    include the held-out label, so that predictions are worse than random if there is nothing to
-    learn. `ConditionalRankRLSCV` never compares them.
+    With the ranking loss, the constant of a conditioning object makes the mean residual of its
+    remaining labels zero, or its mean prediction over the objects that were not left out. Lists
+    predicted by *different* models ("columns", "entries", "both") can therefore be compared, but
+    such pooling is biased: predictions are worse than random if there is nothing to learn.
+    `ConditionalRankRLSCV` never compares them.
 
     Examples
     --------
@@ -142,11 +136,11 @@ def relation_holdout_predict(
     else:
         grid = check_alphas("alphas", alphas, as_given=True)
     grid = ranker._oriented_alphas(grid)
-    given = None if folds is None else _read_folds(folds, leave_out, relation.labels, X, Z)
+    made = [] if folds is None else _read_folds(folds, leave_out, relation.labels, Z is None)
     problem = ranker._problem(relation)
     if ranker.condition_on == "columns":
         leave_out = {"rows": "columns", "columns": "rows"}.get(leave_out, leave_out)
-        given = None if given is None else [_Fold(b, a, pairs) for a, b, pairs in given]
+        made = [_Fold(b, a, pairs) for a, b, pairs in made]
     labels = problem.labels()
     filled = problem.two_step and leave_out == "entries"  # no refit is possible
     if filled and (labels is None or problem.profiled):
@@ -155,10 +149,10 @@ def relation_holdout_predict(
         )
     short = labels is not None and (problem.has_shortcuts or filled)
     holdout = CompleteHoldout(problem, labels) if short else None
-    if holdout is not None and given is None and not problem.sign:
+    if holdout is not None and folds is None and not problem.sign:
         predictions = getattr(holdout, leave_out)(grid)[0]
     else:
-        made = _units(problem.observations, leave_out) if given is None else given
+        made = made or _read_folds(None, leave_out, problem.observations, False)
         predictions = np.full((len(grid), *problem.observations.shape), np.nan)
         progress = Progress("relation_holdout_predict", ranker.verbose)
         for number, fold in enumerate(made):
@@ -172,12 +166,12 @@ def relation_holdout_predict(
 
 
 def _read_folds(
-    folds: Any, leave_out: str, observations: Observations, X: Any, Z: Any
+    folds: Any, leave_out: str, observations: Observations, one_kind: bool
 ) -> list[_Fold]:
-    """Check the folds given by the user; rows and columns are those of Y."""
+    """Check the folds given by the user; None: single rows, columns, pairs, or rows and columns."""
     p, g = observations.shape
-    if hasattr(folds, "split"):
-        parts = _split(folds, leave_out, observations, X, Z)
+    if folds is None or hasattr(folds, "split"):
+        parts = _test_sets(folds, leave_out, observations, one_kind)
     elif isinstance(folds, Iterable) and not isinstance(folds, str | bytes):
         parts = list(folds)
     else:
@@ -209,11 +203,15 @@ def _read_folds(
     return made
 
 
-def _split(splitter: Any, leave_out: str, observations: Observations, X: Any, Z: Any) -> list[Any]:
-    """Return the test sets of a splitter."""
+def _test_sets(
+    splitter: Any, leave_out: str, observations: Observations, one_kind: bool
+) -> list[Any]:
+    """Return the test sets of a splitter; None: of single objects or pairs."""
     p, g = observations.shape
 
     def tests(n: int) -> list[Array]:
+        if splitter is None:
+            return [*np.arange(n)[:, None]]
         return [np.asarray(test) for _, test in splitter.split(np.zeros((n, 1)))]
 
     if leave_out == "entries":
@@ -221,7 +219,7 @@ def _split(splitter: Any, leave_out: str, observations: Observations, X: Any, Z:
         return [(cells.rows[test], cells.cols[test]) for test in tests(len(cells))]
     if leave_out != "both":
         return tests(p if leave_out == "rows" else g)
-    if Z is None:
+    if one_kind:
         return [(test, test) for test in tests(p)]
     columns = tests(g)
     return [(rows, cols) for rows in tests(p) for cols in columns]
@@ -252,15 +250,3 @@ def _refit(
     new = fold.mask(shape, columns_only=True)
     tables = refitted(problem, out, new, alphas, ranker.solver, options)
     return [F[fold.at] for F in tables]
-
-
-def _units(observations: Observations, leave_out: str) -> list[_Fold]:
-    """Return folds of single rows, columns, observed pairs, or rows and columns."""
-    if leave_out == "entries":
-        cells = observations.cells
-        ends = zip(cells.rows[:, None], cells.cols[:, None], strict=True)
-        return [_Fold(row, col, True) for row, col in ends]
-    rows, cols = ([*np.arange(n)[:, None]] for n in observations.shape)
-    rows = [None] if leave_out == "columns" else rows
-    cols = [None] if leave_out == "rows" else cols
-    return [_Fold(row, col) for row in rows for col in cols]

@@ -393,7 +393,7 @@ class RelationProblem:
             for side in self.sides
         )
         if not (thin and self.pairwise.plain):
-            few = few_cells(q * (4 if self.sign else 2), p, g) or q <= FEW_CELLS
+            few = few_cells(q * (2 if self.sign else 1), p, g) or q <= FEW_CELLS
             if (few and not self._loses_digits()) or not _resources.fits(p, g, copies=10):
                 return False
         return all((spectrum.values >= 0).all() for spectrum in self._spectra())
