@@ -4,12 +4,8 @@ import copy
 import importlib
 import inspect
 import itertools
-import os
 import pickle
-import signal
 import sys
-import threading
-import time
 
 import dask.array as da
 import dask.dataframe as dd
@@ -23,13 +19,11 @@ import dask
 import rankrls
 import rankrls.dask
 from cases import COSTS, TIES, WEIGHTINGS
-from rankrls.dask import RankRLS, _fit, _rows
+from rankrls.dask import RankRLS, _rows
 from rankrls.exceptions import FeatureScaleWarning
 from rankrls.io import load_model, save_model
 from rankrls.model_selection import cross_val_score, leave_query_out_predict
 from rankrls.preprocessing import QueryScaler
-
-KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 M, N = 240, 5
 
@@ -536,15 +530,8 @@ def cluster(threads):
         client.wait_for_workers(2, timeout=120)
 
 
-def test_on_a_cluster(cluster, tmp_path, monkeypatch):
-    """One test, because a cluster takes longer to start than all of them to run."""
-    check_arrays()
-    check_that_a_worker_may_be_killed_at_work(tmp_path)
-    cluster.wait_for_workers(2, timeout=120)  # a killed one needs a moment to come back
-    check_that_a_worker_may_be_killed_between_iterations(cluster, monkeypatch)
-
-
-def check_arrays():
+@pytest.mark.usefixtures("cluster")
+def test_on_a_cluster():
     X, y, qid, weight = problem(9, m=600)
     lazy = chunked(X, 100)
     fit = {"qid": qid, "sample_weight": weight}
@@ -571,63 +558,6 @@ def check_arrays():
     bad = da.where(da.arange(600, chunks=100)[:, None] == 450, np.nan, lazy)
     with pytest.raises(ValueError, match="partition 4 of X contains NaN"):
         RankRLS().fit(bad, y)
-
-
-def check_that_a_worker_may_be_killed_at_work(tmp_path):
-    """The first worker to read a block is killed while it reads; Dask has the work done again."""
-    X, y, qid, _ = problem(10, m=600)
-    begun, pid = tmp_path / "begun", tmp_path / "pid"
-
-    def read(block, begun=str(begun), pid=str(pid)):
-        import os
-        import time
-
-        try:
-            os.close(os.open(begun, os.O_CREAT | os.O_EXCL))
-        except FileExistsError:
-            return block
-        with open(pid + "-unfinished", "w") as file:
-            file.write(str(os.getpid()))
-        os.rename(pid + "-unfinished", pid)
-        time.sleep(120)  # until it is killed
-        return block
-
-    killed = []
-
-    def kill():
-        while not pid.exists():
-            time.sleep(0.02)
-        killed.append(int(pid.read_text()))
-        os.kill(killed[0], KILL)
-
-    assassin = threading.Thread(target=kill, daemon=True)
-    assassin.start()
-    lazy = chunked(X, 100).map_blocks(read, dtype=float, meta=np.empty((0, 0)))
-    ranker = RankRLS(cost="unit").fit(lazy, y, qid=qid)
-    assassin.join(timeout=60)
-    assert len(killed) == 1
-    assert killed[0] != os.getpid()
-    same(ranker.coef_, rankrls.RankRLS(cost="unit").fit(X, y, qid=qid).coef_, 1e-8)
-
-
-def check_that_a_worker_may_be_killed_between_iterations(cluster, monkeypatch):
-    """What it held is computed again from the graph."""
-    X, y, qid, _ = problem(11, m=600)
-    victim = next(iter(cluster.run(os.getpid).values()))
-    product = _fit._DistributedEquations.G
-    calls = itertools.count()
-
-    def treacherous(self, V):
-        if next(calls) == 2:
-            os.kill(victim, KILL)
-        return product(self, V)
-
-    monkeypatch.setattr(_fit._DistributedEquations, "G", treacherous)
-    lazy = chunked(X, 100)
-    ranker = precise(solver="cg").fit(lazy, y, qid=qid)
-    assert ranker.n_iter_ >= 3
-    assert victim not in cluster.run(os.getpid).values()
-    same(ranker.coef_, rankrls.RankRLS().fit(X, y, qid=qid).coef_, 1e-8)
 
 
 @pytest.mark.parametrize("lazy_qid", [True, False])
@@ -661,36 +591,24 @@ def test_local_estimators_refuse_rows_elsewhere():
     X, y, qid, _ = problem()
     lazy = chunked(X)
     fitted = rankrls.RankRLS().fit(X, y, qid=qid)
-    calls = {
-        "fit": lambda: rankrls.RankRLS().fit(lazy, y, qid=qid),
-        "cv": lambda: rankrls.RankRLSCV().fit(lazy, y, qid=qid),
-        "svm": lambda: rankrls.RankSVM().fit(lazy, y, qid=qid),
-        "greedy": lambda: rankrls.GreedyRankRLS(1).fit(lazy, y, qid=qid),
-        "relation": lambda: rankrls.ConditionalRankRLS().fit(lazy, np.eye(len(X))),
-        "partial_fit": lambda: rankrls.RankRLS().partial_fit(lazy, y, qid=qid),
-        "predict": lambda: fitted.predict(lazy),
-        "score": lambda: fitted.score(lazy, y, qid),
-        "hold-out": lambda: leave_query_out_predict(rankrls.RankRLS(), lazy, y, qid=qid),
-        "cross_val_score": lambda: cross_val_score(rankrls.RankRLS(), lazy, y, qid=qid),
-        "scaler": lambda: QueryScaler().fit_transform(lazy, qid=qid),
-    }
-    for call in calls.values():
+    for call in (
+        lambda: rankrls.RankRLS().fit(lazy, y, qid=qid),
+        lambda: rankrls.GreedyRankRLS(1).fit(lazy, y, qid=qid),
+        lambda: rankrls.ConditionalRankRLS().fit(lazy, np.eye(len(X))),
+        lambda: rankrls.RankRLS().partial_fit(lazy, y, qid=qid),
+        lambda: fitted.predict(lazy),
+        lambda: leave_query_out_predict(rankrls.RankRLS(), lazy, y, qid=qid),
+        lambda: cross_val_score(rankrls.RankRLS(), lazy, y, qid=qid),
+        lambda: QueryScaler().fit_transform(lazy, qid=qid),
+    ):
         with pytest.raises(ValueError, match=r"X is a Dask Array.*rankrls.dask.RankRLS.*compute"):
             call()
     rest = {"y": y, "qid": qid, "sample_weight": np.ones(len(y))}
     for name in rest:
         there = rest | {name: da.from_array(rest[name], chunks=50)}
-        for ranker, method in (
-            (rankrls.RankRLS(), "fit"),
-            (rankrls.RankRLS(), "partial_fit"),
-            (rankrls.RankRLSCV(), "fit"),
-            (rankrls.RankSVM(), "fit"),
-            (rankrls.GreedyRankRLS(1), "fit"),
-            (fitted, "score"),
-        ):
-            message = rf"{name} is a Dask Array.*use rankrls\.dask\.RankRLS or.*{name}\.compute"
-            with pytest.raises(ValueError, match=message):
-                getattr(ranker, method)(X, **there)
+        for method in (rankrls.RankRLS().fit, rankrls.GreedyRankRLS(1).fit, fitted.score):
+            with pytest.raises(ValueError, match=rf"{name} is a Dask Array.*{name}\.compute"):
+                method(X, **there)
     table, names = frame()
     with pytest.raises(ValueError, match="X is a Dask DataFrame"):
         rankrls.RankRLS().fit(dd.from_pandas(table, npartitions=2)[names], table.target)

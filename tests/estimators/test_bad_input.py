@@ -1,12 +1,10 @@
 """Bad input: one clear line that says what is wrong and what to do, before any work is done."""
 
 import re
-import tracemalloc
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
@@ -75,19 +73,14 @@ CASES = [
     case("X inf", fit(put(X, np.inf), Y), "Input X contains infinity"),
     case("X None", fit(None, Y), "X must be 2-D, .*; got None"),
     case("X 1-D", fit(X[:, 0], Y), "X must be 2-D, .*; got 1-D data of length 100"),
-    case("X empty", fit(X[:0], Y[:0]), r"0 sample\(s\).*minimum of 2"),
-    case("X no features", fit(X[:, :0], Y), r"0 feature\(s\).*minimum of 1"),
-    case("X strings", fit(np.full((N, D), "a"), Y), "could not convert string to float"),
     case("X strings in pandas", fit(pd.DataFrame({"a": ["x"] * N}), Y), "not numbers: 'a' "),
     # ------------------------------------------------------------------ y
     case("y NaN", fit(X, put(Y, np.nan)), r"y contains NaN or infinity \(first at row 7\)"),
     case(
         "y NaN in an output", fit(X, np.c_[Y, put(Y, np.nan)]), "y contains NaN .*row 7, column 1"
     ),
-    case("y missing label", fit(X, put(Y, None)), "y (must be numeric|contains NaN)"),
     case("y short", fit(X, Y[:90]), "y has 90 entries for 100 rows of X"),
     case("y missing", fit(X), r"y.* is None: give scores y, or pairs of row numbers"),
-    case("y scalar", fit(X, 3.0), r"y must be 1-D or 2-D; got an array of shape \(\)"),
     case("y strings", fit(X, ["good"] * N), "y must be numeric; got dtype .*of two classes: y =="),
     case("y sparse", fit(X, sparse.csr_array(Y[:, None])), "y must be a dense array or a list"),
     # ------------------------------------------------------------------ nothing to learn from
@@ -112,14 +105,11 @@ CASES = [
         "qid None", fit_xy(qid=put(QID, None)), "qid contains None at row 7: every row needs an id"
     ),
     case("qid pandas NA", fit_xy(qid=pd.Series([1] * 99 + [None], dtype="Int64")), "row 99"),
-    case("qid polars null", fit_xy(qid=pl.Series(["a"] * 99 + [None])), "row 99"),
     case("qid short", fit_xy(qid=QID[:90]), "^qid has 90 entries for 100 rows of y$"),
     case("qid 2-D", fit_xy(qid=np.c_[QID, QID]), r"qid must be 1-D.*\(100, 2\)"),
     case("qid unhashable", fit_xy(qid=[["a"]] * N), "qid must hold hashable ids; row 0"),
-    case("qid scalar", fit_xy(qid=3), "qid must hold one id for each row; got 3"),
     case("qid without y", fit_pairs(PAIRS, qid=QID), "qid says how the scores y .* no y"),
     # ------------------------------------------------------------------ sample_weight
-    case("sample_weight short", fit_xy(sample_weight=np.ones(90)), "has 90 entries for 100"),
     case(
         "sample_weight negative",
         fit_xy(sample_weight=put(np.ones(N), -1.0)),
@@ -136,10 +126,8 @@ CASES = [
     case(
         "pairs i = j", fit_pairs([(0, 1), (5, 5)]), r"pairs\[1\] = \(5, 5\) prefers a row to itself"
     ),
-    case("pairs (n, 3)", fit_pairs([(0, 1, 2)]), r"shape \(n_pairs, 2\).*got \(1, 3\)"),
     case("pairs floats", fit_pairs([(0.5, 1)]), r"pairs must be row numbers \(integers\)"),
     case("pairs strings", fit_pairs([("0", "1")]), r"row numbers \(integers\).*get_indexer"),
-    case("pairs a huge float", fit_pairs([(1e300, 1)]), "out of range|row numbers"),
     case("pairs out of range with y", fit_xy(pairs=[(0, 100)]), "PreferenceGraph"),
     case("magnitudes zero", fit_pairs(PAIRS, magnitude=[0, 0, 0]), "every pair is a tie"),
     case(
@@ -147,7 +135,6 @@ CASES = [
         fit_pairs(PAIRS, magnitude=[1, 1, -2]),
         "magnitude must be >= 0; entry 2 is -2 .*swap the pair",
     ),
-    case("magnitude short", fit_pairs(PAIRS, magnitude=[1, 2]), "magnitude has 2 entries for 3"),
     case("pair_weight < 0", fit_pairs(PAIRS, pair_weight=[1, -1, 1]), "pair_weight must be >= 0"),
     case("magnitude alone", fit_xy(magnitude=[1.0]), "magnitude belongs to pairs"),
     # ------------------------------------------------------------------ parameters
@@ -175,27 +162,15 @@ CASES = [
         "kernel must be a callable or one of .*precomputed",
     ),
     case("kernel parameter", rbf(kernel_params={"sigma": 1}), r"'sigma'.*'rbf' .*takes: gamma"),
-    case("kernel parameter of linear", model(kernel_params={"gamma": 1}), "takes: none"),
-    case("kernel_params not a dict", rbf(kernel_params=5), "kernel_params must be a dict"),
     case("gamma NaN", rbf(gamma=np.nan), "gamma must be finite and > 0; got nan"),
-    case("coef0 a string", model(kernel="poly", coef0="a"), "coef0 must be"),
     case("kernel of NaN", model(kernel=lambda a, b: np.nan), "<lambda> returned NaN", works=True),
     case("indefinite kernel", model(kernel="sigmoid"), "alpha above|returned NaN", works=True),
     case("primal with rbf", rbf(solver="primal"), "needs kernel='linear'.*'dual' or 'nystroem'"),
     case("basis with dual", rbf(solver="dual", basis=5), "basis belongs to solver='nystroem'"),
-    case(
-        "basis with primal", model(solver="primal", basis=5), "basis belongs to solver='nystroem'"
-    ),
     case("basis 0", rbf(basis=0), "basis must be at least 1; got 0"),
     case("basis too large a row", rbf(basis=[0, 100]), "basis has row numbers outside 0 to 99"),
     case("basis twice", rbf(basis=[4, 5, 4]), "basis names a row twice"),
-    case("basis empty", rbf(basis=[]), "basis must be a number of basis vectors or a 1-D array"),
     case("basis mask", rbf(basis=np.arange(N) < 5), "basis must be a number .* row numbers"),
-    case(
-        "random_state",
-        model(kernel="rbf", basis=5, random_state="seed"),
-        "'seed' cannot be used to seed",
-    ),
     # ------------------------------------------------------------------ scores for 'relative'
     case(
         "relative, scores too close",
@@ -217,7 +192,6 @@ CASES = [
     ),
     case("gram, new rows", lambda f: f.gram.predict(X), "3 features.*expecting 100"),
     case("gram, std", lambda f: f.gram.predict(KERNEL, return_std=True), "use a named kernel"),
-    case("gram, probability", lambda f: f.gram.preference_proba(KERNEL, KERNEL), "named kernel"),
     # ------------------------------------------------------------------ graphs as y
     case("graph of other rows", fit(X[:90], GRAPH), "y is a graph over 100 rows for 90 rows of X"),
     case("graph and qid", fit(X, GRAPH, qid=QID), "y is a PreferenceGraph: qid must be part of it"),
@@ -226,13 +200,7 @@ CASES = [
         fit(X, PreferenceGraph.from_scores(0 * Y)),
         "no query has a pair to learn from",
     ),
-    case("graphs of other rows", lambda f: GRAPH + GRAPH[:9], "graphs over 100 and 9 rows"),
     case("graphs of scores", lambda f: GRAPH + GRAPH, "two graphs from scores cannot be added"),
-    case(
-        "graph qid short",
-        lambda f: PreferenceGraph.from_scores(Y, qid=QID[:90]),
-        "qid has 90 entries for 100 rows of y",
-    ),
     case(
         "graph row twice",
         lambda f: PreferenceGraph.from_pairs(PAIRS, n_rows=N)[[0, 1, 0]],
@@ -256,17 +224,10 @@ CASES = [
         lambda f: f.queries.score(X, Y),
         "fitted with qid, so score needs qid.*in a search or a pipeline",
     ),
-    case("score without y", lambda f: f.plain.score(X, None), "y.* is None"),
     case(
         "score, outputs",
         lambda f: f.plain.score(X, np.c_[Y, Y]),
         r"model has 1 output\(s\), y has 2",
-    ),
-    case("score, one output", lambda f: f.outputs.score(X, Y), r"model has 2 output\(s\), y has 1"),
-    case(
-        "score, qid short",
-        lambda f: f.queries.score(X, Y, qid=QID[:90]),
-        "qid has 90 entries for 100 rows of y",
     ),
     case(
         "score, graph and qid",
@@ -279,8 +240,6 @@ CASES = [
         r"X_a has 5 row\(s\) and X_b 4: they are compared row by row \(one with many: repeat",
     ),
     # ------------------------------------------------------------------ the path
-    case("alphas empty", path(alphas=[]), "alphas is empty"),
-    case("alphas negative", path(alphas=[1, -1]), "alphas must be finite and > 0; got -1"),
     case(
         "path, fit argument",
         path(alphas=[1], qids=QID),
@@ -388,33 +347,6 @@ def test_dual_too_large(kernel, monkeypatch, no_work):
             feasible.fit(X, Y)
 
 
-def test_primal_too_large(monkeypatch, no_work):
-    monkeypatch.setattr(_resources, "budget", lambda: 2 * D * D * 8 - 1)
-    text = memory_message(lambda: RankRLS(solver="primal").fit(X, Y))
-    assert "solver='primal'" in text
-    assert "3 × 3" in text
-
-
-@pytest.mark.parametrize(
-    ("ranker", "shape"),
-    [
-        (RankRLS(kernel="rbf", solver="dual"), (1_000_000, 1)),
-        (RankRLS(solver="dual"), (1_000_000, 1_000_001)),
-        (RankRLS(solver="primal"), (50, 2_000_000)),
-    ],
-)
-def test_infeasible_sizes_are_refused_before_allocating(ranker, shape):
-    """Sizes that no machine has memory for (16 TB and more), without any tricks."""
-    wide = sparse.csr_array(([1.0, 2.0], ([0, 1], [0, 0])), shape=shape)
-    y = np.arange(shape[0]) % 3
-    tracemalloc.start()
-    try:
-        memory_message(lambda: ranker.fit(wide, y))
-        assert tracemalloc.get_traced_memory()[1] < 200e6
-    finally:
-        tracemalloc.stop()
-
-
 def test_auto_turns_to_nystroem_with_a_warning(monkeypatch, no_work):
     """1000 basis vectors of 1200 rows fit into what 1200 × 1200 kernel values do not."""
     monkeypatch.setattr(_resources, "budget", lambda: 2 * 1100 * 1200 * 8)
@@ -424,12 +356,6 @@ def test_auto_turns_to_nystroem_with_a_warning(monkeypatch, no_work):
         pytest.warns(UserWarning, match="does not fit into memory, so solver='nystroem'"),
     ):
         RankRLS(kernel="rbf", random_state=0).fit(rows, scores)
-
-
-def test_nystroem_too_large(monkeypatch, no_work):
-    monkeypatch.setattr(_resources, "budget", lambda: 1000)
-    text = memory_message(lambda: RankRLS(kernel="rbf", basis=50, random_state=0).fit(X, Y))
-    assert "basis" in text
 
 
 TOO_LARGE = {
@@ -454,19 +380,6 @@ def test_numbers_too_large_are_named_or_do_not_matter(what, solver):
 
 
 # ---------------------------------------------------------------------- more than one call
-
-
-@pytest.mark.parametrize(
-    "options", [{"kernel": "rbf", "basis": 0}, {"alpha": -1.0}, {"cost": "relative"}]
-)
-def test_a_failed_refit_keeps_the_model_whole(options):
-    """Either the old model or none: never the solver of one and the coefficients of another."""
-    ranker = RankRLS().fit(X, Y)
-    before = {"solver_": ranker.solver_, "n_pairs_": ranker.n_pairs_}
-    ranker.set_params(**options)
-    with pytest.raises(ValueError):
-        ranker.fit(X, put(Y, 1e-200))
-    assert {name: getattr(ranker, name) for name in before} == before
 
 
 def test_plain_pairs_through_a_search_name_the_way_out():

@@ -60,29 +60,6 @@ def test_row_order_does_not_matter(seed, cost, ties, weighting, name, n_pairs):
     np.testing.assert_allclose(other_std, std, rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.parametrize("name", CONFIGURATIONS)
-@pytest.mark.parametrize("labels", ["int", "str", "tuple", "mixed", "float", "object", "bytes"])
-def test_any_query_labels(name, labels):
-    rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((30, 3)), rng.standard_normal(30)
-    codes = rng.integers(0, 4, 30)
-    make = {
-        "int": lambda c: c * 1000 - 7,
-        "str": lambda c: [f"query {v}" for v in c],
-        "tuple": lambda c: [("q", int(v)) for v in c],
-        "mixed": lambda c: [v if v else "zero" for v in c.tolist()],
-        "float": lambda c: c / 3,
-        "object": lambda c: np.array([f"q{v}" for v in c], dtype=object),
-        "bytes": lambda c: np.array([b"q%d" % v for v in c]),
-    }[labels]
-    expected = RankRLS(**CONFIGURATIONS[name]).set_params(random_state=0).fit(X, y, qid=codes)
-    actual = RankRLS(**CONFIGURATIONS[name]).set_params(random_state=0).fit(X, y, qid=make(codes))
-    np.testing.assert_allclose(actual.predict(X), expected.predict(X), rtol=1e-9)
-    assert actual.n_queries_ == 4
-    score = expected.score(X, y, qid=codes)
-    assert actual.score(X, y, qid=make(codes)) == pytest.approx(score, rel=1e-12)
-
-
 @pytest.mark.parametrize("cost", COSTS)
 @pytest.mark.parametrize("solver", ["primal", "dual"])
 @pytest.mark.parametrize("qid", ["one", "many"])
@@ -184,23 +161,6 @@ def test_relevant_pairs_right_all_pairs_wrong():
     assert by_query.score(X, y, qid=qid) == 1.0
     all_pairs = RankRLS(1e-6).fit(X, y)
     assert all_pairs.coef_[0] < 0
-
-
-@pytest.mark.parametrize("name", CONFIGURATIONS)
-def test_single_precision(name):
-    rng = np.random.default_rng(8)
-    X, y = rng.standard_normal((200, 5)), rng.standard_normal(200)
-    qid = rng.integers(0, 8, 200)
-    options = CONFIGURATIONS[name] | {"random_state": 0}
-    if name == "nystroem":
-        options |= {"basis": 30}
-    double = RankRLS(10.0, **options).fit(X, y, qid=qid)
-    single = RankRLS(10.0, **options).fit(X.astype(np.float32), y, qid=qid)
-    predictions = single.predict(X.astype(np.float32))
-    assert predictions.dtype == np.float32
-    assert_same(predictions.astype(float), double.predict(X), 1e-3)
-    if single.solver_ == "primal":
-        assert single.coef_.dtype == np.float32
 
 
 def test_unscored_scale_of_labels():

@@ -152,17 +152,6 @@ def test_sparse_x_is_left_alone(layout, data):
     assert (before != X).nnz == 0
 
 
-def test_not_converged(data):
-    ranker = RankRLS(1e-6, solver="cg", max_iter=3)
-    with pytest.warns(ConvergenceWarning) as caught:
-        ranker.fit(data["X"], data["y"], qid=data["qid"])
-    text = str(caught[0].message)
-    assert "after 3 iterations" in text
-    assert "residual of" in text
-    assert "raise max_iter" in text
-    assert ranker.n_iter_ == 3
-
-
 def test_tolerance_is_that_of_the_true_residual(data):
     graph = PreferenceGraph.from_scores(data["y"], qid=data["qid"])
     X, L, r = data["X"], graph.laplacian(), graph.target()
@@ -521,14 +510,6 @@ def test_method_three_is_the_best_of_all(data):
     assert search.score(X_val, y_val, qid=q_val) == pytest.approx(search.best_score_, abs=1e-12)
 
 
-def test_scoring_that_costs_more_than_the_products_is_rarer(data, monkeypatch):
-    monkeypatch.setattr("rankrls.core.linalg.krylov.NO_COST", 0)
-    search = RankRLSCV(ALPHAS, early_stopping=True).fit(**data)
-    steps = np.diff(search.validation_iterations_)
-    assert steps[0] == 5
-    assert steps[-1] <= 5
-
-
 def test_equal_scores_prefer_the_largest_alpha_and_the_first_iteration():
     """One feature: every model ranks alike."""
     rng = np.random.default_rng(0)
@@ -592,15 +573,6 @@ def test_direct_solvers_choose_by_an_eval_set_too(options, data):
         search.fit(data["X"].toarray(), y, qid=data["qid"], eval_set=(X_val, y_val, q_val))
     ranker = RankRLS(search.alpha_, **options).fit(data["X"].toarray(), y, qid=data["qid"])
     close(search.predict(X_val), ranker.predict(X_val))
-
-
-def test_callback_of_early_stopping(data):
-    seen = []
-    ranker = RankRLS(0.0, early_stopping=True)
-    ranker.fit(**data, callback=lambda state: (seen.append(state), state.n_iter == 3)[1])
-    assert ranker.n_iter_ == 3
-    assert_allclose([state.error for state in seen], ranker.validation_curve_)
-    assert seen[-1].best_iteration == ranker.best_iteration_
 
 
 # ---------------------------------------------------------------------------- bad input
