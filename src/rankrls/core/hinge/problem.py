@@ -197,7 +197,7 @@ def _model(
     dual_coef = np.zeros((len(alphas), length, a.shape[-1]))
     dual_coef[:, kept] = a
     model = FittedFunction(alphas, kernel, dual_coef=dual_coef, kept=kept, basis=basis)
-    if kernel.linear and isinstance(space, DualSpace) and not isinstance(functions, KernelSpace):
+    if kernel.linear and space.solver == "dual" and not isinstance(functions, KernelSpace):
         coef = np.stack([[s.w for s in path] for path in paths], axis=-1)
         model.coef = coef.astype(X.dtype)
     elif kernel.linear:
