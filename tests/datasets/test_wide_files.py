@@ -1,9 +1,6 @@
 """A few bytes that ask for two thousand million features are refused before anything is made."""
 
 import io
-import os
-import subprocess
-import sys
 import tracemalloc
 
 import numpy as np
@@ -165,25 +162,3 @@ def test_the_command_line_counts_what_it_makes(tmp_path, monkeypatch, capsys, co
         tracemalloc.stop()
     err = capsys.readouterr().err
     assert "a model of 2,000,000 features needs" in err
-
-
-@pytest.mark.skipif(os.name != "posix", reason="needs limits of the address space")
-@pytest.mark.parametrize("command", ["fit wide.dat -m m", "report wide.dat -o r.html"])
-def test_the_command_line_with_2_gib_of_address_space(tmp_path, command):
-    (tmp_path / "wide.dat").write_bytes(WIDE)
-    code = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30)); "
-        "from rankrls.cli import main; sys.exit(main())"
-    )
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", code, *command.split()],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        check=False,
-        text=True,
-    )
-    assert done.returncode == 2, done
-    assert "wide.dat:3: feature id 2147483647 is the largest" in done.stderr
-    assert os.listdir(tmp_path) == ["wide.dat"]

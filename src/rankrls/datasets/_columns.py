@@ -73,10 +73,12 @@ def choose_columns(source: Any, options: dict[str, Any]) -> tuple[dict[str, Any]
         dropped = list(dict.fromkeys(name for part in parts for name in part if name))
         without = used.union(dropped)
         free = [name for name in names if name not in without]
-        for role, name in roles.items():
-            if name in used:
-                raise ValueError(f"{file}: column {name!r} for {role} is also one of the features")
-            if name == "auto" and role in ROLE_NAMES:
+        for role in ROLE_NAMES:
+            if roles[role] in used:
+                raise ValueError(
+                    f"{file}: column {roles[role]!r} for {role} is also one of the features"
+                )
+            if roles[role] == "auto":
                 roles[role] = _find_column(source, role, free, need)
         if options["qid"] is None:
             taken = roles.values()

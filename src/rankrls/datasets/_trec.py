@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from rankrls._calls import warn
 from rankrls._streams import PathOrFile, name_of, written
 from rankrls._validation import as_text, show
-from rankrls.datasets._cells import Vocabulary, numbers_of, shown
-from rankrls.datasets._named_columns import NamedTable, Place
+from rankrls.datasets._cells import Vocabulary
+from rankrls.datasets._named_columns import NamedTable, Place, finite_cells
 from rankrls.datasets._source import place_of, require_loadable, text_blocks
 from rankrls.rankings import Qrels, RankTable
 
@@ -243,7 +243,7 @@ def _read(path: PathOrFile, names: tuple[str, ...]) -> tuple[list[Array], dict[s
     """Words of query and id of every line, the other columns, and how errors call a line."""
     known = Vocabulary(), Vocabulary()
     readers = {"query": known[0].encode, "id": known[1].encode}
-    columns = {name: (name, readers.get(name, _numbers)) for name in ("query", *names[2:5])}
+    columns = {name: (name, readers.get(name, finite_cells)) for name in ("query", *names[2:5])}
     table = NamedTable(name_of(path), list(names), partial(_chunks, path, names))
     found, line = table.read(columns, "")
     query, id = found["query"], found["id"]
@@ -286,10 +286,3 @@ def _chunks(path: PathOrFile, names: tuple[str, ...], columns: list[str]) -> Ite
         if numbers:
             require_loadable(partial(place, -1), n_bytes, "a part of the queries in each")
             yield [flat[names.index(column) :: len(names)] for column in columns], place
-
-
-def _numbers(words: list[str], role: str, place: Place) -> Array:
-    numbers = numbers_of(words)
-    for row in np.flatnonzero(~np.isfinite(numbers))[:1]:
-        raise ValueError(f"{place(row)}: the {role} {shown(words[row])} is no finite number")
-    return numbers
