@@ -22,9 +22,7 @@ class KroneckerOperator(LinearOperator):
     """Some rows and columns of K ⊗ G as a linear operator (the sampled vec trick).
 
     Entry (e, f) is K[i_e, k_f] G[j_e, m_f], with the pairs (i, j) of ``to`` and (k, m) of
-    ``ends``. If K and G are kernel matrices of training objects, the operator is the kernel matrix
-    of the observed pairs. If the rows of K and G are kernel values of new objects, it computes
-    predictions. If K and G are features, it multiplies products of features by weights.
+    ``ends``: the kernel matrix of observed pairs, or predictions of new ones.
 
     Parameters
     ----------
@@ -52,8 +50,7 @@ class KroneckerOperator(LinearOperator):
     Notes
     -----
     A product costs about a b d + a c d operations (dense), or the smaller of q c + q' b and
-    q a + q' d (sampled). Pairs may be repeated. The operator has the methods of SciPy's
-    `~scipy.sparse.linalg.LinearOperator`, and can be passed to its solvers.
+    q a + q' d (sampled). Pairs may be repeated.
 
     References
     ----------

@@ -110,12 +110,12 @@ CASES = {
     ),
     "not reciprocal": (
         fit(X, put(RECIPROCAL, 9.0, (2, 5)), relation="reciprocal"),
-        r"contradicts relation='reciprocal' \(Y = −Y.T\): Y\[2, 5\] = 9",
+        r"contradicts relation='reciprocal': Y\[2, 5\] = 9.*Y must be −Y.T",
     ),
     "probabilities": (fit(X, PROBABILITIES, relation="reciprocal"), "subtract 0.5 from Y"),
     "own opponent": (
         fit(X, put(RECIPROCAL, 9.0, (4, 4)), relation="reciprocal"),
-        r"Y\[4, 4\] = 9.*no preference over itself: leave the diagonal out",
+        r"Y\[4, 4\] = 9.*no preference over itself",
     ),
     "two kernels": (
         fit(X, SYMMETRIC, relation="symmetric", object_kernel="rbf"),

@@ -898,22 +898,6 @@ class ConditionalRanker(BaseEstimator):
         --------
         rankrls.datasets.load_relations : Labels of named pairs, with ``row_names`` and
             ``column_names``.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from rankrls import ConditionalRankRLS
-        >>> from rankrls.datasets import load_relations
-        >>> ratings = {"user": ["ann", "ann", "bob", "bob", "eve"],
-        ...            "film": ["Alien", "Heat", "Alien", "Jaws", "Heat"], "stars": [5, 1, 4, 5, 2]}
-        >>> data = load_relations(ratings)
-        >>> users, films = np.eye(3), np.eye(3)
-        >>> model = ConditionalRankRLS(loss="regression", fit_offsets=True, kernel=["identity",
-        ...     "profile"]).fit(users, data.target, films)
-        >>> new = model.rank(users, films, k=1, seen=data.target, row_names=data.row_names,
-        ...     column_names=data.column_names)
-        >>> dict(zip(new.query.tolist(), new.id.tolist()))
-        {'ann': 'Jaws', 'bob': 'Heat', 'eve': 'Alien'}
         """
         scores = self.predict(X, Z)
         lists, ranked = _both_names(X, Z, row_names, column_names, scores.shape)

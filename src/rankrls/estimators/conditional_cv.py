@@ -42,16 +42,13 @@ class ConditionalRankRLSCV(ConditionalRanker):
 relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, verbose, n_jobs
         As for `ConditionalRankRLS`.
     cv : str, int, splitter or iterable, default="auto"
-        What is held out. "rows": rows of Y (objects of X). "columns": columns of Y (objects of Z).
-        "both": rows and columns at once; predictions for a fold use neither its rows nor the
-        ranked columns. Between objects of one kind, a fold of objects is held out with all its
-        pairs, and only pairs within the fold are predicted. "edges": pairs of known objects. With a
-        symmetric or reciprocal relation, the mirror image of a pair is held out with it, and
-        "rows" ("columns") holds out objects with all their pairs. These are then the conditioning
-        (ranked) objects of the predictions.
-        An int k means k folds of the rows of X: "both" between objects of one kind, "rows"
-        otherwise. A scikit-learn splitter or an iterable of (train, test) also defines such folds.
-        "auto": "both" between objects of one kind, "rows" otherwise.
+        What is held out: "rows" of Y (objects of X), "columns" (objects of Z), "both" at once, or
+        "edges", pairs of known objects. Between objects of one kind, "both" holds out a fold of
+        objects with all its pairs, and predicts those within the fold. With a symmetric or
+        reciprocal relation, the mirror image of a pair is held out with it, and "rows" ("columns")
+        holds out objects with all their pairs, as conditioning (ranked) objects.
+        "auto": "both" between objects of one kind, "rows" otherwise. An int k means k such folds;
+        a scikit-learn splitter or an iterable of (train, test) splits the rows of X.
     n_folds : int, optional
         Number of folds of rows, columns, objects or edges. For "both" between two kinds of objects
         it is the number of folds on each side. None: 10, or fewer if folds would have less than

@@ -119,11 +119,11 @@ def check_relation(observations: Observations, relation: str | None, *, noisy: b
     place = np.minimum(np.searchsorted(cells.flat, mirror), len(cells) - 1)
     both = cells.flat[place] == mirror
     y, other = cells.y[both], cells.y[place[both]]
-    size = float(np.abs(y).max(initial=0.0))
+    tolerance = 1e-6 * float(np.abs(y).max(initial=0.0))
     difference, total = np.abs(y - sign * other), y + other
-    agree = difference.max(initial=0.0) <= 1e-6 * size
-    even = not agree and bool((np.abs(total - total[0]) <= 1e-6 * size).all()) and total[0] != 0
-    if agree or (noisy and not (sign == -1 and even and cells.y.min() >= 0)):
+    agree = difference.max(initial=0.0) <= tolerance
+    even = not agree and sign == -1 and bool((np.abs(total - total[0]) <= tolerance).all())
+    if agree or (noisy and not (even and cells.y.min() >= 0)):
         pairs = cells.y[cells.rows != cells.cols]
         if sign == -1 and pairs.size and 0 <= pairs.min() < pairs.max() <= 1:
             warn(
@@ -134,18 +134,16 @@ def check_relation(observations: Observations, relation: str | None, *, noisy: b
         return
     e = int(np.argmax(difference))
     i, j = int(cells.rows[both][e]), int(cells.cols[both][e])
-    formula, hint = "", ". If both measure the same thing, pass (Y + Y.T) / 2"
-    if sign == -1:
-        formula, hint = " (Y = −Y.T)", ""
-        if even:
-            hint = (
-                f". Y + Y.T is {total[0]:g} everywhere, as of probabilities: subtract "
-                f"{total[0] / 2:g} from Y"
-            )
-        elif i == j:
-            hint = ". An object has no preference over itself: leave the diagonal out (NaN), or 0"
-    shown = f"Y[{i}, {j}] = {y[e]:g} but Y[{j}, {i}] = {other[e]:g}{hint}"
-    raise ValueError(f"Y contradicts relation={relation!r}{formula}: {shown}")
+    hint = "if both measure the same thing, pass (Y + Y.T) / 2"
+    if even:
+        half = total[0] / 2
+        hint = f"Y + Y.T is {total[0]:g} everywhere, as of probabilities: subtract {half:g} from Y"
+    elif sign == -1:
+        hint = "Y must be −Y.T, and an object has no preference over itself (NaN or 0)"
+    raise ValueError(
+        f"Y contradicts relation={relation!r}: Y[{i}, {j}] = {y[e]:g} but Y[{j}, {i}] = "
+        f"{other[e]:g}; {hint}"
+    )
 
 
 def check_alpha_pairs(
