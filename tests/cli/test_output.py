@@ -18,7 +18,6 @@ from rankrls.cli import main
 from rankrls.cli._output import Work, escaped, escaped_json
 from rankrls.datasets import make_ranking
 from rankrls.io import save_model
-from rankrls.report import write_report
 
 RED = "\x1b[31m"
 #: Clears the screen, moves the cursor, sets the title; C1 and direction marks do so, too.
@@ -135,16 +134,6 @@ def test_the_clock_fits_beside_any_text(monkeypatch, text, columns):
     assert shown == (len(text) < 100)
 
 
-def test_a_hint_of_a_basis_is_a_line_of_its_own(folder, capsys, monkeypatch):
-    words = ["fit", "train.dat", "-m", "new", "--kernel", "rbf", "--alpha", "auto"]
-    assert main(words) == 0
-    assert "--basis" not in capsys.readouterr().err
-    monkeypatch.setattr(rankrls.cli._training, "MANY_ROWS", 100)
-    assert main(words) == 0
-    line = "rankrls: --kernel rbf decomposes a matrix of 200 × 200; --basis 1000 is faster\n"
-    assert capsys.readouterr().err.count(line) == 1
-
-
 def test_progress_shows_names_as_they_are(monkeypatch):
     terminal = a_terminal(monkeypatch)
     with Work(f"Reading [bold]{RED}x") as work:
@@ -157,28 +146,6 @@ def test_long_work_is_told_in_logs_too(monkeypatch, capsys):
     monkeypatch.setattr(rankrls.cli._output, "LOG_PATIENCE", 0.0)
     with Work("Cross-validating"):
         wait_for(lambda: "rankrls: Cross-validating (0 s so far)\n" in capsys.readouterr().err)
-
-
-def test_the_report_tells_what_it_does(tmp_path):
-    X, y, qid = make_ranking(n_queries=8, n_features=3, random_state=0, return_X_y_qid=True)
-    told = []
-    write_report(tmp_path / "page.html", X, y, qid, alphas=[1.0, 2.0], progress=told.append)
-    assert "Choosing alpha by held-out predictions" in told
-    assert "Fitting to all rows" in told
-    refitted = []
-    ranker = RankRLS(1.0, solver="cg")
-    write_report(tmp_path / "page.html", X, y, qid, estimator=ranker, progress=refitted.append)
-    assert [line for line in refitted if "fold 5" in line]
-
-
-def test_a_long_title_is_cut(tmp_path):
-    X, y, qid = make_ranking(n_queries=8, n_features=3, random_state=0, return_X_y_qid=True)
-    sizes = [
-        write_report(tmp_path / "page.html", X, y, qid, alphas=[1.0], title=title).n_bytes
-        for title in ("short", "long " * 100_000)
-    ]
-    assert sizes[1] - sizes[0] < 1000
-    assert "<title>long long" in (tmp_path / "page.html").read_text()
 
 
 # ---------------------------------------------------------------------- streams

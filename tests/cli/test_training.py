@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
-from sklearn import config_context
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -17,7 +16,7 @@ from rankrls import RankRLS, RankRLSCV
 from rankrls.cli import main
 from rankrls.datasets import dump_letor, load_ranking, make_ranking
 from rankrls.io import load_model
-from rankrls.metrics import make_ranking_scorer, ndcg, ndcg_scorer, pairwise_error
+from rankrls.metrics import ndcg, pairwise_error
 from rankrls.model_selection import leave_query_out_predict
 from rankrls.report import write_report
 
@@ -124,10 +123,6 @@ def test_ndcg_is_one_number_everywhere(run, table):
     assert (y.groupby(qid).max() == 0).any()
     assert evaluated["ndcg@10"] == pytest.approx(value, rel=1e-12)
     assert page["ndcg@10"] == pytest.approx(value, rel=1e-12)
-    with config_context(enable_metadata_routing=True):
-        scorer = make_ranking_scorer(ndcg, k=10)
-        assert scorer(model, X, y, qid=qid) == pytest.approx(value, rel=1e-12)
-        assert ndcg_scorer(model, X, y, qid=qid) == ndcg(y, model.predict(X), qid=qid)
     # Held out: the score of RankRLSCV, of cv and of the report.
     rows = table[table.qid < 35]
     scaled = StandardScaler().fit_transform(rows[["a", "b", "c", "d"]])

@@ -477,20 +477,6 @@ def test_refits_are_predictions_of_unseen_queries(ranking):
     assert set().union(*(predicted for _, predicted in seen)) == set(range(data.n_queries))
 
 
-def test_the_gain_of_an_alpha_that_the_same_queries_chose_is_said_to_be(ranking):
-    X, y, qid = ranking
-    y = y - y.min()
-    note = "alpha chosen by the same queries"
-    for expected, options in [
-        (True, {"alphas": ALPHAS}),
-        (False, {"alphas": [1.0]}),
-        (False, {"estimator": RankRLS(1.0)}),
-        (False, {"alphas": ALPHAS, "test": (X, y, qid)}),
-    ]:
-        page = render(analysed(X, y, qid, **options), title=None, limit=10)
-        assert (note in page) == expected
-
-
 def test_too_little_memory_for_the_shortcut_means_folds(ranking, monkeypatch):
     X, y, qid = ranking
     monkeypatch.setattr("rankrls._resources.budget", lambda: 720)  # vectors of six features
@@ -520,18 +506,6 @@ def test_a_kernel_matrix_with_test_data(tmp_path, ranking):
     text = (tmp_path / "k.html").read_text(encoding="utf-8")
     Page(text)
     assert "no features to show" in text
-
-
-def test_what_rankrlscv_refuses_is_refused(ranking):
-    X, y, qid = ranking
-    for cv, ids, message in [
-        ("leave-pair-out", qid, "no exact shortcut"),
-        ("leave-query-out", None, "needs qid"),
-        ("everything", qid, "cv must be"),
-        ("everything", None, "cv must be"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            analysed(X, y, ids, estimator=RankRLSCV(cv=cv))
 
 
 def test_alpha_chosen_by_another_metric_is_said_to_be(ranking):

@@ -37,14 +37,11 @@ class RowToCheck:
     query : str or None
         None for the rows of one ranking.
     row : int
-    label : float
-    predicted : float
-        Label predicted by the model without the row, with the offset that fits the other labels of
-        its query best.
-    studentised : float
-        Label minus prediction, in units of its standard deviation. All labels are assumed to have
-        equal noise, whatever the weights of queries in the model.
-    p_value : float
+    label, predicted : float
+        Label, and its prediction by the model without the row, with the best offset of its query.
+    studentised, p_value : float
+        Label minus prediction, in units of its standard deviation; all labels are assumed to have
+        equal noise.
     """
 
     name: str
@@ -96,15 +93,12 @@ class LabelsToCheck:
         Number of p-values below 0.05 divided by the number of checks.
     least_agreement, largest_studentised : float
         Extremes over all queries and over all rows; NaN if there are none.
-    no_p_values : str
-        Why queries have no p-values; empty if they have. The agreement is then computed from the
-        held-out predictions by which the error was estimated.
-    no_rows : str
-        Why rows were not checked; empty if they were.
+    no_p_values, no_rows : str
+        Why queries have no p-values (their agreement is then that with held-out predictions), and
+        why rows were not checked; empty if they have and were.
     alpha : float or None
         Alpha of the models without a query or row: if alpha was chosen, the one with the smallest
-        squared error on held-out labels, because the alpha of the best ranking may shrink all
-        predictions to nearly zero. None if the predictions are those of folds.
+        squared error on held-out labels. None if the predictions are those of folds.
     """
 
     queries: list[QueryToCheck] = field(default_factory=list)

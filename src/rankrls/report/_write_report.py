@@ -34,13 +34,10 @@ class Report:
 
     Attributes
     ----------
-    path : str
-        Path of the page.
-    n_bytes : int
-        Size of the page in bytes.
+    path, n_bytes : str, int
+        The page and its size.
     model : estimator
-        The model fitted to all training rows (as arrays, without feature names); a Pipeline if
-        features are imputed or scaled.
+        The model fitted to all training rows; a Pipeline if features are imputed or scaled.
     alpha : float or None
         Regularisation of the model.
     error : Interval
@@ -56,10 +53,9 @@ class Report:
     findings : list of Finding
         Problems, warnings and notes.
     to_check : LabelsToCheck
-        Queries and rows of the training data whose labels disagree most with the model without
-        them.
+        Labels of the training data that disagree most with the model without them.
     seconds : float
-        Run time in seconds.
+        Run time.
     """
 
     path: str
@@ -111,8 +107,7 @@ def write_report(
     Parameters
     ----------
     path : str or path-like
-        File to write: a single, self-contained HTML page. The file is written atomically, and an
-        existing file is replaced.
+        File to write, a self-contained HTML page; an existing file is replaced at the end.
     X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
     y : array-like of shape (n_rows,)
         Labels, higher = preferred.
@@ -129,30 +124,24 @@ def write_report(
         Names of the rows of X and of test; by default "row 0" ….
     title : str, optional
     estimator : estimator, optional
-        Unfitted estimator; by default `RankRLSCV()`, which chooses alpha by exact leave-query-out.
-        A `RankRLS` keeps its alpha if no alphas are given. Other estimators with ``fit(X, y,
-        qid=…)`` and ``predict`` (a `RankSVM`, a Pipeline whose last step takes qid) are refitted in
-        five folds of whole queries. With an `AutoRanker`, X may contain text and missing values,
-        which a `TableEncoder` encodes; the errors are those of its held-out scores if it compared
-        all rows by query.
+        Unfitted; by default `RankRLSCV()`. A `RankRLS` keeps its alpha if no alphas are given.
+        Others with ``fit(X, y, qid=…)`` and ``predict`` (a `RankSVM`, a Pipeline whose last step
+        takes qid) are refitted in five folds of whole queries. With an `AutoRanker`, X may contain
+        text and missing values, and the errors are those of its held-out scores.
     sample_weight : array-like of shape (n_rows,), optional
         Row weights for training; errors are not weighted.
     imputer, scaler : transformer, optional
-        Unfitted transformers. They are fitted in this order to the features of all rows of X,
-        including those held out later, without labels, and become part of the model. A
-        `QueryScaler` receives qid. Findings describe the unscaled features, weights the scaled
-        ones.
+        Unfitted. They are fitted in this order to the features of all rows of X, without labels,
+        and become part of the model. Findings describe unscaled features, weights scaled ones.
     max_table_rows : int, default=2000
-        Maximum number of rows in the table of errors. If there are more, the page keeps the worst
-        (half of the table), the best (a tenth) and a random sample of the others. Quantiles and
-        averages are always computed from all of them.
+        Size of the table of errors: the worst (half of it), the best (a tenth) and a random sample
+        of the others. Quantiles and averages are those of all.
     examination : Examination, optional
         Examination of positions that labels were made with (`rankrls.clicks`): a section shows it.
     load_code : str, optional
-        Python code that defines X, y, qid and so on. The page shows it before the code that
-        reproduces the results.
+        Python code that defines X, y and qid, shown before the code that reproduces the results.
     progress : callable, optional
-        Function that is called with a line of text before each step, such as ``print``.
+        Called with a line of text before each step, such as ``print``.
 
     Returns
     -------
@@ -167,10 +156,8 @@ def write_report(
     Notes
     -----
     Without test data, each query is predicted by the model trained on all other queries, at the
-    alpha that is best for these, so that the choice of alpha does not bias the estimate. (The
-    held-out errors of the other queries come from models trained on the query, a dependence that
-    only nested cross-validation would remove.) The confidence interval is Student's over queries;
-    it does not include the variation due to the training set.
+    alpha that is best for these. The confidence interval is Student's over queries; it does not
+    include the variation due to the training set.
 
     Examples
     --------
