@@ -130,7 +130,10 @@ def require_updatable(estimator: Any) -> None:
     """
     if isinstance(estimator, AutoRanker):
         check_is_fitted(estimator)
-        estimator._require_sums()
+        if not estimator.estimators_:
+            raise ValueError("the model is a single column, which cannot be updated: fit it again")
+        for member in estimator.estimators_:
+            learned_by(member)
         return
     ranker, _ = taken_apart(estimator)
     check_is_fitted(ranker)
