@@ -39,8 +39,6 @@ ARRAY_TYPES = (
 #: Maximum size of a manifest in bytes, for writing and reading.
 MAX_MANIFEST = 2**28
 
-CHUNK = 2**20
-
 #: Bytes that `zipfile` uses to describe one member.
 MEMBER = 800
 
@@ -159,20 +157,29 @@ class ArchiveReader:
 
     def type_and_shape(self, number: Any) -> tuple[str, tuple[int, ...]]:
         """Return dtype and shape of an array without reading it."""
+        with self._archive.open(self._member(number)) as member:
+            return self._read_header(member, self._member(number))
+
+    def array(self, number: Any) -> Array:
+        """Read an array and check its checksum."""
         info = self._member(number)
-        with self._archive.open(info) as member:
-            dtype, shape, _ = self._read_header(member, info)
-            return dtype.name, shape
+        # Every call is charged: the caller processes the whole array.
+        self.budget.charge(info.file_size, info.filename)
+        if number not in self._arrays:
+            dtype, _ = self.type_and_shape(number)
+            with self._archive.open(info) as member:
+                values = npy.read_array(member, allow_pickle=False)
+                require(member.read(1) == b"", f"{info.filename} is too long")  # checks the CRC
+            self._arrays[number] = values.astype(dtype, copy=False)
+        return self._arrays[number]
 
     def _member(self, number: Any) -> zipfile.ZipInfo:
         good = type(number) is int and 0 <= number < len(self._members)
         require(good, f"there is no array {show(number)}")
         return self._members[number]
 
-    def _read_header(
-        self, member: IO[bytes], info: zipfile.ZipInfo
-    ) -> tuple[np.dtype[Any], tuple[int, ...], int]:
-        """Return dtype, shape and the number of bytes that follow."""
+    def _read_header(self, member: IO[bytes], info: zipfile.ZipInfo) -> tuple[str, tuple[int, ...]]:
+        """Return the name of the dtype and the shape, if the bytes that follow are as many."""
         name = info.filename
         try:
             require(npy.read_magic(member) == (1, 0), "of another version")
@@ -185,29 +192,9 @@ class ArchiveReader:
         good = len(shape) <= 32 and all(type(n) is int and n >= 0 for n in shape)
         good = good and math.prod(n for n in shape if n) <= self._size
         require(good, f"{name} has the shape {show(shape)}, more than the file has bytes")
-        size = math.prod(shape) * dtype.itemsize
-        rest = info.file_size - member.tell()
+        size, rest = math.prod(shape) * dtype.itemsize, info.file_size - member.tell()
         require(size == rest, f"{name} has {rest:,} bytes, and {size:,} by its shape {shape}")
-        return np.dtype(dtype.name), shape, size
-
-    def array(self, number: Any) -> Array:
-        """Read an array and check its checksum."""
-        info = self._member(number)
-        # Every call is charged: the caller processes the whole array.
-        self.budget.charge(info.file_size, info.filename)
-        if number not in self._arrays:
-            with self._archive.open(info) as member:
-                dtype, shape, size = self._read_header(member, info)
-                data, start = np.empty(size, dtype=np.uint8), 0
-                view = data.data
-                while start < size:
-                    n_read = member.readinto(view[start : start + CHUNK])  # type: ignore[attr-defined]
-                    require(n_read, f"{info.filename} is cut off")
-                    start += n_read
-                require(member.read(1) == b"", f"{info.filename} is too long")  # checks the CRC
-            values = data.view(_little_endian(dtype)).astype(dtype, copy=False)
-            self._arrays[number] = values.reshape(shape)
-        return self._arrays[number]
+        return dtype.name, shape
 
 
 def _require_magic(start: bytes) -> None:

@@ -8,7 +8,6 @@ import platform
 import shutil
 import tempfile
 import warnings
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -240,10 +239,9 @@ def _sketch(tree: Any, reader: ArchiveReader) -> Any:
         return {name: _sketch(item, reader) for name, item in value.items()}
     if tag in ("dtype", "function"):
         return str(value)
-    if tag in ("tuple", "strings", "items"):
-        return [_sketch(item, reader) for item in value]
-    number = Decoder(reader.array, reader.budget.charge).decode(tree)
-    return number if tag == "float" else number.item()
+    if tag == "scalar":
+        return _sketch(tree["value"], reader)
+    return float(value) if tag == "float" else [_sketch(item, reader) for item in value]
 
 
 def trusted_types() -> list[str]:
@@ -291,35 +289,23 @@ def _reader(path: Path) -> Iterator[ArchiveReader]:
             if error.errno != errno.EINVAL:  # raised for an invalid position in the file
                 raise
             raise ValueError(f"{name} cannot be loaded: the file is damaged") from error
-        except zipfile.BadZipFile as error:
-            raise ValueError(
-                f"{name} cannot be loaded: the file is damaged ({_cut(error)})"
-            ) from error
         except Exception as error:
-            # Fallback for data that rankrls has not written and that no check above rejects.
-            text = f"not a valid model ({type(error).__name__}: {_cut(error)})"
+            # Damage, or data that rankrls has not written and that no check above rejects. The
+            # error message of another library can repeat bytes of the file.
+            text = f"not a valid model ({type(error).__name__}: {str(error)[:200]})"
             raise ValueError(f"{name} cannot be loaded: {text}") from error
 
 
-def _cut(error: Exception) -> str:
-    """Shorten the error message of another library, which can repeat bytes of the file."""
-    text = str(error)
-    return text if len(text) <= 200 else text[:199] + "…"
-
-
-def _check_manifest(manifest: dict[str, Any]) -> None:
+def _check_manifest(manifest: Any) -> None:
     require(manifest.get("format") == "rankrls", "its manifest is not that of a rankrls model")
-    version = manifest.get("format_version")
+    version: Any = manifest.get("format_version")
+    versions: Any = manifest.get("versions")
     require(type(version) is int and version >= 1, f"it has the format {show(version)}")
-    assert isinstance(version, int)
-    versions = manifest.get("versions")
     good = type(versions) is dict and all(type(v) is str for v in versions.values())
     require(good, "its manifest does not say what wrote it")
-    assert isinstance(versions, dict)
-    if version > FORMAT:
-        writer = show(versions.get("rankrls", "?"))
-        raise ValueError(
-            f"it was written by rankrls {writer} in format {version}; rankrls {__version__} reads "
-            f"formats up to {FORMAT}: install a newer rankrls"
-        )
+    require(
+        version <= FORMAT,
+        f"it was written by rankrls {show(versions.get('rankrls', '?'))} in format {version}; "
+        f"rankrls {__version__} reads formats up to {FORMAT}: install a newer rankrls",
+    )
     require("model" in manifest, "its manifest has no model")
