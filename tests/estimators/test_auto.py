@@ -307,10 +307,13 @@ def test_texts_alone():
     assert set(ranker.members_["view"]) == {"log"}
 
 
-def test_one_column_may_be_the_best_ranker():
+@pytest.mark.parametrize("n", [60, 300])
+def test_one_column_may_be_the_best_ranker(n, small):
+    """Of all rows, and of a sample."""
+    small(n_rows=60)
     rng = np.random.default_rng(0)
-    X = pd.DataFrame(rng.normal(size=(60, 40)), columns=[f"c{j}" for j in range(40)])
-    y, qid = -X["c7"].rank().to_numpy(), np.arange(60) // 10
+    X = pd.DataFrame(rng.normal(size=(n, 40)), columns=[f"c{j}" for j in range(40)])
+    y, qid = -X["c7"].rank().to_numpy(), np.arange(len(X)) // 10
     ranker = quick(X, y, qid, scoring="pairwise_accuracy")
     assert ranker.members_["view"][0] == "c7"
     assert ranker.best_score_ == 1.0

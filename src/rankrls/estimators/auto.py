@@ -124,7 +124,7 @@ N_COLUMNS = 5
 TREE_FOLDS = 5
 
 #: Number of rows processed at a time if candidates were compared on a sample.
-BATCH = 20_000
+BATCH = 10_000
 
 
 class AutoRanker(QueryRequests, BaseEstimator):
@@ -488,9 +488,9 @@ class AutoRanker(QueryRequests, BaseEstimator):
         with warnings.catch_warnings():  # transformed columns have their scales on purpose
             warnings.simplefilter("ignore", FeatureScaleWarning)
             warnings.simplefilter("ignore", IdColumnWarning)
-            if streamed:
+            if streamed and rankers:
                 fit_streams(rankers, batches)
-            else:
+            elif not streamed:
                 for ranker, fields in zip(rankers, next(batches), strict=True):
                     ranker.fit(**fields)
         self._store(rankers)

@@ -382,11 +382,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             if 0 < known.size < values.size:
                 parts[source] = np.zeros(1)
         varying = np.array(list(medians), dtype=np.int64)
-        some = [numbers[j][:ID_ROWS] for j in medians]
-        filled = [np.where(np.isnan(v), medians[j], v) for j, v in zip(medians, some, strict=True)]
+        first = next(iter(cells.values()))[:ID_ROWS]
+        filled = np.empty((len(first), len(varying) if self.drop_ids else 0))
+        for column, (source, median) in zip(filled.T, medians.items(), strict=False):
+            column[:] = numbers[source][:ID_ROWS]
+            column[np.isnan(column)] = median
         some_codes = None if codes is None else codes[:ID_ROWS]
-        table = np.column_stack(filled) if filled else np.zeros((0, 0))
-        kept = self._without_ids(varying, table, names, some_codes)
+        kept = self._without_ids(varying, filled, names, some_codes)
         for source in kept:
             yield NUMBER, source, -1, np.array([medians[source]])
         for source, fill in parts.items():
