@@ -117,14 +117,6 @@ def test_a_large_singular_kernel_is_left_to_descent(monkeypatch):
     assert found.objective >= exact * (1 - 1e-7)
 
 
-def test_no_more_than_max_iter():
-    K, y = singular_kernel()
-    for most in (1, 7, 40):
-        with pytest.warns(ConvergenceWarning, match=f"after {most} iterations"):
-            ranker = RankSVM(1e-9, kernel="precomputed", max_iter=most, tol=1e-9).fit(K, y)
-        assert ranker.n_iter_ == most
-
-
 def test_rounding_errors_count_in_the_gap():
     """Larger ones than K has: the gap must be closed further, to leave them their part."""
     K, y = singular_kernel()

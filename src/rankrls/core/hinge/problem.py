@@ -25,11 +25,7 @@ from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.query_weights import QueryWeighting
 from rankrls.core.ridge.models import FittedFunction
 from rankrls.core.spaces.products import Offsets, Products, subtract
-from rankrls.core.spaces.spaces import (
-    Kernel,
-    Space,
-    choose_space,
-)
+from rankrls.core.spaces.spaces import Kernel, Space, choose_space
 
 __all__ = ["HINGE_SOLVERS", "HingeFit", "fit_hinge"]
 
@@ -187,19 +183,20 @@ def _model(
     kept: Array,
 ) -> FittedFunction:
     """Build the function from the solutions of every output and alpha; rows ``kept`` are used."""
+    kernel, basis, coef = space.kernel, space.basis, None
+    if kernel.linear and basis is None and not isinstance(functions, KernelSpace):
+        coef = np.stack([[s.w for s in path] for path in paths], axis=-1).astype(X.dtype)
     if space.solver == "primal":
-        coef = np.stack([[s.w for s in path] for path in paths], axis=-1)
-        return FittedFunction(alphas, coef=coef.astype(X.dtype))
+        return FittedFunction(alphas, coef=coef)
     a = np.stack([np.array([s.row_coefficients for s in path]) for path in paths], axis=-1)
-    kernel, basis, length = space.kernel, space.basis, X.shape[0]
+    length = X.shape[0]
     if basis is not None:
         length, kept = len(basis.indices), basis.positions
     dual_coef = np.zeros((len(alphas), length, a.shape[-1]))
     dual_coef[:, kept] = a
     model = FittedFunction(alphas, kernel, dual_coef=dual_coef, kept=kept, basis=basis)
-    if kernel.linear and space.solver == "dual" and not isinstance(functions, KernelSpace):
-        coef = np.stack([[s.w for s in path] for path in paths], axis=-1)
-        model.coef = coef.astype(X.dtype)
+    if coef is not None:
+        model.coef = coef
     elif kernel.linear:
         # The coefficients of all rows sum to zero: centred rows give the same weights.
         rows = space.rows if basis is None else basis.rows
