@@ -357,7 +357,7 @@ def test_a_fitted_model_refuses():
         (lambda: ranker.score(lazy, qid, qid), "no query has a pair to evaluate"),
         (lambda: ranker.predict(lazy[:, :3]), "features"),
         (lambda: ranker.predict(X, return_std=True), "does not factorise a matrix, which uncer"),
-        (lambda: ranker.preference_proba(lazy, lazy), "not a Dask collection"),
+        (lambda: ranker.preference_proba(lazy, lazy), "X is a Dask Array"),
         (lambda: ranker.predict(chunked(bad)).compute(), "partition 2 of X"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 import dask.array as da
 import numpy as np
@@ -196,20 +196,6 @@ class DaskRanker(RidgeRanker):
         given = self.predict(X), y, qid, sample_weight
         found, y, qid, weight = (one.compute() if is_lazy(one) else one for one in given)
         return self._accuracy(found, Preferences(y, qid, sample_weight=weight))
-
-    def _check_new(self, X: Any) -> Any:
-        if is_lazy(X):
-            raise ValueError(
-                "this method wants rows in memory, not a Dask collection: pass X.compute(), or map "
-                "the method of to_local() over the blocks"
-            )
-        return super()._check_new(X)
-
-    def _prepare(self, X: Any, preferences: Any) -> NoReturn:
-        raise ValueError(
-            f"rankrls.dask.{type(self).__name__} has fit only: take to_local(), or "
-            f"rankrls.{type(self).__name__}, for the rest"
-        )
 
 
 def _predict_block(n: int, dtype: Any, deviation: bool, number: int, X: Any, model: Any) -> Array:
