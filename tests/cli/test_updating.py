@@ -134,7 +134,7 @@ def test_one_ranking(folder, run):
         ("--solver dual", "new.parquet", "dual"),
         ("--loss hinge", "new.parquet", "RankSVM keeps no sums"),
         ("--no-uncertainty", "new.parquet", "does not contain its sums over queries"),
-        ("--missing mean", "new.parquet", "strategy='mean'"),
+        ("--missing mean", "new.parquet", "strategy='constant'"),
         ("--scale minmax", "new.parquet --forget old.parquet", "largest or smallest"),
     ],
 )
