@@ -80,11 +80,6 @@ class RawTable:
         """Rows and columns."""
         return len(self.numbers), len(self.columns)
 
-    @property
-    def nbytes(self) -> int:
-        """Memory of the arrays, without that of the strings."""
-        return self.numbers.nbytes + sum(column.nbytes for column in self.text.values())
-
     def __len__(self) -> int:
         return len(self.numbers)
 
@@ -523,7 +518,8 @@ def clear_errors(
             ) from None
         if columns is None or "could not convert string" not in str(error):
             raise
-        text = [column for column in columns if not _holds_numbers(X[column])]
+        schema = nw.from_native(X, eager_only=True).schema.items()
+        text = [name for name, kind in schema if not (kind.is_numeric() or kind == nw.Boolean)]
         shown = ", ".join(map(repr, text[:5])) + ", …" * (len(text) > 5)
         raise ValueError(
             f"{name} has columns that are not numbers: {shown} (drop or encode them; {error})"
@@ -541,14 +537,6 @@ def _where_missing(X: Any, columns: Any) -> str:
     column = int(cols[rows == row].min())
     label = column if columns is None else repr(columns[column])
     return f" (first at row {row}, column {label}; {len(rows):,} in all)"
-
-
-def _holds_numbers(column: Any) -> bool:
-    try:
-        np.asarray(column, dtype=np.float64)
-    except (ValueError, TypeError):
-        return False
-    return True
 
 
 # -- ids --------------------------------------------------------------------------------------
@@ -585,12 +573,13 @@ def columns_like_ids(X: Any, names: Any = None, codes: Any = None) -> list[int]:
     n_rows, n_features = X.shape
     if n_rows < 2:
         return []
-    named = [j for j, name in enumerate(names) if is_id_name(name)] if names is not None else []
+    words = [] if names is None else list(map(_words, names))
+    named = [j for j, name in enumerate(words)
+             if name and ("".join(name) in _ID_NAMES or name[-1] in _ID_ENDINGS)]  # fmt: skip
     others: list[int] = []
     if n_rows >= _ID_ROWS and n_features > 1:
         others = [j for j in _different_integers(X) if j not in named]
-        if names is not None:
-            others = [j for j in others if _RANK_WORDS.isdisjoint(_words(names[j]))]
+        others = [j for j in others if not words or _RANK_WORDS.isdisjoint(words[j])]
     several = codes is not None and len(codes) > 0 and bool((codes != codes[0]).any())
     columns = named + others[:_ID_COLUMNS]
     chosen = X[:, columns] if not sparse.issparse(X) else sparse.csc_array(X[:, columns])
@@ -607,12 +596,6 @@ def columns_like_ids(X: Any, names: Any = None, codes: Any = None) -> list[int]:
             rises = several and bool((steps > 0).all() or (steps < 0).all())
             found += [j] if rises or by_chance >= _REPEATS else []
     return sorted(found)
-
-
-def is_id_name(name: Any) -> bool:
-    """Whether a column has the name of an id, a position or a timestamp."""
-    words = _words(name)
-    return bool(words) and ("".join(words) in _ID_NAMES or words[-1] in _ID_ENDINGS)
 
 
 def _words(name: Any) -> list[str]:
@@ -710,11 +693,6 @@ def unequal_scales(X: Any, codes: Any = None) -> Scales | None:
             block = block.toarray() if sparse.issparse(block) else block
             enough = np.count_nonzero(block, axis=0) >= fewest
             scale[columns[first : first + step]] = np.where(enough, _scale(block, starts), 0.0)
-    return most_unequal(scale)
-
-
-def most_unequal(scale: Array) -> Scales | None:
-    """Columns with the smallest and the largest of these scales, if they differ that much."""
     varies = np.flatnonzero((scale > 0) & np.isfinite(scale))
     if len(varies) < 2:
         return None

@@ -8,6 +8,7 @@ qid), and the scores of a ranker to a choice for each list.
 from __future__ import annotations
 
 import numbers
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -249,8 +250,9 @@ def _items(lists: Any) -> list[tuple[Any, Any]]:
     if not all(isinstance(i, tuple | list) and len(i) == 2 and isinstance(i[0], kinds)
                for i in items):  # fmt: skip
         return list(enumerate(items))
-    if len({key for key, _ in items}) < len(items):
-        raise ValueError("a list comes twice; give all its candidates in one list")
+    again, count = Counter(key for key, _ in items).most_common(1)[0]
+    if count > 1:
+        raise ValueError(f"list {again!r} comes twice; give all its candidates in one list")
     return [(key, item) for key, item in items]
 
 
