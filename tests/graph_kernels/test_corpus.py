@@ -184,15 +184,6 @@ def test_endless_tag_is_refused(monkeypatch):
         read(f'{HEAD}<document id="' + "a" * 1_000_000)
 
 
-def test_what_is_no_binary_file(tmp_path):
-    with pytest.raises(ValueError, match="binary mode"):
-        list(iter_interaction_corpus(io.StringIO(CORPUS)))
-    with pytest.raises(ValueError, match="path must be"):
-        list(iter_interaction_corpus(3))
-    with pytest.raises(FileNotFoundError):
-        list(iter_interaction_corpus(tmp_path / "missing.xml"))
-
-
 @pytest.mark.parametrize(
     ("before", "after"),
     [("<!--", "-->"), ("<?x ", "?>"), ('<document id="', '"/>')],

@@ -1,13 +1,8 @@
 """The all-paths graph kernel against power series, double loops and paths counted by hand."""
 
-import pickle
-
 import numpy as np
 import pytest
 from scipy import sparse as sp
-from sklearn.base import clone
-from sklearn.linear_model import Ridge
-from sklearn.pipeline import make_pipeline
 
 from rankrls.graph_kernels import (
     AllPathsGraphFeatures,
@@ -376,18 +371,6 @@ def test_bad_options():
         AllPathsGraphFeatures("mean").fit(graphs)
     with pytest.raises(ValueError, match="normalize must be True or False"):
         all_paths_graph_kernel(graphs, normalize="yes")
-
-
-def test_clone_pickle_and_pipeline():
-    rng = np.random.default_rng(7)
-    graphs = [random_graph(rng, 10, "dag") for _ in range(20)]
-    features = clone(AllPathsGraphFeatures("max", normalize=True))
-    assert features.get_params() == {"gather": "max", "normalize": True, "divergent": "error"}
-    X = features.fit_transform(graphs)
-    again = pickle.loads(pickle.dumps(features))
-    assert (again.transform(graphs) != X).nnz == 0
-    model = make_pipeline(features, Ridge()).fit(graphs, np.arange(20.0))
-    assert model.predict(graphs).shape == (20,)
 
 
 def test_graphs_too_large_for_memory_are_refused():
