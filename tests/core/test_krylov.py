@@ -271,9 +271,6 @@ class Noisy:
     def diagonal(self):
         return np.diagonal(self.matrix)
 
-    def magnitude(self, W):
-        return np.abs(self.matrix) @ np.abs(W)
-
 
 def true_residual(system, W, alpha):
     R = system.C - system.matrix @ W - alpha * W
