@@ -15,7 +15,6 @@ from rankrls.model_selection import (
     leave_query_out_predict,
     permutation_test,
 )
-from rankrls.report import write_report
 
 RNG = np.random.default_rng(0)
 M = 60
@@ -197,18 +196,6 @@ def test_files_names_and_reports(tmp_path):
         RankRLS(**OPTIONS).fit(numbered.iloc[:, ::-1], Y)
     found = numbered.index.get_indexer(numbered.columns)
     np.testing.assert_array_equal(found, BASIS)
-    page = tmp_path / "report.html"
-    write_report(
-        page,
-        BLOCK,
-        Y,
-        QID,
-        estimator=RankRLSCV([1.0, 10.0], **OPTIONS),
-        test=(NEW_BLOCK, np.arange(7.0), np.zeros(7)),
-    )
-    assert page.stat().st_size > 1000
-    with pytest.raises(ValueError, match="row numbers in basis do not follow"):
-        write_report(page, BLOCK, Y, QID, estimator=RankSVM(**OPTIONS))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """One problem, decomposed once: what is scored is returned, and a failing call changes nothing."""
 
 import copy
-import threading
 from typing import ClassVar
 
 import numpy as np
@@ -141,21 +140,6 @@ def test_deviations_take_little_memory():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 0.6 * 8 * len(many) * len(X)
-
-
-def test_fits_in_threads_do_not_disturb_each_other():
-    expected = RankRLS().fit(X, y, qid=qid).coef_
-    found = []
-    threads = [
-        threading.Thread(target=lambda: found.append(RankRLS().fit(X, y, qid=qid).coef_))
-        for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for coef in found:
-        np.testing.assert_array_equal(coef, expected)
 
 
 def test_deviations_of_a_nystroem_model():
