@@ -212,14 +212,6 @@ class _Judgements:
         controls = [np.bincount(self.group, values * control) for control in self.C.T]
         return np.column_stack([sums.toarray(), *controls])
 
-    def totals(self) -> tuple[Array, Array]:
-        """Weighted wins, a tie counting half, and weighted judgements of each item."""
-        h, j, w, n = self.h, self.j, self.weight, self.n_items
-        won = np.bincount(h, w * self.y, minlength=n) + np.bincount(
-            j, w * (1 - self.y), minlength=n
-        )
-        return won, np.bincount(h, w, minlength=n) + np.bincount(j, w, minlength=n)
-
     def require_connected(self) -> None:
         """Raise an error if judgements of positive weight do not connect all items."""
         n, used = self.n_items, self.weight > 0
@@ -266,9 +258,8 @@ class _Judgements:
             used = np.where(held, 0.0, full)
             if len(np.union1d(self.h[used > 0], self.j[used > 0])) < self.n_items:
                 return np.nan
-            d = _maximise(self, used).d[held]
-            loss = -(self.y[held] * log_expit(d) + (1 - self.y[held]) * log_expit(-d))
-            total += float(self.weight[held] @ loss)
+            d = _maximise(self, used).d
+            total += float((self.weight * held) @ ((1 - self.y) * d - log_expit(d)))
         return total
 
 
@@ -440,21 +431,15 @@ class Leaderboard:
 
     def _warn_separated(self) -> None:
         """Warn of items that won or lost everything: only the weak ridge bounds their ratings."""
-        if self._prior:
-            return
-        wins, total = self._wins()
-        always = np.flatnonzero((wins == total) | (wins == 0))
-        if len(always):
+        wins, _ = self.head_to_head()
+        always = np.flatnonzero(~wins.any(axis=1) | ~wins.any(axis=0))
+        if len(always) and not self._prior:
             names = ", ".join(repr(str(name)) for name in self.items_[always][:5])
             warn(
                 f"{names}{', …' * (len(always) > 5)} won or lost all judgements, so the ratings "
                 "have no finite maximum likelihood; these ratings and their intervals say no more "
                 "than first or last"
             )
-
-    def _wins(self) -> tuple[Array, Array]:
-        won, total = self._judged.totals()
-        return won[self._order], total[self._order]
 
     @property
     def n_judgements_(self) -> int:
@@ -494,7 +479,7 @@ class Leaderboard:
         unit, origin = (ELO, 1000.0) if scale == "elo" else (1.0, 0.0)
         rating, std = origin + unit * self.ratings_, unit * self.std_
         half = self._quantile() * std
-        won, total = self._wins()
+        won, total = (counts.sum(axis=1) for counts in self.head_to_head())
         share = np.full(len(won), np.nan)
         np.divide(won, total, out=share, where=total > 0)
         count = np.bincount(np.concatenate([self._judged.h, self._judged.j]), minlength=len(won))
