@@ -19,11 +19,10 @@ from rankrls.datasets import make_ranking
 from rankrls.diagnostics import audit
 from rankrls.model_selection import leave_query_out_predict
 from rankrls.report import write_report
-from rankrls.report._analysis import analyse
-from rankrls.report._data import Steps, check_rankings
-from rankrls.report._heldout import make_plan
+from rankrls.report._data import check_rankings
 from rankrls.report._page import render
 from rankrls.report._worst import _reasons
+from report_cases import analysed
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +31,6 @@ def ranking():
         n_queries=25, n_docs=(1, 12), n_features=5, random_state=1, return_X_y_qid=True
     )
     return X, y.astype(float), qid
-
-
-def analysed(X, y, qid=None, *, estimator=None, alphas=None, **names):
-    train = check_rankings(X, y, qid, **names)
-    return analyse(train, None, make_plan(estimator, alphas, train.X), Steps(None, None))
 
 
 def section(text, key):

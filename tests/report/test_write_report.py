@@ -18,8 +18,7 @@ from rankrls.datasets import make_ranking
 from rankrls.metrics import pairwise_accuracy, pairwise_error
 from rankrls.model_selection import leave_query_out_predict
 from rankrls.report import AlphaPath, Report, write_report
-from rankrls.report._analysis import analyse
-from rankrls.report._data import Steps, check_rankings
+from rankrls.report._data import check_rankings
 from rankrls.report._errors import mean_interval, query_errors, row_errors, row_errors_of_pairs
 from rankrls.report._features import feature_statistics
 from rankrls.report._findings import check_model
@@ -27,6 +26,7 @@ from rankrls.report._heldout import _refitted, make_plan
 from rankrls.report._page import kept_units, render
 from rankrls.report._reproduce import code_lines
 from rankrls.report._worst import worst_queries
+from report_cases import analysed
 
 EVIL = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(1)>&amp;"
 ALPHAS = 2.0 ** np.arange(-4, 9)
@@ -37,12 +37,6 @@ def ranking():
     return make_ranking(
         n_queries=30, n_docs=(1, 12), n_features=6, random_state=1, return_X_y_qid=True
     )
-
-
-def analysed(X, y, qid=None, *, estimator=None, alphas=None, test=None, **names):
-    train = check_rankings(X, y, qid, **names)
-    unseen = None if test is None else check_rankings(*test, where="test ")
-    return analyse(train, unseen, make_plan(estimator, alphas, train.X), Steps(None, None))
 
 
 def quietly(search, *arguments, **options):

@@ -14,6 +14,7 @@ from scipy import sparse
 
 from rankrls import AutoRanker, RankRLSCV, streaming
 from rankrls._frames import RawTable
+from rankrls._resources import pyplot
 from rankrls.cli._click_log import click_rows
 from rankrls.cli._doubts import better_column, not_better
 from rankrls.cli._files import DataFile, check_output, output_file
@@ -417,17 +418,12 @@ def _tell_alphas(o: Any, ranker: RankRLSCV, found: dict[str, Any], has_qid: bool
 
 
 def _draw(ranker: Any, path: str) -> None:
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise ImportError(
-            "--plot needs matplotlib, which is not installed: pip install 'rankrls[plot]'"
-        ) from error
-    matplotlib.use("Agg")  # no window is opened
+    plt = pyplot()
+    plt.switch_backend("Agg")  # no window is opened
     from rankrls.plotting import RegularizationPathDisplay
 
     figure = RegularizationPathDisplay.from_estimator(ranker).figure_
     with output_file(path) as file:
         kind = os.path.splitext(path)[1].lower().removeprefix(".")
         figure.savefig(file, format=kind, dpi=150, bbox_inches="tight")
-    matplotlib.pyplot.close(figure)
+    plt.close(figure)

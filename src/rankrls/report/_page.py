@@ -50,7 +50,7 @@ def page(template: str, *, title: str | None, default: str, **values: Any) -> st
         undefined=jinja2.StrictUndefined,
     )
     environment.filters |= {"number": number, "percent": percent, "fixed": fixed}
-    environment.filters |= {"probability": probability, "markup": Markup, "compact": _compact}
+    environment.filters |= {"probability": probability, "markup": Markup}
     environment.filters["commas"] = "{:,}".format
     environment.filters["name"] = lambda text: (
         Markup("<bdi>") + escape(_clean(_cut(text) or "(no name)")) + Markup("</bdi>")
@@ -106,14 +106,6 @@ def render(
         bar=lambda value, values: bar(float(value), float(np.abs(values).max())),
         code="\n".join([*([] if load_code is None else [load_code, ""]), *code_lines(a)]),
     )
-
-
-def _compact(n: int) -> str:
-    for size, unit in ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**4, "k")):
-        if n >= size:
-            scale = 1000 if unit == "k" else size
-            return f"{n / scale:.3g}\N{NO-BREAK SPACE}{unit}"
-    return f"{n:,}"
 
 
 def _charts(a: SimpleNamespace) -> dict[str, str]:
