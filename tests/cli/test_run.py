@@ -50,7 +50,7 @@ FILES = {
         ("fit noqid.dat -m x", "noqid.dat: the lines have no query ids"),
         ("fit noqid.dat -m x", "pass qid=None if all rows are one ranking (here: --one-ranking)"),
         ("fit ties.dat -m x", "ties.dat: no query has a pair to learn from"),
-        ("fit ties.dat -m x --stream", "batches, all labels of a query are equal"),
+        ("fit ties.dat -m x --stream", "all labels of a query are equal"),
         ("fit back.dat -m x --stream", "back.dat:3: query '1' comes back after another query; "
                                        "sort the rows by query, or read all of them at once"),
         ("fit bad.csv -m x", "bad.csv:2: column 'a' is 'x', not a finite number"),
