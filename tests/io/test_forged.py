@@ -1,5 +1,6 @@
 """Files that are forged: one ValueError that names the file, little time and memory."""
 
+import contextlib
 import copy
 import io
 import json
@@ -9,10 +10,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from model_files import edit, forge, members, refuse, write
+from model_files import edit, forge, load_or_none, members, refuse, write
 from rankrls import ConditionalRankRLS, RankRLS
 from rankrls.io import describe_model, load_model, save_model
 from rankrls.io._values import Decoder
+from rankrls.preprocessing import TableEncoder
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((8, 2))
@@ -363,6 +365,42 @@ def test_names_may_look_like_json(path):
     save_model(RankRLS(solver="cg").fit(frame, y), path)
     assert list(load_model(path).feature_names_in_) == names
     assert describe_model(path)["feature_names"] == names
+
+
+# -- found by fuzzing ----------------------------------------------------------------------------
+
+
+def test_rows_that_are_larger_than_the_file(path):
+    """The row of a probe must not be made from a number of the file alone."""
+    encoder = TableEncoder().fit([["a", 1.0], ["b", 2.0], ["a", 3.0]])
+    ranker = RankRLS(kernel="precomputed", basis=[3, 1]).fit(X @ X.T, y)
+    for model in (ranker, encoder, RankRLS().fit(X, y)):
+        save_model(model, path)
+        edit(path, lambda m: fields(m).update(n_features_in_=2**41))
+        assert load_or_none(path) is None or model is ranker
+
+
+def test_numbers_that_numpy_does_not_take(path):
+    save_model(RankRLS().fit(X, y), path)
+    solver = lambda m: model_of(m)["fields"]["solvers"][0]["fields"]  # noqa: E731
+    edit(path, lambda m: solver(m).update(rounding=10**30))
+    refuse(path, "rounding of PrimalSolver must be finite")
+
+
+def test_labels_whose_squares_overflow(path):
+    model = ConditionalRankRLS(kernel=["profile", "identity"], loss="regression")
+    save_model(model.fit(X, SQUARE, X), path)
+    forge(path, lambda m, add: fields(m)["_labels"]["fields"].update(
+        matrix=add(np.full(SQUARE.shape, 1e300))))  # fmt: skip
+    with contextlib.suppress(ValueError), warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        load_model(path).forget(X[:1])
+
+
+def test_messages_do_not_repeat_the_file(path):
+    save_model(ConditionalRankRLS(kernel=["linear", "identity"]).fit(X, SQUARE), path)
+    edit(path, lambda m: m["model"]["params"].update(kernel=["linear", "identity"] * 1000))
+    assert len(refuse(path, "another kernel")) < 2000
 
 
 # -- relations -----------------------------------------------------------------------------------

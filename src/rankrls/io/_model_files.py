@@ -284,7 +284,9 @@ def _reader(path: Path) -> Iterator[ArchiveReader]:
         except MemoryError:
             raise
         except ValueError as error:
-            raise ValueError(f"{name} cannot be loaded: {error}") from error
+            text = str(error)  # which can repeat what is in the file
+            text = text if len(text) <= 1000 else f"{text[:500]} … {text[-500:]}"
+            raise ValueError(f"{name} cannot be loaded: {text}") from error
         except OSError as error:
             if error.errno != errno.EINVAL:  # raised for an invalid position in the file
                 raise
