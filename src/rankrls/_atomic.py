@@ -33,7 +33,7 @@ def atomic_file(path: str) -> Iterator[IO[bytes]]:
         with _stream(path) if is_stream(path) else _replacement(os.path.realpath(path)) as file:
             yield file
     except OSError as error:
-        if error.filename is None:  # a full disk
+        if error.filename is None and error.errno is not None:  # a full disk
             error.filename = path
         raise
 
