@@ -582,14 +582,15 @@ class AutoRanker(QueryRequests, BaseEstimator):
         refuse_lazy(X, instead="use partial_fit for one part of whole queries after the other")
         check_same_rows(X, y=y, qid=qid, sample_weight=sample_weight)
         preferences = Preferences(y, qid, pairs, magnitude, sample_weight=sample_weight)
-        if not self.estimators_:
-            raise ValueError(
-                "the model is a single column, which cannot be updated: fit it again to all rows"
-            )
-        for ranker in self.estimators_:
-            learned_by(ranker)  # raises if it cannot be updated
         with at_most(n_threads(self.n_jobs)):
             part = self._part(self._table._encoded(X), preferences)
+            if not self.estimators_:
+                raise ValueError(
+                    "the model is a single column, which cannot be updated: fit it again to all "
+                    "rows"
+                )
+            for ranker in self.estimators_:
+                learned_by(ranker)  # raises if it cannot be updated
             updates = zip(map(copy, self.estimators_), self._fields(*part), strict=True)
             self._store([ranker.partial_fit(**fields) for ranker, fields in updates])
         return self
