@@ -244,11 +244,6 @@ MODELS = {
     "graphs of their own": lambda: (RankRLS(kernel="rbf", cost="unit").fit(X, Y, qid=qid), X),
     "wide": lambda: (RankRLS().fit(WIDE, y[:6]), WIDE),
     "eigenvectors": lambda: (RankRLS(1e-12).fit(np.hstack([X, X]), y, qid=qid), np.hstack([X, X])),
-    "echelon": lambda: (
-        RankRLS(solver="primal").fit(WIDE * np.geomspace(1.0, 1e3, 9), y[:6]),
-        WIDE,
-    ),
-    "rotated": lambda: (RankRLS().fit(WIDE * np.geomspace(1e-6, 1e6, 9), y[:6]), WIDE),
     "rbf": lambda: (RankRLS(kernel="rbf", ties="drop").fit(X, y, qid=qid), X),
     "sparse": lambda: (
         RankRLS(kernel="rbf").fit(sparse.csr_array(np.maximum(X, 0)), y, qid=qid),
