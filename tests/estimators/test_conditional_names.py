@@ -373,15 +373,6 @@ def test_columns_can_be_the_queries():
     assert dict(zip(made.query, made.id, strict=True)) == best.to_dict()
 
 
-def test_objects_of_one_kind():
-    players = pd.DataFrame(SCORED.standard_normal((4, 3)), index=list("pqrs"), columns=list("xyz"))
-    won = pd.DataFrame(SCORED.standard_normal((4, 4)), index=list("pqrs"), columns=list("pqrs"))
-    model = ConditionalRankRLS(relation="reciprocal").fit(players, won - won.to_numpy().T)
-    frame = model.predict_frame(players)
-    assert frame.index.tolist() == frame.columns.tolist() == list("pqrs")
-    np.testing.assert_allclose(frame, -frame.T, atol=1e-12)
-
-
 def test_tables_of_lines_flow_through():
     lines = {"user": ["bob", "ann", "bob", "eve"], "film": ["y", "y", "x", "x"]}
     data = load_relations(lines | {"stars": [3.0, 5.0, 1.0, 2.0]})

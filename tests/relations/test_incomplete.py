@@ -114,28 +114,6 @@ def test_forms_of_products_agree(options, monkeypatch):
         agrees_with_factorisation(ranker.set_params(solver="cg"), data, 1e-6)
 
 
-@pytest.mark.parametrize("weight", [0.3, 0.1])
-@pytest.mark.parametrize("alpha", [2.0**-15, 2.0**-6, 1.0])
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"loss": "ranking", "fit_offsets": "columns"},
-        {"loss": "regression", "fit_offsets": True},
-        {"loss": "regression", "relation": "symmetric"},
-        {"loss": "ranking", "relation": "reciprocal"},
-    ],
-    ids=str,
-)
-def test_identity_kernels_converge_to_the_dense_solution(options, alpha, weight):
-    """Three in five pairs of 30 × 20 objects, smooth kernels beside identity kernels."""
-    ranker, data = smooth_problem(30, 20, **options)
-    weights = {"kernel_weights": [1 - weight, weight]}
-    if "relation" not in options:
-        weights["object_kernel_weights"] = weights["kernel_weights"]
-    ranker.set_params(kernel=["rbf", "identity"], alpha=alpha, solver="cg", tol=1e-8, **weights)
-    agrees_with_factorisation(ranker.set_params(max_iter=1000), data, 1e-6)
-
-
 # ---------------------------------------------------------------------- early stopping
 
 
