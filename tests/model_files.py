@@ -62,7 +62,7 @@ from rankrls.io import load_model, save_model
 from rankrls.io._archive import Budget
 from rankrls.io._values import Decoder
 from rankrls.preprocessing import QueryScaler
-from rankrls.preprocessing._trees import Forest
+from rankrls.preprocessing.trees import Forest
 
 
 def members(path):

@@ -12,7 +12,7 @@ from rankrls.diagnostics import feature_importances
 from rankrls.estimators import auto
 from rankrls.estimators.boosted_trees import TreeMember, train
 from rankrls.io import load_model, save_model
-from rankrls.preprocessing._trees import Forest
+from rankrls.preprocessing.trees import Forest
 
 
 def forest():

@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from rankrls.io import load_model, save_model
 from rankrls.preprocessing import QueryScaler, RankingFeatures
-from rankrls.preprocessing._trees import Forest
+from rankrls.preprocessing.trees import Forest
 
 
 @parametrize_with_checks(

@@ -67,7 +67,7 @@ from rankrls.estimators.rankrls import RankRLS
 from rankrls.estimators.stream import fit_streams
 from rankrls.exceptions import FeatureScaleWarning, IdColumnWarning
 from rankrls.preprocessing import RankingFeatures, TableEncoder
-from rankrls.preprocessing._ranking_features import WITHIN_QUERY
+from rankrls.preprocessing.ranking_features import WITHIN_QUERY
 
 __all__ = ["AutoRanker"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls.preprocessing._trees import Forest
+from rankrls.preprocessing.trees import Forest
 
 __all__ = ["TreeMember", "has_lightgbm", "train"]
 

@@ -295,7 +295,7 @@ part TreeMember of rankrls.estimators.boosted_trees
     forest: Forest
     factor: finite
 
-part Forest of rankrls.preprocessing._trees
+part Forest of rankrls.preprocessing.trees
     roots: int[trees] nonempty
     features: int[nodes] nonempty
     thresholds values: float[nodes]

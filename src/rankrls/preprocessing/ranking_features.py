@@ -18,7 +18,7 @@ from rankrls._frames import check_same_rows, clear_errors
 from rankrls._validation import Queries, check_integer, check_option, encode_qid
 from rankrls.preprocessing._query_scaler import scale_by_query
 from rankrls.preprocessing._texts import unit_rows
-from rankrls.preprocessing._trees import Forest
+from rankrls.preprocessing.trees import Forest
 
 __all__ = ["BLOCKS", "WITHIN_QUERY", "RankingFeatures"]
 
