@@ -21,7 +21,7 @@ CONFIGURATIONS = {
     "relative": RankRLS(cost="relative"),
     # tol: the checks of sample weights compare predictions to 1e-7. (Early stopping is not here: it
     # holds out rows at random, so that weights and repeated rows are not the same to it.)
-    "cg": RankRLS(solver="cg", tol=1e-9),
+    "cg": RankRLS(solver="cg", tol=1e-12),
     # alpha: check_estimators_dtypes rounds a kernel matrix to integers, which makes it indefinite
     # (smallest eigenvalue -38.5); a smaller alpha is refused, and rightly so.
     "precomputed": RankRLS(alpha=100.0, kernel="precomputed"),
