@@ -271,6 +271,9 @@ class Noisy:
     def diagonal(self):
         return np.diagonal(self.matrix)
 
+    def magnitude(self, W):
+        return np.abs(self.matrix) @ np.abs(W)
+
 
 def true_residual(system, W, alpha):
     R = system.C - system.matrix @ W - alpha * W

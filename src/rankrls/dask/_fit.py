@@ -356,6 +356,11 @@ class _DistributedEquations:
         """Return the approximate diagonal of G, shape (n,)."""
         return self._squares
 
+    def magnitude(self, W: Array) -> Array:
+        """Return about ‖L^½ x_j‖ Σ_i ‖L^½ x_i‖ |w_i| for each column x_j of X, shape (n, k')."""
+        root = np.sqrt(self._squares)[:, None]
+        return root * (root.T @ np.abs(W))
+
 
 def _part_system(loss: Loss, X: Any, graph: PreferenceGraph, query: Array) -> System:
     """Return the equations of the rows of one part."""

@@ -130,6 +130,9 @@ class Equations(Protocol):
     def diagonal(self) -> Array:
         """Approximate diagonal of G, shape (n,)."""
 
+    def magnitude(self, W: Array) -> Array:
+        """Approximate scale of the rounding errors of each entry of G W, shape (n, k')."""
+
 
 # -- the loop -----------------------------------------------------------------------------------
 
@@ -472,12 +475,13 @@ def _run(
         run = iterate(system.C, None, tol, True)
         smallest = np.tile([run.smallest_ritz(j) for j in range(k)], S) + shifts - shifts[0]
         W = np.moveaxis(run.solutions(), 0, 1).reshape(n, S * k)
-    entries, target, right = np.sqrt(system.diagonal())[:, None], _norms(C * root), _norms(C)
+    target, right = _norms(C * root), _norms(C)
     limit = eps ** (2 / 3) * target  # errors above this are always reported
     for left in reversed(range(1 + MAX_RESTARTS)):
         R = C - system.G(W) - shifts * W
         residual, norm, size = _norms(R), _norms(R * root), _norms(W)
-        magnitude = eps * entries * _norms(entries * W)  # about ‖L^½ x_j‖ ‖L^½ X w‖ of G = XᵀLX
+        # X w of the smallest alpha is the largest.
+        magnitude = np.tile(eps * system.magnitude(W[:, :k]), S)
         delta, rounding = _norms(magnitude), _norms(magnitude * root)
         error = (residual + delta) / np.maximum(shifts * size, TINY)
         enough = tol * norm / np.maximum(error, tol)  # of ‖R‖ for an error of tol

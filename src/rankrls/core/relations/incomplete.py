@@ -324,10 +324,15 @@ class CellEquations:
         return self.loss.back(values).T
 
     def diagonal(self) -> Array:
-        """The largest entry for all: rows of a kernel matrix are not scaled."""
+        """Constant diagonal: rows of a kernel matrix are not scaled."""
+        return np.ones(len(self.C))
+
+    def magnitude(self, W: Array) -> Array:
+        """Bound the entries of products by √(Γ_ee trace Γ) ‖F w‖, shape (q, k')."""
         kernel, cells = self.kernel, self.kernel.cells
         own = kernel.loss.pairwise.diagonal(*kernel.sides)[cells.rows, cells.cols]
-        return np.full(len(self.C), float((cells.weight * own).max(initial=0.0)))
+        size = np.linalg.norm(self.loss.forward(W.T), axis=1)
+        return (self.loss.root * np.sqrt(own * own.sum()))[:, None] * size
 
 
 def solve_over_cells(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,27 @@ class LinearSystem:
 
     def diagonal(self) -> Array:
         """Approximate diagonal of G, shape (n,): that of Xᵀ diag(L) X for centred columns."""
+        return self._squares
+
+    def magnitude(self, W: Array) -> Array:
+        """Approximate ‖L^½ x_j‖ ‖L^½‖ ‖X w‖ for each column x_j of X, shape (n, k')."""
+        starts = range(0, W.shape[1], COLUMNS)
+        norms = [
+            np.linalg.norm(self.X.matmat(W[:, start : start + COLUMNS]), axis=0) for start in starts
+        ]
+        return self._sizes[:, None] * np.concatenate(norms)
+
+    @cached_property
+    def _squares(self) -> Array:
         return self.X.column_squares(self._spread(self.system.degree()))
+
+    @cached_property
+    def _sizes(self) -> Array:
+        """‖D^½ x_j‖ max D^½ with D = diag(L), columns not centred, shape (n,)."""
+        degree = self._spread(self.system.degree())
+        total = max(float(degree.sum()), np.finfo(float).tiny)
+        means = self.X.rmatmat(degree[:, None])[:, 0] / total
+        return np.sqrt((self._squares + total * means**2) * degree.max())
 
     def _backward(self, U: Array) -> Array:
         return self.X.rmatmat(self._spread(U))
