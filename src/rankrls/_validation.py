@@ -282,6 +282,14 @@ def _encode_sortable(array: NDArray[Any]) -> Queries:
     if len(array) and (array[1:] >= array[:-1]).all():  # sorted already: no need to sort
         first = np.concatenate([[True], array[1:] != array[:-1]])
         return Queries(np.cumsum(first) - 1, array[first])
+    if array.dtype.kind in "iu" and len(array):
+        low, high = int(array.min()), int(array.max())
+        if high - low < 2 * len(array):  # few gaps: a table of all numbers is faster than sorting
+            wide = np.int64 if array.dtype.kind == "i" else np.uint64  # int8 has no range of 255
+            offset = (array.astype(wide, copy=False) - wide(low)).astype(np.int64, copy=False)
+            present = np.bincount(offset, minlength=high - low + 1) > 0
+            labels = np.flatnonzero(present).astype(wide) + wide(low)
+            return Queries((np.cumsum(present) - 1)[offset], labels.astype(array.dtype))
     labels, codes = np.unique(array, return_inverse=True)
     return Queries(codes.astype(np.int64, copy=False), labels)
 
