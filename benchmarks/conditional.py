@@ -18,12 +18,10 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, cg
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
-from timing import Row, print_table, seconds, the_clock
+from timing import Row, print_table, seconds
 
 from rankrls import ConditionalRankRLS, ConditionalRankRLSCV, regularization_path
-from rankrls.core.linalg.krylov import Iteration, IterationOptions
 
 ALPHAS = 2.0 ** np.arange(-15, 16)
 
@@ -76,52 +74,6 @@ def holdout_rows(p: int = 500) -> Iterator[Row]:
 
 
 def incomplete_rows(p: int = 1000) -> Iterator[Row]:
-    """Iterations of ``solver="cg"`` beside the two matrix products K @ M @ G of the same size."""
-    rng = np.random.default_rng(0)
-    K, G = kernel(p, rng), kernel(p, rng)
-    warnings.simplefilter("ignore", ConvergenceWarning)
-    pairs = rng.permutation(p * p)
-    million = rng.integers(p * p, size=p * p)
-    cases = {
-        f"{p * p:,} edges drawn at random": (million, 1.8),
-        f"{95 * p * p // 100:,} different pairs": (pairs[: 95 * p * p // 100], 1.8),
-        f"{p * p // 10:,} different pairs": (pairs[: p * p // 10], 1.8),
-        f"{p * p // 100:,} different pairs": (pairs[: p * p // 100], 0.5),
-    }
-    for name, (flat, target) in cases.items():
-        for order in ("shuffled", "sorted"):
-            flat = np.sort(flat) if order == "sorted" else flat
-            labels = rng.standard_normal(len(flat))
-            Y = sparse.coo_array((labels, np.divmod(flat, p)), shape=(p, p))
-            ours, product = _iterations(K, G, Y)
-            title = f"incomplete {p}×{p}, {name}, {order}: an iteration"
-            yield Row(title, ours, f"two GEMM({p})", product, target)
-
-
-def _iterations(K: np.ndarray, G: np.ndarray, Y: sparse.coo_array) -> tuple[float, float]:
-    """Median seconds of an iteration of a fit, and of K @ M @ G between the iterations."""
-    ranker = ConditionalRankRLS(1e-3, kernel="precomputed")
-    problem = ranker._problem(ranker._read(K, Y, G))
-    M = np.random.default_rng(0).standard_normal(Y.shape)
-    iterations, products = [], []
-    now = the_clock()
-    last = None
-
-    def watch(_: Iteration) -> None:
-        nonlocal last
-        if last is not None:
-            iterations.append(now() - last)
-        start = now()
-        K @ M @ G
-        last = now()
-        products.append(last - start)
-
-    options = IterationOptions(tol=1e-12, max_iter=40, callback=watch)
-    problem.solve(np.array([ranker.alpha]), "cg", options)
-    return float(np.median(iterations)), float(np.median(products))
-
-
-def convergence_rows(p: int = 1000) -> Iterator[Row]:
     """Time to predictions of all pairs within 1e-6, beside SciPy's CG with the vec trick."""
     rng = np.random.default_rng(0)
     X, Z = rng.standard_normal((p, 20)), rng.standard_normal((p, 20))
@@ -251,6 +203,6 @@ if __name__ == "__main__":
     elif "--linear" in sys.argv:
         print_table(linear_rows())
     elif "--incomplete" in sys.argv:
-        print_table(convergence_rows())
+        print_table(incomplete_rows())
     else:
         print_table(speed())
