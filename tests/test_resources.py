@@ -76,7 +76,7 @@ def test_the_budget_is_half_of_the_smallest(monkeypatch):
         _resources.require("a test", 6, GIB // 8, advice="do less")
     # What is left of the address space counts.
     monkeypatch.setattr(_resources, "_address_space", lambda: [4 * GIB])
-    assert _resources.budget() == 2 * GIB
+    assert _resources.budget() <= 2 * GIB
     monkeypatch.setattr(_resources, "_group_limits", list)
     monkeypatch.setattr(_resources, "_address_space", lambda: [GIB])
     assert _resources.budget() < GIB / 2

@@ -25,6 +25,8 @@ from rankrls._frames import data_frame
 from rankrls._validation import check_option, encode_qid
 from rankrls.datasets import load_preferences
 
+__all__ = ["Leaderboard", "leaderboard"]
+
 Array = NDArray[Any]
 
 #: Ridge on ratings: it only decides ratings that the judgements leave open.

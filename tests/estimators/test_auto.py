@@ -742,7 +742,7 @@ def test_partial_fit(tmp_path):
 
 def test_exports(fitted):
     for write in (export.to_onnx, export.to_svmrank):
-        with pytest.raises(ValueError, match="an AutoRanker cannot be exported"):
+        with pytest.raises(ValueError, match="AutoRanker cannot be exported"):
             write(fitted)
 
 

@@ -145,7 +145,7 @@ def decompose(estimator: Any) -> Parts:
     if not isinstance(ranker, BaseRanker | GreedyRankRLS):
         reason = ", because it compares rows within their query"
         raise ValueError(
-            f"a {type(ranker).__name__} cannot be exported"
+            f"{type(ranker).__name__} cannot be exported"
             f"{reason if isinstance(ranker, AutoRanker) else ''}: give a fitted RankRLS, "
             "RankRLSCV, RankSVM or GreedyRankRLS (rankrls fit without --auto makes one), a "
             "Pipeline that ends in one, or a search over it"
