@@ -330,6 +330,10 @@ def test_covariates_are_features_of_the_comparison(alpha):
     )
     if alpha == 1.0:
         assert ranker.pair_coef_[0] > 0.1  # what is shown first is preferred
+    dual = RankRLS(alpha, solver="dual")
+    dual.fit(X, pairs=pairs, magnitude=magnitude, pair_features=C)
+    np.testing.assert_allclose(dual.pair_coef_, ranker.pair_coef_, rtol=1e-9)
+    np.testing.assert_allclose(dual.coef_, ranker.coef_, rtol=1e-9)
 
 
 def test_score_counts_covariates():

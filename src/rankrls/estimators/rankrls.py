@@ -102,9 +102,9 @@ class RidgeRanker(BaseRanker):
                 raise ValueError("pair_features need a direct solver: leave solver='auto'")
             used = np.flatnonzero(graph.used_rows())
             explicit = kernel.linear and (X.shape[1] <= len(used) or solver == "primal")
-            if basis is None and not explicit and solver != "nystroem":
+            if basis is None and solver != "nystroem":
                 # Features of the same functions, beside which covariates can stand.
-                solver, basis = "nystroem", used
+                solver, basis = ("primal", None) if explicit else ("nystroem", used)
         space = choose_space(
             solver,
             kernel,
@@ -576,7 +576,7 @@ class RankRLS(RidgeRanker):
             Covariates c of the comparison, which should not affect the ranking: which item was
             shown first, the difference in length, indicators of judges. The model is
             z ≈ f(x_h) − f(x_j) + cᵀγ; γ (``pair_coef_``) is penalised like the weights of a linear
-            kernel.
+            kernel of covariates with mean square 1 (over all judgements, also in hold-outs).
         sample_weight : array-like of shape (n_rows,), optional
             The weight of a pair from y is the product of the weights of its rows.
         eval_set : tuple (X_val, y_val) or (X_val, y_val, qid_val), optional
