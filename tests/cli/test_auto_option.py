@@ -163,6 +163,7 @@ def test_letor_text_dense_and_sparse(run):
     assert "feature 1" not in run("fit train.dat --auto --effort quick -m x").err
 
 
+@pytest.mark.filterwarnings("ignore::rankrls.exceptions.IdColumnWarning")
 def test_cv_prints_candidates_and_the_nested_score(run):
     told = run("cv train.csv --auto --effort quick")
     every = run("cv train.csv --auto --effort quick --all")
@@ -172,8 +173,17 @@ def test_cv_prints_candidates_and_the_nested_score(run):
     assert f"({len(model.estimators_)} of {n} candidates are averaged" in told.out
     views = tuple(set(model.members_["view"]))
     assert sum(line.startswith(views) for line in every.out.splitlines()) == n
-    found = run("cv train.csv --auto --effort quick --json").json
-    assert found["best_score"] == model.best_score_
+    options = "--scoring average_precision --random-state 5"
+    found = run(f"cv train.csv --auto --effort quick --json {options}").json
+    assert found["best_score"] == by_hand(scoring="average_precision", random_state=5).best_score_
+
+
+def test_info_reads_the_manifest_only(run, monkeypatch):
+    views = load_model("model").members_["view"]
+    monkeypatch.setattr("rankrls.io._values.Decoder.decode", None)
+    told = run("info model").out
+    assert "AutoRanker" in told
+    assert views[0] in told
 
 
 def test_export_is_refused(run):

@@ -24,6 +24,7 @@ FILES = {
     "ties.dat": "1 qid:1 1:1\n1 qid:1 1:2\n0 qid:2 1:5\n",
     "back.dat": "1 qid:1 1:1\n0 qid:2 1:2\n0 qid:1 1:3\n",
     "bad.csv": "qid,label,a\n1,2,x\n",
+    "odd.csv": "qid,label,alpha for qid\n1,2,x\n",
     "two.csv": "label,y,qid,a\n1,2,3,4\n",
     "table.csv": "qid,label,a\n1,2,5\n1,1,4\n2,2,3\n",
     "half.csv": "qid,label,a\n2,1,5\n3,1,4\n3,2,2\n",
@@ -54,6 +55,7 @@ FILES = {
         ("fit back.dat -m x --stream", "back.dat:3: query '1' comes back after another query; "
                                        "sort the rows by query, or read all of them at once"),
         ("fit bad.csv -m x", "bad.csv:2: column 'a' is 'x', not a finite number"),
+        ("fit odd.csv -m x", "column 'alpha for qid' is 'x', not a finite number"),
         ("fit two.csv -m x", "could both be the column of labels; name it in target="),
         ("fit none.csv -m x", "the column of labels in target=; the columns are 'who', 'what'"),
         (
@@ -88,6 +90,8 @@ FILES = {
         ("predict train.dat -m nowhere", "nowhere: No such file or directory"),
         ("predict train.dat -m train.dat", "train.dat cannot be loaded: it is not a model"),
         ("predict train.dat -m -", "the model is read from a file"),
+        ("predict train.dat -m model --top ten", "'ten' is not a valid integer"),
+        ("fit train.dat -m x --kernel rbf --basis 99999999999999999999", "is not in the range"),
         ("predict train.dat -m model -o train.dat", "train.dat is an input file"),
         ("fit train.dat -m train.dat", "train.dat is an input file"),
         ("predict train.dat -m conditional", "is used in Python"),

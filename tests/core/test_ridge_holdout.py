@@ -54,6 +54,17 @@ def assert_same_order(actual, refitted, held, tolerance=1e-8):
         assert np.abs(error).max() <= tolerance * np.ptp(refitted[a], axis=0).max()
 
 
+def assert_folds(ranker, X, y, folds, fit, alphas=ALPHAS):
+    """Differences within queries are those of refits."""
+    parts = holdout_predict(ranker, X, y, folds, alphas=alphas, **fit)
+    for held, part in zip(folds, parts, strict=True):
+        assert part.shape == (len(alphas), len(held))
+        refitted = refits(ranker, X, y, held, fit, alphas)
+        qid = fit.get("qid", np.zeros(len(y)))[held]
+        for query in np.unique(qid):
+            assert_same_order(part[:, qid == query], refitted, held[qid == query])
+
+
 def model(name, **options):
     parameters = MODELS[name] | options
     return parameters.pop("n"), RankRLS(**parameters)
@@ -91,14 +102,7 @@ def test_unions_of_queries_of_any_size(name, weight, ties):
     X[5:10] = X[0]  # duplicate rows
     qid = case.fit["qid"]
     folds = [np.flatnonzero(np.isin(qid, list(some))) for some in ("a", "bc", "defg", "abh", "h")]
-    fit = dict(case.fit)
-    parts = holdout_predict(ranker, X, case.y, folds, alphas=ALPHAS, **fit)
-    for held, part in zip(folds, parts, strict=True):
-        assert part.shape == (5, len(held))
-        for query in np.unique(qid[held]):
-            inside = qid[held] == query
-            refitted = refits(ranker, X, case.y, held, fit)
-            assert_same_order(part[:, inside], refitted, held[inside])
+    assert_folds(ranker, X, case.y, folds, case.fit)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -115,10 +119,7 @@ def test_row_folds_of_one_ranking(name, weighting, kind):
         np.arange(5, 25),
         np.array([0, 29]),
     ]
-    parts = holdout_predict(ranker, X, case.y, folds, alphas=ALPHAS)
-    for held, part in zip(folds, parts, strict=True):
-        refitted = refits(ranker, X, case.y, held, {})
-        assert_same_order(part, refitted, held)
+    assert_folds(ranker, X, case.y, folds, {})
 
 
 @pytest.mark.parametrize("name", ["primal", "rbf"])
@@ -129,12 +130,7 @@ def test_folds_that_split_queries_are_exact(name, weighting, cost):
     n, ranker = model(name, **case.options)
     X, qid = case.rng.standard_normal((30, n)), case.fit["qid"]
     folds = [np.arange(0, 8), np.flatnonzero(qid == "c"), np.arange(20, 30)]
-    parts = holdout_predict(ranker, X, case.y, folds, qid=qid, alphas=ALPHAS[1:4])
-    for held, part in zip(folds, parts, strict=True):
-        refitted = refits(ranker, X, case.y, held, {"qid": qid}, ALPHAS[1:4])
-        for query in np.unique(qid[held]):
-            inside = qid[held] == query
-            assert_same_order(part[:, inside], refitted, held[inside])
+    assert_folds(ranker, X, case.y, folds, {"qid": qid}, ALPHAS[1:4])
 
 
 PAIRS = {
@@ -428,3 +424,12 @@ def test_nystroem_basis_leaves_with_its_query(keep_basis, duplicates, cost):
         for query in np.unique(qid[held]):
             inside = qid[held] == query
             assert_same_order(part[:, inside], np.stack(refitted), held[inside], 1e-6)
+
+
+def test_equal_rows_are_tied_with_several_outputs_of_one_ranking():
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(20, 3)), rng.integers(0, 4, (20, 3)).astype(float)
+    X[10:] = X[:10]
+    orders = (np.arange(20), *(rng.permutation(20) for _ in range(4)))
+    scores = [leave_pair_out_score(RankRLS(), X[order], y[order]) for order in orders]
+    assert np.ptp(scores) <= 1e-12

@@ -8,6 +8,7 @@ from scipy import sparse
 from sklearn.metrics.pairwise import rbf_kernel
 
 from rankrls import PreferenceGraph, RankRLS, RankRLSCV, RankSVM
+from rankrls.core.ridge.residuals import Folds
 from rankrls.diagnostics import audit
 from rankrls.estimators.choosing import random_folds
 from rankrls.io import load_model, save_model
@@ -154,6 +155,11 @@ def test_judgements_without_weight_have_predictions():
     )
     f = RankRLS().fit(X, pairs=pairs[3:], pair_weight=weight[3:]).predict(X)
     np.testing.assert_allclose(grouped[:3], f[pairs[:3, 0]] - f[pairs[:3, 1]])
+
+
+def test_sums_of_small_folds_beside_large_ones():
+    weight = np.array([1e16, 1.0, 1e-3])
+    np.testing.assert_array_equal(Folds.single(3).sums(weight), weight)
 
 
 def test_ties_pull_together():

@@ -218,7 +218,8 @@ def test_auto_falls_back_to_nystroem_when_memory_is_short(monkeypatch):
     rng = np.random.default_rng(17)
     X, y = rng.standard_normal((1500, 3)), rng.standard_normal(1500)
     monkeypatch.setattr(_resources, "budget", lambda: 16 * 1500 * 1200)
-    with pytest.warns(UserWarning, match="nystroem"):
+    message = "does not fit into memory, so solver='nystroem'"
+    with pytest.warns(UserWarning, match=message):
         ranker = RankRLS(kernel="rbf", random_state=0).fit(X, y)
     assert ranker.solver_ == "nystroem"
     assert len(ranker.basis_indices_) == 1000

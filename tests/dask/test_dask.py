@@ -478,6 +478,8 @@ def test_estimator():
     same(again.predict(lazy).compute(), ranker.predict(X))
     # A second fit leaves nothing of the first.
     ranker.set_params(kernel="rbf", basis=9, random_state=0).fit(lazy, y, qid=qid)
+    with pytest.warns(UserWarning, match="solver='nystroem', an approximation"):
+        RankRLS(kernel="rbf", random_state=0).fit(lazy[:30], y[:30])
     assert not hasattr(ranker, "coef_")
     assert ranker.dual_coef_.shape == (9,)
 
@@ -573,6 +575,7 @@ def test_a_local_model_goes_on_learning(options, lazy_qid, tmp_path):
     reference = rankrls.RankRLS(solver="primal").set_params(**options)
     reference.fit(X[old], y[old], qid=ids[old])
     local = model.to_local()
+    assert b"dask" not in pickle.dumps(local)
     assert row_counts(local) == row_counts(reference)
     np.testing.assert_array_equal(local._preferences, reference._preferences)
     save_model(local, tmp_path / "model")

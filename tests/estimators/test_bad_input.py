@@ -347,15 +347,10 @@ def test_dual_too_large(kernel, monkeypatch, no_work):
             feasible.fit(X, Y)
 
 
-def test_auto_turns_to_nystroem_with_a_warning(monkeypatch, no_work):
-    """1000 basis vectors of 1200 rows fit into what 1200 × 1200 kernel values do not."""
-    monkeypatch.setattr(_resources, "budget", lambda: 2 * 1100 * 1200 * 8)
-    rows, scores = np.resize(X, (1200, D)), np.resize(Y, 1200)
-    with (
-        pytest.raises(WorkHasBegunError),
-        pytest.warns(UserWarning, match="does not fit into memory, so solver='nystroem'"),
-    ):
-        RankRLS(kernel="rbf", random_state=0).fit(rows, scores)
+def test_primal_too_large(no_work):
+    wide = sparse.csr_array(([1.0, 2.0], ([0, 1], [0, 0])), shape=(50, 2_000_000))
+    text = memory_message(lambda: RankRLS(solver="primal").fit(wide, Y[:50]))
+    assert "solver='primal'" in text
 
 
 TOO_LARGE = {

@@ -183,6 +183,22 @@ def test_first_call_is_fit(data):
         )
 
 
+def test_standard_deviations_and_names_follow(data):
+    X, Y, Z = (pd.DataFrame(V, [f"{i}" for i in range(len(V))]).add_prefix("c") for V in data)
+    Y.columns = Z.index
+    ranker = ConditionalRankRLS(kernel="rbf", loss="regression").fit(X[:16], Y[:16], Z)
+    ranker.predict(X, Z, return_std=True)  # is not kept
+    ranker.partial_fit(X[16:], Y[16:].iloc[::-1, ::-1], Z).forget(X[:1], Y.iloc[:1, :2], Z[:2])
+    known = Y.copy()
+    known.iloc[0, :2] = np.nan
+    for found, expected in zip(
+        ranker.predict(X, Z, return_std=True),
+        clone(ranker).fit(X, known, Z).predict(X, Z, return_std=True),
+        strict=True,
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-7)
+
+
 @pytest.mark.parametrize("kernel", ["precomputed", ["precomputed", "identity"]])
 @pytest.mark.parametrize("named", [False, True])
 def test_new_objects_of_precomputed_kernels(data, kernel, named):

@@ -22,6 +22,7 @@ from sklearn.utils import get_tags
 
 import oracles
 from rankrls import PreferenceGraph, RankRLS
+from rankrls.io import load_model, save_model
 from rankrls.metrics import (
     make_ranking_scorer,
     ndcg,
@@ -307,7 +308,7 @@ IDS = {
 
 
 @pytest.mark.parametrize("kind", IDS)
-def test_kinds_of_qid(kind, data):
+def test_kinds_of_qid(kind, data, tmp_path):
     X, y, qid = data
     given = IDS[kind](qid)
     expected = RankRLS(cost="unit", query_weighting="query").fit(X, y, qid=qid)
@@ -316,6 +317,9 @@ def test_kinds_of_qid(kind, data):
     assert ranker.n_pairs_ == expected.n_pairs_
     assert_allclose(ranker.coef_, expected.coef_, rtol=1e-10)
     assert ranker.score(X, y, qid=given) == pytest.approx(expected.score(X, y, qid=qid))
+    save_model(ranker, tmp_path / "model")
+    with pytest.raises(ValueError, match="was given in an earlier call"):
+        load_model(tmp_path / "model").partial_fit(X, y, qid=given)
 
 
 # ---------------------------------------------------------------------- names of columns

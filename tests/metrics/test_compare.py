@@ -35,6 +35,7 @@ def test_result_holds_what_it_says(data):
     a, b = (pairwise_accuracy(data["y"], data[s], qid=data["qid"], average=None) for s in "ab")
     assert isinstance(result, RankerComparison)
     assert result.n_queries == 30
+    assert result.pvalue == result.p_value
     assert result.mean_a == pytest.approx(a.mean())
     assert result.mean_b == pytest.approx(b.mean())
     assert result.difference == pytest.approx((a - b).mean())

@@ -41,30 +41,23 @@ def tied_lists(draw):
 cutoffs = st.none() | st.integers(1, 6)
 
 
-@given(tied_lists(), cutoffs, st.sampled_from(["exponential", "linear"]))
+@pytest.mark.parametrize(
+    ("metric", "name", "values"),
+    [
+        (ndcg, "gain", ["exponential", "linear"]),
+        (expected_reciprocal_rank, "max_grade", [4, 4.5, 7]),
+    ],
+)
+@given(tied_lists(), cutoffs, st.integers(0, 5))
 @settings(max_examples=100, deadline=None)
-def test_ndcg_is_the_mean_over_orders_of_ties(data, k, gain):
+def test_graded_metrics_are_the_mean_over_orders_of_ties(metric, name, values, data, k, number):
     y, score, qid = data
-    expected = oracle.by_query(partial(oracle.ndcg, k=k, gain=gain), y, score, qid)
-    options = {"qid": qid, "k": k, "gain": gain, "average": None}
-    actual = ndcg(y, score, undefined="skip", **options)
-    np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-14)
-    for fill in (0, 1):
-        filled = ndcg(y, score, undefined=fill, **options)
-        np.testing.assert_allclose(filled, np.nan_to_num(expected, nan=fill), rtol=1e-12)
-
-
-@given(tied_lists(), cutoffs, st.sampled_from([4, 4.5, 7]))
-@settings(max_examples=100, deadline=None)
-def test_err_is_the_mean_over_orders_of_ties(data, k, max_grade):
-    y, score, qid = data
-    naive = partial(oracle.expected_reciprocal_rank, k=k, max_grade=max_grade)
-    expected = oracle.by_query(naive, y, score, qid)
-    options = {"qid": qid, "k": k, "max_grade": max_grade, "average": None}
-    actual = expected_reciprocal_rank(y, score, **options)
-    np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-14)
-    filled = expected_reciprocal_rank(y, score, undefined=1, **options)
-    np.testing.assert_allclose(filled, np.nan_to_num(expected, nan=1), rtol=1e-12)
+    options = {"k": k, name: values[number % len(values)]}
+    expected = oracle.by_query(partial(getattr(oracle, metric.__name__), **options), y, score, qid)
+    for undefined, value in (("skip", np.nan), (0, 0.0), (1, 1.0)):
+        actual = metric(y, score, qid=qid, undefined=undefined, average=None, **options)
+        wanted = np.nan_to_num(expected, nan=value)
+        np.testing.assert_allclose(actual, wanted, rtol=1e-12, atol=1e-14)
 
 
 def test_err_of_many_tied_rows():

@@ -212,6 +212,7 @@ def test_pairs_against_literal_refits():
         ]
     )
     assert_allclose([result.score, *result.null_scores], scores.max(axis=1), rtol=1e-12)
+    assert result.pvalue == result.p_value
     assert len(set(scores.argmax(axis=1))) > 1  # the choice differs between labellings
     assert result.alpha == GRID[np.flatnonzero(scores[0] == scores[0].max())[-1]]
 

@@ -512,6 +512,9 @@ def test_alpha_chosen_by_another_metric_is_said_to_be(ranking):
     held = leave_query_out_predict(RankRLS(result.alpha), X, y, qid=qid)
     assert result.error.value == pytest.approx(pairwise_error(y, held, qid=qid))
     assert "1 − ndcg@5" in render(result, title=None, limit=10)
+    for alphas in (ALPHAS, [1.0]):
+        page = render(analysed(X, y - y.min(), qid, alphas=alphas), title=None, limit=10)
+        assert ("alpha chosen by the same queries" in page) == (len(alphas) > 1)
 
 
 # ---------------------------------------------------------------------- the page

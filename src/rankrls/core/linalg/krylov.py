@@ -385,7 +385,12 @@ def converge(
         apart, together = order[uneven[order]], order[~uneven[order]]
         parts = [(apart[i : i + step], scales) for i in range(0, len(apart), step)]
         for which, M in [*parts, *([(together, None)] if len(together) else [])]:
-            found, *assessed, steps, ended = _run(system, alphas[which], options, M, ranked)
+            run = _run(system, alphas[which], options, M, ranked)
+            if not (ranked or M is None or run[3].all() or run[5] or run[4] >= options.max_iter):
+                # Without a preconditioner iterates have no part in the null space of G.
+                other = _run(system, alphas[which], options, None, ranked)
+                run = other if other[3].all() else run
+            found, *assessed, steps, ended = run
             W[which], n_iter, stopped = found, max(n_iter, steps), stopped or ended
             residual[j, which], error[j, which], accepted[j, which] = assessed
         solutions.append(W)
