@@ -244,11 +244,10 @@ def leave_pair_out_score(
     (0.984, True)
     """
     exact = isinstance(estimator, RankRLS | RankRLSCV) and qid is None
-    if confidence is not None and not (exact and 0 < confidence < 1):
-        raise ValueError(
-            "confidence, between 0 and 1, is for a RankRLS and one ranking, without qid; got "
-            f"{confidence!r}"
-        )
+    if confidence is not None and not exact:
+        raise ValueError("confidence is for a RankRLS and one ranking, without qid")
+    if confidence is not None and not 0 < confidence < 1:
+        raise ValueError(f"confidence must be between 0 and 1; got {confidence!r}")
     if not exact:
         pairs = np.array([test for _, test in LeavePairOut().split(X, y, groups=qid)])
         held = leave_pair_out_predict(estimator, X, y, qid=qid, pairs=pairs, n_jobs=n_jobs)

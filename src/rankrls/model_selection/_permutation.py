@@ -149,8 +149,7 @@ def permutation_test(
     by_pairs = cv == "leave-pair-out"
     if by_pairs == graph.has_qid:
         raise ValueError(
-            "cv='leave-pair-out' takes a single ranking, and cv='leave-query-out' needs qid; got "
-            f"cv={cv!r}"
+            f"cv={cv!r}: use cv='leave-query-out' with qid, and cv='leave-pair-out' without"
         )
     advice = "use fewer permutations, or fewer alphas"
     size = (n_permutations, len(grid))
