@@ -175,6 +175,8 @@ def test_bad_logs():
         estimate_examination(log, position="rank")
     with pytest.raises(ValueError, match=">= 0"):
         estimate_examination(log | {"clicks": -log["clicks"]})
+    with pytest.raises(ValueError, match=r"clicks and impressions must be numbers >= 0: .*'yes'"):
+        estimate_examination(log | {"clicks": np.full(len(log["item"]), "yes")})
     with pytest.raises(ValueError, match="positions must be numbers"):
         estimate_examination(log | {"position": np.full(len(log["item"]), "top")})
     missing = np.where(np.arange(len(log["item"])) == 5, np.nan, log["position"])

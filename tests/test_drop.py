@@ -89,27 +89,35 @@ def test_dropped_columns_are_no_features(folder, data, name):
 def test_all_columns_of_text_are_named(folder, name):
     with pytest.raises(ValueError, match="column 'title' is") as caught:
         load_ranking(folder / name)
-    hint = "; if they are no feature, leave them out by drop=['title', 'url'], or name the features"
+    hint = "; drop them if they are no feature (drop=['title', 'url'], --drop 'title,url')"
     assert hint in str(caught.value)
     with pytest.raises(ValueError, match="column 'url' is") as caught:
         load_ranking(folder / name, drop="title")
-    assert "; if it is no feature, leave it out by drop='url', or" in str(caught.value)
+    assert "; drop it if it is no feature (drop='url', --drop 'url')" in str(caught.value)
     with pytest.raises(ValueError, match="column 'url' is") as caught:
         load_ranking(folder / name, features=["f0", "url"])
     assert "drop=" not in str(caught.value)  # it was asked for
 
 
 def test_an_empty_cell_and_a_bad_label():
-    with pytest.raises(ValueError, match=r"'a' is empty; every row needs .* out by drop='a'"):
+    with pytest.raises(
+        ValueError, match=r"'a' is empty; every row needs .* \(drop='a', --drop 'a'\)$"
+    ):
         load_ranking(io.BytesIO(b"qid,label,a\n1,2,\n"))
     with pytest.raises(ValueError, match=r"'label' is 'x', not a finite number$"):
         load_ranking(io.BytesIO(b"qid,label,a\n1,x,3\n"))
+    with pytest.raises(ValueError, match=r"'label' is empty; .* \(leave out rows without one\)$"):
+        load_ranking(io.BytesIO(b"qid,label,a\n1,,3\n"))
+    with pytest.raises(ValueError, match=r"""\(drop='a,b', --drop '"a,b"'\), or"""):
+        load_ranking(io.BytesIO(b'qid,label,"a,b"\n1,2,x\n'))
 
 
 def test_many_columns_of_text():
     names = [f"t{i}" for i in range(12)]
     text = ",".join(["qid", "label", *names]) + "\n1,2" + ",x" * 12 + "\n"
-    with pytest.raises(ValueError, match=r"'t9'\], …, or name the features"):
+    with pytest.raises(
+        ValueError, match=r"'t9', …\], --drop 't0,t1,.*,t9', …\), or use AutoRanker"
+    ):
         load_ranking(io.BytesIO(text.encode()))
 
 
@@ -149,8 +157,10 @@ def test_the_error_names_the_option(run, name):
     for words in (f"fit {name} -m x", f"cv {name}", f"report {name}"):
         _, err = run(words, code=2)
         assert "column 'title' is" in err
-        assert "leave them out by drop=['title', 'url'], or name the features in f" in err
-        assert err.endswith("(here: --auto)\n")
+        assert "(drop=['title', 'url'], --drop 'title,url')" in err
+        assert err.endswith(
+            "or use AutoRanker, which takes text (text='auto', rankrls fit --auto)\n"
+        )
 
 
 def test_the_error_names_columns_whose_text_is_in_later_rows(run, folder):
@@ -158,7 +168,7 @@ def test_the_error_names_columns_whose_text_is_in_later_rows(run, folder):
     (folder / "later.csv").write_text("\n".join(lines) + "\n")
     _, err = run("fit later.csv -m x", code=2)
     assert "later.csv:2: column 'title' is 'a'" in err
-    assert "drop=['title', 'added', 'note'], or name" in err
+    assert "(drop=['title', 'added', 'note'], --drop 'title,added,note')" in err
     run("fit later.csv -m x --alpha 1 --drop title --drop added --drop note")
 
 
@@ -187,7 +197,7 @@ def test_a_model_without_names(run, folder, data):
     save_model(RankRLS().fit(X, y, qid=qid), folder / "unnamed")
     _, err = run("predict t.csv -m unnamed", code=2)
     assert "drop=['title', 'url']" in err
-    assert "--auto" not in err  # which predict does not have
+    assert "rankrls fit --auto" in err  # predict does not have --auto
     out, _ = run(f"predict t.csv -m unnamed {DROP}")
     expected = load_model(folder / "unnamed").predict(X)
     np.testing.assert_allclose([float(line) for line in out.split()], expected)

@@ -124,8 +124,11 @@ def _count(
             if table[name].null_count:
                 raise ValueError(f"column {name!r} of the log has empty cells; leave them out")
         shown = pa.array(np.ones(len(table))) if impressions is None else table[impressions]
-        part = table.select(keys).append_column("clicks", table[clicks].cast(pa.float64()))
-        parts.append(part.append_column("impressions", shown.cast(pa.float64())))
+        try:
+            part = table.select(keys).append_column("clicks", table[clicks].cast(pa.float64()))
+            parts.append(part.append_column("impressions", shown.cast(pa.float64())))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise ValueError(f"clicks and impressions must be numbers >= 0: {error}") from error
         if sum(map(len, parts[1:])) > max(2 * BATCH_ROWS, len(parts[0])):
             parts = [merged(parts)]
     total: Any = merged(parts) if parts else []
@@ -134,7 +137,7 @@ def _count(
     total = total.sort_by([(query, "ascending"), (item, "ascending")])
     try:
         place = pc.cast(total[position], pa.float64()).to_numpy()
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise ValueError(f"column {position!r}: positions must be numbers, 1 the first") from error
     if not np.isfinite(place).all():
         raise ValueError(f"column {position!r}: positions must be numbers, and some are missing")

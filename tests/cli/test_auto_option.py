@@ -296,6 +296,14 @@ def test_dates_are_a_warning(run):
     run("predict days.parquet -m x")
 
 
+def test_numbers_with_commas_are_a_warning(run):
+    frame = pd.read_csv("train.csv")
+    frame["volume"] = [f"{i:,}" for i in range(900, 900 + len(frame))]
+    frame.to_csv("commas.csv", index=False)
+    told = run("fit commas.csv --auto --effort quick -m x").err
+    assert "column 'volume' is taken as text, because of numbers such as '1,000': write" in told
+
+
 def test_labels_without_gains(run):
     """NDCG is the default; labels below 0 have none."""
     frame = pd.read_csv("train.csv")
@@ -405,8 +413,11 @@ def test_explain(run, data):
     rows = [features.iloc[order[:1]], features.iloc[order[2:3]]]
     others = features.iloc[np.delete(order, [0, 2])]
     expected = explain(model, *rows, among=others)
+    columns = pd.DataFrame(model.columns_).set_index("column")["used as"]
+    assert set(parts) == set(columns.index[columns != "dropped"])  # the others are not read
     for label, value in zip(expected.labels, expected.contribution, strict=True):
-        np.testing.assert_allclose(parts[label]["contribution"], value, atol=1e-12)
+        found = parts.get(label, {"contribution": 0})["contribution"]
+        np.testing.assert_allclose(found, value, atol=1e-12)
     assert [parts["price"][k] for k in ("first", "second")] == [row["price"].item() for row in rows]
     shown = run(f"explain {data} -m model --top 2").out
     assert re.search(r"column +contribution +rank 1 +rank 2", shown)

@@ -116,6 +116,7 @@ def test_a_split_by_query(table, run, tmp_path):
     run("split rows.txt a.txt b.txt")
     assert len((tmp_path / "b.txt").read_text().splitlines()) == 2
     assert "--qid" in run("split all.csv a.csv b.csv --qid-column no", code=2).err
+    assert "named twice" in run("split all.csv c.csv ./c.csv --qid-column session", code=2).err
 
 
 def test_updates_at_the_same_time_all_count(table, run):

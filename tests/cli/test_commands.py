@@ -210,8 +210,8 @@ def test_columns_weights_and_one_ranking(run, folder, data, split, tmp_path):
         np.testing.assert_allclose(model.coef_, expected.coef_)
         assert model.feature_names_in_.tolist() == ["three", "one"]
     _, err = run(*words, code=2)
-    assert "t.csv:2: column 'url' is 'http://x', not a finite number; if it is no feature" in err
-    assert "leave it out by drop='url', or name the features in features=" in err
+    assert "t.csv:2: column 'url' is 'http://x', not a finite number; drop it if" in err
+    assert "(drop='url', --drop 'url')" in err
     run("fit", "train.dat", "-m", "new", "--one-ranking", *PLAIN)
     expected = RankRLS().fit(X, y)
     np.testing.assert_allclose(load_model(folder / "new").coef_, expected.coef_)

@@ -219,7 +219,7 @@ def test_files_that_do_not_match(tmp_path):
         with pytest.raises(ValueError, match=rf"b\.parquet: {message}"):
             read(tmp_path)
     pq.write_table(table_of(X, y, qid, name=["x"] * 50), other)
-    with pytest.raises(ValueError, match="'name' is not numeric but string; if it is no feat"):
+    with pytest.raises(ValueError, match="'name' is not numeric but string; drop it if"):
         read(other)
     with pytest.raises(ValueError, match="must hold integers or strings, and is double"):
         read(other, qid="f0", features="f1")

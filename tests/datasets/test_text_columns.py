@@ -130,9 +130,11 @@ def test_dates_in_parquet_are_text_or_refused(tmp_path):
     for text in ("auto", ["day", "brand"]):
         table = load_ranking(tmp_path / "days.parquet", text=text, missing="nan").data
         assert table["day"].tolist() == ["2024-01-01 00:00:00", "2024-12-31 10:30:00"]
-    with pytest.raises(ValueError, match=r"column 'day' is not numeric .* drop='day',"):
+    with pytest.raises(ValueError, match=r"column 'day' is not numeric .* \(drop='day',"):
         load_ranking(tmp_path / "days.parquet", text=["brand"], missing="nan")
-    with pytest.raises(ValueError, match=r"column 'day' is not numeric .* drop=\['day', 'brand'\]"):
+    with pytest.raises(
+        ValueError, match=r"column 'day' is not numeric .* \(drop=\['day', 'brand'\]"
+    ):
         load_ranking(tmp_path / "days.parquet")
 
 

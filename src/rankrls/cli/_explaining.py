@@ -46,6 +46,7 @@ def explain(o: Any) -> None:
     lines = [
         dict(zip(keys, (str(label), float(value), _cell(a, j), _cell(b, j)), strict=True))
         for label, value, j in zip(found.labels, found.contribution, found.index, strict=True)
+        if j not in scorer.model._table.dropped_  # these are not read
     ][: o.top]
     if o.json:
         to_json({"query": str(query), "rows": (two + 1).tolist(), "difference": found.difference,

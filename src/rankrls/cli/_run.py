@@ -39,7 +39,7 @@ HINTS = {
 }
 
 #: Words of Python in messages of the library that are options here; all others have their names.
-HERE = {"qid=None": "--one-ranking", "header=False": "--no-header", "text='auto'": "--auto",
+HERE = {"qid=None": "--one-ranking", "header=False": "--no-header",
         "load_csv": "--format csv", "iter_letor": "--format letor",
         "need qid too": "without --one-ranking"}  # fmt: skip
 

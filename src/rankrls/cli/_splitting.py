@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import re
 from functools import partial
 from typing import Any
@@ -21,8 +22,10 @@ __all__ = ["split"]
 
 def split(o: Any) -> None:
     """Write the rows of some queries to one file, and all others to another."""
-    check_output(o.train, o.data, o.test)
-    check_output(o.test, o.data, o.train)
+    if os.path.realpath(o.train) == os.path.realpath(o.test):
+        raise ValueError(f"{o.test} is named twice: the two parts are written to two files")
+    check_output(o.train, o.data)
+    check_output(o.test, o.data)
     kind = sniff(o.data)
     if kind == "letor" and o.qid is not None:
         raise ValueError("--qid is for CSV and Parquet files: LETOR text has qid:…")

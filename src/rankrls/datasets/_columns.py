@@ -148,13 +148,13 @@ def check_names(given: Any, what: str = "features") -> list[str]:
 
 def _drop_hint(names: list[str], *, text: bool = False) -> str:
     """What to do about columns that are no numbers; ``text``: whether they can be read as text."""
-    one = len(names) == 1
-    which = _named(names[0]) if one else f"[{', '.join(map(_named, names[:10]))}]"
-    more = ", …" * (len(names) > 10)
-    keep = ", or keep text for AutoRanker by load_ranking with text='auto'" * text
+    one, more = len(names) == 1, ", …" * (len(names) > 10)
+    which = _named(names[0]) if one else f"[{', '.join(map(_named, names[:10]))}{more}]"
+    option = ",".join(f'"{name}"' if "," in name else name for name in names[:10])
+    keep = ", or use AutoRanker, which takes text (text='auto', rankrls fit --auto)" * text
     return (
-        f"; if {'it is' if one else 'they are'} no feature, leave {'it' if one else 'them'} out by "
-        f"drop={which}{more}, or name the features in features={keep}"
+        f"; drop {'it' if one else 'them'} if {'it is' if one else 'they are'} no feature "
+        f"(drop={which}, --drop {shown(option, 800)}{more}){keep}"
     )
 
 
@@ -450,6 +450,7 @@ class TableReader(RowReader):
         what = f"is {shown(cell)}, not a finite number{number_hint(cell)}"
         if not cell:
             what = "is empty; every row needs a number there"
+            what += "" if feature else " (leave out rows without one)"
         hint = REMEDY * (feature and is_missing(cell))
         if feature and not self.chosen:
             known = self.text or ()

@@ -657,7 +657,7 @@ class AutoRanker(QueryRequests, BaseEstimator):
             block: features._standardized(block, rows.numbers, rows.queries, rows.cache)[:2]
             for block in features._centres
         }
-        columns, contributions = np.unique(sources), np.zeros(self.n_features_in_)
+        columns, contributions, largest = np.unique(sources), np.zeros(self.n_features_in_), 0.0
         for order in (columns, columns[::-1]):
             place = np.zeros(self.n_features_in_, dtype=np.int64)
             place[order] = np.arange(len(order))
@@ -668,7 +668,8 @@ class AutoRanker(QueryRequests, BaseEstimator):
                 part.cache[block] = np.where(place[of_view] < steps, a, b)
             scores = sum(member.predict(part, features) for member in self._members)
             contributions[order] += np.diff(scores) / 2
-        return contributions
+            largest = max(largest, np.abs(scores).max())
+        return np.where(np.abs(contributions) > 1e-12 * largest, contributions, 0.0)
 
     def _held_out_without(
         self, X: Any, preferences: Preferences, groups: Sequence[Array]
