@@ -362,14 +362,15 @@ def test_streams_and_pipes_need_n_features(tmp_path):
 
 
 def test_memory_is_flat():
-    text = letor_text([5] * 5000, n_features=20)
+    text, peaks = letor_text([5] * 5000, n_features=20), []
     with block_bytes(1 << 14):
-        tracemalloc.start()
-        for _ in iter_letor(io.BytesIO(text), rows=100, n_features=20):
-            pass
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-    assert peak < len(text) / 2
+        for _ in range(3):  # the least: threads of other tests may allocate memory as well
+            tracemalloc.start()
+            for _ in iter_letor(io.BytesIO(text), rows=100, n_features=20):
+                pass
+            peaks.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+    assert min(peaks) < len(text) / 2
 
 
 # Writing
