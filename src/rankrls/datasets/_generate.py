@@ -64,11 +64,13 @@ def make_ranking(
         data : ndarray of shape (n_rows, n_features)
             Features, the documents of a query one after the other.
         target : ndarray of shape (n_rows,)
-            qid : ndarray of shape (n_rows,), int64
+            Labels.
+        qid : ndarray of shape (n_rows,), int64
             Query ids from 0.
         coef : ndarray of shape (n_features,)
             The direction along which documents of one query should be ranked.
         feature_names : list of str
+            Names of the features.
 
     Notes
     -----
@@ -151,13 +153,15 @@ def make_preference_pairs(
         With the attributes
 
         data : ndarray of shape (n_items, n_features)
-            pairs : ndarray of shape (n_pairs, 2), int64
+            Features of the items.
+        pairs : ndarray of shape (n_pairs, 2), int64
             Rows of ``data``: the preferred one and the other one.
         magnitude : ndarray of shape (n_pairs,)
             By how much the judge preferred it, > 0.
         utility : ndarray of shape (n_items,)
             True utilities, ``data @ coef``.
         coef : ndarray of shape (n_features,)
+            Weights of the features.
 
     Notes
     -----
@@ -230,6 +234,7 @@ def make_rock_paper_scissors(
         games : ndarray of shape (n_games, 2), int64
             Winner and loser of each game; the two players of a draw in any order.
         feature_names : list of str
+            Names of the features.
 
     Notes
     -----

@@ -129,10 +129,12 @@ def load_ranking(
         data : ndarray, scipy.sparse.csr_array or table of shape (n_rows, n_features)
             Features; see ``text`` for tables.
         target : ndarray of shape (n_rows,), float64, or None
+            Labels.
         qid : ndarray of shape (n_rows,), integers or str, or None
             Query ids. Those of text files are integers if all of them are written as 64-bit
             integers, otherwise strings (objects if some are very long).
         sample_weight : ndarray of shape (n_rows,), float64, or None
+            Row weights.
         feature_names : list of str of length n_features, or None
             Names of the columns; LETOR text has none.
         comments : list of str of length n_rows, or None
@@ -185,8 +187,9 @@ def iter_ranking(
         rows than this is a batch of its own. Without query ids a batch has just this many rows.
     by_query : bool, default=True
         False: batches of just ``rows`` rows, with queries in any order and cut anywhere.
-    format, target, qid, features, drop, sample_weight, dtype, header, delimiter, missing, \
-unlabelled, need, group, sparse, zero_based, beyond
+    format, target, qid, features, drop, sample_weight, dtype, header, delimiter
+        As in :func:`load_ranking`.
+    missing, unlabelled, need, group, sparse, zero_based, beyond
         As in :func:`load_ranking`.
     text : None, "auto" or sequence of str, default=None
         As in :func:`load_ranking`; ``"auto"`` for Parquet files only, whose types tell.
@@ -261,6 +264,7 @@ def load_letor(
         With the attributes
 
         data : ndarray or scipy.sparse.csr_array of shape (n_rows, n_features)
+            Features.
         target : ndarray of shape (n_rows,), float64
             Labels: any real numbers.
         qid : ndarray of shape (n_rows,), int64 or str, or None
