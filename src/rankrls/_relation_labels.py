@@ -82,6 +82,11 @@ class Observations:
         if missing.any():
             rows, cols = np.nonzero(~missing)
             return cls(rows, cols, Y[rows, cols], Y.shape)
+        return cls.complete(Y)
+
+    @classmethod
+    def complete(cls, Y: Array) -> Observations:
+        """Create observations from a matrix that is known to have no gaps."""
         return cls(None, None, None, Y.shape, Y)
 
     @classmethod
@@ -138,14 +143,14 @@ class Observations:
     def T(self) -> Observations:
         """The transposed relation."""
         if self.matrix is not None:
-            return Observations.from_matrix(self.matrix.T)
+            return Observations.complete(self.matrix.T)
         rows, cols, y = self.lists
         return Observations(cols, rows, y, self.shape[::-1])
 
     def stored(self) -> Observations:
         """Return the observations without cached values."""
         if self.matrix is not None:
-            return Observations.from_matrix(self.matrix)
+            return Observations.complete(self.matrix)
         return Observations(*self.lists, self.shape)
 
     def select(self, chosen: Array) -> Observations:
@@ -156,7 +161,7 @@ class Observations:
     def between(self, rows: Array, cols: Array) -> Observations:
         """Restrict the relation to some objects, given by ascending indices."""
         if self.matrix is not None:
-            return Observations.from_matrix(self.matrix[np.ix_(rows, cols)])
+            return Observations.complete(self.matrix[np.ix_(rows, cols)])
         places = []
         for kept, n in zip((rows, cols), self.shape, strict=True):
             place = np.full(n, -1)
@@ -175,7 +180,7 @@ class Observations:
         rows, cols, y = self.lists
         Y = np.full(self.shape, np.nan)
         Y[rows, cols] = y
-        return self if np.isnan(Y).any() else Observations.from_matrix(Y)
+        return self if np.isnan(Y).any() else Observations.complete(Y)
 
     @cached_property
     def cells(self) -> Cells:

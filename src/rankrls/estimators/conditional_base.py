@@ -661,7 +661,7 @@ class ConditionalRanker(BaseEstimator):
     def _known_labels(self) -> Observations:
         """The labels; model files do not have those of complete relations of few features."""
         shape = len(self._rows), len(self._ranked)
-        return getattr(self, "_labels", None) or Observations.from_matrix(np.zeros(shape))
+        return getattr(self, "_labels", None) or Observations.complete(np.zeros(shape))
 
     @property
     def _noise(self) -> float:
