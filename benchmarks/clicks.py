@@ -1,19 +1,19 @@
 """Rankers learned from simulated clicks: NDCG@10 on test queries with the true labels.
 
-    python benchmarks/clicks.py [sessions ...]
+    python benchmarks/clicks.py [sessions ...] [--peers] [--draws 8]
 
-Means of three draws of sessions, and the standard error of each difference to click rates.
+Means of draws of sessions, and the standard error of each difference to click rates.
 
 Clicks are simulated on real features with graded labels: the first folds of peer_data.py; sets that
 are absent are reported and skipped. A logging ranker fitted to 1 % of the training queries, plus
 noise in every session, shows ten documents. Clicks are position-based with examination
 1/position^η, or a cascade, which violates the model. The relevance of a document is
 e + (1 − e) (2^y − 1)/(2^max − 1), with noise e. Compared: labels of `rankrls.clicks`, click rates,
-LightGBM with ``position=``, XGBoost with ``lambdarank_unbiased`` (both where installed), and the
-true labels.
+LightGBM with ``position=``, XGBoost with ``lambdarank_unbiased`` (both where installed, with
+``--peers``), and the true labels.
 """
 
-import sys
+import argparse
 import warnings
 
 import numpy as np
@@ -61,34 +61,41 @@ def fitted(X, labels, qid, weight=None):
     return ranker.fit(X, labels, qid=qid, sample_weight=weight)
 
 
-def peers(X, log, train_qid, X_test):
-    """Scores by LightGBM and XGBoost on one row for each impression, where they are installed."""
+def peers(X, log, X_test, score):
+    """Scores of LightGBM and XGBoost on one row for each impression, where they are installed.
+
+    A list is a session, or up to 2000 impressions of a query; the better of the two counts.
+    """
     found = {}
     order = np.argsort(log["query"], kind="stable")
-    rows, position, clicks = (log[name][order] for name in ("item", "position", "clicks"))
-    # Impressions of a query in lists of at most 2000 rows.
-    lists = log["query"][order] * 10**6 + np.arange(len(order)) // 2000
-    sizes = np.unique(lists, return_counts=True)[1]
-    try:
-        import lightgbm
+    query, rows, position, clicks = (log[name][order] for name in log)
+    for lists in (np.cumsum(position == 1), query * 10**6 + np.arange(len(order)) // 2000):
+        sizes = np.unique(lists, return_counts=True)[1]
+        try:
+            import lightgbm
 
-        data = lightgbm.Dataset(X[rows], clicks, group=sizes, position=position)
-        options = {"objective": "lambdarank", "verbosity": -1, "num_leaves": 15, "num_threads": 2}
-        found["LightGBM position="] = lightgbm.train(options, data, 100).predict(X_test)
-    except ImportError:
-        pass
-    try:
-        import xgboost
+            data = lightgbm.Dataset(X[rows], clicks, group=sizes, position=position)
+            options = {"objective": "lambdarank", "num_leaves": 15, "num_threads": 1}
+            model = lightgbm.train({**options, "verbosity": -1}, data, 100)
+            found.setdefault("LightGBM position=", []).append(score(model.predict(X_test)))
+        except ImportError:
+            pass
+        try:
+            import xgboost
 
-        model = xgboost.XGBRanker(
-            n_estimators=100, max_depth=4, lambdarank_unbiased=True, lambdarank_pair_method="topk"
-        )
-        # Rows of a list in the order in which they were shown.
-        model.fit(X[rows], clicks, qid=np.repeat(np.arange(len(sizes)), sizes))
-        found["XGBoost unbiased"] = model.predict(X_test)
-    except ImportError:
-        pass
-    return found
+            model = xgboost.XGBRanker(
+                n_estimators=100,
+                max_depth=4,
+                lambdarank_unbiased=True,
+                lambdarank_pair_method="topk",
+                n_jobs=1,
+            )
+            # Rows of a list in the order in which they were shown.
+            model.fit(X[rows], clicks, qid=np.repeat(np.arange(len(sizes)), sizes))
+            found.setdefault("XGBoost unbiased", []).append(score(model.predict(X_test)))
+        except ImportError:
+            pass
+    return {name: max(scores) for name, scores in found.items()}
 
 
 def open_bandit():
@@ -104,53 +111,67 @@ def open_bandit():
         print(f"open_bandit, {policy}: {found.examination.round(2)} ± {found.std.round(2)}")
 
 
-def main(sessions):
+#: η, cascade, noise.
+SETTINGS = ((0.5, 0, 0), (1, 0, 0), (1, 0, 0.1), (1.5, 0, 0), (1, 1, 0))
+
+
+def compare(name, n_sessions, settings, n_draws, with_peers):
+    """Print the mean score of every method, and the standard error of its difference to rates."""
+    fold = load(name)[0]
+    train, test = fold.training_rows(), fold.test
+    X, y, qid = train.X, train.y, train.qid
+    mean, scale = X.mean(axis=0), X.std(axis=0)
+    scale[scale == 0] = 1.0
+    X, X_test = (X - mean) / scale, (test.X - mean) / scale
+
+    def score(scores):
+        return ndcg(test.y, scores, qid=test.qid, k=10)
+
+    print(f"{name}: true labels {score(fitted(X, 2.0**y - 1, qid).predict(X_test)):.3f}")
+    for eta, cascade, noise in settings:
+        draws = []
+        for seed in range(n_draws):
+            log = simulate(X, y, qid, n_sessions, eta, cascade, noise, seed)
+            labels = click_labels(log, examination=estimate_examination(log, monotone=True))
+            rows, query, weight = X[labels.item], labels.query, labels.weight
+            targets = {"click rates": labels.clicks / labels.impressions, "labels": labels.label}
+            scores = {
+                key: score(fitted(rows, target, query, weight).predict(X_test))
+                for key, target in targets.items()
+            }
+            if with_peers:
+                scores |= peers(X, log, X_test, score)
+            draws.append(list(scores.values()))
+        found = np.array(draws)
+        error = (found - found[:, :1]).std(axis=0, ddof=1) if n_draws > 1 else np.nan * found[0]
+        values = ", ".join(
+            f"{key} {mean:.3f} (± {e:.3f})"
+            for key, mean, e in zip(
+                scores, found.mean(axis=0), error / np.sqrt(n_draws), strict=True
+            )
+        )
+        what = "cascade" if cascade else f"eta {eta}, noise {noise}"
+        print(f"  {n_sessions:>8} sessions, {what}, {n_draws} draws: {values}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("sessions", nargs="*", type=int, default=[10**4, 10**5])
+    parser.add_argument("--sets", default="ohsumed,mslr,lightgbm")
+    parser.add_argument("--settings", default="0,1,2,3,4", help="numbers of the settings")
+    parser.add_argument("--draws", type=int, default=8)
+    parser.add_argument("--peers", action="store_true", help="LightGBM and XGBoost as well")
+    options = parser.parse_args()
     warnings.simplefilter("ignore")
     open_bandit()
-    for name in ("ohsumed", "mslr", "lightgbm"):
+    settings = [SETTINGS[int(number)] for number in options.settings.split(",")]
+    for name in options.sets.split(","):
         try:
-            folds = load(name)
+            for n_sessions in options.sessions:
+                compare(name, n_sessions, settings, options.draws, options.peers)
         except FileNotFoundError as error:
             print(f"{name}: {error}")
-            continue
-        train, test = folds[0].training_rows(), folds[0].test
-        X, y, qid = train.X, train.y, train.qid
-        X_test, y_test, qid_test = test.X, test.y, test.qid
-        mean, scale = X.mean(axis=0), X.std(axis=0)
-        scale[scale == 0] = 1.0
-        X, X_test = (X - mean) / scale, (X_test - mean) / scale
-        full = ndcg(y_test, fitted(X, 2.0**y - 1, qid).predict(X_test), qid=qid_test, k=10)
-        print(f"{name}: true labels {full:.3f}")
-        for n_sessions in sessions:
-            for eta, cascade, noise in (
-                (0.5, 0, 0),
-                (1, 0, 0),
-                (1, 0, 0.1),
-                (1.5, 0, 0),
-                (1, 1, 0),
-            ):
-                draws = []
-                for seed in range(3):
-                    log = simulate(X, y, qid, n_sessions, eta, cascade, noise, seed)
-                    labels = click_labels(log, examination=estimate_examination(log, monotone=True))
-                    at, rates = labels.item, labels.clicks / labels.impressions
-                    query, weight = labels.query, labels.weight
-                    scores = {
-                        "click rates": fitted(X[at], rates, query, weight).predict(X_test),
-                        "labels": fitted(X[at], labels.label, query, weight).predict(X_test),
-                    }
-                    if n_sessions <= 10**4:
-                        scores |= peers(X, log, qid, X_test)
-                    draws.append([ndcg(y_test, s, qid=qid_test, k=10) for s in scores.values()])
-                found = np.array(draws)
-                error = (found - found[:, :1]).std(axis=0, ddof=1) / np.sqrt(len(draws))
-                what = "cascade" if cascade else f"eta {eta}, noise {noise}"
-                values = ", ".join(
-                    f"{k} {mean:.3f} (± {e:.3f})"
-                    for k, mean, e in zip(scores, found.mean(axis=0), error, strict=True)
-                )
-                print(f"  {n_sessions:>8} sessions, {what}: {values}", flush=True)
 
 
 if __name__ == "__main__":
-    main([int(word) for word in sys.argv[1:]] or [10**4, 10**5, 10**6])
+    main()

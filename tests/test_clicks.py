@@ -82,7 +82,8 @@ def test_labels_are_unbiased_where_click_rates_are_not():
     np.testing.assert_allclose(labels.label, labels.clicks / labels.examined)
     frame = labels.to_frame()
     assert frame.columns[:4].tolist() == ["query", "item", "label", "weight"]
-    by_hand = click_labels(log, examination=[1.0, 1.0])
+    with pytest.warns(UserWarning, match="at positions 3 and below"):
+        by_hand = click_labels(log, examination=[1.0, 1.0])
     np.testing.assert_allclose(by_hand.label, rate)
 
 
@@ -110,8 +111,17 @@ def test_files_frames_and_several_logs_add_up(tmp_path):
     pd.DataFrame(log).to_csv(tmp_path / "log.csv", index=False)
     frame = pd.DataFrame(log)
     halves = [frame[:1000], frame[1000:]]
-    for given in (frame, pl.DataFrame(log), pa.table(log), halves, iter(halves),
-                  tmp_path / "log.parquet", str(tmp_path / "log.csv")):  # fmt: skip
+    frame.to_csv(tmp_path / "log.tsv", index=False, sep="\t")
+    frame.to_json(tmp_path / "log.jsonl", orient="records", lines=True)
+    frame.to_feather(tmp_path / "log.feather")
+    (tmp_path / "days").mkdir()
+    halves[0].to_parquet(tmp_path / "days" / "1.parquet")
+    halves[1].to_parquet(tmp_path / "days" / "2.parquet")
+    texts = frame.astype({"query": str}).astype({"query": "category"})
+    for given in (frame, pl.DataFrame(log), pl.LazyFrame(log), pa.table(log), halves, iter(halves),
+                  pa.table(log).to_batches(), texts, frame.astype({"position": str}), texts[::-1],
+                  tmp_path / "log.parquet", str(tmp_path / "log.csv"), tmp_path / "log.tsv",
+                  tmp_path / "log.jsonl", tmp_path / "log.feather", tmp_path / "days"):  # fmt: skip
         found = estimate_examination(given)
         np.testing.assert_allclose(found.examination, expected.examination, rtol=1e-9)
     dd = pytest.importorskip("dask.dataframe")
@@ -164,28 +174,64 @@ def test_the_value_of_another_ranking():
     assert difference.p_value < 1e-3
     few = {key: values[:60] for key, values in log.items()}
     with pytest.warns(UserWarning, match="hardly examined"):
-        expected_clicks(few, best, examination=[1.0, 0.05], k=6)
+        expected_clicks(few, best, examination=[1.0, *[0.05] * 5], k=6)
+    with pytest.warns(UserWarning, match="lists have 12 items, and the log tells about 6"):
+        expected_clicks(log, best, examination=found)
     with pytest.raises(ValueError, match="one score for each"):
         expected_clicks(log, [1.0], examination=found)
 
 
-def test_bad_logs():
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"clicks": "negative"}, r"'clicks' .* numbers >= 0; got -1 to 0"),
+        ({"clicks": "yes"}, r"'clicks' .* numbers >= 0: .*'yes'"),
+        ({"position": "top"}, "'position' .* must hold finite numbers >= 0"),
+        ({"position": "unknown"}, "got -1 to 6 .*unknown"),
+        ({"position": np.nan}, "'position' of the log is empty in 1 of 600 rows"),
+        ({"query": np.nan}, "'query' of the log is empty in 1 of 600 rows"),
+        ({"item": [1, 2]}, "must have one length"),
+    ],
+)
+def test_bad_columns(change, match):
     log, _, _ = sessions(n=100)
-    with pytest.raises(ValueError, match="no column 'rank'"):
-        estimate_examination(log, position="rank")
-    with pytest.raises(ValueError, match=">= 0"):
-        estimate_examination(log | {"clicks": -log["clicks"]})
-    with pytest.raises(ValueError, match=r"clicks and impressions must be numbers >= 0: .*'yes'"):
-        estimate_examination(log | {"clicks": np.full(len(log["item"]), "yes")})
-    with pytest.raises(ValueError, match="positions must be numbers"):
-        estimate_examination(log | {"position": np.full(len(log["item"]), "top")})
-    missing = np.where(np.arange(len(log["item"])) == 5, np.nan, log["position"])
-    with pytest.raises(ValueError, match="some are missing"):
-        estimate_examination(log | {"position": missing})
-    with pytest.raises(ValueError, match="examination must"):
-        click_labels(log, examination=[[1.0]])
-    with pytest.raises(ValueError, match="must be a data frame"):
-        estimate_examination(7)
+    ((name, what),) = change.items()
+    values = log[name].astype(float)
+    if what == "negative":
+        values = -values
+    elif what == "unknown":
+        values[0] = -1
+    elif isinstance(what, float):
+        values[5] = what
+    else:
+        values = what if isinstance(what, list) else np.full(len(values), what)
+    with pytest.raises(ValueError, match=match):
+        estimate_examination(log | {name: values})
+
+
+def test_bad_logs(tmp_path):
+    pd = pytest.importorskip("pandas")
+    log, _, _ = sessions(n=100)
+    frame = pd.DataFrame(log)
+    found = [1.0] * 6
+    for call, match in (
+        (lambda: estimate_examination(log, position="rank"), "no column 'rank'"),
+        (lambda: estimate_examination(log, clicks="position"), "must be different columns"),
+        (lambda: estimate_examination(7), "must be a data frame"),
+        (lambda: estimate_examination(iter([])), "an iterator can be read only once"),
+        (lambda: estimate_examination(pd.concat([frame, frame[["item"]]], axis=1)), "several"),
+        (lambda: estimate_examination([frame, frame.astype({"item": str})]), "different types"),
+        (lambda: click_labels(log, examination=[[1.0]]), "examination must"),
+        (lambda: click_labels(frame.assign(position=frame["position"] - 1), examination=found),
+         "counted from 0"),
+        (lambda: expected_clicks(log, [1.0], examination=found, k=0), "k must be"),
+        (lambda: expected_clicks(log, [1.0], examination=found, confidence=95), "confidence must"),
+        (lambda: expected_clicks(log, lambda rows: rows.label * np.nan, examination=found), "NaN"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=match):
+            call()
+    with pytest.warns(UserWarning, match="positions that are no integers, such as 1.5"):
+        estimate_examination(frame.assign(position=frame["position"] + 0.5))
 
 
 def test_more_clicks_than_impressions():
@@ -193,6 +239,9 @@ def test_more_clicks_than_impressions():
     log |= {"clicks": [30, 15, 40, 20], "n": [25, 100, 100, 100]}
     with pytest.warns(UserWarning, match="1 of 4 counts .* more clicks than impressions"):
         click_labels(log, impressions="n", examination=[1.0, 0.5])
+    fewer = log | {"clicks": [20, 50, 40, 20]}
+    with pytest.warns(UserWarning, match="1 of 2 labels are above 1 by more than chance"):
+        click_labels(fewer, impressions="n", examination=[1.0, 0.01])
     with pytest.warns(UserWarning, match="more clicks than impressions"):
         estimate_examination(log)  # rows of counts, without the column of impressions
     estimate_examination(log, model="additive")  # feedback that is no count

@@ -8,7 +8,8 @@ loss is linear in the labels, learns from it without bias.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +21,9 @@ from scipy.sparse.csgraph import connected_components
 from scipy.stats import t
 
 from rankrls._calls import warn
-from rankrls._frames import data_frame
-from rankrls._validation import check_option
+from rankrls._frames import data_frame, refuse_equal_names
+from rankrls._validation import check_finite_array, check_integer, check_option
+from rankrls.datasets.formats import find_delimiter, sniff_table
 
 __all__ = [
     "ClickLabels",
@@ -38,6 +40,8 @@ Array = NDArray[Any]
 MIN_CLICKS = 20
 #: Rows of a file that are read at a time.
 BATCH_ROWS = 1 << 20
+#: Any finite number.
+LEAST = float(np.finfo(float).min)
 
 
 # -- reading ------------------------------------------------------------------------------------
@@ -47,6 +51,7 @@ def _pyarrow() -> Any:
     try:
         import pyarrow
         import pyarrow.compute
+        import pyarrow.csv
         import pyarrow.dataset
     except ImportError as error:
         raise ImportError("click logs are read by pyarrow: pip install 'rankrls[arrow]'") from error
@@ -56,32 +61,54 @@ def _pyarrow() -> Any:
 def _tables(log: Any, columns: list[str]) -> Iterator[Any]:
     """Parts of a log as pyarrow tables of these columns."""
     pa = _pyarrow()
-    if isinstance(log, str) or hasattr(log, "__fspath__"):
-        path = str(log)
-        try:
-            format = "parquet" if path.endswith((".parquet", ".pq")) else "csv"
-            rows = pa.dataset.dataset(path, format=format)
-            _require(columns, rows.schema.names, path)
-            for batch in rows.to_batches(columns=columns, batch_size=BATCH_ROWS):
-                yield pa.table(batch)
-        except pa.ArrowInvalid as error:
-            raise ValueError(f"{path}: {str(error).splitlines()[0]}") from error
-    elif isinstance(log, dict):
+    if isinstance(log, str | os.PathLike):
+        yield from _file_tables(os.fspath(log), columns)
+    elif isinstance(log, Mapping):
         _require(columns, list(log), "the log")
-        yield pa.table({name: pa.array(np.asarray(log[name])) for name in columns})
+        found = {name: np.asarray(log[name]) for name in columns}
+        shapes = {name: values.shape for name, values in found.items()}
+        if len(set(shapes.values())) > 1 or found[columns[0]].ndim != 1:
+            raise ValueError(f"the columns of the log must have one length; got {shapes}")
+        yield pa.table({name: pa.array(v, from_pandas=True) for name, v in found.items()})
     elif hasattr(log, "npartitions"):  # a Dask data frame
         yield from _tables((log.partitions[k].compute() for k in range(log.npartitions)), columns)
-    elif isinstance(frame := nw.from_native(log, eager_only=True, pass_through=True), nw.DataFrame):
-        _require(columns, frame.columns, "the log")
-        yield frame.select(columns).to_arrow()
-    elif hasattr(log, "__iter__"):
+    else:
+        if hasattr(log, "iloc"):
+            refuse_equal_names(log.columns, "the log")
+        log = pa.table(log) if isinstance(log, pa.RecordBatch) else log
+        frame = nw.from_native(log, pass_through=True)
+        if isinstance(frame, nw.DataFrame | nw.LazyFrame):
+            _require(columns, frame.collect_schema().names(), "the log")
+            yield frame.lazy().select(columns).collect().to_arrow()
+            return
+        if hasattr(log, "read") or not hasattr(log, "__iter__"):
+            raise ValueError(
+                "log must be a data frame, a dict of columns, the name of a CSV or Parquet file, "
+                f"or an iterable of them; got a {type(log).__name__}"
+            )
         for part in log:
             yield from _tables(part, columns)
-    else:
+
+
+def _file_tables(path: str, columns: list[str]) -> Iterator[Any]:
+    """Batches of rows of a CSV, Parquet, Arrow or JSON file, or a directory of Parquet files."""
+    pa, kind = _pyarrow(), sniff_table(path)
+    format: Any = {"jsonl": "json"}.get(kind, kind)
+    if kind == "csv":
+        parsing = pa.csv.ParseOptions(delimiter=find_delimiter(path))
+        format = pa.dataset.CsvFileFormat(parsing)
+    elif path.lower().endswith((".arrow", ".feather", ".ipc")):
+        format = "feather"
+    try:
+        rows = pa.dataset.dataset(path, format=format)
+        _require(columns, rows.schema.names, path)
+        for batch in rows.to_batches(columns=columns, batch_size=BATCH_ROWS):
+            yield pa.table(batch)
+    except pa.ArrowInvalid as error:
         raise ValueError(
-            "log must be a data frame, a dict of columns, a CSV or Parquet file, or an iterable of "
-            f"them; got a {type(log).__name__}"
-        )
+            f"{path}: {str(error).splitlines()[0]} (types of columns are those of the first rows; "
+            "otherwise pass a data frame)"
+        ) from error
 
 
 def _require(columns: list[str], names: Any, where: str) -> None:
@@ -107,55 +134,63 @@ def _count(
 ) -> _Counts:
     """Sum a log by query, item and position, part by part."""
     keys = [query, item, position]
-    if len(set(keys)) < 3:
-        raise ValueError("query, item and position must be three columns")
     wanted = [*keys, clicks, *([impressions] if impressions is not None else [])]
+    if len(set(wanted)) < len(wanted):
+        raise ValueError(
+            f"query, item, position, clicks and impressions must be different columns; got {wanted}"
+        )
     pa = _pyarrow()
-    pc = pa.compute
 
     def merged(tables: list[Any]) -> Any:
-        joined = pa.concat_tables(tables, promote_options="permissive")
+        try:
+            joined = pa.concat_tables(tables, promote_options="permissive")
+        except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
+            raise ValueError(
+                f"the parts of the log have columns of different types, which would not match "
+                f"({error}): convert them, as by astype(str)"
+            ) from error
         out = joined.group_by(keys).aggregate([("clicks", "sum"), ("impressions", "sum")])
         return out.rename_columns([*keys, "clicks", "impressions"])
 
     parts: list[Any] = []  # the first one is the sum so far
+    n_rows = n_more = 0
     for table in _tables(log, wanted):
-        for name in wanted:
-            if table[name].null_count:
-                raise ValueError(f"column {name!r} of the log has empty cells; leave them out")
-        shown = pa.array(np.ones(len(table))) if impressions is None else table[impressions]
-        try:
-            part = table.select(keys).append_column("clicks", table[clicks].cast(pa.float64()))
-            parts.append(part.append_column("impressions", shown.cast(pa.float64())))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise ValueError(f"clicks and impressions must be numbers >= 0: {error}") from error
+        shown = pa.array(np.ones(len(table)))
+        if impressions is not None:
+            shown = _numbers(table[impressions], impressions)
+        columns = [
+            _whole(table[query], query),
+            _whole(table[item], item),
+            _numbers(table[position], position),
+            _numbers(table[clicks], clicks, 0 if model == "position" else LEAST),
+            shown,
+        ]
+        parts.append(pa.table(columns, names=[*keys, "clicks", "impressions"]))
+        n_rows += len(table)
+        n_more += pa.compute.sum(pa.compute.greater(columns[3], shown)).as_py() or 0
         if sum(map(len, parts[1:])) > max(2 * BATCH_ROWS, len(parts[0])):
             parts = [merged(parts)]
-    total: Any = merged(parts) if parts else []
-    if not len(total):
-        raise ValueError("the log has no rows")
-    total = total.sort_by([(query, "ascending"), (item, "ascending")])
-    try:
-        place = pc.cast(total[position], pa.float64()).to_numpy()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise ValueError(f"column {position!r}: positions must be numbers, 1 the first") from error
-    if not np.isfinite(place).all():
-        raise ValueError(f"column {position!r}: positions must be numbers, and some are missing")
-    C, shown = total["clicks"].to_numpy(), total["impressions"].to_numpy()
-    if not (np.isfinite(C).all() and np.isfinite(shown).all()) or C.min() < 0 or shown.min() < 0:
-        raise ValueError("clicks and impressions must be numbers >= 0")
-    more = shown < C
-    if model == "position" and more.any():
+    if not n_rows:
+        raise ValueError("the log has no rows (an iterator can be read only once: pass a list)")
+    if model == "position" and n_more:
         warn(
-            f"{int(more.sum()):,} of {len(C):,} counts of an item at a position have more clicks "
-            "than impressions: name the column of impressions=, count repeated clicks of an "
+            f"{n_more:,} of {n_rows:,} counts in the log have more clicks than impressions, and "
+            "labels may exceed 1: name the column of impressions=, count repeated clicks of an "
             "impression once, or use model='additive' for feedback that is no count"
         )
-    codes = [pc.dictionary_encode(total[key]).combine_chunks() for key in keys[:2]]
+    total = merged(parts).sort_by([(query, "ascending"), (item, "ascending")])
+    place, C, shown = (total[name].to_numpy() for name in (position, "clicks", "impressions"))
+    codes = [pa.compute.dictionary_encode(total[key]).combine_chunks() for key in keys[:2]]
     of_query, of_item = (np.asarray(code.indices, dtype=np.int64) for code in codes)
     first = np.concatenate([[True], (np.diff(of_query) != 0) | (np.diff(of_item) != 0)])
     names = [np.asarray(code.dictionary.to_numpy(zero_copy_only=False)) for code in codes]
     positions, column = np.unique(place, return_inverse=True)
+    if (positions != np.rint(positions)).any():
+        warn(
+            f"column {position!r} has positions that are no integers, such as "
+            f"{positions[positions != np.rint(positions)][0]:g}: a mean position does not tell "
+            "where an item was shown"
+        )
     at, shape = (np.cumsum(first) - 1, column), (int(first.sum()), len(positions))
     return _Counts(
         names[0][of_query[first]],
@@ -164,6 +199,39 @@ def _count(
         sparse.csr_array((shown, at), shape=shape),
         sparse.csr_array((C, at), shape=shape),
     )
+
+
+def _whole(column: Any, name: str) -> Any:
+    """A column without empty cells, not stored as a dictionary."""
+    pa = _pyarrow()
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    n_empty = column.null_count
+    if pa.types.is_floating(column.type):
+        n_empty += pa.compute.sum(pa.compute.is_nan(column)).as_py() or 0
+    if n_empty:
+        raise ValueError(
+            f"column {name!r} of the log is empty in {n_empty:,} of {len(column):,} rows: leave "
+            "these rows out"
+        )
+    return column
+
+
+def _numbers(column: Any, name: str, least: float = 0) -> Any:
+    """A column as finite numbers, by default not negative."""
+    pa, column = _pyarrow(), _whole(column, name)
+    what = f"column {name!r} of the log must hold finite numbers" + " >= 0" * (least == 0)
+    try:
+        numbers = column.cast(pa.float64())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise ValueError(f"{what}: {error}") from error
+    low, high = pa.compute.min_max(numbers).as_py().values()
+    if len(numbers) and not least <= low <= high < np.inf:
+        raise ValueError(
+            f"{what}; got {low:g} to {high + 0.0:g} (leave out rows with a number for what is "
+            "unknown)"
+        )
+    return numbers
 
 
 # -- examination --------------------------------------------------------------------------------
@@ -240,10 +308,11 @@ def estimate_examination(
 
     Parameters
     ----------
-    log : data frame, dict of columns, CSV or Parquet file, Dask data frame, or iterable of them
-        A row is one impression of an item, or counts of several. Several logs add up.
+    log : data frame, dict of columns, name of a file, Dask data frame, or iterable of them
+        A row is one impression of an item, or counts of several. Several logs add up. Files are
+        CSV, Parquet, Arrow or JSON lines.
     query, item, position, clicks : str
-        Columns. Positions are numbers; the smallest is the first of the list.
+        Columns. Positions are numbers >= 0; the smallest is the first of the list.
     impressions : str, optional
         Column of the number of impressions of a row; by default each row is one.
     model : {"position", "additive"}, default="position"
@@ -446,6 +515,24 @@ def _given_examination(examination: Any) -> Examination:
     return Examination(number + 1.0, theta, unknown, np.zeros(len(theta)), number)
 
 
+def _known(ex: Examination, counts: _Counts) -> Array:
+    """Examination of the positions of a log; a warning if it has some beyond those known."""
+    if counts.positions[0] < ex.positions[0]:
+        raise ValueError(
+            f"the log has position {counts.positions[0]:g}, and the examination begins at position "
+            f"{ex.positions[0]:g}: are the positions of the log counted from 0? Add 1 to them"
+        )
+    beyond = counts.positions > ex.positions[-1]
+    if beyond.any():
+        shown = counts.shown.sum(axis=0)
+        warn(
+            f"{shown[beyond].sum() / max(shown.sum(), 1):.1%} of the impressions are at positions "
+            f"{counts.positions[beyond][0]:g} and below, and the examination ends at position "
+            f"{ex.positions[-1]:g}, whose value is used for them"
+        )
+    return ex.at(counts.positions)
+
+
 def click_labels(
     log: Any,
     *,
@@ -479,7 +566,7 @@ def click_labels(
     """
     ex = _given_examination(examination)
     counts = _count(log, query, item, position, clicks, impressions, ex.model)
-    theta = ex.at(counts.positions)
+    theta = _known(ex, counts)
     total, shown = counts.clicks.sum(axis=1), counts.shown.sum(axis=1)
     sums, examined = total, counts.shown @ theta
     if ex.model == "additive":
@@ -490,6 +577,14 @@ def click_labels(
             "no item of the log was examined: all impressions or examinations are zero"
         )
     weight = np.sqrt(examined[kept])
+    # A relevance is at most 1; chance alone leaves no label so far above.
+    above = total[kept] > examined[kept] + 5 * weight + 5
+    if ex.model == "position" and above.any():
+        warn(
+            f"{int(above.sum()):,} of {len(kept):,} labels are above 1 by more than chance: their "
+            "items have more clicks than expected examinations. Look for repeated clicks and bots, "
+            "or for an examination that is too small"
+        )
     return ClickLabels(
         counts.query[kept],
         counts.item[kept],
@@ -573,6 +668,9 @@ def expected_clicks(
     The value of a list is Σ θ(new position) × label. It is a warning if items with few
     examinations take much of the new lists.
     """
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must be between 0 and 1; got {confidence!r}")
+    k = None if k is None else check_integer("k", k, least=1)
     ex = _given_examination(examination)
     columns: dict[str, Any] = {"query": query, "item": item, "position": position, "clicks": clicks}
     labels = click_labels(log, **columns, impressions=impressions, examination=ex)
@@ -600,7 +698,7 @@ def _list_values(
     labels: ClickLabels, codes: Array, scores: Any, ex: Examination, k: int | None
 ) -> tuple[Array, float]:
     """Value of every query's list, and the share of examination on items that were examined."""
-    f = np.asarray(scores(labels) if callable(scores) else scores, dtype=float)
+    f = check_finite_array("scores", scores(labels) if callable(scores) else scores, ndim=(1,))
     if f.shape != (len(labels),):
         raise ValueError(
             f"scores has shape {f.shape}; it must have one score for each of the {len(labels)} "
@@ -614,6 +712,11 @@ def _list_values(
         theta = np.ones(len(f))
     if k is not None:
         theta = np.where(rank < k, theta, 0.0)
+    elif ex.positions[0] + rank.max() > ex.positions[-1] and ex.model == "position":
+        warn(
+            f"some lists have {rank.max() + 1} items, and the log tells about {len(ex.positions)} "
+            "positions; the others count as the last of them. Pass k="
+        )
     values = np.add.reduceat(theta * labels.label[order], start)
     known = labels.examined[order] >= 1
     return values, float((theta * known).sum() / max(theta.sum(), np.finfo(float).tiny))

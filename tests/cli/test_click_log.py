@@ -21,11 +21,12 @@ def log(tmp_path, monkeypatch):
     frame["clicks"] = rng.binomial(frame["n"], (0.1 + 0.1 * frame["item"]) / frame["position"])
     frame["name"] = [f"item {i}" for i in frame["item"]]
     frame.to_csv("log.csv", index=False)
+    frame.to_csv("log.tsv", index=False, sep="\t")
     frame.to_parquet("log.parquet")
     return frame
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("kind", ["csv", "tsv", "parquet"])
 def test_fit_is_that_of_click_labels(log, run, kind):
     words = f"fit log.{kind} -m m --clicks clicks --position position --impressions n"
     told = run(f"{words} --drop name --alpha 1 --scale none")

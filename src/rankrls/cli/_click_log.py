@@ -95,12 +95,16 @@ def _read(o: Any) -> Any:
     import pyarrow.csv as pa_csv
     import pyarrow.parquet as pq
 
-    delimiter = {"tab": "\t", None: ","}.get(o.delimiter, o.delimiter)
-    options = pa_csv.ParseOptions(delimiter=delimiter)
-    parts = [
-        pq.read_table(path) if path.endswith((".parquet", ".pq")) or o.format == "parquet"
-        else pa_csv.read_csv(path, parse_options=options) for path in o.data
-    ]  # fmt: skip
+    from rankrls.datasets.formats import find_delimiter
+
+    parts = []
+    for path in o.data:
+        if path.endswith((".parquet", ".pq")) or o.format == "parquet":
+            parts.append(pq.read_table(path))
+            continue
+        delimiter = {"tab": "\t", None: find_delimiter(path)}.get(o.delimiter, o.delimiter)
+        options = pa_csv.ParseOptions(delimiter=delimiter)
+        parts.append(pa_csv.read_csv(path, parse_options=options))
     return pa.concat_tables(parts, promote_options="default")
 
 

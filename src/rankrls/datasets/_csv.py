@@ -21,8 +21,8 @@ from rankrls._streams import PathOrFile, name_of
 from rankrls.datasets._arrow import csv_numbers, missing_cells, pyarrow
 from rankrls.datasets._cells import is_word, number_of, shown
 from rankrls.datasets._source import as_utf8, blocks, require_loadable
+from rankrls.datasets.formats import delimiter_of
 
-_DELIMITERS = ",\t;|"
 _BLANK_LINE = re.compile(rb"^[ \t]+\r?$", re.MULTILINE)
 
 _MAX_THREADS = 8
@@ -56,10 +56,8 @@ class CsvSource:
             if not more:
                 break
             self._data += more
-        first_line = re.sub(rb'"[^"]*("|$)', b"", self._data[:_HEAD_BYTES]).partition(b"\n")[0]
-        self.delimiter = delimiter or max(
-            _DELIMITERS, key=first_line.decode("utf-8", "replace").count
-        )
+        head = self._data[:_HEAD_BYTES].decode("utf-8", "replace")
+        self.delimiter = delimiter or delimiter_of(head)
         reader = csv.reader(_lines(self._data), delimiter=self.delimiter, strict=True)
         try:
             cells = next(reader)

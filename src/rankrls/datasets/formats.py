@@ -10,7 +10,7 @@ from typing import Any
 
 from rankrls._streams import DamagedError, PathOrFile, name_of, unpacked, without_suffix
 
-__all__ = ["FORMATS", "SUFFIXES", "TABLE_FORMATS", "sniff", "sniff_table"]
+__all__ = ["FORMATS", "SUFFIXES", "TABLE_FORMATS", "find_delimiter", "sniff", "sniff_table"]
 
 FORMATS = ("letor", "csv", "parquet")
 
@@ -69,6 +69,17 @@ def sniff_table(path: PathOrFile) -> str:
     if kind == "parquet" or lower.endswith((".csv", ".tsv")):
         return kind
     return "jsonl" if _head(path)[1].lstrip().startswith(("{", "[")) else "csv"
+
+
+def find_delimiter(path: PathOrFile) -> str:
+    """The one of comma, tab, semicolon and bar that the first line of a CSV file has most of."""
+    return delimiter_of(_head(path)[1].lstrip())
+
+
+def delimiter_of(text: str) -> str:
+    """The same for text; delimiters in quoted cells, which may have several lines, do not count."""
+    first_line = re.sub(r'"[^"]*("|$)', "", text).partition("\n")[0]
+    return max(",\t;|", key=first_line.count)
 
 
 def _head(path: Any) -> tuple[bytes, str]:
