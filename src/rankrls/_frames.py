@@ -101,6 +101,11 @@ class RawTable:
                 numbers[:, k] = self.numbers[:, j]
         return RawTable(list(names), numbers, text)
 
+    def take(self, rows: Any) -> RawTable:
+        """Select rows."""
+        text = {j: column[rows] for j, column in self.text.items()}
+        return RawTable(self.columns, self.numbers[rows], text)
+
     def to_frame(self) -> Any:
         """Convert to a pandas data frame."""
         return data_frame({name: self[name] for name in self.columns}, caller="a table with text")
@@ -111,6 +116,15 @@ class RawTable:
         first = tables[0]
         text = {j: np.concatenate([table.text[j] for table in tables]) for j in first.text}
         return RawTable(first.columns, np.concatenate([t.numbers for t in tables]), text)
+
+
+def take_rows(X: Any, rows: Any) -> Any:
+    """Rows of an array, a sparse matrix, a data frame or a `RawTable`."""
+    if isinstance(X, RawTable):
+        return X.take(rows)
+    if hasattr(X, "columns"):
+        return nw.from_native(X, eager_only=True)[rows].to_native()
+    return (X if sparse.issparse(X) else np.asarray(X))[rows]
 
 
 # -- names of rows and columns ----------------------------------------------------------------
@@ -700,6 +714,18 @@ def unequal_scales(X: Any, codes: Any = None) -> Scales | None:
     if not scale[large] > MAX_RATIO * scale[small]:
         return None
     return Scales(int(small), int(large), float(scale[small]), float(scale[large]))
+
+
+#: Means that differ by more than this many standard deviations, or spreads by this factor.
+MAX_SHIFT, MAX_SPREAD = 5.0, 10.0
+
+
+def shifted_columns(mean: Array, std: Array, new_mean: Array, new_std: Array) -> Array:
+    """Whether columns that vary in both of two data sets have another mean or another spread."""
+    with np.errstate(all="ignore"):
+        shift, spread = np.abs(new_mean - mean) / std, new_std / std
+        moved = (shift > MAX_SHIFT) | (spread > MAX_SPREAD)
+        return (std > 0) & (moved | ((new_std > 0) & (spread < 1 / MAX_SPREAD)))
 
 
 def _scale(X: Array, starts: Array) -> Array:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rankrls import AutoRanker
-from rankrls._frames import RawTable
+from rankrls._frames import RawTable, take_rows
 from rankrls.cli._output import facts, require_stdout, say, table, to_json
 from rankrls.cli._pipelines import Scorer, rows_for
 from rankrls.diagnostics import explain as explained
@@ -33,13 +33,13 @@ def explain(o: Any) -> None:
     first, second = o.ranks
     if max(first, second) > len(index) or first == second:
         raise ValueError(f"--ranks: {first},{second} must be two places from 1 to {len(index)}")
-    scores = scorer.scores(_taken(data.data, index), None, name=o.data[0])
+    scores = scorer.scores(take_rows(data.data, index), None, name=o.data[0])
     if scores.ndim > 1:
         raise ValueError(f"{o.model}: the model has several labels: explain them in Python")
     ranked = index[np.argsort(-scores, kind="stable")]
     two = ranked[[first - 1, second - 1]]
     a, b, others = (
-        _taken(data.data, rows) for rows in (two[:1], two[1:], np.setdiff1d(ranked, two))
+        take_rows(data.data, rows) for rows in (two[:1], two[1:], np.setdiff1d(ranked, two))
     )
     found = explained(scorer.model, a, b, among=others if len(others) else None)
     keys = ("column", "contribution", "first", "second")
@@ -58,13 +58,6 @@ def explain(o: Any) -> None:
     cells = [[line["column"], f"{line['contribution']:+.4g}",
               _shown(line["first"]), _shown(line["second"])] for line in lines]  # fmt: skip
     table(["column", "contribution", f"rank {first}", f"rank {second}"], cells)
-
-
-def _taken(data: Any, rows: Any) -> Any:
-    if isinstance(data, RawTable):
-        text = {j: column[rows] for j, column in data.text.items()}
-        return RawTable(data.columns, data.numbers[rows], text)
-    return data[rows]
 
 
 def _cell(row: Any, j: int) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.preprocessing import StandardScaler
 
 from rankrls import AutoRanker, streaming
+from rankrls._frames import MAX_SHIFT, MAX_SPREAD, shifted_columns
 from rankrls._validation import written_integer
 from rankrls.cli._files import DataFile, check_output
 from rankrls.cli._output import Work, facts, listed, number, size, to_json, warn
@@ -29,11 +30,6 @@ except ImportError:  # pragma: no cover - not POSIX
     fcntl = None
 
 __all__ = ["update"]
-
-#: A feature whose mean has moved by this many standard deviations, or whose spread has changed by
-#: this factor, is warned of.
-MAX_SHIFT = 10.0
-
 
 def update(o: Any) -> None:
     """Add the queries of files to a model, take away those of others, write it."""
@@ -232,15 +228,13 @@ def _moved_features(scorer: Scorer, rows: Any) -> list[str]:
     scaler = next((step for step in scorer.steps if isinstance(step, StandardScaler)), None)
     if scaler is None or scaler.mean_ is None or not isinstance(rows.data, np.ndarray):
         return []
-    with np.errstate(all="ignore"):
-        shift = np.abs(np.nanmean(rows.data, axis=0) - scaler.mean_) / scaler.scale_
-        ratio = np.nanstd(rows.data, axis=0) / scaler.scale_
-        moved = (shift > MAX_SHIFT) | (ratio > MAX_SHIFT) | ((ratio < 1 / MAX_SHIFT) & (ratio > 0))
-    moved &= scaler.var_ > 0
+    new = np.nanmean(rows.data, axis=0), np.nanstd(rows.data, axis=0)
+    moved = shifted_columns(scaler.mean_, np.sqrt(scaler.var_), *new)
     names = scorer.names or [f"feature {j + 1}" for j in range(len(moved))]
     found = [repr(names[j]) for j in np.flatnonzero(moved)]
     text = (
-        f"{listed(found, 5)}: mean or spread differs from the training rows by a factor of more "
-        f"than {MAX_SHIFT:g} standard deviations: did the unit change?"
+        f"{listed(found, 5)}: the mean differs from that of the training rows by more than "
+        f"{MAX_SHIFT:g} standard deviations, or the spread by a factor of more than "
+        f"{MAX_SPREAD:g}: did the unit change?"
     )
     return [text] if found else []

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
-from rankrls._frames import RawTable
+from rankrls._frames import RawTable, take_rows
 from rankrls._validation import check_length, check_scores, check_weights, label_array
 from rankrls.estimators.stream import Batch, named_batch, read_batches, stacked
 
@@ -42,13 +41,7 @@ class TableRows(NamedTuple):
 
     def take(self, rows: Array) -> TableRows:
         """Select rows."""
-        X = self.X
-        if isinstance(X, RawTable):
-            X = RawTable(X.columns, X.numbers[rows], {j: v[rows] for j, v in X.text.items()})
-        elif hasattr(X, "columns"):
-            X = nw.from_native(X, eager_only=True)[rows].to_native()
-        else:
-            X = (X if sparse.issparse(X) else np.asarray(X))[rows]
+        X = take_rows(self.X, rows)
         return TableRows(X, *(None if part is None else part[rows] for part in self[1:]))
 
     @staticmethod
