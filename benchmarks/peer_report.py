@@ -67,6 +67,13 @@ def print_report(
         figures[name] = _figures(y, scores[name], qid, given)
         cells = [f"{value:.{d}f}" for value, d in zip(figures[name].values(), DIGITS, strict=True)]
         print(f"| {name} | {' | '.join(cells)} |")
+    if (ours := scores.get("rankrls AutoRanker")) is not None:
+        empty = int(np.isnan(ndcg(y, ours, qid=qid, average=None)).sum())
+        three = (f"{ndcg(y, ours, qid=qid, k=10, undefined=how):.4f}" for how in ("skip", 0, 1))
+        print(
+            f"\nNDCG@10 of AutoRanker with the {empty} queries without a relevant row left out (as"
+        )
+        print(f"above), as 0 (LETOR) and as 1 (LightGBM): {', '.join(three)}")
     for peer in against:
         if peer in scores:
             _print_tests(y, qid, scores, peer)
