@@ -21,8 +21,8 @@ from sklearn.model_selection import (
 )
 
 from rankrls import PreferenceGraph, RankRLS
-from rankrls.model_selection._auc import (
-    _balanced_splits,
+from rankrls.model_selection import (
+    _auc,
     averaged_auc,
     balanced_leave_one_out_auc,
     leave_one_out_auc,
@@ -83,16 +83,19 @@ def test_leave_one_out():
     assert leave_one_out_auc(RankRLS(), X, y) == pooled_auc(RankRLS(), X, y, LeaveOneOut())
 
 
-def test_balanced_leave_one_out():
+def test_balanced_leave_one_out(monkeypatch):
     X, y = make_data(17)
-    splits = list(_balanced_splits(y, 3))
+    splits, fit = [], _auc.held_out_scores
+    kept = lambda m, X, y, given, **o: fit(m, X, y, splits.extend(given) or splits, **o)  # noqa: E731
+    with monkeypatch.context() as patch:
+        patch.setattr(_auc, "held_out_scores", kept)
+        estimate = balanced_leave_one_out_auc(RankRLS(), X, y, random_state=3)
     for i, (train, test) in enumerate(splits):
         left = np.setdiff1d(np.arange(17), train)
         assert test.tolist() == [i]
         assert i in left
         assert sorted(y[left]) == [0, 1]
     pooled = [held_out(X, y, train, test)[0] for train, test in splits]
-    estimate = balanced_leave_one_out_auc(RankRLS(), X, y, random_state=3)
     assert_allclose(estimate, roc_auc_score(y, pooled))
     others = {balanced_leave_one_out_auc(RankRLS(), X, y, random_state=s) for s in range(8)}
     assert len(others) > 1

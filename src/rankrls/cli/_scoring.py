@@ -39,7 +39,7 @@ from rankrls.metrics.metric_names import (
     COMPARED_METRICS,
     LIST_METRICS,
     METRICS,
-    NamedMetric,
+    Metric,
     parse_metric,
     parse_metrics,
 )
@@ -160,7 +160,7 @@ def _arguments(o: Any) -> dict[str, Any]:
     return {name: getattr(o, name) for name in RELEVANCE} | {"undefined": undefined}
 
 
-def _refuse_unused(o: Any, metrics: Sequence[NamedMetric]) -> None:
+def _refuse_unused(o: Any, metrics: Sequence[Metric]) -> None:
     """Raise for an option that none of the metrics has, and for those of rows beside a run."""
     used = {metric.option for metric in metrics}
     for name in o.given:
@@ -254,7 +254,7 @@ def evaluate(o: Any) -> None:
         facts(lines)
 
 
-def _of_rows(o: Any, metrics: list[NamedMetric]) -> Any:
+def _of_rows(o: Any, metrics: list[Metric]) -> Any:
     """Queries, values of each by name, a summary, and lines about rows and their scores."""
     for wrong, text in (
         (not o.data, "name a file of rows, or give a run and judgements by --run and --qrels"),
@@ -331,7 +331,7 @@ def _of_rows(o: Any, metrics: list[NamedMetric]) -> Any:
     return names, columns | lists, summary, lines
 
 
-def _values(o: Any, metrics: list[NamedMetric], y: Any, score: Any, codes: Any) -> dict[str, Any]:
+def _values(o: Any, metrics: list[Metric], y: Any, score: Any, codes: Any) -> dict[str, Any]:
     """Values of the metrics by query; NDCG that nobody asked for is left out of odd labels."""
     asked = [metric.text for metric in metrics]
     how: dict[str, Any] = {"qid": codes, "average": None, **_arguments(o)}
@@ -347,7 +347,7 @@ def _values(o: Any, metrics: list[NamedMetric], y: Any, score: Any, codes: Any) 
     return {name: found.get(name, missing) for name in asked}
 
 
-def _of_run(o: Any, metrics: list[NamedMetric]) -> Any:
+def _of_run(o: Any, metrics: list[Metric]) -> Any:
     """The same of a run and judgements."""
     if o.run is None or o.qrels is None:
         raise ValueError("--run and --qrels go together: a run, and the judgements for it")
@@ -389,7 +389,7 @@ def _of_run(o: Any, metrics: list[NamedMetric]) -> Any:
     return names, values, summary, lines
 
 
-def _shown(metric: NamedMetric) -> str:
+def _shown(metric: Metric) -> str:
     """How a metric is called in a result: abbreviations in capitals."""
     name, at, cut = metric.text.partition("@")
     return (name.upper() if len(name) <= 4 else name) + at + cut

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -42,16 +41,13 @@ class RankerComparison:
         Names of the metric and of the test.
     mean_a, mean_b, difference : float
         Means of the metric over the compared queries, and ``mean_a - mean_b``.
-    confidence_interval : tuple of float
+    confidence_interval, confidence_level : tuple of float, and float
         Of the mean difference, by :func:`mean_interval`.
-    confidence_level : float
-        Confidence level of the interval.
     p_value : float
         Two-sided p-value of the null hypothesis that the rankers are interchangeable.
-    n_queries : int
-        Number of queries for which the metric is defined for both rankers.
-    n_a_better, n_b_better, n_equal : int
-        Number of queries on which a is better, b is better, and both are equal.
+    n_queries, n_a_better, n_b_better, n_equal : int
+        Numbers of queries for which the metric is defined for both rankers, and of those on which
+        a is better, b is better, and both are equal.
     """
 
     metric: str
@@ -93,43 +89,33 @@ def compare_rankers(
     *,
     qid: ArrayLike,
     metric: str | Callable[..., Any] = "pairwise_accuracy",
-    gain: Literal["exponential", "linear"] = "exponential",
-    relevance_threshold: float = 1.0,
-    max_grade: float = 4.0,
-    undefined: float | Literal["skip"] = "skip",
     method: Literal["permutation", "wilcoxon", "t"] = "permutation",
     n_permutations: int = 9999,
     confidence_level: float = 0.95,
     random_state: Any = None,
+    **options: Any,
 ) -> RankerComparison:
     """Test whether two rankers differ, given their scores for the same queries.
 
     Parameters
     ----------
-    y_true : array-like of shape (n_rows,)
-        Labels, higher = preferred.
-    y_score_a, y_score_b : array-like of shape (n_rows,)
-        Scores of the two rankers.
-    qid : array-like of shape (n_rows,)
-        Query label of each row, in any order.
+    y_true, y_score_a, y_score_b, qid : array-like of shape (n_rows,)
+        Labels, scores of the two rankers, and query of each row, in any order.
     metric : str or callable, default="pairwise_accuracy"
         Name of a metric with a value for each query, as in :func:`evaluate`. A callable is called
         as ``metric(y_true, y_score, qid=qid, average=None)`` and returns one value for each query,
         higher = better.
-    gain, relevance_threshold, max_grade, undefined
-        As in :func:`evaluate`, for a metric that is given by name. A callable has its own options,
-        as in ``functools.partial(ndcg, gain="linear")``.
     method : {"permutation", "wilcoxon", "t"}, default="permutation"
-        "permutation" is a sign-flip test of the mean difference and assumes only that the rankers
-        are interchangeable under the null hypothesis. "wilcoxon" is the signed-rank test, "t" is
-        Student's paired t-test.
+        Sign-flip test of the mean difference, signed-rank test, or Student's paired t-test.
     n_permutations : int, default=9999
-        Number of random sign flips. If there are at most this many in total, all of them are
-        evaluated and the p-value is exact.
+        Number of random sign flips; all are evaluated if there are at most this many.
     confidence_level : float, default=0.95
-        Level of the confidence interval, between 0 and 1.
+        Level of the confidence interval, which is that of :func:`mean_interval`.
     random_state : int, RandomState instance or None, default=None
         Seed of the random sign flips. Pass an int for reproducible p-values.
+    **options
+        Options of :func:`evaluate` (gain, relevance_threshold, max_grade, undefined), or of a
+        metric that is a callable.
 
     Returns
     -------
@@ -140,9 +126,7 @@ def compare_rankers(
     -----
     With d_q the difference of the values in query q, the p-value is the share of the 2^n flips of
     signs with ``|Σ ±d_q| >= |Σ d_q|``; when flips are drawn at random, (1 + hits) / (1 + drawn).
-    Queries, assumed to be independent, for which the metric is undefined are excluded. Differences
-    that are equal but for rounding are equal. The confidence interval is that of
-    :func:`mean_interval` for every ``method``.
+    Queries are assumed to be independent; those for which the metric is undefined are excluded.
 
     Examples
     --------
@@ -151,8 +135,7 @@ def compare_rankers(
     >>> rng = np.random.default_rng(0)
     >>> qid, y = np.repeat(np.arange(40), 10), rng.integers(0, 3, 400)
     >>> good, bad = y + rng.normal(size=400), y + 3 * rng.normal(size=400)
-    >>> result = compare_rankers(y, good, bad, qid=qid, random_state=0)
-    >>> print(result)
+    >>> print(compare_rankers(y, good, bad, qid=qid, random_state=0))
     pairwise_accuracy over 40 queries: a ..., b ...
     a - b = ...  [...] at 95%, p = 0.0001 (permutation test, two-sided)
     a better in ..., b better in ..., equal in ...
@@ -169,22 +152,14 @@ def compare_rankers(
             f"{a.shape} and {b.shape}"
         )
     how = method, n_permutations, confidence_level, random_state
-    options: dict[str, Any] = {"gain": gain, "relevance_threshold": relevance_threshold}
-    options |= {"max_grade": max_grade, "undefined": undefined}
     if not callable(metric):
         name = parse_metric(metric, allowed=COMPARED_METRICS).text
-        options |= {"metrics": [name], "qid": qid, "average": None}
-        found = [evaluate(y_true, score, **options)[name] for score in (a, b)]
+        options |= {"metrics": [name], "qid": qid}
+        found = [evaluate(y_true, s, average=None, **options)[name] for s in (a, b)]
         return _compare(name, found, (-1.0, 1.0), *how)
-    default = inspect.signature(evaluate).parameters
-    for option, value in options.items():
-        if value != default[option].default:
-            raise ValueError(
-                f"{option} is for a metric given by name; pass functools.partial(metric, "
-                f"{option}=…) as metric"
-            )
     n_queries = len(encode_qid(qid, len(a), of="rows of y_score_a"))
-    found = [np.asarray(metric(y_true, s, qid=qid, average=None), dtype=float) for s in (a, b)]
+    options |= {"qid": qid, "average": None}
+    found = [np.asarray(metric(y_true, s, **options), dtype=float) for s in (a, b)]
     if any(values.shape != (n_queries,) for values in found):
         raise ValueError(
             f"metric must return one value for each of the {n_queries} queries with average=None; "
@@ -200,43 +175,34 @@ def compare_runs(
     qrels: Qrels,
     *,
     metric: str = "ndcg@10",
-    gain: Literal["exponential", "linear"] = "exponential",
-    relevance_threshold: float = 1.0,
-    max_grade: float = 4.0,
-    ties: Literal["expected", "rank", "id"] = "expected",
-    undefined: float | Literal["skip"] = "skip",
-    missing_queries: Literal["zero", "skip"] = "zero",
     method: Literal["permutation", "wilcoxon", "t"] = "permutation",
     n_permutations: int = 9999,
     confidence_level: float = 0.95,
     random_state: Any = None,
+    **options: Any,
 ) -> RankerComparison:
     """Test whether two runs differ on the judged queries.
 
     Parameters
     ----------
     run_a, run_b : RankTable
-        From :func:`rankrls.rank` or :func:`rankrls.datasets.load_run`.
     qrels : Qrels
-        From :func:`rankrls.datasets.load_qrels`.
     metric : str, default="ndcg@10"
         Name of a list metric, as in :func:`evaluate_run`.
-    gain, relevance_threshold, max_grade, ties, undefined, missing_queries
-        As in :func:`evaluate_run`.
     method, n_permutations, confidence_level, random_state
         As in :func:`compare_rankers`.
+    **options
+        Options of :func:`evaluate_run`, such as gain, ties or missing_queries.
 
     Returns
     -------
     RankerComparison
-        Means, difference, confidence interval and p-value; ``print`` shows a summary.
     """
     name = parse_metric(metric, allowed=LIST_METRICS).text
-    options: dict[str, Any] = {"gain": gain, "relevance_threshold": relevance_threshold}
-    options |= {"max_grade": max_grade, "undefined": undefined}
-    options |= {"ties": ties, "missing_queries": missing_queries, "average": None}
     runs = (run_a, run_b)
-    found = [evaluate_run(run, qrels, metrics=[name], **options)[name] for run in runs]
+    found = [
+        evaluate_run(run, qrels, metrics=[name], average=None, **options)[name] for run in runs
+    ]
     how = method, n_permutations, confidence_level, random_state
     return _compare(name, found, (-1.0, 1.0), *how)
 
@@ -266,13 +232,16 @@ def _compare(
     d[np.abs(d) <= _ROUNDING * np.maximum(np.abs(a), np.abs(b))] = 0.0
     if method == "permutation":
         p_value = _sign_flip_p(d, n_permutations, check_random_state(random_state))
+    elif not d.any():
+        p_value = 1.0
     elif method == "wilcoxon":
-        p_value = _wilcoxon_p(d)
+        from scipy.stats import wilcoxon  # slow to import
+
+        # Sizes that are equal but for rounding are ties.
+        p_value = float(wilcoxon(np.round(d / np.abs(d).max(), 11)).pvalue)
     else:
         error = d.std(ddof=1) / np.sqrt(len(d))
-        p_value = (
-            float(2 * stdtr(len(d) - 1, -abs(d.mean()) / error)) if error else float(not d.any())
-        )
+        p_value = float(2 * stdtr(len(d) - 1, -abs(d.mean()) / error)) if error else 0.0
     return RankerComparison(
         metric=name,
         method=method,
@@ -302,7 +271,6 @@ def mean_interval(
     values : array-like of shape (n_queries,)
         Values by query, such as those of ``evaluate(…, average=None)``; NaN is left out.
     confidence_level : float, default=0.95
-        Level of the interval, between 0 and 1.
     bounds : tuple of float or None, default=(0, 1)
         Smallest and largest value that the metric can have; None if they are unknown.
 
@@ -370,12 +338,3 @@ def _sign_flip_p(d: Array, n_permutations: int, rng: Any) -> float:
             flip = np.unpackbits(packed.reshape(rows, -1), axis=1, count=n)
         hits += int((np.abs(d.sum() - 2.0 * (flip.astype(np.float64) @ d)) >= bound).sum())
     return hits / n_flips if exact else (1 + hits) / (1 + n_flips)
-
-
-def _wilcoxon_p(d: Array) -> float:
-    """P-value of the signed-rank test; sizes that are equal but for rounding are ties."""
-    if not d.any():
-        return 1.0
-    from scipy.stats import wilcoxon  # slow to import
-
-    return float(wilcoxon(np.round(d / np.abs(d).max(), 11)).pvalue)

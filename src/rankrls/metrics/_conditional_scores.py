@@ -34,8 +34,8 @@ def conditional_scores(
     Parameters
     ----------
     Y_true : array-like or sparse matrix of shape (p, g)
-        Labels, higher = preferred; NaN where there is none. In a sparse matrix the stored entries
-        are the labels; a COO matrix may store several labels for the same cell.
+        Labels, higher = preferred; NaN, or not stored, where there is none. A COO matrix may store
+        several labels for the same cell.
     Y_score : array-like of shape (p, g)
         Predicted scores.
     metric : callable, default=pairwise_accuracy

@@ -18,8 +18,8 @@ from rankrls._validation import (
     check_option,
     show,
 )
-from rankrls.metrics._inputs import ListInputs, check_average, check_lists, check_undefined
-from rankrls.metrics.metric_names import LIST_METRICS, METRICS, NamedMetric, parse_metrics
+from rankrls.metrics._inputs import ListInputs, check_choice, check_lists, check_undefined
+from rankrls.metrics.metric_names import LIST_METRICS, Metric, parse_metrics
 from rankrls.rankings import Qrels, RankTable, as_labels
 
 Array = NDArray[Any]
@@ -46,19 +46,14 @@ def evaluate(
     Parameters
     ----------
     y_true, y_score, qid : array-like of shape (n_rows,)
-        Labels, predicted scores and query labels, as in :func:`ndcg`.
+        Labels, predicted scores and queries, as in :func:`ndcg`.
     metrics : str or sequence of str, default=("ndcg@10", "map", "mrr", "precision@10")
-        Names of metrics, as a sequence or separated by commas in one string: ndcg,
-        average_precision (map), reciprocal_rank (mrr), precision, recall and
-        expected_reciprocal_rank (err), each with an optional cut-off, as in "recall@100";
-        pairwise_accuracy, pairwise_error and concordance_index.
-    gain : {"exponential", "linear"}, default="exponential"
-        Of :func:`ndcg`.
-    relevance_threshold : float, default=1
-        Smallest label that counts as relevant, for average_precision, reciprocal_rank, precision
-        and recall.
-    max_grade : float, default=4
-        Of :func:`expected_reciprocal_rank`.
+        Names of metrics, as a sequence or separated by commas: ndcg, average_precision (map),
+        reciprocal_rank (mrr), precision, recall and expected_reciprocal_rank (err), each with an
+        optional cut-off, as in "recall@100"; pairwise_accuracy, pairwise_error, concordance_index.
+    gain, relevance_threshold, max_grade
+        Options of :func:`ndcg`, of :func:`average_precision`, :func:`reciprocal_rank`,
+        :func:`precision` and :func:`recall`, and of :func:`expected_reciprocal_rank`.
     undefined : {0, 1, "skip"}, default="skip"
         Value of a query without a relevant row; "skip" excludes it from the mean. Pairwise metrics
         always exclude queries without a pair.
@@ -70,10 +65,6 @@ def evaluate(
     dict of str → float, or of str → ndarray of shape (n_queries,)
         Values by metric name, as given in ``metrics``. With ``average=None``, the entry "query"
         holds the query labels, and values are NaN where a metric is undefined.
-
-    See Also
-    --------
-    evaluate_run : Evaluate ranked lists with relevance judgements in a separate table.
 
     Examples
     --------
@@ -89,18 +80,17 @@ def evaluate(
     options = {"gain": gain, "relevance_threshold": relevance_threshold, "max_grade": max_grade}
     values: dict[str, Any] = {} if average else {"query": as_labels(inputs.queries.labels)}
     for metric in named:
-        by_query = "average" in METRICS[metric.name].takes
-        if average is None and not by_query:
+        if metric.is_list:
+            values[metric.text] = _of_lists(metric, inputs, options)
+        elif "average" in metric.takes:
+            values[metric.text] = metric(y_true, y_score, qid=qid, average=average)
+        elif average is not None:
+            values[metric.text] = metric(y_true, y_score, qid=qid)
+        else:
             raise ValueError(
                 f"{metric.name} has no value by query; use average='query' or leave it out of "
                 "metrics"
             )
-        how = {"average": average} if by_query else {}
-        values[metric.text] = (
-            _of_lists(metric, inputs, options)
-            if metric.is_list
-            else metric(y_true, y_score, qid=qid, **how)
-        )
     return values
 
 
@@ -119,52 +109,44 @@ def evaluate_run(
 ) -> dict[str, Any]:
     """Evaluate ranked lists against relevance judgements.
 
-    Documents judged relevant but missing from the list of their query count as relevant rows that
-    were not retrieved. Documents in a list without a judgement count as not relevant. Queries
-    without judgements are ignored.
+    Judged documents that are missing from the list of their query were not retrieved; documents
+    without a judgement are not relevant; queries without judgements are ignored.
 
     Parameters
     ----------
     run : RankTable
         From :func:`rankrls.rank` or :func:`rankrls.datasets.load_run`.
     qrels : Qrels
-        From :func:`rankrls.datasets.load_qrels`. Queries and ids are compared as strings, so 7 and
-        "7" are the same.
+        From :func:`rankrls.datasets.load_qrels`. Queries and ids are compared as strings.
     metrics : str or sequence of str, default=("ndcg@10", "map", "mrr", "precision@10")
         Names of list metrics, as in :func:`evaluate`.
-    gain, relevance_threshold, max_grade, average
-        As in :func:`evaluate`. The threshold must be above 0; trec_eval and the nDCG of ir_measures
-        use the gain "linear".
+    gain, relevance_threshold, max_grade, undefined, average
+        As in :func:`evaluate`; the threshold must be above 0. trec_eval and the nDCG of ir_measures
+        use the gain "linear" and 0 for undefined values.
     ties : {"expected", "rank", "id"}, default="expected"
-        Treatment of equal scores. "expected" takes the expected value over all orders of the tied
-        lines, "rank" keeps the order of the table, "id" sorts by descending id, as trec_eval does.
-    undefined : {0, 1, "skip"}, default="skip"
-        Value of a query without a relevant judgement; "skip" excludes it from the mean. trec_eval
-        and ir_measures use 0.
+        Equal scores: the expected value over all orders of the tied lines, the order of the table,
+        or descending ids, as in trec_eval.
     missing_queries : {"zero", "skip"}, default="zero"
-        Treatment of judged queries that are not in the run. "zero" gives them the value 0, as
-        ir_measures and ``trec_eval -c`` do; "skip" excludes them, as ``trec_eval`` does without
-        ``-c``.
+        Judged queries that are not in the run: the value 0, as in ir_measures and
+        ``trec_eval -c``, or excluded, as in ``trec_eval`` without ``-c``.
 
     Returns
     -------
     dict of str → float, or of str → ndarray of shape (n_queries,)
-        Values by metric name, as given in ``metrics``. With ``average=None``, the entry "query"
-        holds the judged queries as sorted strings, and values are NaN for queries that are
-        excluded.
+        As :func:`evaluate`; the entry "query" holds the judged queries as sorted strings.
 
     Examples
     --------
     >>> import numpy as np
     >>> from rankrls.metrics import evaluate_run
-    >>> from rankrls.rankings import Qrels, RankTable, as_labels
+    >>> from rankrls.rankings import Qrels, RankTable
     >>> run = RankTable.from_scores([3, 2, 1], qid=[7, 7, 7], ids=["a", "b", "c"])
     >>> qrels = Qrels(np.array([7, 7]), np.array(["b", "z"]), np.array([1, 1]))
     >>> evaluate_run(run, qrels, metrics=["map", "recall@3"])
     {'map': 0.25, 'recall@3': 0.5}
     """
     named = parse_metrics(metrics, allowed=LIST_METRICS)
-    check_average(average, ("query",))
+    check_choice("average", average, ("query", None))
     check_option("ties", ties, ("expected", "rank", "id"))
     check_option("missing_queries", missing_queries, ("zero", "skip"))
     if not relevance_threshold > 0:
@@ -189,7 +171,7 @@ def evaluate_run(
     return values if average else {"query": inputs.queries.labels, **values}
 
 
-def _of_lists(metric: NamedMetric, inputs: ListInputs, options: dict[str, Any]) -> Any:
+def _of_lists(metric: Metric, inputs: ListInputs, options: dict[str, Any]) -> Any:
     option = {} if metric.option is None else {metric.option: options[metric.option]}
     return metric.function(replace(inputs, k=metric.k), None, **option)
 

@@ -178,7 +178,7 @@ def check_lists(
         raise ValueError("y_true is None; list metrics need the label of every row")
     labels, score = check_labels_and_scores(y_true, y_score, qid=qid)
     n_rows = len(score)
-    check_average(average, ("query",))
+    check_choice("average", average, ("query", None))
     return ListInputs(
         labels.reshape(n_rows, -1),
         score.reshape(n_rows, -1),
@@ -199,17 +199,16 @@ def check_k(k: Any) -> int | None:
     return min(int(k), sys.maxsize)  # no list is longer
 
 
-def check_average(average: Any, allowed: tuple[str, ...]) -> None:
-    """Raise unless ``average`` is one of ``allowed`` or None."""
-    if average is not None and not (isinstance(average, str) and average in allowed):
-        choices = ", ".join(repr(a) for a in allowed)
-        raise ValueError(f"average must be one of {choices}, None; got {average!r}")
+def check_choice(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
+    """Return ``value`` if it is one of ``allowed``: strings, numbers or None."""
+    scalar = value is None or isinstance(value, str) or is_number(value)
+    if not (scalar and value in allowed):
+        choices = ", ".join(map(repr, allowed))
+        raise ValueError(f"{name} must be one of {choices}; got {value!r}")
+    return value
 
 
 def check_undefined(undefined: Any) -> float:
     """Return the value to use for undefined queries, NaN for "skip"."""
-    if isinstance(undefined, str) and undefined == "skip":
-        return np.nan
-    if is_number(undefined) and undefined in (0, 1):
-        return float(undefined)
-    raise ValueError(f"undefined must be one of 0, 1, 'skip'; got {undefined!r}")
+    value = check_choice("undefined", undefined, (0, 1, "skip"))
+    return np.nan if value == "skip" else float(value)

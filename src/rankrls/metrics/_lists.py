@@ -47,14 +47,13 @@ def ndcg(
     y_true : array-like of shape (n_rows,) or (n_rows, n_outputs)
         Labels >= 0, higher = more relevant.
     y_score : array-like of shape (n_rows,) or (n_rows, n_outputs)
-        Predicted scores, higher = ranked earlier. Several outputs are evaluated one by one and
-        averaged with equal weights.
+        Predicted scores, higher = ranked earlier. Several outputs are averaged with equal weights.
     qid : array-like of shape (n_rows,), optional
-        Query label of each row, in any order. If None, all rows form one query.
+        Query of each row, in any order. If None, all rows form one query.
     k : int, optional
         Only the first ``k`` rows count. If None, all rows count.
     gain : {"exponential", "linear"}, default="exponential"
-        "exponential" is 2^y − 1, usual for graded relevance in web search; "linear" is y.
+        Gain 2^y − 1, usual for graded relevance in web search, or y.
     undefined : {0, 1, "skip"}, default="skip"
         Value of a query without a relevant row (all labels zero). "skip" excludes it from the
         mean. scikit-learn uses 0, LightGBM uses 1.
@@ -64,8 +63,8 @@ def ndcg(
     Returns
     -------
     float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
-        Between 0 and 1. With ``average=None``, an array in the order of the sorted query labels,
-        with NaN for the queries that are skipped.
+        Between 0 and 1. With ``average=None``, in the order of the sorted query labels, with NaN
+        for the queries that are skipped.
 
     Notes
     -----
@@ -73,8 +72,7 @@ def ndcg(
 
         DCG = Σ_{p ≤ k} G(y_π(p)) / log2(1 + p),      NDCG = DCG / (DCG of the order of y).
 
-    Where scores tie, DCG is the expected value over all orders of the tied rows: each place of a
-    tie group gets the mean gain of the group, and k may cut through a group.
+    Where scores tie, each place of a tie group gets the mean gain of the group.
 
     Examples
     --------
@@ -117,13 +115,10 @@ def _dcg(gains: Array, lists: RankedLists) -> Array:
 
 _PARAMETERS = """Parameters
     ----------
-    y_true, y_score, qid, undefined, average
+    y_true, y_score, qid, k, undefined, average
         As in :func:`ndcg`; labels may be negative.
-    k : int, optional
-        Only the first ``k`` rows count. If None, all rows count.
     relevance_threshold : float, default=1
-        A row is relevant if its label is at least this. The default suits labels 0/1, -1/+1 and
-        grades 0, 1, 2, … as in trec_eval.
+        A row is relevant if its label is at least this, as in trec_eval.
 
     Returns
     -------
@@ -187,8 +182,6 @@ def average_precision(lists: RankedLists, relevant: Array, k: int | None) -> Arr
 
         r/g · (R + 1 + (j − 1)(r − 1)/(g − 1)) / (s + j).
 
-    Without ties and without k this equals scikit-learn's ``average_precision_score``.
-
     Examples
     --------
     >>> from rankrls.metrics import average_precision
@@ -247,8 +240,7 @@ def precision(lists: RankedLists, relevant: Array, k: int | None) -> Array:
     Notes
     -----
     Precision@k = (rel_1 + … + rel_k) / k, also for a query with fewer than k rows: as in
-    trec_eval, the missing rows count as not relevant. Where scores tie, each place of a tie group
-    holds a relevant row with probability r/g.
+    trec_eval, the missing rows count as not relevant.
 
     Examples
     --------
@@ -268,8 +260,7 @@ def recall(lists: RankedLists, relevant: Array, k: int | None) -> Array:
 
     Notes
     -----
-    Recall@k = (rel_1 + … + rel_k) / R_all, with R_all relevant rows in the query. Where scores tie,
-    each place of a tie group holds a relevant row with probability r/g.
+    Recall@k = (rel_1 + … + rel_k) / R_all, with R_all relevant rows in the query.
 
     Examples
     --------
@@ -302,8 +293,7 @@ def expected_reciprocal_rank(
     y_score, qid, k, undefined, average
         As in :func:`ndcg`.
     max_grade : float, default=4
-        The highest grade of the scale, whether or not it occurs in ``y_true``; 4 in gdeval,
-        ir_measures and the LETOR collections of Yahoo and Microsoft.
+        The highest grade of the scale, whether or not it occurs in ``y_true``.
 
     Returns
     -------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +17,7 @@ from rankrls._validation import (
     check_weights,
     encode_qid,
 )
-from rankrls.metrics._inputs import averaged, check_average, check_labels_and_scores
+from rankrls.metrics._inputs import averaged, check_choice, check_labels_and_scores
 from rankrls.metrics.counting import count_pairs
 
 Array = NDArray[Any]
@@ -48,18 +49,18 @@ def pairwise_error(
     y_score : array-like of shape (n_rows,) or (n_rows, n_outputs)
         Predicted scores, higher = preferred. Several outputs are averaged with equal weights.
     qid : array-like of shape (n_rows,), optional
-        Query label of each row, in any order. If None, all rows form one query.
+        Query of each row, in any order. If None, all rows form one query.
     pairs : array-like of shape (n_pairs, 2), optional
         Preferences as row indices (preferred, other), both in the same query.
     ties : {"half", "error"}, default="half"
-        Whether a tied *prediction* of a preferred pair counts as half an error or as a full error.
+        Whether a tied *prediction* of a preferred pair counts as half an error or as an error.
         (The parameter ``ties`` of the estimators is about tied *labels* instead.)
     label_ties : {"ignore", "half"}, default="ignore"
-        Rows with tied *labels*, and pairs of magnitude 0: by default they are no preference. "half"
-        counts them as pairs, with half an error where their predictions differ, as in P2 (1).
+        Rows with tied *labels*, and pairs of magnitude 0: no preference, or pairs with half an
+        error where their predictions differ, as in P2 (1).
     average : {"query", "pair"} or None, default="query"
-        "query" averages over the queries that have a preference, "pair" pools the preferences of
-        all queries, and None returns one value for each query.
+        Mean over the queries that have a preference, over the preferences of all queries
+        together, or one value for each query.
     sample_weight : array-like of shape (n_rows,), optional
         Non-negative row weights ω; the preference of i over j has weight ω_i ω_j.
     pair_weight : array-like of shape (n_pairs,), optional
@@ -70,18 +71,17 @@ def pairwise_error(
     Returns
     -------
     float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
-        The error, between 0 and 1. With ``average=None``, an array in the order of the sorted
-        query labels, with NaN for queries without a preference.
+        Between 0 and 1. With ``average=None``, in the order of the sorted query labels, with NaN
+        for queries without a preference.
 
     Notes
     -----
-    With E_q the preferences i ≻ j of query q, and c = 1/2 (``ties="half"``) or 1
-    (``ties="error"``),
+    With E_q the preferences i ≻ j of query q, and c = 1/2 (``ties="half"``, P3 (1)) or 1
+    (``ties="error"``, P1 (1)),
 
         error_q = Σ_{(i,j) ∈ E_q} ω_i ω_j ([f_i < f_j] + c [f_i = f_j]) / Σ_{(i,j) ∈ E_q} ω_i ω_j.
 
     Preferences implied by labels are counted exactly in O(n log n), without materialising pairs.
-    The default is the error of P3 (1), ``ties="error"`` that of P1 (1).
 
     Examples
     --------
@@ -95,29 +95,28 @@ def pairwise_error(
     """
     check_option("ties", ties, _TIE_COST)
     half = check_option("label_ties", label_ties, ("ignore", "half")) == "half"
-    check_average(average, ("query", "pair"))
+    check_choice("average", average, ("query", "pair", None))
     labels, score = check_labels_and_scores(y_true, y_score, qid=qid, sample_weight=sample_weight)
     n_rows, single = len(score), score.ndim == 1
+    if (labels is None) == (pairs is None):
+        raise ValueError(
+            "there are no preferences; give y_true or pairs"
+            if labels is None
+            else "y_true and pairs are both given, and either defines the preferences; pass only "
+            "one of them (y_true=None with pairs)"
+        )
     weight = None
     if sample_weight is not None:
         weight = _scaled(check_weights("sample_weight", sample_weight, n_rows, "rows of y_score"))
     queries = encode_qid(qid, n_rows, of="rows of y_score")
-    cost = _TIE_COST[ties]
-    outputs = score.reshape(n_rows, -1).T
+    cost, outputs = _TIE_COST[ties], score.reshape(n_rows, -1).T
     if pairs is not None:
-        if labels is not None:
-            raise ValueError(
-                "y_true and pairs are both given, and either defines the preferences; pass only "
-                "one of them (y_true=None with pairs)"
-            )
-        given = _given_pairs(pairs, queries, weight, pair_weight, magnitude)
-        found = [_count_given(column, queries, *given, cost, half) for column in outputs]
+        given = _given_pairs(pairs, queries, weight, pair_weight, magnitude, half)
+        found = [_count_given(column, *given, cost, len(queries)) for column in outputs]
     else:
         for name, value in (("pair_weight", pair_weight), ("magnitude", magnitude)):
             if value is not None:
                 raise ValueError(f"{name} is given without pairs; labels y_true take sample_weight")
-        if labels is None:
-            raise ValueError("there are no preferences; give y_true or pairs")
         columns = zip(labels.reshape(n_rows, -1).T, outputs, strict=True)
         found = [_count_labels(y, s, queries, weight, cost, half) for y, s in columns]
     # For each output: error and total weight of the preferences of each query.
@@ -136,9 +135,14 @@ def pairwise_error(
 
 
 def _given_pairs(
-    pairs: Any, queries: Queries, weight: Array | None, pair_weight: Any, magnitude: Any
-) -> tuple[Array, Array | None, Array]:
-    """Check given pairs; their weights, None if all are one, and which were judged equal."""
+    pairs: Any,
+    queries: Queries,
+    weight: Array | None,
+    pair_weight: Any,
+    magnitude: Any,
+    half: bool,
+) -> tuple[Array, Array, Array, Array]:
+    """Check given pairs; their queries, weights, and which were judged equal."""
     edges = check_pairs(pairs, len(queries.codes))
     ends = queries.codes[edges]
     across = np.flatnonzero(ends[:, 0] != ends[:, 1])
@@ -149,14 +153,24 @@ def _given_pairs(
             f"pairs[{where}] = {tuple(edges[where].tolist())} compares rows of two queries: "
             f"qid {one} and {other}"
         )
-    of_pair = None if weight is None else weight[edges].prod(axis=1)
+    counted = np.ones(len(edges)) if weight is None else weight[edges].prod(axis=1)
     if pair_weight is not None:
-        own = _scaled(check_weights("pair_weight", pair_weight, len(edges), of="pairs"))
-        of_pair = own if of_pair is None else own * of_pair
+        counted *= _scaled(check_weights("pair_weight", pair_weight, len(edges), of="pairs"))
     equal = np.zeros(len(edges), dtype=bool)
     if magnitude is not None:
         equal = check_magnitudes(magnitude, len(edges)) == 0
-    return edges, of_pair, equal
+    return edges, ends[:, 0], np.where(equal, half * counted, counted), equal
+
+
+def _count_given(
+    score: Array, edges: Array, query: Array, weight: Array, equal: Array, cost: float, n: int
+) -> tuple[Array, Array]:
+    """Error and total weight of the given pairs of each of n queries."""
+    ahead = score[edges[:, 0]] - score[edges[:, 1]]
+    error = np.where(ahead < 0, 1.0, np.where(ahead == 0, cost, 0.0))
+    error[equal] = 0.5 * (ahead[equal] != 0)
+    of_query = {"minlength": n}
+    return np.bincount(query, error * weight, **of_query), np.bincount(query, weight, **of_query)
 
 
 def _count_labels(
@@ -178,40 +192,8 @@ def _scaled(weight: Array) -> Array:
     return np.ldexp(weight, -np.frexp(weight.max())[1]) if weight.any() else weight
 
 
-def _count_given(
-    score: Array,
-    queries: Queries,
-    edges: Array,
-    weight: Array | None,
-    equal: Array,
-    cost: float,
-    half: bool,
-) -> tuple[Array, Array]:
-    """Error and total weight of the given pairs of each query."""
-    ahead = score[edges[:, 0]] - score[edges[:, 1]]
-    error = np.where(ahead < 0, 1.0, np.where(ahead == 0, cost, 0.0))
-    error[equal] = 0.5 * half * (ahead[equal] != 0)
-    counted = np.where(equal, half, 1.0) * (1.0 if weight is None else weight)
-    query, n_queries = queries.codes[edges[:, 0]], len(queries)
-    return (
-        np.bincount(query, error * counted, minlength=n_queries),
-        np.bincount(query, counted, minlength=n_queries),
-    )
-
-
-@takes_queries
 def pairwise_accuracy(
-    y_true: ArrayLike | None,
-    y_score: ArrayLike,
-    *,
-    qid: ArrayLike | None = None,
-    pairs: ArrayLike | None = None,
-    ties: Literal["half", "error"] = "half",
-    label_ties: Literal["ignore", "half"] = "ignore",
-    average: Literal["query", "pair"] | None = "query",
-    sample_weight: ArrayLike | None = None,
-    pair_weight: ArrayLike | None = None,
-    magnitude: ArrayLike | None = None,
+    y_true: ArrayLike | None, y_score: ArrayLike, **options: Any
 ) -> float | NDArray[np.float64]:
     """Fraction of the preferences that the scores put in the right order.
 
@@ -223,11 +205,8 @@ def pairwise_accuracy(
     Returns
     -------
     float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
-        One minus `pairwise_error` for the same arguments.
-
-    Notes
-    -----
-    With ``ties="half"``, binary labels and a single query this is the area under the ROC curve.
+        One minus `pairwise_error` for the same arguments. With ``ties="half"``, binary labels and a
+        single query this is the area under the ROC curve.
 
     Examples
     --------
@@ -235,18 +214,10 @@ def pairwise_accuracy(
     >>> pairwise_accuracy([2, 1, 0, 1, 0], [0.9, 0.4, 0.5, 0.1, 0.1], qid=[1, 1, 1, 2, 2])
     0.58333...
     """
-    return 1.0 - pairwise_error(
-        y_true,
-        y_score,
-        qid=qid,
-        pairs=pairs,
-        ties=ties,
-        label_ties=label_ties,
-        average=average,
-        sample_weight=sample_weight,
-        pair_weight=pair_weight,
-        magnitude=magnitude,
-    )
+    return 1.0 - pairwise_error(y_true, y_score, **options)
+
+
+pairwise_accuracy.__signature__ = inspect.signature(pairwise_error)  # type: ignore[attr-defined]
 
 
 @takes_queries
@@ -267,14 +238,13 @@ def concordance_index(
     Returns
     -------
     float
-        ``pairwise_accuracy(..., average="pair", ties="half")``: 1 for a perfect ranking, 1/2 for
-        random scores.
+        ``pairwise_accuracy(..., average="pair")``: 1 for a perfect ranking, 1/2 for random scores,
+        and for binary labels the area under the ROC curve.
 
     Notes
     -----
-    For binary labels this is the area under the ROC curve. Predictions of several queries or folds
-    without ``qid`` give the *pooled* AUC of P1 §5.4, which compares scores of different models or
-    queries, whose constants are arbitrary, and is therefore biased.
+    Predictions of several queries or folds without ``qid`` give the *pooled* AUC of P1 §5.4, which
+    compares scores of different models, whose constants are arbitrary, and is therefore biased.
 
     Examples
     --------

@@ -43,9 +43,8 @@ def make_ranking_scorer(
     Parameters
     ----------
     metric : str or callable
-        Name of a metric, such as "ndcg@10" or "map", as in :func:`evaluate`; or a function
-        ``metric(y_true, y_score, *, qid=None, **kwargs) -> float``, such as the metrics of this
-        package.
+        Name of a metric, such as "ndcg@10", as in :func:`evaluate`; or a function
+        ``metric(y_true, y_score, *, qid=None, **kwargs) -> float``.
     greater_is_better : bool, default=True
         Set to False for an error or a loss; the scorer then returns its negative.
     **kwargs : dict
@@ -54,8 +53,8 @@ def make_ranking_scorer(
     Returns
     -------
     callable
-        A scorer ``scorer(estimator, X, y, *, qid=None) -> float`` that evaluates the output of the
-        estimator's ``predict``, for use as ``scoring=``.
+        A scorer ``scorer(estimator, X, y, *, qid=None) -> float`` of the output of ``predict``, for
+        use as ``scoring=``.
 
     Notes
     -----
@@ -69,11 +68,11 @@ def make_ranking_scorer(
     >>> import numpy as np, sklearn
     >>> from sklearn.linear_model import Ridge
     >>> from sklearn.model_selection import cross_val_score
-    >>> from rankrls.metrics import make_ranking_scorer, ndcg
+    >>> from rankrls.metrics import make_ranking_scorer
     >>> X = np.arange(12.0).reshape(-1, 1)
     >>> y, qid = np.tile([0, 1, 2], 4), np.repeat([0, 1, 2, 3], 3)
     >>> with sklearn.config_context(enable_metadata_routing=True):
-    ...     scorer = make_ranking_scorer(ndcg, k=2)
+    ...     scorer = make_ranking_scorer("ndcg@2")
     ...     cross_val_score(Ridge(), X, y, cv=2, scoring=scorer, params={"qid": qid})
     array([1., 1.])
     """

@@ -7,9 +7,8 @@ pass for each *bit* of the number of distinct labels or scores, whichever is sma
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,21 +26,12 @@ BLOCK = 2**15
 FEW = 300
 
 
-@dataclass(frozen=True)
-class PairCounts:
-    """Pairs of each query with different labels, in the wrong order, and with equal scores.
+class PairCounts(NamedTuple):
+    """Numbers (int64) or total weights (float64) of pairs, arrays of shape (n_queries,)."""
 
-    Arrays of shape (n_queries,): numbers (int64) or total weights (float64).
-    """
-
-    comparable: Array
-    discordant: Array
-    tied: Array
-
-    @property
-    def concordant(self) -> Array:
-        """Pairs predicted in the right order, shape (n_queries,)."""
-        return np.maximum(self.comparable - self.discordant - self.tied, 0)
+    comparable: Array  # with different labels
+    discordant: Array  # of these, in the wrong order
+    tied: Array  # of these, with equal scores
 
 
 def count_pairs(

@@ -11,7 +11,7 @@ import difflib
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -33,22 +33,48 @@ OPTIONS = ("gain", "relevance_threshold", "max_grade")
 
 @dataclass(frozen=True)
 class Metric:
-    """A row of the table: a function, whose name is the metric's, and what is known of it."""
+    """A row of the table, or a metric given by name: a row with its ``text`` and cut-off."""
 
     function: Callable[..., Any]
     short: str | None = None  # a name that is accepted as well
     elsewhere: tuple[str, ...] = ()  # names in other libraries, in lower case, for advice
     error: bool = False  # lower is better
     bounds: tuple[float, float] | None = (0.0, 1.0)
+    text: str = ""
+    k: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the function."""
+        return self.function.__name__
 
     @cached_property
     def takes(self) -> frozenset[str]:
         """Names of the function's arguments."""
         return frozenset(inspect.signature(self.function).parameters)
 
+    @property
+    def is_list(self) -> bool:
+        """Whether it is a list metric, which has a cut-off, rather than a pairwise metric."""
+        return "k" in self.takes
+
+    @property
+    def option(self) -> str | None:
+        """The option that defines relevance; None if there is none."""
+        return next((option for option in OPTIONS if option in self.takes), None)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The cut-off as an argument of the function."""
+        return {} if self.k is None else {"k": self.k}
+
+    def __call__(self, y_true: Any, y_score: Any, **others: Any) -> Any:
+        """Evaluate scores."""
+        return self.function(y_true, y_score, **self.options, **others)
+
 
 METRICS = {
-    row.function.__name__: row
+    row.name: row
     for row in (
         Metric(pairwise_accuracy, None, ("auc", "auroc", "roc_auc", "roc_auc_score", "accuracy",
                                          "pairwise", "error", "pairwise_error")),
@@ -65,12 +91,10 @@ METRICS = {
 }  # fmt: skip
 
 #: Metrics of ranked lists, which have a cut-off.
-LIST_METRICS = tuple(name for name, row in METRICS.items() if "k" in row.takes)
+LIST_METRICS = tuple(name for name, row in METRICS.items() if row.is_list)
 
 #: Pairwise metrics for which higher is better.
-PAIR_METRICS = tuple(
-    name for name, row in METRICS.items() if name not in LIST_METRICS and not row.error
-)
+PAIR_METRICS = tuple(n for n, row in METRICS.items() if not row.is_list and not row.error)
 
 #: Metrics with a value for each query, for which higher is better.
 COMPARED_METRICS = tuple(
@@ -80,47 +104,9 @@ COMPARED_METRICS = tuple(
 _SHORT = {row.short: name for name, row in METRICS.items() if row.short is not None}
 
 
-@dataclass(frozen=True)
-class NamedMetric:
-    """A metric given by name, such as "map@5": its text, its function's name, and the cut-off."""
-
-    text: str
-    name: str
-    k: int | None
-
-    @property
-    def is_list(self) -> bool:
-        """Whether it is a list metric rather than a pairwise metric."""
-        return self.name in LIST_METRICS
-
-    @property
-    def option(self) -> str | None:
-        """The option that defines relevance; None if there is none."""
-        return next((option for option in OPTIONS if option in METRICS[self.name].takes), None)
-
-    @property
-    def function(self) -> Callable[..., Any]:
-        """The function of the metric."""
-        return METRICS[self.name].function
-
-    @property
-    def bounds(self) -> tuple[float, float] | None:
-        """Smallest and largest value, for `mean_interval`; None if there are none."""
-        return METRICS[self.name].bounds
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The cut-off as an argument of the function."""
-        return {} if self.k is None else {"k": self.k}
-
-    def __call__(self, y_true: Any, y_score: Any, **others: Any) -> Any:
-        """Evaluate scores."""
-        return self.function(y_true, y_score, **self.options, **others)
-
-
 def parse_metric(
     text: Any, argument: str = "metric", *, allowed: Iterable[str] | None = None
-) -> NamedMetric:
+) -> Metric:
     """Parse ``name`` or ``name@k``, by default any; errors call it ``argument``."""
     name, at, cut = text.partition("@") if isinstance(text, str) else (text, "", "")
     if isinstance(name, str):
@@ -139,7 +125,7 @@ def parse_metric(
         raise ValueError(
             f"{argument}={text!r}: a cut-off is written name@k with k an integer, as in 'ndcg@10'"
         )
-    return NamedMetric(text, name, check_k(int(cut)) if at else None)
+    return replace(METRICS[name], text=text, k=check_k(int(cut)) if at else None)
 
 
 def parse_metrics(
@@ -147,7 +133,7 @@ def parse_metrics(
     argument: str = "metrics",
     *,
     allowed: Iterable[str] | None = None,
-) -> list[NamedMetric]:
+) -> list[Metric]:
     """Parse metrics from a list of names or a comma-separated string; see `parse_metric`."""
     texts = given.split(",") if isinstance(given, str) else given
     if not isinstance(texts, Iterable):

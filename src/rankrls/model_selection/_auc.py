@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ from rankrls.model_selection._cross_validation import held_out_scores
 from rankrls.model_selection._splitters import LeavePairOut
 
 Array = NDArray[Any]
-Splits = Iterator[tuple[Array, Array]]
 
 
 def pooled_auc(
@@ -36,9 +35,8 @@ def pooled_auc(
     Parameters
     ----------
     estimator : estimator
-        Any ranker, regressor or classifier, fitted or not; it is cloned for each fold. Scores come
-        from its ``decision_function``, else from the probability of the higher class, else from
-        ``predict``.
+        Any ranker, regressor or classifier; it is cloned for each fold. Scores come from its
+        ``decision_function``, else from the probability of the higher class, else from ``predict``.
     X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
         Features, or the kernel matrix of shape (n_rows, n_rows) if the estimator takes one.
     y : array-like of shape (n_rows,)
@@ -48,23 +46,18 @@ def pooled_auc(
     groups : array-like of shape (n_rows,), optional
         Passed to the splitter.
     intercept : {"auto", "residual", "own"}, default="auto"
-        How to set the constant of each fold's scores (see Notes). "auto" is "own" for classifiers
-        and "residual" otherwise.
+        "own" uses the scores of each fold unchanged (the default for classifiers). "residual" gives
+        each model the least-squares intercept, f(x) − mean(f(X_train)) + mean(y_train), because the
+        scores of rankers are defined only up to a constant.
     n_jobs : int, optional
         Number of fits run in parallel.
 
     Returns
     -------
     float
-        Between 0 and 1; tied scores count as ½.
-
-    Notes
-    -----
-    The scores of `RankRLS` are defined only up to a constant, which differs between fits. With
-    "residual", scores become f(x) − mean(f(X_train)) + mean(y_train), with the least-squares
-    intercept; they must be on the scale of y. With "own", scores are used unchanged. Pooling is
-    biased even so: if a fold has many positives, the model that predicts it was trained on few and
-    gives lower scores. `leave_pair_out_auc` does not compare predictions of different models.
+        Between 0 and 1; tied scores count as ½. Pooling is biased: if a fold has many positives,
+        the model that predicts it was trained on few and gives lower scores. `leave_pair_out_auc`
+        does not compare predictions of different models.
 
     Examples
     --------
@@ -78,7 +71,7 @@ def pooled_auc(
     """
     positive = two_levels(y)
     splits = check_cv(cv, positive, classifier=True).split(X, positive, groups)
-    return _pooled(estimator, X, y, positive, splits, intercept, n_jobs)
+    return _auc(estimator, X, y, positive, splits, n_jobs, intercept)
 
 
 def averaged_auc(
@@ -100,16 +93,12 @@ def averaged_auc(
     Returns
     -------
     float
-        Between 0 and 1; tied scores count as ½. Constants of the fits have no effect. Pairs of rows
-        in different folds are ignored, so the variance is higher than that of `leave_pair_out_auc`.
+        Between 0 and 1. Pairs of rows in different folds are ignored, so the variance is higher
+        than that of `leave_pair_out_auc`.
     """
     positive = two_levels(y)
-    splits = (
-        (train, test)
-        for train, test in check_cv(cv, positive, classifier=True).split(X, positive, groups)
-        if positive[test].min() < positive[test].max()
-    )
-    return _mean_auc(estimator, X, y, positive, splits, n_jobs)
+    splits = check_cv(cv, positive, classifier=True).split(X, positive, groups)
+    return _auc(estimator, X, y, positive, splits, n_jobs)
 
 
 def leave_one_out_auc(
@@ -130,8 +119,8 @@ def leave_one_out_auc(
     float
         ``pooled_auc(estimator, X, y, LeaveOneOut())``.
     """
-    two_levels(y, least=2)
-    return pooled_auc(estimator, X, y, LeaveOneOut(), intercept=intercept, n_jobs=n_jobs)
+    positive = two_levels(y, least=2)
+    return _auc(estimator, X, y, positive, LeaveOneOut().split(positive), n_jobs, intercept)
 
 
 def balanced_leave_one_out_auc(
@@ -145,9 +134,9 @@ def balanced_leave_one_out_auc(
 ) -> float:
     """AUC of leave-one-out predictions by models trained with the same class balance.
 
-    For each row, the model is trained without that row and without a random row of the other class,
-    so that all models see the same numbers of positives and negatives. Only the row itself is
-    predicted, and the predictions are pooled (Parker, Günter and Bedo 2007).
+    Each row is predicted by a model trained without it and without a random row of the other class,
+    so that all models see the same numbers of positives and negatives; the predictions are pooled
+    (Parker, Günter and Bedo 2007).
 
     Parameters
     ----------
@@ -162,16 +151,17 @@ def balanced_leave_one_out_auc(
         Between 0 and 1; tied scores count as ½.
     """
     positive = two_levels(y, least=2)
-    splits = _balanced_splits(positive, random_state)
-    return _pooled(estimator, X, y, positive, splits, intercept, n_jobs)
+    rng, rows = check_random_state(random_state), np.arange(len(positive))
+    drawn = [rng.choice(np.flatnonzero(positive != level)) for level in positive]
+    splits = ((np.delete(rows, [i, j]), rows[[i]]) for i, j in enumerate(drawn))
+    return _auc(estimator, X, y, positive, splits, n_jobs, intercept)
 
 
 def leave_pair_out_auc(estimator: Any, X: Any, y: ArrayLike, *, n_jobs: int | None = None) -> float:
     """Leave-pair-out cross-validated estimate of AUC, by a fit for each positive and negative row.
 
     It is the least biased of these estimates and has a lower variance than other averages (Airola
-    et al. 2011; ``benchmarks/papers/p4_auc_bias.py`` repeats their comparison).
-    `leave_pair_out_score` needs no fits for RankRLS.
+    et al. 2011). `leave_pair_out_score` needs no fits for RankRLS.
 
     Parameters
     ----------
@@ -194,8 +184,7 @@ def leave_pair_out_auc(estimator: Any, X: Any, y: ArrayLike, *, n_jobs: int | No
     (0.5, 0.0)
     """
     positive = two_levels(y, least=2)
-    splits = LeavePairOut().split(positive, positive)
-    return _mean_auc(estimator, X, y, positive, splits, n_jobs)
+    return _auc(estimator, X, y, positive, LeavePairOut().split(positive, positive), n_jobs)
 
 
 def two_levels(y: Any, least: int = 1) -> Array:
@@ -215,40 +204,26 @@ def two_levels(y: Any, least: int = 1) -> Array:
     return codes
 
 
-def _mean_auc(
-    estimator: Any, X: Any, y: Any, positive: Array, splits: Splits, n_jobs: int | None
-) -> float:
-    """Mean AUC of the held-out scores of each split."""
-    held_out = held_out_scores(estimator, X, y, splits, n_jobs=n_jobs)
-    if not held_out:
-        raise ValueError(
-            "no fold has rows of both classes: use fewer folds, or stratified ones (an int cv)"
-        )
-    return float(np.mean([concordance_index(positive[test], scores) for test, scores in held_out]))
-
-
-def _balanced_splits(positive: Array, random_state: Any) -> Splits:
-    """Generate, for each row, the training rows without it and a random row of the other class."""
-    rng = check_random_state(random_state)
-    members = [np.flatnonzero(positive == level) for level in (0, 1)]
-    for i, level in enumerate(positive):
-        kept = np.ones(len(positive), dtype=bool)
-        kept[[i, rng.choice(members[1 - level])]] = False
-        yield np.flatnonzero(kept), np.array([i])
-
-
-def _pooled(
+def _auc(
     estimator: Any,
     X: Any,
     y: Any,
     positive: Array,
-    splits: Splits,
-    intercept: str,
+    splits: Iterable[tuple[Array, Array]],
     n_jobs: int | None,
+    intercept: str | None = None,
 ) -> float:
-    """AUC of the held-out scores of all splits, pooled."""
+    """AUC of all held-out scores with this intercept, or the mean over splits with both classes."""
+    if intercept is None:
+        both = (s for s in splits if positive[s[1]].min() < positive[s[1]].max())
+        held = held_out_scores(estimator, X, y, both, n_jobs=n_jobs)
+        if not held:
+            raise ValueError(
+                "no fold has rows of both classes: use fewer folds, or stratified ones (an int cv)"
+            )
+        return float(np.mean([concordance_index(positive[test], scores) for test, scores in held]))
     check_option("intercept", intercept, ("auto", "residual", "own"))
     residual = intercept == "residual" or (intercept == "auto" and not is_classifier(estimator))
-    held_out = held_out_scores(estimator, X, y, splits, residual=residual, n_jobs=n_jobs)
-    rows, scores = (np.concatenate(part) for part in zip(*held_out, strict=True))
+    held = held_out_scores(estimator, X, y, splits, residual=residual, n_jobs=n_jobs)
+    rows, scores = (np.concatenate(part) for part in zip(*held, strict=True))
     return concordance_index(positive[rows], scores)

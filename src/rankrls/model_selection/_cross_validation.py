@@ -45,19 +45,19 @@ def cross_validate(
     Parameters
     ----------
     estimator : estimator, pipeline or search
-        A ranker of this package, or any estimator with ``fit`` and ``predict``. Estimators whose
-        ``fit`` takes qid (rankers, also inside a pipeline or a search) receive that of their rows.
+        Any estimator with ``fit`` and ``predict``. Those whose ``fit`` takes qid (rankers, also
+        inside a pipeline or a search) receive that of their rows.
     X : array-like or sparse matrix of shape (n_rows, n_features)
     y : array-like of shape (n_rows,) or (n_rows, n_outputs), or PreferenceGraph
     qid : array-like of shape (n_rows,), optional
-        Query label of each row. If None, all rows form one query, or y is a `PreferenceGraph` with
-        its own queries.
+        Query of each row. If None, all rows form one query, or y is a `PreferenceGraph` with its
+        own queries.
     cv : int, splitter or iterable of (train, test), default=5
         An int is a number of folds of whole queries, `QueryKFold`. A splitter, also that of a
         nested search, receives qid as its ``groups``.
     scoring : str, callable, dict or list, optional
-        "pairwise_accuracy", "ndcg@10" and other names accepted by `RankRLSCV`, or a scorer; several
-        as a list of names, or as a dict. If None, pairwise accuracy.
+        Names accepted by `RankRLSCV`, such as "ndcg@10", or scorers; several as a list or a dict.
+        By default pairwise accuracy.
     **options
         Additional arguments of `sklearn.model_selection.cross_validate`, such as ``n_jobs``,
         ``return_estimator`` or ``error_score``, which is "raise" by default here.
@@ -85,32 +85,19 @@ def cross_validate(
         return model_selection.cross_validate(estimator, X, y, scoring=scorers, **routed, **options)
 
 
-@takes_queries
 def cross_val_score(
-    estimator: Any,
-    X: Any,
-    y: Any,
-    *,
-    qid: Any = None,
-    cv: Any = 5,
-    scoring: Any = None,
-    **options: Any,
+    estimator: Any, X: Any, y: Any, *, scoring: Any = None, **options: Any
 ) -> Array:
-    """Evaluate a score by cross-validation with folds of whole queries.
+    """Evaluate a score by cross-validation with folds of whole queries, shape (n_folds,).
 
     Parameters
     ----------
-    estimator, X, y, qid, cv, scoring, **options
-        As for `cross_validate`, with a single metric.
-
-    Returns
-    -------
-    ndarray of shape (n_folds,)
+    estimator, X, y, scoring, **options
+        As for `cross_validate`, with a single metric; qid and cv are among the options.
     """
     if isinstance(scoring, list | tuple | set | dict):
         raise ValueError("cross_val_score takes one scoring; cross_validate takes several")
-    found = cross_validate(estimator, X, y, qid=qid, cv=cv, scoring=scoring, **options)
-    return found["test_score"]
+    return cross_validate(estimator, X, y, scoring=scoring, **options)["test_score"]
 
 
 @takes_queries
@@ -129,8 +116,7 @@ def cross_val_predict(
     Returns
     -------
     ndarray of shape (n_rows,) or (n_rows, n_outputs)
-        Scores, comparable only within a query and fold: each fold has its own model, whose scores
-        have their own constant.
+        Scores, comparable only within a query and fold: the models have their own constants.
     """
     with config_context(enable_metadata_routing=True):
         routed = _routed(estimator, X, y, qid, cv, options.pop("params", None))

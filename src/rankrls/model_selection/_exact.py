@@ -60,9 +60,8 @@ def leave_query_out_predict(
     Returns
     -------
     ndarray of shape (n[, n_outputs]), with alphas (n_alphas, n[, n_outputs])
-        Scores, comparable only within a query: each query is predicted by a different model, and
-        equal to a refit up to a constant for each query (P1 §3.3), for every cost, weighting and
-        kernel. A query whose small system is singular to working precision is refitted.
+        Scores, equal to a refit up to a constant for each query (P1 §3.3), and so comparable only
+        within a query.
 
     Examples
     --------
@@ -102,27 +101,14 @@ def holdout_predict(
     estimator, X, y, qid, alphas, keep_basis, **fit_params
         As for `leave_query_out_predict`; without qid, all rows are one ranking.
     folds : iterable of int arrays
-        Row indices to leave out together, of any number; folds may overlap. A fold that splits a
-        query has a shortcut with cost="magnitude", ties="keep" and query_weighting="size" (or one
-        query), and is refitted otherwise.
+        Row indices to leave out together; folds may overlap. A fold that splits a query has a
+        shortcut with cost="magnitude", ties="keep" and query_weighting="size" (or one query), and
+        is refitted otherwise.
 
     Returns
     -------
     list of ndarray of shape (len(fold)[, n_outputs]), with alphas a leading axis (n_alphas, …)
-        One array for each fold: scores, comparable only within a fold and query, and equal to
-        refits up to a constant for each of these.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rankrls import RankRLS
-    >>> from rankrls.datasets import make_ranking
-    >>> from rankrls.model_selection import holdout_predict
-    >>> X, y, qid = make_ranking(n_queries=6, random_state=0, return_X_y_qid=True)
-    >>> folds = [np.flatnonzero(qid % 3 == fold) for fold in range(3)]
-    >>> parts = holdout_predict(RankRLS(), X, y, folds, qid=qid, alphas=[1.0, 100.0])
-    >>> [part.shape for part in parts]
-    [(2, 40), (2, 40), (2, 40)]
+        Scores of each fold, equal to refits up to a constant for each fold and query.
     """
     preferences = Preferences(y, qid, **fit_params)
     _, problem, grid = exact_problem(estimator, X, preferences, alphas, keep_basis=keep_basis)
@@ -150,11 +136,11 @@ def leave_pair_out_predict(
     estimator : RankRLS, or any estimator or pipeline
         A RankRLS is not refitted: without qid it needs cost="magnitude" and ties="keep" (or y
         without ties). Other estimators, such as a pipeline that selects features, are refitted
-        without each pair, so that the selection never sees it.
+        without each pair.
     X, y : as for ``fit``
     qid : array-like of shape (n,), optional
-        Query (batch, group) of each row: only pairs within a query are left out, and rankers
-        compare the training rows of the same query only. If None, all rows are one ranking.
+        Query (batch, group) of each row: only rows of the same query are compared. If None, all
+        rows are one ranking.
     pairs : array-like of shape (n_pairs, 2), optional
         Row indices. By default all i < j (of the same query) with different y, or all i < j if
         there are several outputs.
@@ -166,8 +152,8 @@ def leave_pair_out_predict(
     Returns
     -------
     ndarray of shape (n_pairs, 2[, n_outputs]), with alphas a leading axis (n_alphas, …)
-        Only the two scores of the same pair can be compared: they equal those of a refit up to a
-        constant for each pair (P1 §3.4).
+        Scores, equal to those of a refit up to a constant for each pair (P1 §3.4): only the two
+        scores of the same pair can be compared.
     """
     splitter = LeavePairOut("different" if pairs is None else pairs)
     if not isinstance(estimator, RankRLS | RankRLSCV):
@@ -219,18 +205,13 @@ def leave_pair_out_score(
     confidence : float, optional
         Level of a confidence interval, such as 0.95, for a RankRLS with cost="magnitude" and
         ties="keep", one output and no qid. The result is then a float with the attributes ``low``,
-        ``high`` and ``confidence``.
+        ``high`` and ``confidence``. The half-widths are those of a jackknife over rows, but at
+        least the distances of ½ from the quantiles of the scores of permuted labels.
     alphas : array-like, optional
         With ``confidence``: the grid from which alpha was chosen by the same score, so that the
         interval allows for the choice.
     random_state : int, RandomState instance or None, default=0
         Of the permutations behind the interval.
-
-    Notes
-    -----
-    The half-widths of the interval are those of a jackknife over rows, but at least the distances
-    of ½ from the quantiles of the scores of permuted labels: models without a pair depend on each
-    other, so that scores of pure noise vary more than the jackknife says.
 
     Examples
     --------
@@ -305,10 +286,9 @@ def holdout_judgements(
         What is left out when a judgement is predicted: only the judgement itself, or all judgements
         of one of its items, of its group, or of its fold.
     groups : array-like of shape (n_pairs,), optional
-        Group of each judgement, such as its judge, prompt or session. Used with ``by="group"``.
+        With ``by="group"``: the judge, prompt or session of each judgement.
     folds : iterable of int arrays, optional
-        Indices of the judgements to leave out together, each in at most one fold. Used with
-        ``by="fold"``.
+        With ``by="fold"``: judgements to leave out together, each in at most one fold.
     pair_features : array-like of shape (n_pairs, n_pair_features), optional
         As for ``fit``. The predictions then include their effect: f(preferred) − f(other) + cᵀγ.
     return_std : bool, default=False
@@ -320,10 +300,9 @@ def holdout_judgements(
     Returns
     -------
     ndarray of shape (n_pairs[, n_outputs]), or (n_pairs, 2[, n_outputs]) by item
-        f(preferred) − f(other), as that of a refit, with a leading axis for ``alphas``. With
-        ``by="item"``, the first column is predicted without the judgements of the preferred item,
-        the second without those of the other item. NaN for judgements that are in no fold. With
-        ``return_std``, a pair of such arrays.
+        f(preferred) − f(other), as that of a refit, with a leading axis for ``alphas``; NaN for
+        judgements that are in no fold. By item: without the judgements of the preferred item, and
+        without those of the other one. With ``return_std``, a pair of such arrays.
 
     Examples
     --------
@@ -350,8 +329,18 @@ def holdout_judgements(
     )
     _, problem, grid = exact_problem(estimator, X, given, alphas)
     graph = problem.graph
-    if by == "fold":
-        left_out = _given_folds(folds, graph.n_given_pairs)
+    if folds is not None:
+        n_pairs = graph.n_given_pairs
+        parts = [check_fold(number, fold, n_pairs) for number, fold in enumerate(folds)]
+        if not parts:
+            raise ValueError("folds is empty; give at least one array of judgements")
+        left_out = Folds.of_list(parts)
+        counts = np.bincount(left_out.members, minlength=n_pairs)
+        if (counts > 1).any():
+            twice = int(np.argmax(counts > 1))
+            raise ValueError(
+                f"judgement {twice} is in {counts[twice]} folds; put each judgement in one fold"
+            )
     else:
         left_out, _ = judgement_folds(graph, by, groups)
     held = problem.leave_judgements_out(left_out, grid, variances=return_std)
@@ -360,20 +349,6 @@ def holdout_judgements(
         shaped(by_judgement(part, left_out, graph.pairs), graph.flat, alphas) for part in values
     ]
     return tuple(results) if return_std else results[0]
-
-
-def _given_folds(folds: Iterable[ArrayLike] | None, n_pairs: int) -> Folds:
-    """Folds of judgements, each in at most one of them."""
-    parts = [check_fold(number, fold, n_pairs) for number, fold in enumerate(folds or ())]
-    if not parts:
-        raise ValueError("folds is empty; give at least one array of judgements")
-    counts = np.bincount(np.concatenate(parts), minlength=n_pairs)
-    if (counts > 1).any():
-        twice = int(np.argmax(counts > 1))
-        raise ValueError(
-            f"judgement {twice} is in {counts[twice]} folds; put each judgement in one fold only"
-        )
-    return Folds.of_list(parts)
 
 
 def leave_pair_out_tournament(
@@ -386,13 +361,9 @@ def leave_pair_out_tournament(
 
     Parameters
     ----------
-    estimator : RankRLS, or any estimator or pipeline
-        Defines the parameters; it need not be fitted. A RankRLS must have cost="magnitude" and
-        ties="keep" (or y without ties), because pairs of equal y are left out as well. Other
-        estimators are refitted without each of the n(n − 1)/2 pairs.
+    estimator, n_jobs
+        As for `leave_pair_out_predict`; all n(n − 1)/2 pairs are left out.
     X, y : as for ``fit``, one ranking; y of shape (n,)
-    n_jobs : int, optional
-        Number of refits run in parallel, for estimators that are refitted.
 
     Returns
     -------

@@ -90,23 +90,23 @@ def permutation_test(
     Parameters
     ----------
     estimator : RankRLS, or any estimator or pipeline
-        Defines the parameters; it need not be fitted. A RankRLS must have cost="magnitude" and
-        ties="keep", so that all labellings share one preference graph. Other estimators, such as a
-        pipeline that selects features, are refitted for each fold of each permutation.
+        A RankRLS must have cost="magnitude" and ties="keep", so that all labellings share one
+        preference graph. Other estimators, such as a pipeline that selects features, are refitted
+        for each fold of each permutation.
     X, y : as for ``fit``, y of shape (n,)
     qid : array-like of shape (n,), optional
-        Query label of each row. If given, labels are permuted within queries.
+        Query of each row. If given, labels are permuted within queries.
     alphas : array-like of shape (n_alphas,) or "auto", optional
         Grid from which the alpha of a RankRLS is chosen, for the true labels and for each
-        permutation; the p-value is valid for a grid of any length. "auto" is all powers of two that
-        may matter. By default only the estimator's alpha is used.
+        permutation; the p-value is valid for any grid. "auto" is all powers of two that may matter.
+        By default only the estimator's alpha is used.
     n_permutations : int, default=1000
     cv : {"leave-pair-out", "leave-query-out"}, int or splitter, default="leave-pair-out"
         With qid, a RankRLS needs "leave-query-out". An int (stratified folds for y with two levels,
         folds of whole queries with qid) or a splitter is for estimators that are refitted.
     random_state : int, RandomState instance or None
     n_jobs : int, optional
-        Number of refits run in parallel, for estimators that are refitted.
+        Number of refits run in parallel.
 
     Returns
     -------

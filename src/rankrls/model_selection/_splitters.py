@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
@@ -42,22 +41,19 @@ class LeavePairOut(_GroupSplitter):
     Parameters
     ----------
     pairs : {"different", "all"} or array-like of shape (n_pairs, 2), default="different"
-        "different" takes rows i < j with different y (all i < j if y has several outputs), "all"
-        takes all i < j, and an array gives the pairs of rows explicitly, in this order.
+        All i < j with different y (all i < j if y has several outputs), all i < j, or given pairs
+        of rows, in their order.
 
     Notes
     -----
-    ``groups`` (query ids, any hashable labels) restricts pairs to rows of the same group; pairs
-    given as an array must lie within one group. If y is a `PreferenceGraph` of scores, its queries
-    do the same. If y is a `PreferenceGraph` of given pairs, "different" takes each of these once,
-    as (preferred, other).
+    ``groups`` (query ids, any hashable labels), or the queries of a `PreferenceGraph` y, restrict
+    pairs to rows of the same group. If y is a `PreferenceGraph` of given pairs, "different" takes
+    each of these once, as (preferred, other).
 
     Examples
     --------
     >>> from rankrls.model_selection import LeavePairOut
     >>> X, y = [[0.0], [1.0], [2.0], [3.0]], [0, 1, 1, 0]
-    >>> LeavePairOut().get_n_splits(X, y)
-    4
     >>> [test.tolist() for train, test in LeavePairOut().split(X, y)]
     [[0, 1], [0, 2], [1, 3], [2, 3]]
     >>> [test.tolist() for train, test in LeavePairOut().split(X, y, groups=["a", "a", "b", "b"])]
@@ -130,13 +126,7 @@ class LeaveQueryOut(_GroupSplitter):
 
     Like scikit-learn's `LeaveOneGroupOut`, but ``groups`` may be any hashable query ids, and if y
     is a `PreferenceGraph`, its own queries are used. `leave_query_out_predict` does the same for
-    RankRLS without refitting.
-
-    Notes
-    -----
-    Queries are held out in the order of their sorted labels (of their first rows, if the labels are
-    Python objects other than strings). Pairwise metrics are undefined for a query whose scores are
-    all equal, so drop such queries first. With scikit-learn's metadata routing,
+    RankRLS without refitting. With scikit-learn's metadata routing,
     ``LeaveQueryOut().set_split_request(groups="qid")`` takes the groups from ``qid``.
 
     Examples
@@ -162,8 +152,29 @@ class LeaveQueryOut(_GroupSplitter):
         return queries
 
 
-class _WholeBlocksKFold(_GroupSplitter):
-    """K-fold cross-validator that keeps blocks of rows together."""
+class QueryKFold(_GroupSplitter):
+    """K-fold cross-validator with folds of whole queries and about equally many rows.
+
+    Queries are assigned, largest first or in random order, to the fold with the fewest rows so far;
+    without shuffling these are the folds of scikit-learn's `GroupKFold`. ``groups`` holds query
+    ids, any hashable labels; if it is None, y must be a `PreferenceGraph`, whose queries are used.
+
+    Parameters
+    ----------
+    n_splits : int, default=5
+        Number of folds, >= 2.
+    shuffle : bool, default=False
+        Whether to assign queries to folds in random order instead of by size.
+    random_state : int, RandomState instance or None
+        Seed of the random order. Pass an int for the same folds in every call.
+
+    Examples
+    --------
+    >>> from rankrls.model_selection import QueryKFold
+    >>> X, qid = [[0.0]] * 6, [("de", 1), ("de", 1), ("de", 1), ("en", 1), ("en", 2), ("en", 2)]
+    >>> [test.tolist() for train, test in QueryKFold(2).split(X, groups=qid)]
+    [[0, 1, 2], [3, 4, 5]]
+    """
 
     def __init__(
         self, n_splits: Any = 5, *, shuffle: Any = False, random_state: Any = None
@@ -193,38 +204,8 @@ class _WholeBlocksKFold(_GroupSplitter):
             load[fold_of[block]] += size[block]
         yield from (fold_of[blocks] == fold for fold in range(n_splits))
 
-    @abstractmethod
     def _blocks(self, n_splits: int, X: Any, y: Any, groups: Any) -> tuple[Array, Array]:
         """Block of each row, and for each block whether it is assigned before the others."""
-
-
-class QueryKFold(_WholeBlocksKFold):
-    """K-fold cross-validator with folds of whole queries and about equally many rows.
-
-    Parameters
-    ----------
-    n_splits : int, default=5
-        Number of folds, >= 2.
-    shuffle : bool, default=False
-        Whether to assign queries to folds in random order instead of by size.
-    random_state : int, RandomState instance or None
-        Seed of the random order. Pass an int for the same folds in every call.
-
-    Notes
-    -----
-    Queries are assigned, largest first or in random order, to the fold with the fewest rows so far;
-    without shuffling these are the folds of scikit-learn's `GroupKFold`. ``groups`` holds query
-    ids, any hashable labels; if it is None, y must be a `PreferenceGraph`, whose queries are used.
-
-    Examples
-    --------
-    >>> from rankrls.model_selection import QueryKFold
-    >>> X, qid = [[0.0]] * 6, [("de", 1), ("de", 1), ("de", 1), ("en", 1), ("en", 2), ("en", 2)]
-    >>> [test.tolist() for train, test in QueryKFold(2).split(X, groups=qid)]
-    [[0, 1, 2], [3, 4, 5]]
-    """
-
-    def _blocks(self, n_splits: int, X: Any, y: Any, groups: Any) -> tuple[Array, Array]:
         queries = _query_codes(X, y, groups)
         n_queries = int(queries.max()) + 1
         if n_queries < n_splits:
@@ -232,23 +213,18 @@ class QueryKFold(_WholeBlocksKFold):
         return queries, np.ones(n_queries, dtype=bool)
 
 
-class ComponentKFold(_WholeBlocksKFold):
-    """K-fold cross-validator with folds of whole connected components of a `PreferenceGraph`.
+class ComponentKFold(QueryKFold):
+    """K-fold cross-validator with folds of whole connected components of a `PreferenceGraph` y.
 
     Unlike a split of rows, it loses no preference between folds, and no training row is compared
-    with a test row.
+    with a test row. Two rows are connected if they are in the same query, form a given pair (of
+    weight > 0), or have the same label in ``groups``. Components without a preference are assigned
+    last, so that every fold has a preference.
 
     Parameters
     ----------
     n_splits, shuffle, random_state
         As for `QueryKFold`.
-
-    Notes
-    -----
-    y must be a `PreferenceGraph`. Two rows are connected if they are in the same query, if they
-    form a given pair (of weight > 0), or if they have the same label in ``groups``. Each component
-    is assigned to the fold with the fewest rows so far; components without a preference come last,
-    so that every fold has a preference.
 
     Examples
     --------
