@@ -19,9 +19,9 @@ from rankrls.datasets import make_ranking
 from rankrls.diagnostics import audit
 from rankrls.model_selection import leave_query_out_predict
 from rankrls.report import write_report
+from rankrls.report._analysis import _reasons
 from rankrls.report._data import check_rankings
 from rankrls.report._page import render
-from rankrls.report._worst import _reasons
 from report_cases import analysed
 
 
@@ -312,7 +312,7 @@ def test_features_that_explain_an_order(ranking, kind, estimator):
     X, y, qid = ranking
     data = check_rankings(kind(X), y, qid, feature_names=list("abcde"))
     model = estimator.fit(data.X, y, qid=data.codes)
-    reasons = _reasons(model, data, data.X[[3]], data.X[[8]])
+    reasons = _reasons(model, data, data, 3, 8)
     share = model.coef_.ravel() * (X[3] - X[8])
     assert reasons.difference == pytest.approx(share.sum())
     least = 0.01 * np.abs(share).max()
@@ -334,7 +334,7 @@ def test_training_rows_that_explain_an_order(ranking):
     for options in ({}, {"basis": 20, "random_state": 0}):
         model = RankRLS(0.5, kernel="rbf", gamma=0.1, **options)
         model.fit(data.X, data.y, qid=data.codes)
-        reasons = _reasons(model, data, unseen.X[[0]], unseen.X[[5]])
+        reasons = _reasons(model, data, unseen, 0, 5)
         scores = model.predict(unseen.X)
         assert reasons.difference == pytest.approx(scores[0] - scores[5])
         rows = np.arange(train.sum()) if not options else model.basis_indices_
@@ -356,11 +356,11 @@ def test_reasons_after_the_steps_of_a_pipeline(ranking):
         ((FunctionTransformer(np.tanh),), {"x0", "x1", "x2", "x3", "x4"}),
     ]:
         model = make_pipeline(*steps, RankRLS(1.0)).fit(X, y, rankrls__qid=qid)
-        reasons = _reasons(model, data, X[[0]], X[[4]])
+        reasons = _reasons(model, data, data, 0, 4)
         assert {name for name, _ in reasons.most + reasons.against} <= names
         scores = model.predict(X)
         assert reasons.difference == pytest.approx(scores[0] - scores[4])
-    assert _reasons(LinearRegression().fit(X, y), data, X[[0]], X[[4]]) is None
+    assert _reasons(LinearRegression().fit(X, y), data, data, 0, 4) is None
 
 
 def test_the_worst_queries_are_explained_on_the_page(ranking):

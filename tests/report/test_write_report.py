@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.base import clone
@@ -17,15 +18,14 @@ from rankrls import PreferenceGraph, RankRLS, RankRLSCV, RankSVM
 from rankrls.datasets import make_ranking
 from rankrls.metrics import pairwise_accuracy, pairwise_error
 from rankrls.model_selection import leave_query_out_predict
-from rankrls.report import AlphaPath, Report, write_report
+from rankrls.report import AlphaPath, Report, write_leaderboard, write_report
+from rankrls.report._analysis import worst_queries
 from rankrls.report._data import check_rankings
-from rankrls.report._errors import mean_interval, query_errors, row_errors, row_errors_of_pairs
+from rankrls.report._errors import errors_of, mean_interval, row_errors, row_errors_of_pairs
 from rankrls.report._features import feature_statistics
 from rankrls.report._findings import check_model
 from rankrls.report._heldout import _refitted, make_plan
-from rankrls.report._page import kept_units, render
-from rankrls.report._reproduce import code_lines
-from rankrls.report._worst import worst_queries
+from rankrls.report._page import code_lines, kept_units, render
 from report_cases import analysed
 
 EVIL = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(1)>&amp;"
@@ -227,7 +227,7 @@ def test_the_worst_queries_and_what_was_expected():
     scores = np.array([0.0, 1.0, 2.0, 3.0, 1.0, 0.0, 0.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0])
     X = np.column_stack([scores, -scores])
     data = check_rankings(X, y, qid, document_names=[f"d{i}" for i in range(13)])
-    errors = query_errors(data, scores)
+    errors = errors_of(data, scores)
     model = RankRLS().fit(X, y, qid=data.codes)
     worst = worst_queries(data, errors, scores, model, data)
     assert [query.name for query in worst] == ["c", "a"]  # b is perfect
@@ -245,7 +245,7 @@ def test_one_wrong_pair_of_one_is_not_the_worst():
     scores = np.concatenate([[0.0, 1.0], -y[2:12], y[12:]])
     scores[2:4] = scores[3:1:-1]  # not all of the ten are wrong
     qid = np.repeat(np.arange(10), [2, 10, *[20] * 8])
-    errors = query_errors(check_rankings(y[:, None], y, qid), scores)
+    errors = errors_of(check_rankings(y[:, None], y, qid), scores)
     assert errors.error[0] == 1.0
     assert errors.worst(2).tolist() == [1, 0]
 
@@ -381,7 +381,7 @@ def test_a_flat_path_is_reported(ranking, depth, flat):
     error = 0.2 + depth * np.array([1.0, 0.0, 1.0])
     path = AlphaPath(np.array([1.0, 2.0, 4.0]), error, np.full(3, 0.01), "queries", 1, 1)
     held = SimpleNamespace(**vars(result.held) | {"path": path})
-    findings = check_model(held, result.errors, result.error, None, result.plan)
+    findings = check_model(held, result.errors, result.error, None, result.plan, scaled=False)
     assert ("flat-path" in codes_of(findings)) == flat
 
 
@@ -639,7 +639,6 @@ def test_the_code_on_the_page_gives_its_numbers(with_qid):
 
 
 def test_data_frames_name_the_features(tmp_path, ranking):
-    pd = pytest.importorskip("pandas")
     X, y, qid = ranking
     frame = pd.DataFrame(X, columns=[f"column {j}" for j in range(6)])
     report = write_report(tmp_path / "r.html", frame, pd.Series(y), pd.Series(qid), alphas=[1.0])
@@ -660,6 +659,17 @@ def test_a_file_that_was_there_stays_until_the_new_one_is_whole(tmp_path, rankin
         write_report(path, X, y, qid, alphas=[1.0])
     assert [p.name for p in tmp_path.iterdir()] == ["r.html"]
     assert path.read_text() == "before"
+
+
+def test_judgements_have_the_page_of_their_leaderboard(tmp_path):
+    battles = pd.DataFrame(
+        {"winner": ["a", "a", "b", "c", "b"], "loser": ["b", "c", "c", "a", "a"]}
+    )
+    board = write_report(tmp_path / "r.html", pairs=battles, title="Battles")
+    write_leaderboard(tmp_path / "board.html", board, title="Battles")
+    assert (tmp_path / "r.html").read_text() == (tmp_path / "board.html").read_text()
+    with pytest.raises(ValueError, match="has no features"):
+        write_report(tmp_path / "r.html", np.eye(3), pairs=battles)
 
 
 # ---------------------------------------------------------------------- bad input

@@ -84,14 +84,14 @@ def _written(o: Any, estimator: Any, examination: Any) -> Any:
             other = DataFile(o.test, o, named=rows.feature_names, **how)
             code = code and [*code, *other.code("test", "_test")]
             unseen = other.load()
-            options["test"] = (_plain(unseen.data), unseen.target, unseen.qid)
+            options["test"] = (unseen.data, unseen.target, unseen.qid)
             options["test_document_names"] = _documents(unseen)
         if code:
             code = ["from rankrls.datasets import load_ranking", *code]
         with reader.named_errors():
             return write_report(
                 o.output,
-                _plain(rows.data),
+                rows.data,
                 rows.target,
                 rows.qid,
                 title=o.title,
@@ -102,11 +102,6 @@ def _written(o: Any, estimator: Any, examination: Any) -> Any:
                 examination=examination,
                 **options,
             )
-
-
-def _plain(X: Any) -> Any:
-    """The numbers of a table without text; otherwise as it is."""
-    return X.numbers if isinstance(X, RawTable) and not X.text else X
 
 
 def _documents(rows: Any) -> list[str] | None:

@@ -31,6 +31,7 @@ except ImportError:  # pragma: no cover - not POSIX
 
 __all__ = ["update"]
 
+
 def update(o: Any) -> None:
     """Add the queries of files to a model, take away those of others, write it."""
     if not o.data and not o.forget:

@@ -3,35 +3,58 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from sklearn.pipeline import Pipeline
 
+from rankrls import AutoRanker
+from rankrls._frames import take_rows
+from rankrls.diagnostics import explain
 from rankrls.exceptions import FeatureScaleWarning, IdColumnWarning
 from rankrls.metrics import pairwise_error
-from rankrls.report._data import Rankings, Steps, summarise
-from rankrls.report._errors import query_errors, row_errors
+from rankrls.report._data import Rankings, prepare, summarise
+from rankrls.report._errors import UnitErrors, errors_of
 from rankrls.report._features import best_single, feature_importance, feature_statistics
 from rankrls.report._findings import Finding, check_data, check_model, check_test
-from rankrls.report._heldout import FitPlan, fit, hold_out, predict
+from rankrls.report._heldout import fit, hold_out, make_plan, predict
 from rankrls.report._labels_to_check import labels_to_check
-from rankrls.report._worst import worst_queries, worst_rows
 
 __all__ = ["analyse"]
 
 Array = NDArray[Any]
 
+#: Worst queries, rows of one ranking, and documents of a query.
+N_QUERIES, N_ROWS, N_DOCUMENTS = 6, 10, 5
+#: Numbers of contributions that are listed, for and against; smaller ones than this share are not.
+N_FOR, N_AGAINST, LEAST = 3, 1, 0.01
+
 
 def analyse(
-    train: Rankings, test: Rankings | None, plan: FitPlan, before: Steps
+    X: Any,
+    y: Any,
+    qid: Any = None,
+    *,
+    estimator: Any = None,
+    alphas: ArrayLike | None = None,
+    test: Any = None,
+    imputer: Any = None,
+    scaler: Any = None,
+    progress: Callable[[str], object] | None = None,
+    **names: Any,
 ) -> SimpleNamespace:
     """Fit, cross-validate and check the data: all that the page shows.
 
     ``errors`` are those on the test data if there are any, else held out in training, with the
     ``scores`` behind them; ``error`` is the estimated error of the model.
     """
+    train, unseen, steps = prepare(
+        X, y, qid, test, estimator=estimator, imputer=imputer, scaler=scaler, **names
+    )
+    plan = make_plan(estimator, alphas, train.X, progress)
     summary = summarise(train)
     if summary.n_pairs == 0:
         raise ValueError(
@@ -44,12 +67,11 @@ def analyse(
             "only one query has a pair, so no query can be held out to estimate the error (give "
             "more queries, or qid=None if all rows are one ranking)"
         )
-    test_summary = None if test is None else summarise(test)
+    test_summary = None if unseen is None else summarise(unseen)
     if test_summary is not None and test_summary.n_pairs == 0:
         raise ValueError("no query of test has a pair, so there is nothing to evaluate")
-    given = train.as_given
     plan.tell("Looking at the features")
-    statistics = None if plan.precomputed else feature_statistics(given)
+    statistics = None if plan.precomputed else feature_statistics(train)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         held = hold_out(plan, train)
@@ -58,28 +80,27 @@ def analyse(
         plan.tell("Fitting to all rows")
         model = held.model
         if model is None:
-            model = fit(plan.with_alpha(alpha or 1.0), train.X, train.y, train.fit_options())
+            model = fit(plan.with_alpha(alpha), train.inputs, train.y, train.fit_options())
     alpha = getattr(model, "alpha_", getattr(model, "alpha", None)) if alpha is None else alpha
-    fitted = _predict(model, train)
+    fitted = predict(model, train.inputs, train.qid)
     evaluated, errors, scores = train, held.errors, held.scores
-    if test is not None:
-        evaluated, scores = test, _predict(model, test)
-        errors = (
-            query_errors(test, scores) if test.has_qid else row_errors(test.y, scores, test.codes)
-        )
-    error = held.estimate if test is None else errors.mean
+    if unseen is not None:
+        evaluated, scores = unseen, predict(model, unseen.inputs, unseen.qid)
+        errors = errors_of(unseen, scores)
+    error = held.estimate if unseen is None else errors.mean
     plan.tell("Looking for what is wrong")
-    baseline = best_single(given, evaluated.as_given, statistics)
+    baseline = best_single(train, evaluated, statistics)
     shown = fitted if scores is None else scores
     worst: Any
     if errors.unit == "query":
         worst = worst_queries(evaluated, errors, shown, model, train)
     else:
         worst = worst_rows(evaluated, errors, shown)
-    findings = list(check_data(given, summary, statistics))
-    if test is not None:
-        findings += check_test(given, test.as_given, statistics)
-    findings += check_model(held, errors, error, baseline, plan, scaled=given.scaled)
+    findings = list(check_data(train, summary, statistics))
+    if unseen is not None:
+        findings += check_test(train, unseen, statistics)
+    scaled = train.inputs is not train.X
+    findings += check_model(held, errors, error, baseline, plan, scaled=scaled)
     # The grid, scales and ids have findings of their own.
     texts = dict.fromkeys(
         str(one.message) for one in caught
@@ -90,16 +111,15 @@ def analyse(
         for text in texts
         if "extend alphas" not in text
     ]
-    used = statistics if train.unscaled is None else feature_statistics(train)
     order = ("problem", "warning", "note")
     return SimpleNamespace(
         train=train,
-        test=test,
+        test=unseen,
         summary=summary,
         test_summary=test_summary,
         findings=sorted(findings, key=lambda finding: order.index(finding.level)),
         plan=plan,
-        before=before,
+        steps=steps,
         model=model,
         alpha=alpha,
         held=held,
@@ -107,7 +127,7 @@ def analyse(
         error=error,
         train_error=float(pairwise_error(train.y, fitted, qid=train.qid)),
         baseline=baseline,
-        importance=feature_importance(model, train, test, used),
+        importance=feature_importance(model, train, unseen, statistics),
         worst=worst,
         to_check=to_check,
         scores=scores,
@@ -115,8 +135,118 @@ def analyse(
     )
 
 
-def _predict(model: Any, data: Rankings) -> Array:
-    scores = predict(model, data.X, data.qid)
-    if not np.isfinite(scores).all():
-        raise ValueError("the model predicts NaN or infinity; check the scales of the features")
-    return scores
+def worst_queries(
+    data: Rankings, errors: UnitErrors, scores: Array, model: Any, train: Rankings
+) -> list[SimpleNamespace]:
+    """Describe the worst queries; ``model``, fitted to ``train``, is explained.
+
+    Each has its first rows by the model (``top``), rows that should be among them (``missed``), and
+    a row ``above`` a better one, ``below``, with the ``reasons`` for their order. A row has the
+    ``place`` that the model gives it, and the first and last one that agree with its label.
+    """
+    found = []
+    for q in errors.worst(N_QUERIES).tolist():
+        rows = np.flatnonzero(data.codes == q)
+        y, score = data.y[rows], scores[rows]
+        order = np.lexsort((y, -score))  # if scores tie, the worse label comes first
+        place = np.argsort(order) + 1
+        first, last = (np.searchsorted(np.sort(-y), -y, side=side) for side in ("left", "right"))
+        documents = [
+            SimpleNamespace(
+                name=data.document_name(row),
+                row=row,
+                label=float(y[k]),
+                place=int(place[k]),
+                expected=int(first[k]) + 1,
+                last=int(last[k]),
+            )
+            for k, row in enumerate(rows.tolist())
+        ]
+        top = [documents[k] for k in order[:N_DOCUMENTS]]
+        least = min(document.label for document in top)
+        missed = [d for d in documents if d.expected <= N_DOCUMENTS < d.place and d.label > least]
+        missed.sort(key=lambda d: (-d.label, d.place))
+        a, b = _most_wrong(y, score)
+        above = below = reasons = None
+        if y[a] < y[b] and score[a] > score[b]:
+            above, below = documents[a], documents[b]
+            reasons = _reasons(model, train, data, above.row, below.row)
+        found.append(
+            SimpleNamespace(
+                name=data.query_name(q),
+                error=float(errors.error[q]),
+                wrong=float(errors.wrong[q]),
+                pairs=int(errors.pairs[q]),
+                n_documents=len(rows),
+                top=top,
+                missed=missed[:N_DOCUMENTS],
+                above=above,
+                below=below,
+                reasons=reasons,
+            )
+        )
+    return found
+
+
+def _most_wrong(y: Array, score: Array) -> tuple[int, int]:
+    """Find the pair with the largest product of label difference and (wrong) score difference."""
+    few = np.arange(len(y))
+    if len(y) > 1000:  # the ends of both orders are enough
+        few = np.unique(np.concatenate([np.argsort(score)[-500:], np.argsort(y)[-500:]]))
+    higher = np.maximum(score[few][:, None] - score[few], 0.0)
+    damage = higher * np.maximum(y[few] - y[few][:, None], 0.0)
+    a, b = np.unravel_index(int(np.argmax(damage)), damage.shape)
+    return int(few[a]), int(few[b])
+
+
+def _reasons(model: Any, train: Rankings, data: Rankings, above: int, below: int) -> Any:
+    """Contributions of features, or of training rows, to the difference of two scores, if any."""
+    names: Any = train.input_names
+    if isinstance(model, Pipeline):
+        try:
+            names = model[:-1].get_feature_names_out(names)
+        except (AttributeError, ValueError):  # a step without feature names
+            names = None
+    among = None
+    if isinstance(model, AutoRanker):  # it compares rows with the others of their query
+        others = np.setdiff1d(np.flatnonzero(data.codes == data.codes[above]), [above, below])
+        among = take_rows(data.inputs, others) if len(others) and data.has_qid else None
+    try:
+        parts = explain(model, *(take_rows(data.inputs, [row]) for row in (above, below)),
+                        among=among)  # fmt: skip
+    except ValueError:  # not a model of this package
+        return None
+
+    def named(k: int) -> tuple[str, float]:
+        number, name = int(parts.index[k]), str(parts.labels[k])
+        if parts.kind != "feature":
+            name = train.document_name(number)
+            if train.has_qid:
+                name += f" of query {train.query_name(int(train.codes[number]))}"
+        elif names is not None:
+            name = str(names[number])
+        return name, float(parts.contribution[k])
+
+    least = LEAST * np.abs(parts.contribution).max(initial=0.0)
+    return SimpleNamespace(
+        difference=parts.difference,
+        kind=parts.kind,
+        most=[named(int(k)) for k in np.flatnonzero(parts.contribution > least)[:N_FOR]],
+        against=[named(int(k)) for k in np.flatnonzero(parts.contribution < -least)[:N_AGAINST]],
+        n=int(np.count_nonzero(parts.contribution)),
+    )
+
+
+def worst_rows(data: Rankings, errors: UnitErrors, scores: Array) -> list[SimpleNamespace]:
+    """The worst rows of one ranking, with their scores."""
+    return [
+        SimpleNamespace(
+            name=data.document_name(row),
+            label=float(data.y[row]),
+            error=float(errors.error[row]),
+            wrong=float(errors.wrong[row]),
+            pairs=int(errors.pairs[row]),
+            score=float(scores[row]),
+        )
+        for row in errors.worst(N_ROWS).tolist()
+    ]

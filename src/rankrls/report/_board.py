@@ -10,8 +10,7 @@ import numpy as np
 from rankrls._streams import written
 from rankrls.leaderboards import Leaderboard
 from rankrls.report._page import page, sortable
-from rankrls.report._svg import forest_chart
-from rankrls.report._words import number, percent
+from rankrls.report._svg import forest_chart, number, percent
 
 __all__ = ["write_leaderboard"]
 

@@ -11,17 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array
 
-from rankrls._frames import RawTable, clear_errors
+from rankrls import AutoRanker
+from rankrls._frames import RawTable, clear_errors, without_arrow
 from rankrls._resources import REPORT_VECTORS, require_features
 from rankrls._validation import check_length, check_scores, check_weights, encode_qid
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.metrics.counting import PairCounts, count_pairs
 from rankrls.preprocessing import QueryScaler, TableEncoder
 
-__all__ = ["Rankings", "Steps", "check_rankings", "check_test", "encoder_of", "summarise"]
+__all__ = ["Rankings", "check_rankings", "prepare", "summarise"]
 
 Array = NDArray[Any]
 
@@ -31,11 +31,12 @@ MAX_LEVELS = 12
 
 @dataclass(frozen=True)
 class Rankings:
-    """Rows of queries with labels, and with the features before scaling, if they were scaled.
+    """Rows of queries with labels.
 
-    X is an array or CSR, or kernel values; ``codes`` the query number of each row, whose id is in
-    ``labels``; ``has_qid`` is False if all rows form one ranking; ``scaled`` is True for the
-    unscaled features of a model with a scaler.
+    X has the features that are described, an array, CSR or kernel values; ``inputs`` are what the
+    model takes: X, scaled features, or the raw table of an `AutoRanker`, with columns of
+    ``input_names``, each of which is the column ``column_of`` of X (-1: none). ``codes`` are the
+    query numbers of the rows, whose ids are ``labels``; ``has_qid`` is False for one ranking.
     """
 
     X: Any
@@ -44,20 +45,16 @@ class Rankings:
     labels: Sequence[Any]
     has_qid: bool
     feature_names: list[str]
-    document_names: list[str] | None = None
-    weight: Array | None = None
-    unscaled: Any = None
-    scaled: bool = False
+    document_names: list[str] | None
+    weight: Array | None
+    inputs: Any
+    input_names: list[str]
+    column_of: Array
 
     @property
     def n_rows(self) -> int:
         """Number of rows."""
         return len(self.y)
-
-    @property
-    def n_features(self) -> int:
-        """Number of columns of X."""
-        return int(self.X.shape[1])
 
     @property
     def n_queries(self) -> int:
@@ -73,13 +70,6 @@ class Rankings:
     def qid(self) -> Array | None:
         """Query numbers for ``fit``; None for one ranking."""
         return self.codes if self.has_qid else None
-
-    @property
-    def as_given(self) -> Rankings:
-        """The data with unscaled features."""
-        if self.unscaled is None:
-            return self
-        return replace(self, X=self.unscaled, unscaled=None, scaled=True)
 
     def fit_options(self, rows: Any = slice(None)) -> dict[str, Any]:
         """Keyword arguments of ``fit`` for some rows: query numbers and weights, if any."""
@@ -115,7 +105,7 @@ class Rankings:
 def check_rankings(
     X: Any,
     y: Any,
-    qid: Any,
+    qid: Any = None,
     *,
     feature_names: Any = None,
     document_names: Any = None,
@@ -125,8 +115,8 @@ def check_rankings(
     """Check data for a report; ``where`` precedes the names of arguments in error messages."""
     if isinstance(y, PreferenceGraph):
         raise ValueError(
-            f"{where}y must hold labels, not given pairs: the page about pairwise judgements is "
-            "write_leaderboard(path, rankrls.leaderboard(table)), or rankrls leaderboard -o"
+            f"{where}y must hold labels, not given pairs: a page about pairwise judgements is "
+            "write_report(path, pairs=table), or rankrls leaderboard -o"
         )
     with clear_errors(X, f"{where}X", "or pass imputer=SimpleImputer()"):
         checked: Any = check_array(
@@ -141,31 +131,21 @@ def check_rankings(
         checked.sum_duplicates()
     n_rows, n_features = checked.shape
     require_features(n_features, copies=REPORT_VECTORS)
-    if feature_names is None:
-        feature_names = getattr(X, "columns", None)
     names = _names("feature_names", feature_names, n_features, "columns of X")
+    names = names or [f"feature {j}" for j in range(n_features)]
     labels = check_scores(y, n_rows, name=f"{where}y", of=f"rows of {where}X")
-    if labels.ndim == 2:
-        if labels.shape[1] != 1:
-            raise ValueError(
-                f"{where}y has {labels.shape[1]} outputs and a report takes one; pass y[:, j]"
-            )
-        labels = labels[:, 0]
+    if labels.ndim == 2 and labels.shape[1] != 1:
+        raise ValueError(
+            f"{where}y has {labels.shape[1]} outputs and a report takes one; pass y[:, j]"
+        )
     queries = encode_qid(qid, n_rows, name=f"{where}qid", of=f"rows of {where}X")
-    documents = _names("document_names", document_names, n_rows, f"rows of {where}X")
     weight = None
     if sample_weight is not None:
         weight = check_weights("sample_weight", sample_weight, n_rows)
-    return Rankings(
-        checked,
-        labels,
-        queries.codes,
-        queries.labels,
-        qid is not None,
-        names or [f"feature {j}" for j in range(n_features)],
-        documents,
-        weight,
-    )
+    documents = _names("document_names", document_names, n_rows, f"rows of {where}X")
+    return Rankings(checked, labels.reshape(n_rows), queries.codes, queries.labels,
+                    qid is not None, names, documents, weight, checked, names,
+                    np.arange(n_features))  # fmt: skip
 
 
 def _names(what: str, names: Any, n: int, of: str) -> list[str] | None:
@@ -177,26 +157,90 @@ def _names(what: str, names: Any, n: int, of: str) -> list[str] | None:
     return ["" if name is None else str(name) for name in names]
 
 
-def check_test(test: Any, train: Rankings, document_names: Any, *, precomputed: bool) -> Rankings:
-    """Check ``test`` = (X, y) or (X, y, qid) against the training data."""
-    if not isinstance(test, tuple | list) or len(test) not in (2, 3):
+def prepare(
+    X: Any,
+    y: Any,
+    qid: Any,
+    test: Any,
+    *,
+    estimator: Any,
+    imputer: Any,
+    scaler: Any,
+    feature_names: Any = None,
+    test_document_names: Any = None,
+    **options: Any,
+) -> tuple[Rankings, Rankings | None, dict[str, Any]]:
+    """Check the training and the test data, fit imputer and scaler and apply them.
+
+    The raw table of an `AutoRanker` is encoded to be described, and passed to it as it is.
+    """
+    steps = {name: step for name, step in (("impute", imputer), ("scale", scaler))
+             if step is not None}  # fmt: skip
+    for name, step in steps.items():
+        if isinstance(step, type) or not hasattr(step, "transform"):
+            raise ValueError(f"{name}r must have fit and transform; got {step!r}")
+        steps[name] = clone(step)
+    if test is None and test_document_names is not None:
+        raise ValueError("test_document_names is given without test; give test, or leave it out")
+    if test is not None and (not isinstance(test, tuple | list) or len(test) not in (2, 3)):
         raise ValueError("test must be a tuple (X, y) or (X, y, qid)")
-    X, y, qid = (*test, None)[:3]
-    if train.has_qid != (qid is not None):
-        raise ValueError("give qid for both the training data and test, or for neither")
-    names, columns = train.feature_names, getattr(X, "columns", None)
-    if np.shape(X)[1:] != (len(names),):
-        raise ValueError(
-            f"test X has shape {np.shape(X)}; it must have {len(names)} columns, like the "
-            "training data"
-        )
-    if columns is not None and not precomputed:
-        given = [str(name) for name in columns]
-        if given != names and sorted(given) == sorted(names):
+    given = [without_arrow(one) for one in ([X] if test is None else [X, test[0]])]
+    features, encoder, auto = given, None, isinstance(estimator, AutoRanker) and not steps
+    columns = getattr(given[0], "columns", None) if feature_names is None else feature_names
+    names = columns
+    if auto and any(map(_is_raw, given)):
+        encoder = TableEncoder(drop_ids=False)
+        features = [encoder.fit_transform(given[0]), *map(encoder.transform, given[1:])]
+        names = encoder.get_feature_names_out(columns)
+    elif imputer is not None:
+        fill, kinds = steps["impute"], (np.float64, np.float32)
+        checks: Any = {"accept_sparse": "csr", "dtype": kinds, "ensure_all_finite": "allow-nan"}
+        features = [check_array(one, **checks) for one in given]
+        features = [fill.fit_transform(features[0]), *map(fill.transform, features[1:])]
+    train = check_rankings(features[0], y, qid, feature_names=names, **options)
+    data = [train]
+    if test is not None:
+        _, y, qid = (*test, None)[:3]
+        if train.has_qid != (qid is not None):
+            raise ValueError("give qid for both the training data and test, or for neither")
+        shape, n, new = np.shape(given[1]), len(train.feature_names), []
+        if encoder is None and shape[1:] != (n,):
+            raise ValueError(
+                f"test X has shape {shape}; it must have {n} columns, like the training data"
+            )
+        if getattr(estimator, "kernel", None) != "precomputed":
+            new = [str(name) for name in getattr(given[1], "columns", ())]
+        if new != train.feature_names and sorted(new) == sorted(train.feature_names):
             raise ValueError("test X has the columns of the training data in a different order")
-    return check_rankings(
-        X, y, qid, feature_names=names, document_names=document_names, where="test "
-    )
+        data.append(check_rankings(features[1], y, qid, feature_names=train.feature_names,
+                                   document_names=test_document_names, where="test "))  # fmt: skip
+    if auto:
+        data = [replace(one, inputs=table) for one, table in zip(data, given, strict=True)]
+    if encoder is not None:
+        n = np.shape(given[0])[1]
+        own = _names("feature_names", columns, n, "columns of X")
+        own = own or [f"feature {j}" for j in range(n)]
+        of = [np.flatnonzero((encoder.sources_ == j) & (encoder.blocks_ == "number"))
+              for j in range(n)]  # fmt: skip
+        first = np.array([int(found[0]) if len(found) else -1 for found in of])
+        data = [replace(one, input_names=own, column_of=first) for one in data]
+    elif scaler is not None:
+        data = [replace(one, inputs=_scaled(steps["scale"], one, fit=one is train)) for one in data]
+    return data[0], data[1] if test is not None else None, steps
+
+
+def _is_raw(X: Any) -> bool:
+    """Whether a table is not an array of finite numbers."""
+    if isinstance(X, RawTable):
+        return True
+    values = None if sparse.issparse(X) else np.asarray(X)
+    return values is not None and not (values.dtype.kind in "biuf" and np.isfinite(values).all())
+
+
+def _scaled(scaler: Any, data: Rankings, *, fit: bool) -> Any:
+    change = scaler.fit_transform if fit else scaler.transform
+    X = change(data.X, **({"qid": data.qid} if isinstance(scaler, QueryScaler) else {}))
+    return sparse.csr_array(X) if sparse.issparse(X) else X
 
 
 def summarise(data: Rankings) -> SimpleNamespace:
@@ -206,12 +250,9 @@ def summarise(data: Rankings) -> SimpleNamespace:
     n_levels = len(levels)
     if n_levels > MAX_LEVELS:
         counts, levels = np.histogram(data.y, bins=MAX_LEVELS)
-    density = None
-    if sparse.issparse(data.X):
-        density = data.X.nnz / max(1, data.n_rows * data.n_features)
     return SimpleNamespace(
         n_rows=data.n_rows,
-        n_features=data.n_features,
+        n_features=len(data.input_names),
         n_queries=data.n_queries,
         pairs=pairs,
         n_pairs=int(pairs.sum()),
@@ -222,55 +263,5 @@ def summarise(data: Rankings) -> SimpleNamespace:
         label_edges=levels,  # the labels, or the edges of a histogram: one more than counts
         label_counts=counts,
         sizes=np.quantile(sizes, [0, 0.5, 1], method="nearest").astype(int).tolist(),
-        density=density,
+        density=data.X.nnz / max(1, np.prod(data.X.shape)) if sparse.issparse(data.X) else None,
     )
-
-
-# -- preprocessing ------------------------------------------------------------------------------
-
-
-def encoder_of(*tables: Any) -> TableEncoder | None:
-    """Return an encoder for raw tables, which keeps id columns; None if they are numeric."""
-    for X in tables:
-        if sparse.issparse(X):
-            continue
-        values = None if isinstance(X, RawTable) else np.asarray(X)
-        if values is None or values.dtype.kind not in "biuf" or not np.isfinite(values).all():
-            return TableEncoder(drop_ids=False)
-    return None
-
-
-class Steps:
-    """An optional imputer and an optional scaler, which are fitted by ``fit=True``."""
-
-    def __init__(self, imputer: Any, scaler: Any) -> None:
-        for name, step in (("imputer", imputer), ("scaler", scaler)):
-            if step is not None and (isinstance(step, type) or not hasattr(step, "transform")):
-                raise ValueError(f"{name} must have fit and transform; got {step!r}")
-        self.imputer = None if imputer is None else clone(imputer)
-        self.scaler = None if scaler is None else clone(scaler)
-        self.by_query = isinstance(scaler, QueryScaler)
-
-    def fill_in(self, X: Any, *, fit: bool = False) -> Any:
-        """Impute missing features."""
-        if self.imputer is None:
-            return X
-        if not isinstance(self.imputer, TableEncoder):
-            kinds = (np.float64, np.float32)
-            X = check_array(X, accept_sparse="csr", dtype=kinds, ensure_all_finite="allow-nan")
-        return self.imputer.fit_transform(X) if fit else self.imputer.transform(X)
-
-    def scale(self, data: Rankings, *, fit: bool = False) -> Rankings:
-        """Rows with scaled features, which also keep the unscaled ones."""
-        if self.scaler is None:
-            return data
-        change = self.scaler.fit_transform if fit else self.scaler.transform
-        X = change(data.X, **({"qid": data.qid} if self.by_query else {}))
-        X = sparse.csr_array(X) if sparse.issparse(X) else X
-        return replace(data, X=X, unscaled=data.X)
-
-    def with_model(self, model: Any) -> Any:
-        """A pipeline of the steps and the fitted model."""
-        both = (("impute", self.imputer), ("scale", self.scaler))
-        steps = [(name, step) for name, step in both if step is not None]
-        return Pipeline([*steps, ("rank", model)]) if steps else model

@@ -14,7 +14,7 @@ from rankrls.metrics import mean_interval as interval_of_mean
 from rankrls.metrics import ndcg
 from rankrls.report._data import Rankings
 
-__all__ = ["Interval", "UnitErrors", "query_errors", "row_errors", "row_errors_of_pairs"]
+__all__ = ["Interval", "UnitErrors", "errors_of", "mean_interval", "row_errors_of_pairs"]
 
 Array = NDArray[Any]
 
@@ -91,8 +91,13 @@ class UnitErrors:
         return units[np.argsort(-shrunk, kind="stable")[:n]]
 
 
-def query_errors(data: Rankings, scores: Array) -> UnitErrors:
-    """Compute the errors of all queries; scores need only be comparable within a query."""
+def errors_of(data: Rankings, scores: Array, lists: Array | None = None) -> UnitErrors:
+    """Errors of all queries, or of the rows of one ranking, which are compared within ``lists``.
+
+    Scores need only be comparable within a query.
+    """
+    if not data.has_qid:
+        return row_errors(data.y, scores, data.codes if lists is None else lists)
     counts = data.pair_counts(scores)
     wrong, pairs = counts.discordant + counts.tied / 2, counts.comparable
     error, gains, mean_gain = _ratio(wrong, pairs), None, None

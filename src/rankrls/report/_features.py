@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from rankrls._frames import RawTable, take_rows
 from rankrls.metrics import pairwise_accuracy, pairwise_error
 from rankrls.report._data import Rankings
 from rankrls.report._heldout import predict
@@ -19,10 +22,8 @@ Array = NDArray[Any]
 
 #: Number of cells of dense X processed at a time, 64 MB.
 CELLS = 1 << 23
-#: Maximum number of features that are inspected one by one.
-MAX_ALONE = 100
-#: Number of features shown.
-MAX_SHOWN = 20
+#: Maximum number of features that are inspected one by one, and that are shown.
+MAX_ALONE, MAX_SHOWN = 100, 20
 #: Limits of permutation importance: rows, features and repetitions.
 MAX_ROWS, MAX_SHUFFLED, N_SHUFFLES = 2000, 300, 3
 
@@ -52,15 +53,9 @@ def feature_statistics(data: Rankings) -> SimpleNamespace:
     candidates = np.argsort(-np.abs(correlation), kind="stable")[:MAX_ALONE]
     candidates = candidates[within[candidates]]
     alone[candidates] = accuracy_alone(data, candidates)
-    return SimpleNamespace(
-        mean=mean,
-        std=std,
-        varies=varies,
-        varies_within=within,
-        std_within=np.sqrt(squares / n),
-        correlation=np.clip(correlation, -1.0, 1.0),
-        alone=alone,
-    )
+    return SimpleNamespace(mean=mean, std=std, varies=varies, varies_within=within,
+                           std_within=np.sqrt(squares / n), alone=alone,
+                           correlation=np.clip(correlation, -1.0, 1.0))  # fmt: skip
 
 
 def _of_columns(X: Any, data: Rankings, y: Array) -> tuple[Array, ...]:
@@ -96,8 +91,7 @@ def _of_columns(X: Any, data: Rankings, y: Array) -> tuple[Array, ...]:
 def accuracy_alone(data: Rankings, columns: Array) -> Array:
     """Pairwise accuracy of each feature used as the score, on a sample of queries.
 
-    The result has shape (len(columns),). It is below ½ for a feature for which smaller is better,
-    and NaN if the sample has no pair.
+    Below ½ for a feature for which smaller is better, NaN if the sample has no pair.
     """
     rows = data.sample_queries(50_000)
     X, y, codes = data.X[rows], data.y[rows], data.codes[rows]
@@ -123,68 +117,85 @@ def best_single(
 
 
 def feature_importance(
-    model: Any, train: Rankings, test: Rankings | None, statistics: SimpleNamespace | None
+    model: Any, train: Rankings, test: Rankings | None, statistics: Any
 ) -> SimpleNamespace:
-    """The most important features of a fitted model; ``kind`` is linear, permutation or none.
+    """The most important inputs of a fitted model; ``kind`` is linear, permutation or none.
 
     The effect is the weight times the standard deviation within queries, or the increase of the
-    error when the feature is permuted within queries.
+    error when the column is permuted within queries.
     """
-
-    def none(reason: str) -> SimpleNamespace:
-        return SimpleNamespace(kind="none", reason=reason)
-
-    if statistics is None:
-        return none("The kernel is precomputed, so there are no features to show.")
-    weight, kind = getattr(model, "coef_", None), "linear"
+    n, reason = len(train.input_names), ""
+    weight: Any = getattr(model, "coef_", None)
+    kind = "permutation"
     if weight is not None and getattr(model, "kernel", "linear") == "linear":
         weight = np.asarray(weight, dtype=np.float64).reshape(-1)
-    if weight is not None and weight.shape == (train.n_features,):
-        effect = weight * statistics.std_within
+    if statistics is None:
+        reason = "The kernel is precomputed, so there are no features to show."
+    elif weight is not None and weight.shape == (n,):
+        kind = "linear"
+        scaled = train.inputs is not train.X
+        used = feature_statistics(replace(train, X=train.inputs)) if scaled else statistics
+        effect = weight * used.std_within
         size = np.abs(effect)
-    elif train.n_features > MAX_SHUFFLED:
-        return none(
-            f"The model is not linear, and shuffling {train.n_features:,} features one by one "
-            f"would take long: it is done for up to {MAX_SHUFFLED}."
+    elif n > MAX_SHUFFLED:
+        reason = (
+            f"The model is not linear, and shuffling {n:,} features one by one would take long: it "
+            f"is done for up to {MAX_SHUFFLED}."
         )
     else:
-        kind, weight = "permutation", None
         try:
             effect = size = _shuffled(model, train if test is None else test)
         except ValueError:
-            return none("The sample of queries for shuffling has no pair.")
+            reason = "The sample of queries for shuffling has no pair."
+    if reason:
+        return SimpleNamespace(kind="none", reason=reason)
     columns = np.argsort(-size, kind="stable")[:MAX_SHOWN]
     columns = columns[size[columns] > 0]
+    alone, correlation = np.full((2, len(columns)), np.nan)
+    known = train.column_of[columns] >= 0
+    of = train.column_of[columns[known]]
+    alone[known], correlation[known] = accuracy_alone(train, of), statistics.correlation[of]
     return SimpleNamespace(
         kind=kind,
         columns=columns,
+        names=[train.input_names[j] for j in columns],
         effect=effect[columns],
-        weight=None if weight is None else weight[columns],
-        alone=accuracy_alone(train, columns),
-        correlation=statistics.correlation[columns],
+        weight=weight[columns] if kind == "linear" else None,
+        alone=alone,
+        correlation=correlation,
         n_used=int((size > 0).sum()),
         on_test=kind == "permutation" and test is not None,
     )
 
 
 def _shuffled(model: Any, data: Rankings) -> Array:
-    """Mean increase of the error when a feature is permuted within queries, shape (n_features,)."""
+    """Mean increase of the error when a column of the inputs is permuted within queries."""
     rows = data.sample_queries(MAX_ROWS)
     rows = rows[np.argsort(data.codes[rows], kind="stable")]
-    X, y, codes = data.X[rows], data.y[rows], data.codes[rows]
+    X, y, codes = take_rows(data.inputs, rows), data.y[rows], data.codes[rows]
     X = X.toarray() if sparse.issparse(X) else X
+    qid, n = codes if data.has_qid else None, len(data.input_names)
     rng = np.random.default_rng(0)
-
-    def error() -> float:
-        scores = predict(model, X, codes if data.has_qid else None)
-        return float(pairwise_error(y, scores, qid=codes))
-
-    before, growth = error(), np.zeros(data.n_features)
+    before = pairwise_error(y, predict(model, X, qid), qid=codes)
+    growth = np.zeros(n)
     for _ in range(N_SHUFFLES):
         order = np.lexsort((rng.random(len(rows)), codes))  # permute within each query
-        for j in range(data.n_features):
-            kept = X[:, j].copy()
-            X[:, j] = kept[order]
-            growth[j] += error() - before
-            X[:, j] = kept
+        for j in range(n):
+            scores = predict(model, _with_order(X, j, order), qid)
+            growth[j] += pairwise_error(y, scores, qid=codes) - before
     return growth / N_SHUFFLES
+
+
+def _with_order(X: Any, j: int, order: Array) -> Any:
+    """The same rows, with the cells of one column in another order."""
+    if isinstance(X, RawTable):
+        numbers = _with_order(X.numbers, j, order)
+        text = {k: cells[order] if k == j else cells for k, cells in X.text.items()}
+        return RawTable(X.columns, numbers, text)
+    if hasattr(X, "columns"):
+        frame = nw.from_native(X, eager_only=True)
+        name = frame.columns[j]
+        return frame.with_columns(frame[order.tolist()].get_column(name).alias(name)).to_native()
+    X = X.copy()
+    X[:, j] = X[order, j]
+    return X

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from rankrls import AutoRanker, RankRLS, RankRLSCV
+from rankrls._frames import take_rows
 from rankrls._validation import check_positive, show
 from rankrls.estimators.choosing import DEFAULT_ALPHAS, check_alphas
 from rankrls.metrics import pairwise_error
@@ -27,14 +28,12 @@ from rankrls.report._data import Rankings
 from rankrls.report._errors import (
     LEVEL,
     Interval,
-    UnitErrors,
+    errors_of,
     mean_interval,
-    query_errors,
-    row_errors,
     row_errors_of_pairs,
 )
 
-__all__ = ["AlphaPath", "FitPlan", "HeldOutErrors", "fit", "hold_out", "make_plan", "predict"]
+__all__ = ["AlphaPath", "fit", "hold_out", "make_plan", "predict"]
 
 Array = NDArray[Any]
 
@@ -48,42 +47,13 @@ MAX_PAIR_ROWS, MAX_SEARCHED = 1000, 200
 N_REFITS = 5
 
 
-@dataclass(frozen=True)
-class FitPlan:
-    """How to fit the model and compute held-out predictions.
+def make_plan(estimator: Any, alphas: ArrayLike | None, X: Any, tell: Any = None) -> Any:
+    """Check ``estimator`` and ``alphas``: how to fit the model and to hold out rows.
 
-    ``base`` is the estimator with one alpha and ``search`` that with a grid, both None for
-    estimators that can only be refitted; ``fixed`` the alpha, if it is not chosen from the grid;
-    ``exact`` whether held-out predictions need no refits; ``tell`` is called with lines of text.
+    ``search`` is a `RankRLSCV`, None for estimators that can only be refitted; ``fixed`` the alpha,
+    if it is not chosen; ``exact``: held-out predictions need no refits; ``with_alpha`` returns an
+    unfitted estimator.
     """
-
-    estimator: Any
-    base: Any = None
-    search: Any = None
-    fixed: float | None = None
-    exact: bool = False
-    tell: Callable[[str], object] = lambda _: None
-
-    @property
-    def precomputed(self) -> bool:
-        """Whether X is a kernel matrix."""
-        return getattr(self.estimator, "kernel", None) == "precomputed"
-
-    def with_alpha(self, alpha: float) -> Any:
-        """Return an unfitted estimator with this alpha; without a path, the given estimator."""
-        if self.base is None:
-            return clone(self.estimator)
-        return clone(self.base).set_params(alpha=alpha)
-
-
-def make_plan(
-    estimator: Any,
-    alphas: ArrayLike | None,
-    X: Any,
-    tell: Callable[[str], object] | None = None,
-) -> FitPlan:
-    """Check ``estimator`` and ``alphas``, and make the plan."""
-    tell = FitPlan.tell if tell is None else tell
     grid = None if alphas is None else check_alphas("alphas", np.atleast_1d(alphas))
     estimator = RankRLSCV() if estimator is None else estimator
     if isinstance(estimator, type) or not hasattr(estimator, "predict"):
@@ -91,6 +61,11 @@ def make_plan(
             f"estimator must have fit and predict, such as RankRLSCV(); got {show(estimator)}"
         )
     estimator = clone(estimator)
+    plan = SimpleNamespace(
+        estimator=estimator, search=None, fixed=None, exact=False,
+        tell=tell or (lambda _: None), with_alpha=lambda _: clone(estimator),
+        precomputed=getattr(estimator, "kernel", None) == "precomputed",
+    )  # fmt: skip
     ours = isinstance(estimator, RankRLS | RankRLSCV)
     if (ours or isinstance(estimator, AutoRanker)) and estimator.random_state is None:
         estimator.set_params(random_state=0)
@@ -100,21 +75,20 @@ def make_plan(
                 "alphas can be used only with RankRLS and RankRLSCV (without early stopping); the "
                 f"estimator is a {type(estimator).__name__}, so leave alphas out"
             )
-        return FitPlan(estimator, tell=tell)
+        return plan
     options = estimator.get_params()
     common = {name: options[name] for name in RankRLS().get_params() if name in options}
-    fixed = None
     if isinstance(estimator, RankRLSCV):
-        search = estimator if grid is None else estimator.set_params(alphas=grid)
+        plan.search = estimator if grid is None else estimator.set_params(alphas=grid)
     else:
         alpha = check_positive("alpha", common.pop("alpha"))
         if grid is None:
-            fixed, grid = alpha, np.unique([*DEFAULT_ALPHAS, alpha])
-        search = RankRLSCV(grid, **common)
+            plan.fixed, grid = alpha, np.unique([*DEFAULT_ALPHAS, alpha])
+        plan.search = RankRLSCV(grid, **common)
     large = estimator.solver == "auto" and sparse.issparse(X) and min(X.shape) > MAX_SPARSE
-    base = RankRLS(**{**common, "alpha": 1.0 if fixed is None else fixed})
-    exact = estimator.solver != "cg" and not large
-    return FitPlan(estimator, base, search, fixed, exact, tell)
+    plan.exact = estimator.solver != "cg" and not large
+    plan.with_alpha = lambda alpha: RankRLS(alpha, **common)
+    return plan
 
 
 def fit(estimator: Any, X: Any, y: Array, options: dict[str, Array]) -> Any:
@@ -128,7 +102,10 @@ def fit(estimator: Any, X: Any, y: Array, options: dict[str, Array]) -> Any:
 def predict(model: Any, X: Any, qid: Array | None) -> Array:
     """Predict scores of rows, shape (n_rows,), passing qid to an `AutoRanker`."""
     options = {"qid": qid} if isinstance(model, AutoRanker) else {}
-    return np.asarray(model.predict(X, **options), dtype=np.float64).reshape(X.shape[0])
+    scores = np.asarray(model.predict(X, **options), dtype=np.float64).reshape(X.shape[0])
+    if not np.isfinite(scores).all():
+        raise ValueError("the model predicts NaN or infinity; check the scales of the features")
+    return scores
 
 
 @dataclass(frozen=True)
@@ -165,31 +142,17 @@ class AlphaPath:
         return "smallest" if self.best == 0 else "largest"
 
 
-@dataclass(frozen=True)
-class HeldOutErrors:
-    """Errors of the training data by models trained without them.
+def hold_out(plan: Any, data: Rankings) -> SimpleNamespace:
+    """Predict each row of the training data by a model trained without it.
 
     The ``method`` is leave-query-out, leave-pair-out, folds or refits; ``errors`` are those at the
     alpha of the model, with the ``scores`` behind them, None for pairs; the ``estimate`` is
     ``corrected`` for the choice of alpha or not; ``model`` is that of an `AutoRanker`, fitted.
     """
-
-    method: str
-    errors: UnitErrors
-    scores: Array | None
-    path: AlphaPath | None
-    estimate: Interval
-    corrected: bool
-    n_folds: int | None = None
-    model: Any = None
-
-
-def hold_out(plan: FitPlan, data: Rankings) -> HeldOutErrors:
-    """Predict each row of the training data by a model trained without it."""
-    if plan.base is None:
+    if plan.search is None:
         return _of_any_estimator(plan, data)
     plan.tell("Choosing alpha by held-out predictions")
-    cv, exact = plan.search.cv, plan.exact
+    X, cv, exact = data.inputs, plan.search.cv, plan.exact
     by_query = data.has_qid and cv in ("auto", "leave-query-out")
     if exact:
         try:
@@ -204,47 +167,52 @@ def hold_out(plan: FitPlan, data: Rankings) -> HeldOutErrors:
     corrected = plan.fixed is not None or len(path.alphas) == 1
     if exact and data.has_qid:
         scores = (held[path.chosen] if by_query else
-                  leave_query_out_predict(model, data.X, data.y, **data.fit_options()))  # fmt: skip
-        errors = query_errors(data, scores)
-        estimate = errors.mean
+                  leave_query_out_predict(model, X, data.y, **data.fit_options()))  # fmt: skip
+        found = _held("leave-query-out", errors_of(data, scores), scores, path, corrected)
         if by_query and not corrected and path.metric == "pairwise_accuracy":
             # Each query at the alpha that is best for all others; the largest wins ties.
-            found = [pairwise_error(data.y, f, qid=data.codes, average=None) for f in held]
-            table = np.array(found)[::-1, np.isfinite(found[0])]
+            by_alpha = [pairwise_error(data.y, f, qid=data.codes, average=None) for f in held]
+            table = np.array(by_alpha)[::-1, np.isfinite(by_alpha[0])]
             best = np.argmin(table.sum(axis=1, keepdims=True) - table, axis=0)
-            estimate = mean_interval(table[best, np.arange(table.shape[1])])
-            corrected = True
-        return HeldOutErrors("leave-query-out", errors, scores, path, estimate, corrected)
+            found.estimate = mean_interval(table[best, np.arange(table.shape[1])])
+            found.corrected = True
+        return found
     if exact and data.n_rows <= MAX_PAIR_ROWS and cv in ("auto", "leave-pair-out"):
         i, j = np.triu_indices(data.n_rows, 1)
         pairs = np.column_stack([i, j])[data.y[i] != data.y[j]]
         with suppress(ValueError):  # no shortcut for this cost, weights, or only one pair
-            values = leave_pair_out_predict(model, data.X, data.y, pairs=pairs)
+            values = leave_pair_out_predict(model, X, data.y, pairs=pairs)
             errors = row_errors_of_pairs(data.y, pairs, values)
-            errors = replace(errors, mean=_pair_interval(plan, data, model, path, errors.mean))
-            return HeldOutErrors("leave-pair-out", errors, None, path, errors.mean, corrected)
+            with suppress(ValueError):  # a cost whose labels cannot be permuted
+                few = data.n_rows <= MAX_SEARCHED and not corrected
+                score: Any = leave_pair_out_score(model, X, data.y, confidence=LEVEL,
+                                                  alphas=path.alphas if few else None)  # fmt: skip
+                errors = replace(errors, mean=Interval(1 - float(score), 1 - score.high,
+                                                       1 - score.low, LEVEL, "permutation",
+                                                       errors.mean.n))  # fmt: skip
+            return _held("leave-pair-out", errors, None, path, corrected)
     errors, scores, n_folds = _refitted(plan, model, data)
-    return HeldOutErrors("folds", errors, scores, path, errors.mean, corrected, n_folds)
+    return _held("folds", errors, scores, path, corrected, n_folds)
 
 
-def _pair_interval(
-    plan: FitPlan, data: Rankings, model: Any, path: AlphaPath, mean: Interval
-) -> Interval:
-    """Interval of a leave-pair-out error that also holds on noise, where labels can be permuted."""
-    few = data.n_rows <= MAX_SEARCHED and plan.fixed is None and len(path.alphas) > 1
-    try:
-        score: Any = leave_pair_out_score(
-            model, data.X, data.y, confidence=LEVEL, alphas=path.alphas if few else None
-        )
-    except ValueError:  # a cost whose labels cannot be permuted
-        return mean
-    return Interval(1 - float(score), 1 - score.high, 1 - score.low, LEVEL, "permutation", mean.n)
+def _held(
+    method: str,
+    errors: Any,
+    scores: Array | None,
+    path: AlphaPath | None,
+    corrected: bool,
+    n_folds: int | None = None,
+    model: Any = None,
+) -> SimpleNamespace:
+    return SimpleNamespace(method=method, errors=errors, scores=scores, path=path,
+                           estimate=errors.mean, corrected=corrected, n_folds=n_folds,
+                           model=model)  # fmt: skip
 
 
-def _searched(plan: FitPlan, data: Rankings, **changes: Any) -> tuple[AlphaPath, Any]:
+def _searched(plan: Any, data: Rankings, **changes: Any) -> tuple[AlphaPath, Any]:
     """Choose alpha by a `RankRLSCV`; returns its held-out predictions, if it keeps them."""
     search = clone(plan.search).set_params(**changes)
-    ranker = fit(search, data.X, data.y, data.fit_options())
+    ranker = fit(search, data.inputs, data.y, data.fit_options())
     results, scoring = ranker.cv_results_, ranker.scoring
     alphas, spread = results["alpha"], None
     if "std_score" in results and (results["n_scores"] > 1).all():
@@ -257,27 +225,25 @@ def _searched(plan: FitPlan, data: Rankings, **changes: Any) -> tuple[AlphaPath,
     return path, getattr(ranker, "cv_predictions_", None)
 
 
-def _of_any_estimator(plan: FitPlan, data: Rankings) -> HeldOutErrors:
+def _of_any_estimator(plan: Any, data: Rankings) -> SimpleNamespace:
     """Held out by refits, or by an `AutoRanker` that has held out each query already."""
     if isinstance(plan.estimator, AutoRanker) and data.has_qid:
         plan.tell("Choosing members by held-out queries")
-        model = fit(clone(plan.estimator), data.X, data.y, data.fit_options())
+        model = fit(clone(plan.estimator), data.inputs, data.y, data.fit_options())
         scores = model.nested_scores_
         if np.isfinite(scores).all():
-            errors = query_errors(data, scores)
-            method, mean = "leave-query-out", errors.mean
-            return HeldOutErrors(method, errors, scores, None, mean, False, model=model)
+            errors = errors_of(data, scores)
+            return _held("leave-query-out", errors, scores, None, False, model=model)
     errors, scores, n_folds = _refitted(plan, plan.estimator, data)
-    return HeldOutErrors("refits", errors, scores, None, errors.mean, True, n_folds)
+    return _held("refits", errors, scores, None, True, n_folds)
 
 
-def _refitted(plan: FitPlan, estimator: Any, data: Rankings) -> tuple[UnitErrors, Array, int]:
+def _refitted(plan: Any, estimator: Any, data: Rankings) -> tuple[Any, Array, int]:
     """Errors and scores of random folds of queries, or rows, by fits to the others; their number.
 
     The rows of one ranking are compared within their folds.
     """
-    precomputed = getattr(estimator, "kernel", None) == "precomputed"
-    if precomputed and np.ndim(getattr(estimator, "basis", 0)) == 1:
+    if plan.precomputed and np.ndim(getattr(estimator, "basis", 0)) == 1:
         raise ValueError(
             "a report refits this estimator without some rows, and row numbers in basis do not "
             "follow: pass basis as a number, RankRLS, or a kernel by name"
@@ -291,11 +257,9 @@ def _refitted(plan: FitPlan, estimator: Any, data: Rankings) -> tuple[UnitErrors
     for number in range(n_folds):
         plan.tell(f"Refitting without fold {number + 1} of {n_folds}")
         rows, rest = np.flatnonzero(folds == number), np.flatnonzero(folds != number)
-        train, new = data.X[rest], data.X[rows]
-        if precomputed:
+        train, new = take_rows(data.inputs, rest), take_rows(data.inputs, rows)
+        if plan.precomputed:
             train, new = train[:, rest], new[:, rest]
         model = fit(clone(estimator), train, data.y[rest], data.fit_options(rest))
         scores[rows] = predict(model, new, data.fit_options(rows).get("qid"))
-    if data.has_qid:
-        return query_errors(data, scores), scores, n_folds
-    return row_errors(data.y, scores, folds), scores, n_folds
+    return errors_of(data, scores, folds), scores, n_folds

@@ -12,7 +12,6 @@ from scipy.stats import f as f_distribution
 from rankrls import RankRLSCV
 from rankrls.diagnostics import audit
 from rankrls.report._data import Rankings
-from rankrls.report._heldout import FitPlan, HeldOutErrors
 
 __all__ = ["LabelsToCheck", "QueryToCheck", "RowToCheck", "labels_to_check"]
 
@@ -114,15 +113,14 @@ class LabelsToCheck:
     alpha: float | None = None
 
 
-def labels_to_check(
-    plan: FitPlan, data: Rankings, held: HeldOutErrors, alpha: float | None
-) -> LabelsToCheck:
+def labels_to_check(plan: Any, data: Rankings, held: Any, alpha: float | None) -> LabelsToCheck:
     """Audit the labels of the training data; without a shortcut, by predictions of folds."""
     plan.tell("Comparing labels with predictions without them")
-    by_row, by_query, no_rows = None, None, ""
-    if plan.base is None and getattr(plan.estimator, "early_stopping", False):
+    by_row = by_query = rows = None
+    no_rows, order = "", np.empty(0, dtype=np.int64)  # of rows, the largest residual first
+    if plan.search is None and getattr(plan.estimator, "early_stopping", False):
         no_rows = "With early stopping, predictions without a query would need refits."
-    elif plan.base is None:
+    elif plan.search is None:
         kind = type(plan.estimator).__name__
         no_rows = f"RankRLS or RankRLSCV is required; the estimator is a {kind}."
     elif not plan.exact:
@@ -135,10 +133,7 @@ def labels_to_check(
         if data.has_qid:
             by_query, no_p_values = _audited(plan, data, alpha, "query")
     found: dict[str, Any] = {"no_p_values": no_p_values, "no_rows": no_rows}
-    if not (no_p_values and no_rows):
-        found["alpha"] = alpha
-    rows: Any = None
-    order = np.empty(0, dtype=np.int64)  # of rows, the largest residual first
+    found["alpha"] = None if no_p_values and no_rows else alpha
     if by_row is not None:
         rows = _studentised(data, by_row)
         size = rows["studentised"]
@@ -148,18 +143,17 @@ def labels_to_check(
         found["largest_studentised"] = float(np.nanmax(size, initial=0.0))
     if not data.has_qid:
         return LabelsToCheck(**found)
+    studentised = p_value = np.full(data.n_queries, np.nan)
     if by_query is not None:
         agreement, size = by_query.agreement, by_query.size
         studentised, p_value = by_query.studentised, by_query.p_value
     else:
         agreement, size = _agreement(data, held.scores), data.sizes - 1
-        studentised = p_value = np.full(data.n_queries, np.nan)
     known = np.flatnonzero(np.isfinite(agreement))
     # Agreement of few comparisons is shrunk towards the mean.
     n = size[known]
     mean = float(np.average(agreement[known], weights=n)) if len(known) else 0.0
     shrunk = (n * agreement[known] + SHRINKAGE * mean) / (n + SHRINKAGE)
-    lowest = known[np.argsort(shrunk, kind="stable")[:N_QUERIES]].tolist()
     found["queries"] = [
         QueryToCheck(
             data.query_name(q),
@@ -169,7 +163,7 @@ def labels_to_check(
             float(p_value[q]),
             _rows_to_check(data, rows, order[data.codes[order] == q][:N_OF_QUERY]),
         )
-        for q in lowest
+        for q in known[np.argsort(shrunk, kind="stable")[:N_QUERIES]].tolist()
     ]
     checked, found["queries_below"] = _below(p_value)
     found["n_queries"] = checked or len(known)
@@ -177,24 +171,25 @@ def labels_to_check(
     return LabelsToCheck(**found)
 
 
-def _of_least_squares(plan: FitPlan, data: Rankings, held: HeldOutErrors, alpha: float) -> float:
+def _of_least_squares(plan: Any, data: Rankings, held: Any, alpha: float) -> float:
     """The alpha with the smallest squared error on held-out labels, if alpha was chosen."""
     if plan.fixed is not None or held.path is None or len(held.path.alphas) < 2:
         return alpha
-    options = plan.base.get_params()
+    options = plan.with_alpha(alpha).get_params()
     del options["alpha"]
     cv = "leave-query-out" if data.has_qid else 10
     search = RankRLSCV(held.path.alphas, cv=cv, scoring="pairwise_r2", **options)
     try:
-        return float(search.fit(data.X, data.y, **data.fit_options()).alpha_)
+        return float(search.fit(data.inputs, data.y, **data.fit_options()).alpha_)
     except (MemoryError, ValueError):
         return alpha
 
 
-def _audited(plan: FitPlan, data: Rankings, alpha: float, by: str) -> tuple[Any, str]:
+def _audited(plan: Any, data: Rankings, alpha: float, by: str) -> tuple[Any, str]:
     """The table of `audit`, or None and the reason why there is none."""
+    model = plan.with_alpha(alpha)
     try:
-        return audit(plan.with_alpha(alpha), data.X, data.y, by=by, **data.fit_options()), ""
+        return audit(model, data.inputs, data.y, by=by, **data.fit_options()), ""
     except MemoryError:
         return None, "Too little memory for these data."
     except ValueError as error:
@@ -235,7 +230,7 @@ def _studentised(data: Rankings, found: Any) -> dict[str, Array]:
     return {"studentised": size, "p_value": p_value, "missed": found.deleted_residual}
 
 
-def _rows_to_check(data: Rankings, found: dict[str, Array], rows: Array) -> list[RowToCheck]:
+def _rows_to_check(data: Rankings, found: Any, rows: Array) -> list[RowToCheck]:
     """Rows with their predictions."""
     return [
         RowToCheck(

@@ -17,12 +17,22 @@ import numpy as np
 import scipy
 import sklearn
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from rankrls import AutoRanker, __version__
-from rankrls.report._errors import UnitErrors
-from rankrls.report._reproduce import code_lines
-from rankrls.report._svg import bar, columns_chart, forest_chart, path_chart
-from rankrls.report._words import fixed, number, percent, plural, probability
+from rankrls.preprocessing import QueryScaler
+from rankrls.report._errors import NDCG_AT, UnitErrors
+from rankrls.report._svg import (
+    bar,
+    columns_chart,
+    fixed,
+    forest_chart,
+    number,
+    path_chart,
+    percent,
+    plural,
+    probability,
+)
 
 __all__ = ["page", "render", "sortable"]
 
@@ -34,6 +44,26 @@ MAX_NAME = 120
 _FORBIDDEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
 )
+
+#: Code for the error with each query at the alpha that is best for all other queries.
+NESTED = """alphas = search.cv_results_["alpha"]
+held_out = leave_query_out_predict(model, X, y{qid}, alphas=alphas)
+errors = [pairwise_error(y, scores, qid=qid, average=None) for scores in held_out]
+errors = np.array(errors)[::-1, np.isfinite(errors[0])]
+best = np.argmin(errors.sum(axis=1, keepdims=True) - errors, axis=0)
+errors[best, np.arange(len(best))].mean()  # {value:.6f}"""
+
+#: Imports, by a word that needs them.
+IMPORTS = {
+    "np.": "import numpy as np",
+    "RankRLS(": "from rankrls import RankRLS",
+    "RankRLSCV(": "from rankrls import RankRLSCV",
+    "AutoRanker(": "from rankrls import AutoRanker",
+    "ndcg(": "from rankrls.metrics import ndcg",
+    "pairwise_error(": "from rankrls.metrics import pairwise_error",
+    "leave_query_out_predict(": "from rankrls.model_selection import leave_query_out_predict",
+    "leave_pair_out_score(": "from rankrls.model_selection import leave_pair_out_score",
+}
 
 
 def page(template: str, *, title: str | None, default: str, **values: Any) -> str:
@@ -237,6 +267,62 @@ def _results(a: SimpleNamespace) -> dict[str, object]:
             "rows": [asdict(row) for row in a.to_check.rows],
         },
     }
+
+
+def code_lines(a: SimpleNamespace) -> list[str]:
+    """Python code that repeats the fit and the estimate, with expected results as comments."""
+    plan, held, path = a.plan, a.held, a.held.path
+    value, estimate, gain = held.errors.mean.value, held.estimate.value, a.errors.mean_ndcg
+    only_qid = ", qid=qid" if a.train.has_qid else ""
+    qid = only_qid + ", sample_weight=weight" * (a.train.weight is not None)
+    gain_line = "" if gain is None else f"ndcg({{}}, k={NDCG_AT})  # {gain.value:.6f}"
+    fit = f"model.fit(X, y{qid})"
+    lines = []
+    for name, step in a.steps.items():
+        kind, own = type(step), ", qid=qid" * (isinstance(step, QueryScaler) and a.train.has_qid)
+        lines += [
+            f"from {kind.__module__.partition('._')[0]} import {kind.__name__}",
+            f"{name}r = {_one_line(clone(step))}",
+            f"X = {name}r.fit_transform(X{own})",
+        ]
+        if a.test is not None:
+            own = own.replace("=qid", "=qid_test")
+            lines.append(f"X_test = {name}r.transform(X_test{own})")
+    if plan.search is None:
+        lines += [f"model = {_one_line(plan.estimator)}", fit]
+        if held.model is not None:
+            lines.append(f"pairwise_error(y, model.nested_scores_, qid=qid)  # {value:.6f}")
+    else:
+        searched = plan.fixed is None and plan.exact and len(path.alphas) > 1
+        if searched:
+            search = clone(plan.search)
+            if search.alphas is not None:
+                search.set_params(alphas=path.alphas.tolist())
+            lines.append(f"search = {_one_line(search)}.fit(X, y{qid})")
+            lines.append(f"search.alpha_  # {a.alpha!r}")
+        lines.append(f"model = {_one_line(plan.with_alpha(a.alpha or 1.0))}")
+        if held.method == "leave-query-out":
+            lines.append(f"held_out = leave_query_out_predict(model, X, y{qid})")
+            lines.append(f"pairwise_error(y, held_out{only_qid})  # {value:.6f}")
+            if a.test is None and gain_line:
+                lines.append(gain_line.format(f"y, held_out{only_qid}"))
+            if estimate != value and searched:
+                lines += NESTED.format(qid=qid, value=estimate).splitlines()
+        elif held.method == "leave-pair-out":
+            lines.append(f"1 - leave_pair_out_score(model, X, y)  # {value:.6f}")
+        lines.append(fit)
+    if a.test is not None:
+        of_test = ", qid=qid_test" if a.train.has_qid else ""
+        scores = f"y_test, model.predict(X_test{of_test * isinstance(a.model, AutoRanker)})"
+        lines.append(f"pairwise_error({scores}{of_test})  # {a.errors.mean.value:.6f}")
+        lines += [gain_line.format(scores + of_test)] * bool(gain_line)
+    used = "\n".join(lines)
+    imports = [line for word, line in IMPORTS.items() if word in used]
+    return [*imports, *[""] * bool(imports), *lines]
+
+
+def _one_line(estimator: Any) -> str:
+    return " ".join(estimator.__repr__(N_CHAR_MAX=10_000).split())
 
 
 def _json(data: Any) -> str:

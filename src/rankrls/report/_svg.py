@@ -1,4 +1,4 @@
-"""Small charts as SVG, coloured by the classes of the page's style sheet.
+"""Numbers as text, and small charts as SVG, coloured by the classes of the style sheet.
 
 Each chart is an image with a name and a description for screen readers. All user data are escaped.
 """
@@ -11,15 +11,47 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls.report._words import number
-
-__all__ = ["bar", "columns_chart", "forest_chart", "path_chart"]
+__all__ = ["bar", "columns_chart", "fixed", "forest_chart", "number", "path_chart", "percent",
+           "plural", "probability"]  # fmt: skip
 
 Array = NDArray[Any]
 
 WIDTH, HEIGHT = 480, 280
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 16, 52
 FLOOR = HEIGHT - BOTTOM
+
+
+def number(value: float, digits: int = 4) -> str:
+    """Format a number with some significant digits; NaN becomes a dash."""
+    value = float(value) + 0.0  # no −0
+    if not np.isfinite(value):
+        return "–"
+    whole = value == round(value) or abs(value) >= 10**digits
+    text = f"{value:,.0f}" if whole and abs(value) < 1e6 else f"{value:.{digits}g}"
+    if "e" in text:
+        base, power = text.split("e")
+        text = f"{base}e{int(power)}"
+    return text.replace("-", "−")
+
+
+def percent(value: float, digits: int = 1) -> str:
+    """Format a fraction as a percentage; NaN becomes a dash."""
+    return f"{float(value) * 100:.{digits}f}%" if np.isfinite(value) else "–"
+
+
+def fixed(value: float) -> str:
+    """Format a number with two decimals."""
+    return f"{value:.2f}".replace("-", "−").replace("inf", "∞")
+
+
+def probability(value: float) -> str:
+    """Format a p-value."""
+    return "< 1e−99" if value < 1e-99 else number(value, 2)
+
+
+def plural(n: int, one: str, many: str | None = None) -> str:
+    """Format a number with its noun."""
+    return f"{n:,} {one if n == 1 else many or one + 's'}"
 
 
 def path_chart(

@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import ArrayLike
+from sklearn.pipeline import Pipeline
 
-from rankrls import AutoRanker
 from rankrls._atomic import is_stream
 from rankrls._calls import takes_queries
 from rankrls._streams import written
 from rankrls._validation import check_integer
 from rankrls.clicks import Examination
-from rankrls.preprocessing import TableEncoder
+from rankrls.leaderboards import leaderboard
 from rankrls.report._analysis import analyse
-from rankrls.report._data import Steps, check_rankings, check_test, encoder_of
+from rankrls.report._board import write_leaderboard
 from rankrls.report._errors import Interval, UnitErrors
 from rankrls.report._findings import Finding
-from rankrls.report._heldout import AlphaPath, make_plan
+from rankrls.report._heldout import AlphaPath
 from rankrls.report._labels_to_check import LabelsToCheck
 from rankrls.report._page import render
 
@@ -83,10 +83,11 @@ class Report:
 @takes_queries
 def write_report(
     path: str | os.PathLike[str],
-    X: Any,
-    y: Any,
+    X: Any = None,
+    y: Any = None,
     qid: Any = None,
     *,
+    pairs: Any = None,
     test: Any = None,
     alphas: ArrayLike | None = None,
     feature_names: Any = None,
@@ -101,7 +102,7 @@ def write_report(
     examination: Examination | None = None,
     load_code: str | None = None,
     progress: Callable[[str], object] | None = None,
-) -> Report:
+) -> Any:
     """Fit a ranker and write an HTML report about the data, the model and its errors.
 
     Parameters
@@ -114,6 +115,9 @@ def write_report(
     qid : array-like of shape (n_rows,), optional
         Query label of each row. If None, all rows form one ranking, and the report shows errors by
         row.
+    pairs : table or path, optional
+        Pairwise judgements as `rankrls.leaderboard` takes them, instead of X and y: the page is
+        that of `write_leaderboard`.
     test : tuple (X, y, qid), or (X, y) without qid, optional
         Test data. The report then shows the errors on these data.
     alphas : array-like, optional
@@ -126,8 +130,8 @@ def write_report(
     estimator : estimator, optional
         Unfitted; by default `RankRLSCV()`. A `RankRLS` keeps its alpha if no alphas are given.
         Others with ``fit(X, y, qid=…)`` and ``predict`` (a `RankSVM`, a Pipeline whose last step
-        takes qid) are refitted in five folds of whole queries. With an `AutoRanker`, X may contain
-        text and missing values, and the errors are those of its held-out scores.
+        takes qid) are refitted in five folds of whole queries. An `AutoRanker` is fitted to X as it
+        is, with text and missing values, and the errors are those of its held-out scores.
     sample_weight : array-like of shape (n_rows,), optional
         Row weights for training; errors are not weighted.
     imputer, scaler : transformer, optional
@@ -146,7 +150,7 @@ def write_report(
     Returns
     -------
     Report
-        The main results, and the fitted model.
+        The main results, and the fitted model; a `Leaderboard` with ``pairs``.
 
     Raises
     ------
@@ -180,47 +184,43 @@ def write_report(
     for name, given in (("title", title), ("load_code", load_code)):
         if given is not None and not isinstance(given, str):
             raise ValueError(f"{name} must be a str; got {given!r}")
-    names = feature_names if feature_names is not None else getattr(X, "columns", None)
-    if isinstance(estimator, AutoRanker) and imputer is None:
-        imputer = encoder_of(X, *([] if test is None else test[:1]))
-    prepare = Steps(imputer, scaler)
-    filled = prepare.fill_in(X, fit=True)
-    if isinstance(prepare.imputer, TableEncoder):
-        names = prepare.imputer.get_feature_names_out(names)
-    train = check_rankings(
-        filled,
-        y,
-        qid,
-        feature_names=names,
-        document_names=document_names,
-        sample_weight=sample_weight,
-    )
-    plan = make_plan(estimator, alphas, train.X, progress)
-    unseen = None
-    if test is not None:
-        if isinstance(test, tuple | list) and len(test):
-            test = (prepare.fill_in(test[0]), *test[1:])
-        unseen = check_test(test, train, test_document_names, precomputed=plan.precomputed)
-    elif test_document_names is not None:
-        raise ValueError("test_document_names is given without test; give test, or leave it out")
-    train = prepare.scale(train, fit=True)
-    unseen = None if unseen is None else prepare.scale(unseen)
     folder = os.path.dirname(os.path.realpath(target))
     if not is_stream(target) and not os.path.isdir(folder):  # fail before the work
         raise FileNotFoundError(f"no such directory: {folder}")
-    analysis = analyse(train, unseen, plan, prepare)
+    if pairs is not None:
+        if X is not None or y is not None:
+            raise ValueError("a page about judgements has no features: pass pairs without X and y")
+        board = leaderboard(pairs)
+        write_leaderboard(target, board, title=title)
+        return board
+    analysis = analyse(
+        X,
+        y,
+        qid,
+        test=test,
+        alphas=alphas,
+        estimator=estimator,
+        imputer=imputer,
+        scaler=scaler,
+        progress=progress,
+        feature_names=feature_names,
+        document_names=document_names,
+        test_document_names=test_document_names,
+        sample_weight=sample_weight,
+    )
     page = render(
         analysis, title=title, limit=limit, load_code=load_code, examination=examination
     ).encode("utf-8", errors="replace")
     with written(target) as file:
         file.write(page)
+    steps = analysis.steps
     return Report(
         path=target,
         n_bytes=len(page),
-        model=prepare.with_model(analysis.model),
+        model=Pipeline([*steps.items(), ("rank", analysis.model)]) if steps else analysis.model,
         alpha=analysis.alpha,
         error=analysis.error,
-        method=analysis.held.method if unseen is None else "test",
+        method=analysis.held.method if test is None else "test",
         ndcg=analysis.errors.mean_ndcg,
         alpha_path=analysis.held.path,
         errors=analysis.errors,
