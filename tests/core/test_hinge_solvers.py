@@ -9,10 +9,9 @@ from sklearn.metrics.pairwise import rbf_kernel
 import oracles
 from rankrls import PreferenceGraph, RankSVM, regularization_path
 from rankrls.core.hinge import function_spaces, minimize
-from rankrls.core.hinge.function_spaces import FeatureSpace, KernelSpace, linear_space
+from rankrls.core.hinge.function_spaces import FeatureSpace, KernelSpace
 from rankrls.core.hinge.losses import PairHinge, hinge_losses
-from rankrls.core.hinge.minimize import minimize_hinge
-from rankrls.core.linalg.lbfgs import LBFGSMemory, Trial, line_search
+from rankrls.core.hinge.minimize import Trial, line_search, minimize_hinge
 from rankrls.core.spaces.products import Products
 
 
@@ -67,18 +66,6 @@ def test_rounding_errors_are_not_indefinite():
     # As computed in single precision.
     KernelSpace(rbf_kernel(rng.standard_normal((60, 2))).astype(np.float32).astype(float))
     assert KernelSpace(np.zeros((4, 4))).dimension == 0
-
-
-@pytest.mark.parametrize("shape", [(30, 4), (10, 40)])
-def test_coefficients_of_rows_with_unequal_features(shape):
-    rng = np.random.default_rng(2)
-    X = rng.standard_normal(shape)
-    X[:, 1:4] = X[:, :1] * [1.0, 0.0, 0.0] + [0, 1e4, 1e-4] * X[:, 1:4]  # equal columns, scales
-    X -= X.mean(axis=0)
-    weights = X.T @ rng.standard_normal(shape[0])
-    rows = linear_space(X).to_rows(weights)
-    np.testing.assert_allclose(rows.sum(), 0.0, atol=1e-8 * np.abs(rows).max())
-    np.testing.assert_allclose(X.T @ rows, weights, rtol=1e-6)
 
 
 @pytest.mark.parametrize("n_pairs", [0, 5, 400])
@@ -169,14 +156,6 @@ def test_features_that_are_all_equal_to_rounding():
     for options in ({}, {"solver": "dual"}, {"kernel": "rbf"}):
         path = regularization_path(RankSVM(**options), X, [0, 1, 2], alphas=[1e-9, 1.0, 1e300])
         assert np.ptp(path.predict(X)) == 0
-
-
-def test_steps_without_curvature_are_not_stored():
-    memory, g = LBFGSMemory(), np.array([2.0, 1.0])
-    for s, y in [((1.0, 0.0), (0.0, 3.0)), ((0.0, 0.0), (0.0, 0.0)), ((1.0, 0.0), (-1.0, 0.0))]:
-        memory.update(np.array(s), np.array(y))
-    assert len(memory) == 0
-    np.testing.assert_array_equal(memory.direction(g), -g)
 
 
 @pytest.mark.parametrize(("first", "longest"), [(0.0, 1.0), (1.0, 0.0), (np.inf, 0.0)])

@@ -124,10 +124,9 @@ def test_only_one_document_is_held():
         ('e2="e1"', 'e2="e7"', r"<pair id='p0'> refers to e2='e7'"),
         ('interaction="True"', 'interaction="yes"', "interaction='yes'; it must be 'True'"),
         *(
-            ('"9-9,11-11"', f'"{offset}"', r"<entity id='e1'> has charOffset=")
-            for offset in ("9-x", "5", "5-", "-5", "1-99999999999999999999", "1-2,x", "7-3", "")
+            ('"9-9,11-11"', f'"{offset}"', r"<entity id='e1'> has charOffset=.*must read like")
+            for offset in ("5", "-5", "1-99999999999999999999", "1-2,x", "")
         ),
-        ('"9-9,11-11"', '"9"', "must read like"),
         ('"9-9,11-11"', '"11-9"', "ends before it begins"),
         ('"9-9,11-11"', '"90-99"', r"<entity id='e1'> covers no token"),
         ('id="e1"', 'id="e0"', "has the id of an earlier element"),
@@ -179,17 +178,12 @@ def test_files_that_are_refused(text, message):
 
 
 def test_endless_tag_is_refused(monkeypatch):
-    monkeypatch.setattr("rankrls.graph_kernels._xml._MAX_TOKEN", 200_000)
-    with pytest.raises(ValueError, match="a tag is longer"):
+    monkeypatch.setattr("rankrls.graph_kernels._corpus.MAX_TAG", 200_000)
+    with pytest.raises(ValueError, match="a tag or comment is over"):
         read(f'{HEAD}<document id="' + "a" * 1_000_000)
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [("<!--", "-->"), ("<?x ", "?>"), ('<document id="', '"/>')],
-    ids=["comment", "instruction", "attribute"],
-)
-def test_long_tokens_are_not_looked_at_again_and_again(before, after):
+def test_long_tags_are_not_scanned_again_and_again():
     """What expat has not used yet is at most as long as the next piece that it gets."""
     pieces = []
 
@@ -198,10 +192,9 @@ def test_long_tokens_are_not_looked_at_again_and_again(before, after):
             pieces.append(n)
             return super().read(n)
 
-    text = f'{HEAD}{before}{"x" * 3_000_000}{after}<document id="d"/>{TAIL}'
-    documents = list(iter_interaction_corpus(Counted(text.encode())))
-    assert documents[-1].id == "d"
-    assert len(pieces) < 20  # 46 pieces of 64 KiB
+    text = f'{HEAD}<!--{"x" * 12_000_000}--><document id="d"/>{TAIL}'
+    assert [one.id for one in iter_interaction_corpus(Counted(text.encode()))] == ["d"]
+    assert len(pieces) < 12  # 46 pieces of 256 KiB
 
 
 def test_tokens_of_entities_against_a_double_loop():
@@ -223,6 +216,6 @@ def test_tokens_of_entities_against_a_double_loop():
 
 
 def test_entities_that_cover_everything(monkeypatch):
-    monkeypatch.setattr("rankrls.graph_kernels._corpus._MAX_TOUCHED", 3)
+    monkeypatch.setattr("rankrls.graph_kernels._corpus.MAX_TOUCHED", 3)
     with pytest.raises(ValueError, match=r"<entity id='e2'> and those before it cover over 3"):
         read(CORPUS.replace('"11-11" text="D" type', '"0-99" text="D" type'), parser="one")

@@ -57,8 +57,9 @@ class RankSVM(BaseRanker):
         Representation of f: by linear functions of the features ("primal"), by kernel functions of
         all rows ("dual"), or by kernel functions of basis vectors ("nystroem", an approximation).
         "auto" chooses "nystroem" if a ``basis`` is given; else "primal" for a linear kernel, or
-        "dual" if n_features > n_rows and the kernel matrix is small; for other kernels "dual" if
-        two kernel matrices fit into half of the memory, else "nystroem", with a warning.
+        "dual" if n_features > n_rows, the kernel matrix is small and no feature has a scale 1000
+        times that of another; for other kernels "dual" if two kernel matrices fit into half of the
+        memory, else "nystroem", with a warning.
     basis : int or array of int, optional
         Nyström basis vectors: the number to draw at random, or the row indices. If None,
         ``solver="nystroem"`` uses 1000, or all rows if there are fewer. With row indices,
@@ -111,8 +112,7 @@ class RankSVM(BaseRanker):
     problems with weak regularisation, of up to 3000 features or 8000 kernel rows.
 
     The gap is computed for the stored coefficients and includes rounding errors of the kernel
-    matrix. If it stays above ``tol``, a `ConvergenceWarning` is issued. With the linear kernel and
-    features of very different scales, ``coef_`` is accurate but ``dual_coef_`` is less so.
+    matrix. If it stays above ``tol``, a `ConvergenceWarning` is issued.
 
     The following features of `RankRLS` do not apply: ``cost``, because the margin of every pair is
     1; ``ties``, because pairs with equal scores have no hinge loss; early stopping; and everything

@@ -7,8 +7,11 @@ from rankrls.graph_kernels._corpus import (
     Sentence,
     iter_interaction_corpus,
 )
-from rankrls.graph_kernels._graphs import LabelledGraph
-from rankrls.graph_kernels._kernel import AllPathsGraphFeatures, all_paths_graph_kernel
+from rankrls.graph_kernels._kernel import (
+    AllPathsGraphFeatures,
+    LabelledGraph,
+    all_paths_graph_kernel,
+)
 from rankrls.graph_kernels._sentences import Dependency, Token, sentence_graph
 
 __all__ = [

@@ -1,23 +1,31 @@
-"""Corpora of sentences with entities, parses and interactions, and their XML format."""
+"""Corpora of sentences with entities, parses and interactions, and their XML format.
+
+Files from untrusted sources are safe to read: expat is used directly, a document type declaration
+raises an error before anything in it is read, the number of elements and the length of a tag are
+limited, and only the elements of the current document are kept in memory.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+from xml.parsers import expat
 
 import numpy as np
 
-from rankrls._streams import PathOrFile
-from rankrls.graph_kernels._graphs import LabelledGraph
+from rankrls._streams import DamagedError, PathOrFile, name_of, opened
+from rankrls.graph_kernels._kernel import LabelledGraph
 from rankrls.graph_kernels._sentences import Dependency, Token, sentence_graph
-from rankrls.graph_kernels._xml import Element, iter_elements
 
 __all__ = ["Document", "Entity", "Pair", "Sentence", "iter_interaction_corpus"]
 
 Ranges = list[tuple[int, int]]
 
-_MAX_TOUCHED = 1_000_000  # maximum number of tokens in all entities of a sentence
+#: Maximum number of elements of a document, and of tokens in all entities of a sentence; maximum
+#: bytes of a tag or comment; bytes that are read at once.
+MAX_ELEMENTS = MAX_TOUCHED = 1_000_000
+MAX_TAG, CHUNK = 2**24, 2**18
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +105,8 @@ def iter_interaction_corpus(
     Raises
     ------
     ValueError
-        If the file is not such a corpus; the message has the file name, the line and the id of the
-        element. Files from untrusted sources are safe to read: document type declarations, and with
-        them XML entities, are refused, as are documents of more than a million elements, tags of
-        more than 16 MiB, and sentences with entities that cover more than a million tokens.
+        If the file is not such a corpus (the message has the file name, the line and the id of the
+        element), has a document type declaration, or exceeds the limits in the user guide.
 
     Notes
     -----
@@ -132,55 +138,130 @@ def iter_interaction_corpus(
     >>> AllPathsGraphFeatures().fit_transform(graphs).shape, interacts
     ((1, 26), [True])
     """
-    for element in iter_elements(path, "corpus", "document"):
+    for element in _documents(path):
         sentences = element.all("sentence")
         yield Document(
             element.get("id"), tuple(_sentence(s, parser, self_interactions) for s in sentences)
         )
 
 
-def _sentence(element: Element, parser: str | None, self_interactions: bool) -> Sentence:
-    parse = _choose_parse(element, parser)
-    tokens, ranges = [], []
-    token_number: dict[str, int] = {}
-    entity_number: dict[str, int] = {}
-    for token in _tokenization(element, parse.get("tokenizer")).all("token"):
-        _claim(token, token_number)
-        tokens.append(Token(token.get("text"), token.get("POS")))
-        ranges.append(_ranges(token))
-    dependencies = tuple(
-        Dependency(_look_up(d, "t1", token_number), _look_up(d, "t2", token_number), d.get("type"))
-        for d in parse.all("dependency")
-    )
-    entities: list[Entity] = []
-    n_touched = 0
-    for entity, found in zip(
-        element.all("entity"), overlaps(ranges, map(_ranges, element.all("entity"))), strict=True
-    ):
-        _claim(entity, entity_number)
-        if not found:
-            raise entity.error("covers no token; check its charOffset")
-        n_touched += len(found)
-        if n_touched > _MAX_TOUCHED:
-            raise entity.error(f"and those before it cover over {_MAX_TOUCHED:,} tokens")
-        text, kind = entity.attributes.get("text", ""), entity.attributes.get("type", "")
-        entities.append(Entity(entity.get("id"), text, kind, found))
-    pairs = []
-    for pair in element.all("pair"):
-        value = pair.attributes.get("interaction")
-        if value not in ("True", "False", None):
-            raise pair.error(f"has interaction={value[:60]!r}; it must be 'True' or 'False'")
-        first, second = (_look_up(pair, name, entity_number) for name in ("e1", "e2"))
-        if self_interactions or first != second:
-            interacts = None if value is None else value == "True"
-            pairs.append(Pair(pair.get("id"), first, second, interacts))
-    text = element.attributes.get("text", "")
-    return Sentence(
-        element.get("id"), text, tuple(tokens), dependencies, tuple(entities), tuple(pairs)
-    )
+@dataclass(slots=True)
+class _Element:
+    """An XML element: tag, attributes, position in the file (name:line), and children."""
+
+    tag: str
+    attributes: dict[str, str]
+    where: str
+    children: list[_Element] = field(default_factory=list)
+
+    def all(self, tag: str, *inside: str) -> list[_Element]:
+        """Return the children with the given tag, or their children of further tags."""
+        found = [child for child in self.children if child.tag == tag]
+        return [one for child in found for one in child.all(*inside)] if inside else found
+
+    def get(self, name: str) -> str:
+        """Return a required attribute."""
+        if name not in self.attributes:
+            raise self.error(f"has no attribute {name!r}")
+        return self.attributes[name]
+
+    def look_up(self, name: str, number: dict[str, int]) -> int:
+        """Return the index of the element whose id is an attribute."""
+        if self.get(name) not in number:
+            text = self.get(name)[:60]
+            raise self.error(f"refers to {name}={text!r}, which its sentence does not have")
+        return number[self.get(name)]
+
+    def ranges(self) -> Ranges:
+        """Parse character ranges such as "0-3,7-9", which include both ends."""
+        text = self.get("charOffset")
+        ranges = []
+        for part in text.split(","):
+            begin, _, end = part.strip().partition("-")
+            if not (begin.isdecimal() and end.isdecimal() and max(len(begin), len(end)) <= 18):
+                raise self.error(f"has charOffset={text[:60]!r}; it must read like '3-7,9-12'")
+            if int(begin) > int(end):
+                raise self.error(f"has charOffset={text[:60]!r}, which ends before it begins")
+            ranges.append((int(begin), int(end)))
+        return ranges
+
+    def error(self, problem: str) -> ValueError:
+        """Create an error that names this element and its position."""
+        name = f" id={self.attributes['id'][:80]!r}" if "id" in self.attributes else ""
+        return ValueError(f"{self.where}: <{self.tag[:80]}{name}> {problem}")
 
 
-def _choose_parse(element: Element, parser: str | None) -> Element:
+class _RefusedError(ValueError):
+    """An error of the handlers, not of expat."""
+
+
+def _documents(path: PathOrFile) -> Iterator[_Element]:
+    """Generate the documents of a (compressed) file as they end."""
+    name, parser = name_of(path), expat.ParserCreate()
+    open_elements: list[_Element] = []
+    done: list[_Element] = []
+    n_bytes = n_elements = 0
+
+    def where() -> str:
+        return f"{name}:{parser.CurrentLineNumber}"
+
+    def doctype(*_: Any) -> None:
+        raise _RefusedError(
+            f"{where()}: the file has a document type declaration, which can define entities and "
+            "is not read; remove the <!DOCTYPE …>"
+        )
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        nonlocal n_elements
+        n_elements += 1
+        if not open_elements and tag != "corpus":
+            raise _RefusedError(f"{where()}: it begins with <{tag[:80]}>, not <corpus>")
+        if len(open_elements) == 1 and tag != "document":
+            raise _RefusedError(f"{where()}: <{tag[:80]}> outside of a <document>")
+        if n_elements > MAX_ELEMENTS:
+            raise _RefusedError(f"{where()}: a <document> has over {MAX_ELEMENTS:,} elements")
+        element = _Element(tag, attributes, where())
+        if len(open_elements) > 1:
+            open_elements[-1].children.append(element)
+        open_elements.append(element)
+
+    def end(tag: str) -> None:
+        nonlocal n_elements
+        element = open_elements.pop()
+        if len(open_elements) == 1:
+            done.append(element)
+            n_elements = 0
+
+    parser.StartDoctypeDeclHandler = doctype
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    data = b"first"
+    with opened(path) as file:
+        while data:
+            # expat scans an unfinished tag again with each new piece of data.
+            waiting = n_bytes - max(parser.CurrentByteIndex, 0)
+            if waiting > MAX_TAG:
+                raise ValueError(f"{where()}: a tag or comment is over {MAX_TAG >> 20} MiB long")
+            try:
+                data = file.read(max(CHUNK, waiting))
+                parser.Parse(data, not data)
+            except DamagedError as error:
+                raise ValueError(f"{name}: {error} ({error.args[1]})") from error
+            except expat.ExpatError as error:
+                reason = expat.ErrorString(error.code)
+                raise ValueError(f"{name}:{error.lineno}: not well-formed XML: {reason}") from None
+            except _RefusedError:
+                raise
+            except (LookupError, ValueError) as error:
+                raise ValueError(
+                    f"{where()}: the encoding of the file cannot be read ({error}); save it in "
+                    "UTF-8"
+                ) from None
+            n_bytes += len(data)
+            yield from done
+            done.clear()
+
+
+def _sentence(element: _Element, parser: str | None, self_interactions: bool) -> Sentence:
     parses = element.all("sentenceanalyses", "parses", "parse")
     names = [parse.get("parser") for parse in parses]
     listed = ", ".join(repr(name[:60]) for name in names[:10]) or "none"
@@ -188,48 +269,52 @@ def _choose_parse(element: Element, parser: str | None) -> Element:
         raise element.error(f"has {len(parses)} parses ({listed}); choose one by parser=…")
     if parser is not None and names.count(parser) != 1:
         raise element.error(f"must have exactly one parse by {parser!r}; it has: {listed}")
-    return parses[0 if parser is None else names.index(parser)]
-
-
-def _tokenization(element: Element, tokenizer: str) -> Element:
+    parse = parses[0 if parser is None else names.index(parser)]
+    tokenizer = parse.get("tokenizer")
     found = element.all("sentenceanalyses", "tokenizations", "tokenization")
     found = [one for one in found if one.get("tokenizer") == tokenizer]
     if len(found) != 1:
-        raise element.error(
-            f"has {len(found)} tokenizations by {tokenizer[:60]!r}; there must be one"
-        )
-    return found[0]
+        text = f"has {len(found)} tokenizations by {tokenizer[:60]!r}; there must be one"
+        raise element.error(text)
+    words, named = found[0].all("token"), element.all("entity")
+    token_number, entity_number = _numbers(words), _numbers(named)
+    tokens = tuple(Token(word.get("text"), word.get("POS")) for word in words)
+    dependencies = tuple(
+        Dependency(d.look_up("t1", token_number), d.look_up("t2", token_number), d.get("type"))
+        for d in parse.all("dependency")
+    )
+    entities: list[Entity] = []
+    n_touched = 0
+    covered = overlaps([word.ranges() for word in words], (entity.ranges() for entity in named))
+    for entity, inside in zip(named, covered, strict=True):
+        if not inside:
+            raise entity.error("covers no token; check its charOffset")
+        n_touched += len(inside)
+        if n_touched > MAX_TOUCHED:
+            raise entity.error(f"and those before it cover over {MAX_TOUCHED:,} tokens")
+        text, kind = entity.attributes.get("text", ""), entity.attributes.get("type", "")
+        entities.append(Entity(entity.get("id"), text, kind, inside))
+    pairs = []
+    for pair in element.all("pair"):
+        value = pair.attributes.get("interaction")
+        if value not in ("True", "False", None):
+            raise pair.error(f"has interaction={value[:60]!r}; it must be 'True' or 'False'")
+        first, second = (pair.look_up(name, entity_number) for name in ("e1", "e2"))
+        if self_interactions or first != second:
+            interacts = None if value is None else value == "True"
+            pairs.append(Pair(pair.get("id"), first, second, interacts))
+    text = element.attributes.get("text", "")
+    return Sentence(element.get("id"), text, tokens, dependencies, tuple(entities), tuple(pairs))
 
 
-def _claim(element: Element, number: dict[str, int]) -> None:
-    """Assign the next index to the id of an element."""
-    name = element.get("id")
-    if name in number:
-        raise element.error("has the id of an earlier element of its sentence")
-    number[name] = len(number)
-
-
-def _look_up(element: Element, attribute: str, number: dict[str, int]) -> int:
-    name = element.get(attribute)
-    if name not in number:
-        raise element.error(
-            f"refers to {attribute}={name[:60]!r}, which its sentence does not have"
-        )
-    return number[name]
-
-
-def _ranges(element: Element) -> Ranges:
-    """Parse character ranges such as "0-3,7-9", which include both ends."""
-    text = element.get("charOffset")
-    ranges = []
-    for part in text.split(","):
-        begin, _, end = part.strip().partition("-")
-        if not (begin.isdecimal() and end.isdecimal() and max(len(begin), len(end)) <= 18):
-            raise element.error(f"has charOffset={text[:60]!r}; it must read like '3-7,9-12'")
-        ranges.append((int(begin), int(end)))
-        if ranges[-1][0] > ranges[-1][1]:
-            raise element.error(f"has charOffset={text[:60]!r}, which ends before it begins")
-    return ranges
+def _numbers(elements: list[_Element]) -> dict[str, int]:
+    """Indices of elements by their ids, which must differ."""
+    number: dict[str, int] = {}
+    for element in elements:
+        if element.get("id") in number:
+            raise element.error("has the id of an earlier element of its sentence")
+        number[element.get("id")] = len(number)
+    return number
 
 
 def overlaps(tokens: list[Ranges], entities: Iterable[Ranges]) -> Iterator[tuple[int, ...]]:

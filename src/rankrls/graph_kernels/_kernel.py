@@ -13,7 +13,8 @@ if all pivots 1 − A_kk are positive (I − A is then an M-matrix).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,10 +26,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from rankrls import _resources
 from rankrls._calls import all_or_nothing, warn
-from rankrls._validation import check_option, show
-from rankrls.graph_kernels._graphs import LabelledGraph, as_graphs
+from rankrls._validation import check_finite_array, check_option, show
 
-__all__ = ["AllPathsGraphFeatures", "all_paths_graph_kernel"]
+__all__ = ["AllPathsGraphFeatures", "LabelledGraph", "all_paths_graph_kernel"]
 
 Array = NDArray[Any]
 
@@ -41,6 +41,67 @@ SCALED_RADIUS = 0.9
 #: Number of values in a stack of graphs that are processed together (1 MiB), and of nodes that are
 #: eliminated together.
 STACK, BLOCK = 2**17, 16
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledGraph:
+    """A weighted directed graph with labelled nodes.
+
+    Parameters
+    ----------
+    adjacency : {ndarray, sparse matrix} of shape (v, v)
+        Weight of the edge from node i to node j in row i, column j; zero means no edge. Duplicate
+        entries of a sparse matrix are summed.
+    labels : sequence of length v
+        Labels of each node, as an iterable of strings, possibly empty. A single string is one
+        label. Duplicate labels of a node count once. The attribute is a tuple of tuples of str,
+        and ``adjacency`` a csr_array of float64.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankrls.graph_kernels import LabelledGraph
+    >>> graph = LabelledGraph(np.array([[0.0, 0.5], [0.0, 0.0]]), [["dog", "noun"], "barks"])
+    >>> graph.n_nodes, graph.labels
+    (2, (('dog', 'noun'), ('barks',)))
+    """
+
+    adjacency: Any
+    labels: Sequence[Iterable[str]]
+
+    def __post_init__(self) -> None:
+        given = self.adjacency if sp.issparse(self.adjacency) else np.asarray(self.adjacency)
+        if given.dtype.kind not in "fiub" or given.ndim != 2 or given.shape[0] != given.shape[1]:
+            raise ValueError(
+                "adjacency must be a square matrix of real numbers; got "
+                f"{given.dtype} of shape {given.shape}"
+            )
+        adjacency = sp.csr_array(given, dtype=np.float64, copy=True)
+        adjacency.sum_duplicates()
+        if not np.isfinite(adjacency.data).all():
+            raise ValueError("adjacency contains NaN or infinity")
+        if isinstance(self.labels, str) or not isinstance(self.labels, Iterable):
+            raise ValueError(
+                f"labels must have one iterable of strings for each node; got {show(self.labels)}"
+            )
+        labels = []
+        for node, some in enumerate(self.labels):
+            one = isinstance(some, str) or not isinstance(some, Iterable)
+            found = (some,) if one else tuple(some)
+            if not all(isinstance(label, str) for label in found):
+                raise ValueError(f"labels of node {node} must be strings; got {show(some)}")
+            labels.append(tuple(dict.fromkeys(found)))
+        if len(labels) != adjacency.shape[0]:
+            raise ValueError(
+                f"labels has {len(labels)} entries for {adjacency.shape[0]} nodes of adjacency"
+            )
+        object.__setattr__(self, "adjacency", adjacency)
+        object.__setattr__(self, "labels", tuple(labels))
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes, v."""
+        return len(self.labels)
 
 
 class AllPathsGraphFeatures(TransformerMixin, BaseEstimator):
@@ -132,7 +193,7 @@ class AllPathsGraphFeatures(TransformerMixin, BaseEstimator):
         check_option("divergent", self.divergent, ("error", "scale"))
         if not isinstance(self.normalize, bool | np.bool_):
             raise ValueError(f"normalize must be True or False; got {show(self.normalize)}")
-        graphs = as_graphs(X, name)
+        graphs = _as_graphs(X, name)
         if fit:
             if not graphs:
                 raise ValueError(f"{name} is empty; give at least one graph")
@@ -220,6 +281,48 @@ def all_paths_graph_kernel(
     X_a = features._features(graphs_a, "graphs_a", fit=True)
     X_b = X_a if graphs_b is None else features._features(graphs_b, "graphs_b", fit=False)
     return (X_a @ X_b.T).toarray()
+
+
+def _as_graphs(graphs: Any, name: str) -> list[LabelledGraph]:
+    """Convert graphs of any accepted type to `LabelledGraph`."""
+    one = isinstance(graphs, LabelledGraph | str | bytes) or hasattr(graphs, "is_directed")
+    if one or not isinstance(graphs, Iterable) or sp.issparse(graphs):
+        raise ValueError(
+            f"{name} must be a list of graphs (put a single graph into a list); got {show(graphs)}"
+        )
+    converted = []
+    for index, graph in enumerate(graphs):
+        try:
+            if hasattr(graph, "is_directed"):
+                graph = _from_networkx(graph)
+            elif isinstance(graph, tuple | list) and len(graph) == 2:
+                graph = LabelledGraph(*graph)
+        except ValueError as error:
+            raise ValueError(f"{name}[{index}]: {error}") from error
+        if not isinstance(graph, LabelledGraph):
+            raise ValueError(
+                f"{name}[{index}] must be a pair (adjacency, labels), a networkx graph or a "
+                f"LabelledGraph; got {show(graph)}"
+            )
+        converted.append(graph)
+    return converted
+
+
+def _from_networkx(graph: Any) -> LabelledGraph:
+    """Convert a networkx graph; an undirected edge goes both ways, parallel edges are summed."""
+    number = {node: i for i, node in enumerate(graph.nodes)}
+    nodes = [attributes for _, attributes in graph.nodes(data=True)]
+    labels = [node.get("labels", node.get("label", ())) for node in nodes]
+    if nodes and not any("labels" in node or "label" in node for node in nodes):
+        raise ValueError(
+            "no node has an attribute 'labels' (or 'label'); set it to the strings of the node"
+        )
+    edges = [(number[s], number[t], w) for s, t, w in graph.edges(data="weight", default=1.0)]
+    if not graph.is_directed():
+        edges += [(j, i, weight) for i, j, weight in edges if i != j]
+    data = check_finite_array("edge attribute 'weight'", [w for _, _, w in edges], ndim=(1,))
+    places = np.array([edge[:2] for edge in edges], dtype=np.int64).reshape(-1, 2).T
+    return LabelledGraph(sp.coo_array((data, tuple(places)), shape=[len(number)] * 2), labels)
 
 
 def _path_weights(

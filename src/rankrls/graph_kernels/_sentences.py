@@ -12,7 +12,7 @@ from scipy import sparse as sp
 from scipy.sparse.csgraph import dijkstra
 
 from rankrls._validation import check_positive, show
-from rankrls.graph_kernels._graphs import LabelledGraph
+from rankrls.graph_kernels._kernel import LabelledGraph
 
 __all__ = ["Dependency", "Token", "sentence_graph"]
 

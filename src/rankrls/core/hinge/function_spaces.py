@@ -14,7 +14,7 @@ from scipy.linalg import LinAlgError, blas, cho_factor, cho_solve, lapack, solve
 from rankrls.core.hinge.losses import PairHinge
 from rankrls.core.spaces.products import Products
 
-__all__ = ["MAX_DIMENSION", "FeatureSpace", "KernelSpace", "linear_space"]
+__all__ = ["MAX_DIMENSION", "FeatureSpace", "KernelSpace"]
 
 Array = NDArray[Any]
 Map = Callable[[Array], Array]
@@ -187,16 +187,3 @@ class KernelSpace(FeatureSpace):
         return lambda b: self._solve(
             cho_solve((factor, True), self._solve(b, "T"), check_finite=False)
         )
-
-
-def linear_space(X: Array) -> FeatureSpace:
-    """The space of f = X w for centred dense X of shape (m, n), with coefficients of rows."""
-    sizes = np.linalg.norm(X, axis=0)
-    scaled = X / np.where(sizes > 0, sizes, 1.0)
-
-    def to_rows(w: Array) -> Array:
-        """A solution of Xᵀa = w; the sum of a does not change Xᵀa."""
-        a = np.linalg.lstsq(scaled.T, np.where(sizes > 0, w / np.where(sizes > 0, sizes, 1.0), 0.0))
-        return a[0] - a[0].mean()
-
-    return FeatureSpace(Products(X), to_rows)

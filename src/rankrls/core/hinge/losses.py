@@ -6,7 +6,6 @@ variables β_e >= 0: δ = Σ β_e (e_h − e_j), which is minus the (sub)gradien
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -18,7 +17,7 @@ from rankrls.core.hinge.dominance import Dominance
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.query_weights import Levels, QueryWeighting, QueryWeights
 
-__all__ = ["HingeLoss", "PairHinge", "ScoreHinge", "Violations", "hinge_losses"]
+__all__ = ["PairHinge", "ScoreHinge", "Violations", "hinge_losses"]
 
 Array = NDArray[Any]
 
@@ -50,61 +49,8 @@ class Sums(NamedTuple):
     difference: float
 
 
-def _add(parts: Iterable[tuple[Any, ...]]) -> list[Any]:
-    """Sum tuples entry by entry."""
-    return [sum(values) for values in zip(*parts, strict=True)]
-
-
-class HingeLoss:
-    """The edges of one output: those of scores and those of given pairs; ``total`` is Σ_e c_e."""
-
-    def __init__(self, parts: Sequence[PairHinge | ScoreHinge]) -> None:
-        self.parts = parts
-        self.n_rows = parts[0].n_rows
-        self.n_pairs = sum(part.n_pairs for part in parts)
-        self.total = sum(part.total for part in parts)
-
-    def step(self, f: Array, t: float) -> Sums:
-        """Sums for β = c where f_h − f_j < t, and 0 elsewhere; f has shape (m,)."""
-        return Sums(*_add(part.step(f, t) for part in self.parts))
-
-    def hinge(self, f: Array) -> Violations:
-        """Σ c max(0, z) and its subgradient: β = c where z > 0."""
-        sums = self.step(f, 1.0)
-        loss = sums.beta - sums.difference
-        return Violations(sums.delta, sums.beta, loss, loss)
-
-    def squared(self, f: Array) -> Violations:
-        """Σ c max(0, z)² and its gradient: β = 2 c max(0, z), so that Σ β²/(4c) is the loss."""
-        delta, beta, difference = _add(part.ramp(f, 1.0) for part in self.parts)
-        loss = beta - difference
-        return Violations(2 * delta, 2 * beta, loss, loss, conjugate=loss)
-
-    def smoothed(self, f: Array, mu: float) -> Violations:
-        """Σ c max(0, z), with β = c clip(z/mu, 0, 1): the gradient of the smoothed hinge."""
-        # Its value is c z²/(2 mu) for 0 < z < mu, and c (z − mu/2) above.
-        return Violations(*_add(part.smoothed(f, mu) for part in self.parts))
-
-    def between(self, f: Array, low: float, high: float, limit: int) -> PairHinge | None:
-        """Materialise the edges with low <= f_h − f_j < high; None if more than ``limit``."""
-        found = [part.between(f, low, high, limit) for part in self.parts]
-        kept = [part for part in found if part is not None]
-        if len(kept) < len(found) or sum(part.n_pairs for part in kept) > limit:
-            return None
-        columns = zip(*((part.head, part.tail, part.weight) for part in kept), strict=True)
-        head, tail, weight = map(np.concatenate, columns)
-        return PairHinge(head, tail, weight, self.n_rows)
-
-    def used(self) -> Array:
-        """Whether each row has an edge, shape (m,), bool."""
-        used = np.zeros(self.n_rows, dtype=bool)
-        for part in self.parts:
-            used[part.rows_used()] = True
-        return used
-
-
 class PairHinge:
-    """Materialised edges head → tail of weight c > 0, arrays of shape (l,); see `HingeLoss`."""
+    """Edges head → tail of weight c > 0, arrays of shape (l,); ``total`` is Σ_e c_e."""
 
     def __init__(self, head: Array, tail: Array, weight: Array, n_rows: int) -> None:
         self.head, self.tail, self.weight = head, tail, weight
@@ -117,7 +63,7 @@ class PairHinge:
 
     def spread(self, beta: Array) -> Array:
         """δ = Σ_e β_e (e_h − e_j), of shape (m,)."""
-        delta = np.bincount(self.head, beta, minlength=self.n_rows)
+        delta = np.bincount(self.head, beta, minlength=self.n_rows).astype(float, copy=False)
         delta -= np.bincount(self.tail, beta, minlength=self.n_rows)
         return delta
 
@@ -128,18 +74,29 @@ class PairHinge:
         return degrees
 
     def step(self, f: Array, t: float) -> Sums:
-        """See `HingeLoss`."""
-        return self._sums(f, np.where(f[self.head] < f[self.tail] + t, self.weight, 0.0))
+        """Sums for β = c where f_h − f_j < t, and 0 elsewhere; f has shape (m,)."""
+        beta = np.where(f[self.head] < f[self.tail] + t, self.weight, 0.0)
+        return Sums(self.spread(beta), float(beta.sum()), float(beta @ self.differences(f)))
 
     def ramp(self, f: Array, t: float) -> Sums:
         """Sums for β = c max(0, t − (f_h − f_j))."""
-        return self._sums(f, self.weight * np.maximum((f[self.tail] + t) - f[self.head], 0.0))
-
-    def _sums(self, f: Array, beta: Array) -> Sums:
+        beta = self.weight * np.maximum((f[self.tail] + t) - f[self.head], 0.0)
         return Sums(self.spread(beta), float(beta.sum()), float(beta @ self.differences(f)))
 
+    def hinge(self, f: Array) -> Violations:
+        """Σ c max(0, z) and its subgradient: β = c where z > 0."""
+        delta, beta, difference = self.step(f, 1.0)
+        return Violations(delta, beta, beta - difference, beta - difference)
+
+    def squared(self, f: Array) -> Violations:
+        """Σ c max(0, z)² and its gradient: β = 2 c max(0, z), so that Σ β²/(4c) is the loss."""
+        delta, beta, difference = self.ramp(f, 1.0)
+        loss = beta - difference
+        return Violations(2 * delta, 2 * beta, loss, loss, conjugate=loss)
+
     def smoothed(self, f: Array, mu: float) -> Violations:
-        """See `HingeLoss`."""
+        """Σ c max(0, z), with β = c clip(z/mu, 0, 1): the gradient of the smoothed hinge."""
+        # Its value is c z²/(2 mu) for 0 < z < mu, and c (z − mu/2) above.
         z = (f[self.tail] + 1.0) - f[self.head]
         loss = float(self.weight @ np.maximum(z, 0.0))
         beta = self.weight * np.clip(z / mu, 0.0, 1.0)
@@ -150,53 +107,63 @@ class PairHinge:
         return Violations(self.spread(beta), float(beta.sum()), loss, value, slack)
 
     def between(self, f: Array, low: float, high: float, limit: int) -> PairHinge | None:
-        """See `HingeLoss`."""
+        """Materialise the edges with low <= f_h − f_j < high; None if more than ``limit``."""
         upper, lower = f[self.head], f[self.tail]
         inside = np.flatnonzero((upper < lower + high) & ~(upper < lower + low))
         if len(inside) > limit:
             return None
         return PairHinge(self.head[inside], self.tail[inside], self.weight[inside], self.n_rows)
 
-    def rows_used(self) -> Array:
+    def used(self) -> Array:
         """Rows that have an edge, some of them several times."""
         return np.concatenate([self.head, self.tail])
 
 
-class ScoreHinge:
-    """The edges between all rows of a query with different scores, without materialising them.
+class ScoreHinge(PairHinge):
+    """The edges between all rows of a query with different scores, and ``given`` ones.
 
-    Arrays have one entry for each row that has an edge, in the order of (query, score). The edge
-    of rows i and j has weight row_scale_i u_j, with u the row weights divided by their sum over the
-    query; ``u`` is None without weights, which are then 1.
+    Only the given edges are materialised. Other arrays have one entry for each row with an edge of
+    scores, in the order of (query, score). The edge of rows i and j has weight row_scale_i u_j,
+    with u the row weights divided by their sum over the query; ``u`` is None without weights.
     """
 
-    def __init__(self, s: Array, query: Array, weight: Array | None, how: QueryWeighting) -> None:
-        self.n_rows = len(s)
+    def __init__(
+        self,
+        given: PairHinge,
+        s: Array,
+        query: Array,
+        weight: Array | None,
+        query_weighting: QueryWeighting,
+    ) -> None:
+        super().__init__(given.head, given.tail, given.weight, given.n_rows)
         levels = Levels.of(s, query)
-        counts = QueryWeights(how, query, int(query.max(initial=-1)) + 1, weight, levels)
+        n_queries = int(query.max(initial=-1)) + 1
+        counts = QueryWeights(query_weighting, query, n_queries, weight, levels)
         kept = counts.edges[query] > 0
         if weight is not None:
             kept &= weight > 0
         rows = np.flatnonzero(kept)
         self.order = order = rows[stable_argsort(levels.codes[rows], len(levels))]
         code, q = levels.codes[order], query[order]
-        self.starts, level_starts = _starts(q), _starts(code)
+        # Positions at which the query, or the level, changes, the first included.
+        self.starts = np.flatnonzero(np.diff(q, prepend=-1))
+        level_starts = np.flatnonzero(np.diff(code, prepend=-1))
         self.sizes = np.diff(self.starts, append=len(order))
         level_sizes = np.diff(level_starts, append=len(order))
         self.start = np.repeat(self.starts, self.sizes)
         self.level = code - code[self.start]
         self.below = np.repeat(level_starts, level_sizes) - self.start  # rows of lower score
-        self.n_pairs = int(self.below.sum(dtype=np.int64))
+        self.n_pairs += int(self.below.sum(dtype=np.int64))
         self.u, self.row_scale = None, counts.c[q]
         if weight is None:
-            self.total = float(self.row_scale @ self.below)
+            self.total += float(self.row_scale @ self.below)
         else:
             N = counts.N[q]
             self.u = weight[order] / N
             self.row_scale = self.row_scale * N * N * self.u  # N² may underflow
             cumulated = np.concatenate([[0.0], np.cumsum(self.u)])
             lower = cumulated[self.start + self.below] - cumulated[self.start]
-            self.total = float(self.row_scale @ lower)
+            self.total += float(self.row_scale @ lower)
 
     @cached_property
     def dominance(self) -> Dominance:
@@ -204,40 +171,41 @@ class ScoreHinge:
         return Dominance(self.level, self.starts)
 
     def step(self, f: Array, t: float) -> Sums:
-        """See `HingeLoss`."""
-        f = f[self.order]
+        """See `PairHinge`."""
+        given, f = super().step(f, t), f[self.order]
         if self.u is None:
             below, above = self.dominance.count(f, t)
         else:
             (below,), (above,) = self.dominance.weigh(f, t, self.u[None])
-        return self._sums(self._centred(f), below, above)
+        return self._sums(given, self._centred(f), below, above)
 
     def ramp(self, f: Array, t: float) -> Sums:
         """Σ_j ω_j (t − f_h + f_j) = (t − f_h) Σ ω_j + Σ ω_j f_j."""
-        f = f[self.order]
+        given, f = super().ramp(f, t), f[self.order]
         centred = self._centred(f)
         u = np.ones_like(f) if self.u is None else self.u
         below, above = self.dominance.weigh(f, t, np.stack([u, u * centred]))
-        ramp_below = (t - centred) * below[0] + below[1]
-        ramp_above = (t + centred) * above[0] - above[1]
-        return self._sums(centred, np.maximum(ramp_below, 0.0), np.maximum(ramp_above, 0.0))
+        ramp_below = np.maximum((t - centred) * below[0] + below[1], 0.0)
+        ramp_above = np.maximum((t + centred) * above[0] - above[1], 0.0)
+        return self._sums(given, centred, ramp_below, ramp_above)
 
     def _centred(self, f: Array) -> Array:
         """f minus its mean over the query."""
         means = np.add.reduceat(f, self.starts) / self.sizes
         return f - np.repeat(means, self.sizes)
 
-    def _sums(self, f: Array, below: Array, above: Array) -> Sums:
-        """δ_i = c ω_i (Σ_j β_ij/c − Σ_h β_hi/c) from the sums over each row's partners."""
+    def _sums(self, given: Sums, f: Array, below: Array, above: Array) -> Sums:
+        """Add δ_i = c ω_i (Σ_j β_ij/c − Σ_h β_hi/c) from the sums over each row's partners."""
         below = self.row_scale * below
         difference = below - self.row_scale * above
-        delta = np.zeros(self.n_rows)
-        delta[self.order] = difference
-        return Sums(delta, float(below.sum()), float(difference @ f))
+        given.delta[self.order] += difference
+        beta = given.beta + float(below.sum())
+        return Sums(given.delta, beta, given.difference + float(difference @ f))
 
     def smoothed(self, f: Array, mu: float) -> Violations:
-        """See `HingeLoss`; the pairs with 0 < z <= mu are materialised if they are few."""
-        pairs = self.between(f, 1.0 - mu, 1.0, SMOOTHED_PER_ROW * len(self.order))
+        """See `PairHinge`; the pairs with 0 < z <= mu are materialised if they are few."""
+        limit = SMOOTHED_PER_ROW * len(self.order) + len(self.head)
+        pairs = self.between(f, 1.0 - mu, 1.0, limit)
         if pairs is not None:
             beyond, near = self.step(f, 1.0 - mu), pairs.smoothed(f, mu)
             return Violations(
@@ -259,52 +227,46 @@ class ScoreHinge:
         return Violations(delta, beta, upper.beta, (above - beyond_mu) / (2 * mu), slack)
 
     def between(self, f: Array, low: float, high: float, limit: int) -> PairHinge | None:
-        """See `HingeLoss`."""
+        """See `PairHinge`."""
+        given = super().between(f, low, high, limit)
         if low == -np.inf and high == np.inf:
-            return self.all_pairs() if self.n_pairs <= limit else None
-        pairs = self.dominance.between(f[self.order], low, high, limit)
-        if pairs is None or len(pairs[0]) > limit:
+            pairs = self._all_pairs() if self.n_pairs <= limit else None
+        else:
+            pairs = self.dominance.between(f[self.order], low, high, limit)
+        if pairs is None or given is None or len(pairs[0]) + given.n_pairs > limit:
             return None
-        return self._pairs(*pairs)
+        upper, lower = pairs
+        weight = self.row_scale[upper] * (1.0 if self.u is None else self.u[lower])
+        return PairHinge(
+            np.append(self.order[upper], given.head),
+            np.append(self.order[lower], given.tail),
+            np.append(weight, given.weight),
+            self.n_rows,
+        )
 
-    def all_pairs(self) -> PairHinge:
-        """All edges, materialised without comparing rows."""
+    def _all_pairs(self) -> tuple[Array, Array]:
+        """Positions in the sorted rows of all edges of scores, found without comparing rows."""
         upper = np.repeat(np.arange(len(self.order)), self.below)
         first = np.cumsum(self.below) - self.below
-        return self._pairs(upper, np.arange(len(upper)) - (first - self.start)[upper])
+        return upper, np.arange(len(upper)) - (first - self.start)[upper]
 
-    def _pairs(self, upper: Array, lower: Array) -> PairHinge:
-        """Edges given by their positions in the sorted rows."""
-        weight = self.row_scale[upper] * (1.0 if self.u is None else self.u[lower])
-        return PairHinge(self.order[upper], self.order[lower], weight, self.n_rows)
-
-    def rows_used(self) -> Array:
-        """Rows that have an edge."""
-        return self.order
+    def used(self) -> Array:
+        """See `PairHinge`."""
+        return np.append(super().used(), self.order)
 
 
-def _starts(codes: Array) -> Array:
-    """Positions at which sorted codes change, the first included; shape (number of codes,)."""
-    new = np.ones(len(codes), dtype=bool)
-    new[1:] = codes[1:] != codes[:-1]
-    return np.flatnonzero(new)
-
-
-def hinge_losses(graph: PreferenceGraph, query_weighting: QueryWeighting) -> list[HingeLoss]:
+def hinge_losses(graph: PreferenceGraph, query_weighting: QueryWeighting) -> list[PairHinge]:
     """Make the loss of each output; the margin of each preference is 1, whatever its magnitude."""
     if graph.pair_features is not None:
         raise ValueError("RankSVM takes no pair_features; RankRLS and RankRLSCV do")
-    given: list[PairHinge] = []
-    if graph.preferring.any():
-        used = graph.preferring
-        head, tail = graph.pairs[used].T
-        given = [PairHinge(head, tail, graph.pair_weight[used], graph.n_rows)]
+    used = graph.preferring
+    head, tail = graph.pairs[used].T
+    given = PairHinge(head, tail, graph.pair_weight[used], graph.n_rows)
     if graph.scores is None or graph.query_codes is None:
-        return [HingeLoss(given)]
-    losses = []
+        return [given]
+    losses: list[PairHinge] = []
     for s in graph.scores.T:
-        scored = ScoreHinge(s, graph.query_codes, graph.sample_weight, query_weighting)
-        few = scored.n_pairs <= max(MAX_PAIRS, PAIRS_PER_ROW * len(scored.order))
-        parts = [scored.all_pairs() if few else scored] if scored.n_pairs else []
-        losses.append(HingeLoss([*parts, *given]))
+        loss = ScoreHinge(given, s, graph.query_codes, graph.sample_weight, query_weighting)
+        limit = max(MAX_PAIRS, PAIRS_PER_ROW * len(loss.order)) + given.n_pairs
+        losses.append(loss.between(s, -np.inf, np.inf, limit) or loss)
     return losses

@@ -6,10 +6,11 @@ A = Φᵀδ, D(β) = Σ β − ‖A‖²/(4 alpha) (− Σ β²/(4c)) is at most
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,16 +18,20 @@ from numpy.typing import NDArray
 from rankrls import _resources
 from rankrls.core.hinge.function_spaces import FeatureSpace
 from rankrls.core.hinge.interior_point import solve_pairs
-from rankrls.core.hinge.losses import HingeLoss, PairHinge, Violations
-from rankrls.core.linalg.lbfgs import LBFGSMemory, Trial, line_search
+from rankrls.core.hinge.losses import PairHinge, Violations
 
 __all__ = ["HingeSolution", "minimize_hinge"]
 
 Array = NDArray[Any]
 Evaluate = Callable[[Array], Violations]
+#: The last steps s of L-BFGS, changes y of the gradient, and sᵀy.
+Memory = deque[tuple[Array, Array, float]]
 
-#: L-BFGS on the hinge ends after this many iterations without progress.
-PATIENCE = 3
+#: Steps that L-BFGS stores, and iterations without progress after which it ends on the hinge.
+MEMORY, PATIENCE = 20, 3
+
+#: A line search accepts a slope of at most this fraction of the initial slope, or its best trial.
+SLOPE, MAX_TRIALS = 0.3, 15
 
 #: Maximum number of iterations on the hinge, and on a smooth function (at least, and per
 #: dimension), before Newton steps are tried: each costs as much as many of these iterations.
@@ -72,7 +77,7 @@ class Point:
 
 
 def minimize_hinge(
-    loss: HingeLoss,
+    loss: PairHinge,
     space: FeatureSpace,
     alpha: float,
     *,
@@ -81,23 +86,38 @@ def minimize_hinge(
     max_iter: int,
     start: Array | None = None,
 ) -> HingeSolution:
-    """Minimise to a relative duality gap of ``tol``, or for ``max_iter`` iterations."""
-    minimizer = _Minimizer(loss, space, alpha, squared, tol, max_iter)
-    solution = minimizer.run(np.zeros(space.dimension) if start is None else start)
-    if solution.gap > tol >= 2 * solution.rounding and minimizer.n_iter < max_iter:
-        minimizer.tol = tol - solution.rounding
-        solution = minimizer.run(solution.w)
+    """Minimise to a relative duality gap of ``tol``, or for ``max_iter`` iterations.
+
+    L-BFGS on the hinge itself is the cheapest. On the smoothed hinge, quadratic for violations
+    between 0 and mu, dual variables are fractions of c, as in the optimum. Weak regularisation
+    needs the interior-point method, or Newton's method for the squared hinge.
+    """
+    search = _Search(loss, space, alpha, squared, tol, max_iter)
+    w = np.zeros(space.dimension) if start is None else start
+    for _ in range(2):
+        search.visit(w, space.forward(w), first=True)
+        if not squared:
+            search.run_lbfgs(HINGE_ITER if space.has_newton else max_iter)
+        if space.has_newton:
+            few = max(SMOOTH_ITER, int(SMOOTH_PER_DIMENSION * space.dimension))
+            search.run_lbfgs(few, smoothed=not squared)
+            (search.run_newton if squared else search.run_interior_point)()
+        search.run_lbfgs(max_iter, smoothed=not squared)
+        solution = search.solution()
+        if not solution.gap > tol >= 2 * solution.rounding or search.n_iter >= max_iter:
+            break
+        search.tol, w = tol - solution.rounding, solution.w  # leave rounding errors their part
     return solution
 
 
-class _Minimizer:
-    """The best function and the best lower bound so far, and the phases that improve them."""
+class _Search:
+    """The best function and the best lower bound so far, and the methods that improve them."""
 
     best: Point
 
     def __init__(
         self,
-        loss: HingeLoss,
+        loss: PairHinge,
         space: FeatureSpace,
         alpha: float,
         squared: bool,
@@ -108,27 +128,6 @@ class _Minimizer:
         self.evaluate: Evaluate = loss.squared if squared else loss.hinge
         self.tol, self.max_iter, self.n_iter = tol, max_iter, 0
         self.bound, self.bound_size = -np.inf, 0.0  # and ‖δ‖² of its dual variables
-
-    def run(self, w: Array) -> HingeSolution:
-        """Run all phases that the loss and the space allow, starting from w.
-
-        L-BFGS on the hinge itself is the cheapest. On the smoothed hinge, quadratic for violations
-        between 0 and mu, dual variables are fractions of c, as in the optimum. Weak regularisation
-        needs the interior-point method.
-        """
-        f, newton = self.space.forward(w), self.space.has_newton
-        self.best = self.point(w, f, self.evaluate(f))
-        if not self.squared:
-            self.run_lbfgs(HINGE_ITER if newton else self.max_iter)
-        if newton:
-            few = max(SMOOTH_ITER, int(SMOOTH_PER_DIMENSION * self.space.dimension))
-            self.run_lbfgs(few, smoothed=not self.squared)
-            if self.squared:
-                self.run_newton()
-            else:
-                self.run_interior_point()
-        self.run_lbfgs(self.max_iter, smoothed=not self.squared)
-        return self.solution()
 
     @property
     def gap(self) -> float:
@@ -145,27 +144,26 @@ class _Minimizer:
         """Converged, or out of iterations."""
         return self.n_iter >= self.max_iter or self.gap <= self.tol
 
-    def point(self, w: Array, f: Array, violations: Violations) -> Point:
-        """A function and its dual variables, which may improve the bound."""
-        A = self.space.adjoint(violations.delta)
-        objective = violations.loss + self.alpha * float(w @ w)
-        dual = violations.beta - violations.conjugate - float(A @ A) / (4 * self.alpha)
+    def visit(
+        self, w: Array, f: Array, violations: Violations | None = None, first: bool = False
+    ) -> Point:
+        """Evaluate a function, which may be the best, and its dual variables, which may be, too."""
+        v = self.evaluate(f) if violations is None else violations
+        A = self.space.adjoint(v.delta)
+        objective = v.loss + self.alpha * float(w @ w)
+        dual = v.beta - v.conjugate - float(A @ A) / (4 * self.alpha)
         if not np.isfinite([objective, dual]).all():
             raise ValueError(
                 "the objective overflows; scale the features (or the kernel) or the weights down"
             )
-        self._note_bound(dual, violations.delta)
-        gradient, excess = 2 * self.alpha * w - A, max(objective - dual, 0.0)
-        return Point(w, f, violations, gradient, objective, excess)
-
-    def visit(self, w: Array, f: Array, violations: Violations) -> Point:
-        """The same for a function that may be the best."""
-        point = self.point(w, f, violations)
-        if point.objective < self.best.objective:
+        self.note_bound(dual, v.delta)
+        point = Point(w, f, v, 2 * self.alpha * w - A, objective, max(objective - dual, 0.0))
+        if first or objective < self.best.objective:
             self.best = point
         return point
 
-    def _note_bound(self, dual: float, delta: Array) -> None:
+    def note_bound(self, dual: float, delta: Array) -> None:
+        """Keep a lower bound if it is the best."""
         if dual > self.bound:
             self.bound, self.bound_size = dual, float(delta @ delta)
 
@@ -188,23 +186,31 @@ class _Minimizer:
     def run_lbfgs(self, limit: int, smoothed: bool = False) -> None:
         """Run L-BFGS for ``limit`` iterations, or until it makes no progress."""
         point, evaluate, mu = self.best, self.evaluate, 0.0
-        memory, history = LBFGSMemory(), [(point.objective, point.excess)]
+        history = [(point.objective, point.excess)]
+        memory: Memory = deque(maxlen=MEMORY)
         while len(history) <= limit and not self.done():
             if smoothed:
                 point, mu = self._smooth(point, mu)
                 evaluate = partial(self.loss.smoothed, mu=mu)
-            elif not self.squared and self._stalls(history):
-                return
+            elif not self.squared and len(history) >= PATIENCE + 2:
+                # Recently neither the gap halved nor the objective decreased noticeably.
+                objective, excess = np.minimum.accumulate(history, axis=0).T
+                decrease = objective[-1 - PATIENCE] - objective[-1]
+                if excess[-1] > 0.5 * excess[-1 - PATIENCE] and decrease < self.slack:
+                    return
             self.n_iter += 1
-            d, t = memory.direction(point.gradient), 0.0
-            if len(memory) and point.gradient @ d < 0:
+            d, t = lbfgs_direction(memory, point.gradient), 0.0
+            if memory and point.gradient @ d < 0:
                 new, t = self.search_along(point, d, evaluate, first=1.0)
             if not t > 0:
                 memory.clear()
                 new, _ = self.search_along(point, -point.gradient, evaluate, first=None)
             if np.array_equal(new.w, point.w):
                 return
-            memory.update(new.w - point.w, new.gradient - point.gradient)
+            s, y = new.w - point.w, new.gradient - point.gradient
+            curvature = float(s @ y)
+            if curvature > 1e-10 * np.linalg.norm(s) * np.linalg.norm(y):
+                memory.append((s, y, curvature))
             point = new
             history.append((point.objective, point.excess))
 
@@ -221,14 +227,6 @@ class _Minimizer:
             # The slack grows like mu².
             mu *= min(0.5, max(0.05, np.sqrt(0.8 * self.slack / violations.slack)))
 
-    def _stalls(self, history: list[tuple[float, float]]) -> bool:
-        """Whether recently neither the gap halved nor the objective decreased noticeably."""
-        if len(history) < PATIENCE + 2:
-            return False
-        objective, excess = np.minimum.accumulate(history, axis=0).T
-        decrease = objective[-1 - PATIENCE] - objective[-1]
-        return bool(excess[-1] > 0.5 * excess[-1 - PATIENCE] and decrease < self.slack)
-
     def search_along(
         self, point: Point, d: Array, evaluate: Evaluate, first: float | None
     ) -> tuple[Point, float]:
@@ -240,19 +238,18 @@ class _Minimizer:
         if first is None:  # score differences of about the size of the margin
             first = 1.0 / max(float(centred.std()), np.finfo(float).tiny)
 
-        def trial(t: float, violations: Violations) -> Trial:
-            value = violations.value + alpha * (2 * wd + t * dd) * t
-            slope = 2 * alpha * (wd + t * dd) - float(centred @ violations.delta)
-            return Trial(value, slope, violations)
+        def probe(t: float, violations: Violations | None = None) -> Trial:
+            found = evaluate(point.f + t * fd) if violations is None else violations
+            value = found.value + alpha * (2 * wd + t * dd) * t
+            slope = 2 * alpha * (wd + t * dd) - float(centred @ found.delta)
+            return Trial(value, slope, found)
 
-        start = trial(0.0, point.violations)
+        start = probe(0.0, point.violations)
         # The loss is convex, so the slope at t is at least that at 0 plus 2 alpha t ⟨d, d⟩.
         curvature = 2 * alpha * dd
         longest = max(-start.slope, 0.0) / curvature if curvature > 0 else 0.0
-        t, found = line_search(
-            lambda t: trial(t, evaluate(point.f + t * fd)), start, first, longest
-        )
-        return self.visit(point.w + t * d, point.f + t * fd, found.found), t
+        t, found = line_search(probe, start, first, longest)
+        return self.visit(point.w + t * d, point.f + t * fd, found.violations), t
 
     def run_newton(self) -> None:
         """Run Newton's method on the squared hinge, if violated pairs are few."""
@@ -287,12 +284,11 @@ class _Minimizer:
             delta = rest.delta + pairs.spread(beta)
             A = self.space.adjoint(delta)
             dual = rest.beta + float(beta.sum()) - float(A @ A) / (4 * self.alpha)
-            self._note_bound(dual, delta)
-            f = self.space.forward(w)
-            new = self.visit(w, f, self.loss.hinge(f))
+            self.note_bound(dual, delta)
+            new = self.visit(w, self.space.forward(w))
             if new.objective > best.objective:  # other pairs have reached the margin
-                start = self.visit(best.w, best.f, self.loss.hinge(best.f))
-                self.search_along(start, w - best.w, self.loss.hinge, first=0.5)
+                start = self.visit(best.w, best.f)
+                self.search_along(start, w - best.w, self.evaluate, first=0.5)
             if self.gap > 0.9 * gap and self.best.objective > best.objective - self.slack:
                 return
 
@@ -307,3 +303,74 @@ class _Minimizer:
                 return 1.0 - width, pairs
             width = min(1.0, 0.5 * width)
         return None
+
+
+def lbfgs_direction(memory: Memory, g: Array) -> Array:
+    """Minus the approximate inverse Hessian times the gradient (two-loop recursion)."""
+    d = -g
+    factors = []
+    for s, y, curvature in reversed(memory):
+        factors.append(s @ d / curvature)
+        d -= factors[-1] * y
+    if memory:
+        _, y, curvature = memory[-1]
+        d *= curvature / (y @ y)  # the length of a Newton step along s
+    for (s, y, curvature), factor in zip(memory, reversed(factors), strict=True):
+        d += (factor - y @ d / curvature) * s
+    return d
+
+
+class Trial(NamedTuple):
+    """A convex function and its derivative at some t, and the dual variables there."""
+
+    value: float
+    slope: float
+    violations: Violations
+
+
+def line_search(
+    probe: Callable[[float], Trial], start: Trial, first: float, longest: float
+) -> tuple[float, Trial]:
+    """Find a step t at which a convex function of t is no larger than at 0, and nearly flat.
+
+    ``start`` is the trial at 0, returned if its slope is not below 0, ``first`` the first step to
+    try, and from ``longest`` on the slope is not below 0. At a kink, where the slope jumps over
+    zero, the best trial is returned, which may be the start.
+    """
+    # The step is doubled until the slope changes its sign. Then the bracket is narrowed by the
+    # secant rule, away from its ends, with the Illinois rule: the slope of an end that stays twice
+    # in a row is halved.
+    if not start.slope < 0:
+        return 0.0, start
+    low, slope_low = 0.0, start.slope
+    high, slope_high = np.inf, np.inf
+    best = (0.0, start)
+    side = 0
+    t = min(first, longest)
+    if not t > 0:
+        return best
+    for _ in range(MAX_TRIALS):
+        trial = probe(t)
+        if trial.value <= start.value and abs(trial.slope) <= SLOPE * abs(start.slope):
+            return t, trial
+        if trial.value < best[1].value:
+            best = (t, trial)
+        if high < np.inf and high - low <= 1e-9 * high:
+            break
+        if trial.slope < 0:
+            rise = trial.slope - start.slope
+            secant = -t * start.slope / rise if rise > 0 else np.inf
+            low, slope_low = t, trial.slope
+            if high == np.inf:
+                t = min(max(2 * t, min(10 * t, secant)), longest)
+                continue
+            slope_high *= 0.5 if side < 0 else 1.0
+            side = -1
+        else:
+            high, slope_high = t, trial.slope
+            slope_low *= 0.5 if side > 0 else 1.0
+            side = 1
+        rise = slope_high - slope_low
+        share = -slope_low / rise if rise > 0 else 0.5
+        t = low + (high - low) * min(max(share, 0.1), 0.9)
+    return best

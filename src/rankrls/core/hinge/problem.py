@@ -13,12 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from rankrls import _resources
 from rankrls._calls import Progress, warn
 from rankrls._resources import n_threads
-from rankrls.core.hinge.function_spaces import (
-    MAX_DIMENSION,
-    FeatureSpace,
-    KernelSpace,
-    linear_space,
-)
+from rankrls.core.hinge.function_spaces import MAX_DIMENSION, FeatureSpace, KernelSpace
 from rankrls.core.hinge.losses import hinge_losses
 from rankrls.core.hinge.minimize import HingeSolution, minimize_hinge
 from rankrls.core.preferences.graph import PreferenceGraph
@@ -40,7 +35,7 @@ ROUNDING = {np.dtype(np.float64): 1e-11, np.dtype(np.float32): 1e-5}
 #: Limits of the total weight of all pairs, so that its square neither overflows nor underflows.
 MAX_WEIGHT = 1e100
 
-#: Features whose scales differ by more than this are used instead of X Xᵀ, which loses digits.
+#: ``auto`` does not form X Xᵀ if the scales of features differ by more than this: it loses digits.
 UNEQUAL = 1e3
 
 
@@ -81,50 +76,40 @@ def fit_hinge(
         losses = hinge_losses(graph, query_weighting)
     if not all(1 / MAX_WEIGHT < loss.total < MAX_WEIGHT for loss in losses):
         raise ValueError("the products of the weights underflow or overflow; scale the weights")
-    used = np.flatnonzero(np.any([loss.used() for loss in losses], axis=0))
+    used = np.unique(np.concatenate([loss.used() for loss in losses]))
     space = _choose(solver, kernel, X, basis, random_state, len(used))
     n_pairs = sum(loss.n_pairs for loss in losses)
     progress(f"solver {space.solver}, {n_pairs:,} pairs")
     if space.solver == "dual" and len(used) < X.shape[0]:  # the others have no coefficients
         losses = hinge_losses(graph[used], query_weighting)
         space = Space(kernel, X[used][:, used] if kernel.precomputed else X[used], "dual")
+    options: dict[str, Any] = {"squared": squared, "tol": tol, "max_iter": max_iter}
     paths: list[list[HingeSolution]] = []
     with ExitStack() as stack:
         functions = _functions(space, stack, n_threads(n_jobs))
         for loss in losses:
             solutions, start = {}, None
             for index in np.argsort(-alphas, kind="stable").tolist():
-                found = minimize_hinge(
-                    loss,
-                    functions,
-                    float(alphas[index]),
-                    squared=squared,
-                    tol=tol,
-                    max_iter=max_iter,
-                    start=start,
-                )
+                alpha = float(alphas[index])
+                found = minimize_hinge(loss, functions, alpha, start=start, **options)
                 start, solutions[index] = found.w, found
                 if len(alphas) > 1:
-                    progress(f"alpha {alphas[index]:g}: {found.n_iter} iterations")
+                    progress(f"alpha {alpha:g}: {found.n_iter} iterations")
             paths.append([solutions[index] for index in range(len(alphas))])
-    objective, gap, rounding, n_iter = (
-        np.array([[getattr(s, name) for s in path] for path in paths]).T
-        for name in ("objective", "gap", "rounding", "n_iter")
-    )
+    figures = [[(s.objective, s.gap, s.rounding, s.n_iter) for s in path] for path in paths]
+    objective, gap, rounding, n_iter = np.array(figures).T
+    n_iter = n_iter.astype(int)
     progress(f"solved to a gap of {gap.max():.1e} in {n_iter.sum()} iterations")
     worst = np.unravel_index(np.argmax(gap), gap.shape)
     if gap[worst] > max(tol, ROUNDING[X.dtype]):
-        text = f"a relative duality gap of {gap[worst]:.1e}, above tol={tol:g}"
+        text = f"stopped after {n_iter.max()} iterations at"
+        advice = "raise max_iter or alpha, or scale the features"
         if rounding[worst] > 0.5 * gap[worst]:
-            text = f"rounding errors of the kernel matrix leave {text}: raise alpha, or centre and "
-            text += "scale the features"
-        else:
-            text = (
-                f"stopped after {n_iter.max()} iterations at {text}: raise max_iter or alpha, or "
-            )
-            text += "scale the features"
-        warn(text, ConvergenceWarning)
-    model = _model(space, functions, alphas, paths, X, used)
+            text = "rounding errors of the kernel matrix leave"
+            advice = "raise alpha, or centre and scale the features"
+        size = f"a relative duality gap of {gap[worst]:.1e}, above tol={tol:g}"
+        warn(f"{text} {size}: {advice}", ConvergenceWarning)
+    model = _model(space, alphas, paths, X, used)
     return HingeFit(model, space.solver, n_pairs, objective, gap, n_iter)
 
 
@@ -141,9 +126,14 @@ def _choose(
         return choose_space(solver, kernel, X, basis=basis, random_state=random_state, used=m)
     if solver == "auto":
         # X Xᵀ is small, or has fewer entries than two products with X.
-        entries = X.nnz if sparse.issparse(X) else X.size
+        n, entries = X.shape[1], X.nnz if sparse.issparse(X) else X.size
         small = m <= MAX_DIMENSION or (m**2 < 2 * entries and _resources.fits(m, m, copies=4))
-        solver = "dual" if X.shape[1] > m and small else "primal"
+        solver = "dual" if n > m and small else "primal"
+        if solver == "dual" and n <= MAX_DIMENSION:
+            rows = X.toarray() if sparse.issparse(X) else X
+            sizes = np.ptp(rows, axis=0)
+            if sizes.max() > UNEQUAL * sizes[sizes > 0].min(initial=np.inf):
+                solver = "primal"
     return Space(kernel, X, solver)
 
 
@@ -166,28 +156,21 @@ def _functions(space: Space, stack: ExitStack, threads: int) -> FeatureSpace:
             shift[offsets.columns] = offsets.values
             X = subtract(X, shift)
         return FeatureSpace(stack.enter_context(Products.of(X, threads)))
-    if space.kernel.linear and X.shape[1] <= MAX_DIMENSION:
-        rows = space.rows.toarray() if sparse.issparse(space.rows) else space.rows
-        sizes = np.abs(rows - rows.mean(axis=0)).max(axis=0)
-        if sizes.max() > UNEQUAL * sizes[sizes > 0].min(initial=np.inf):
-            return linear_space(rows - rows.mean(axis=0))
     return KernelSpace(space.gram)
 
 
 def _model(
     space: Space,
-    functions: FeatureSpace,
     alphas: Array,
     paths: list[list[HingeSolution]],
     X: Any,
     kept: Array,
 ) -> FittedFunction:
     """Build the function from the solutions of every output and alpha; rows ``kept`` are used."""
-    kernel, basis, coef = space.kernel, space.basis, None
-    if kernel.linear and basis is None and not isinstance(functions, KernelSpace):
-        coef = np.stack([[s.w for s in path] for path in paths], axis=-1).astype(X.dtype)
+    kernel, basis = space.kernel, space.basis
     if space.solver == "primal":
-        return FittedFunction(alphas, coef=coef)
+        coef = np.stack([[s.w for s in path] for path in paths], axis=-1)
+        return FittedFunction(alphas, coef=coef.astype(X.dtype))
     a = np.stack([np.array([s.row_coefficients for s in path]) for path in paths], axis=-1)
     length = X.shape[0]
     if basis is not None:
@@ -195,9 +178,7 @@ def _model(
     dual_coef = np.zeros((len(alphas), length, a.shape[-1]))
     dual_coef[:, kept] = a
     model = FittedFunction(alphas, kernel, dual_coef=dual_coef, kept=kept, basis=basis)
-    if coef is not None:
-        model.coef = coef
-    elif kernel.linear:
+    if kernel.linear:
         # The coefficients of all rows sum to zero: centred rows give the same weights.
         rows = space.rows if basis is None else basis.rows
         model.coef = np.stack([rows.T @ part for part in a]).astype(X.dtype)
