@@ -75,16 +75,6 @@ class Observations:
         self.matrix, self.shape = matrix, shape
 
     @classmethod
-    def from_matrix(cls, Y: Array) -> Observations:
-        """Create observations from a matrix with NaN for unobserved pairs."""
-        with np.errstate(all="ignore"):
-            missing = np.isnan(Y) if np.isnan(Y.sum()) else np.zeros(1, dtype=bool)
-        if missing.any():
-            rows, cols = np.nonzero(~missing)
-            return cls(rows, cols, Y[rows, cols], Y.shape)
-        return cls.complete(Y)
-
-    @classmethod
     def complete(cls, Y: Array) -> Observations:
         """Create observations from a matrix that is known to have no gaps."""
         return cls(None, None, None, Y.shape, Y)
@@ -101,12 +91,27 @@ class Observations:
                 f"ranking requires y to be passed, but the target y is None: give {name}, a matrix "
                 "with a label for each pair of a row object and a column object"
             )
-        if not sparse.issparse(Y):
-            return cls.from_matrix(_read_matrix(Y, name))
-        _check_dimensions(Y.shape, name)
+        edges = Y.tocoo() if sparse.issparse(Y) else None
+        labels = _numbers(Y, name) if edges is None else edges
+        if labels.ndim != 2:
+            raise ValueError(
+                f"{name} must be a matrix: a row for each conditioning object, a column for each "
+                f"object to rank, a label (or NaN) for each pair; got shape {labels.shape}. For "
+                "one label for each row of X use RankRLS"
+            )
+        if edges is None:
+            with np.errstate(all="ignore"):
+                if np.isfinite(labels.sum()):  # one pass; the sum may overflow
+                    return cls.complete(labels)
+            if np.isinf(labels).any():
+                i, j = np.argwhere(np.isinf(labels))[0]
+                raise ValueError(
+                    f"{name}[{i}, {j}] is infinite: labels are numbers, or NaN if unobserved"
+                )
+            rows, cols = np.nonzero(~np.isnan(labels))
+            return cls(rows, cols, labels[rows, cols], labels.shape).as_matrix()
         if Y.dtype.kind not in "fiub":
             raise ValueError(f"{name} must be a matrix of numbers; got dtype {Y.dtype}")
-        edges = Y.tocoo()
         y = edges.data.astype(np.float64)
         if not np.isfinite(y).all():
             e = int(np.flatnonzero(~np.isfinite(y))[0])
@@ -217,40 +222,18 @@ class Observations:
         return CompleteBlock(rows, cols, Y, int(cells.weight[0]))
 
 
-def _read_matrix(Y: Any, name: str) -> Array:
-    """A float64 matrix of labels, NaN where unobserved."""
+def _numbers(Y: Any, name: str) -> Array:
+    """Labels, not sparse, as a float64 array, with NaN where unobserved."""
+    frame = hasattr(Y, "pivot_table")  # of pandas
     if isinstance(Y, np.ma.MaskedArray):
         Y = np.ma.filled(Y.astype(np.float64), np.nan)
     try:
-        labels = np.asarray(_from_frame(Y) if hasattr(Y, "to_numpy") else Y)
+        if frame:
+            Y = Y.to_numpy(dtype=np.float64, na_value=np.nan)
+        labels = np.asarray(Y.to_numpy() if hasattr(Y, "to_numpy") else Y)
         if labels.dtype.kind == "c":
             raise ValueError("Complex data not supported")
-        labels = labels.astype(np.float64, copy=False)
+        return labels.astype(np.float64, copy=False)
     except (ValueError, TypeError) as error:
-        hint = ""
-        if hasattr(Y, "pivot_table"):  # pandas
-            hint = " (from one line for each pair: Y.pivot(index=…, columns=…, values=…))"
+        hint = " (from one line for each pair: Y.pivot(index=…, columns=…, values=…))" * frame
         raise ValueError(f"{name} must be a matrix of numbers: {error}{hint}") from error
-    _check_dimensions(labels.shape, name)
-    with np.errstate(all="ignore"):
-        whole = bool(np.isfinite(labels.sum()))  # one pass; the sum may overflow
-    if not whole and np.isinf(labels).any():
-        i, j = (int(k) for k in np.argwhere(np.isinf(labels))[0])
-        raise ValueError(f"{name}[{i}, {j}] is infinite: labels are numbers, or NaN if unobserved")
-    return labels
-
-
-def _from_frame(Y: Any) -> Any:
-    try:
-        return Y.to_numpy(dtype=np.float64, na_value=np.nan)
-    except TypeError:  # not pandas
-        return Y.to_numpy()
-
-
-def _check_dimensions(shape: tuple[int, ...], name: str) -> None:
-    if len(shape) != 2:
-        raise ValueError(
-            f"{name} must be a matrix: a row for each conditioning object, a column for each "
-            f"object to rank, a label (or NaN) for each pair; got shape {shape}. For one label "
-            "for each row of X use RankRLS"
-        )

@@ -168,7 +168,7 @@ def test_pairs_of_incomplete_relations(relation):
     options = {"relation": relation, "kernel": "rbf"}
     model = ConditionalRankRLSCV(ALPHAS, cv="edges", n_folds=3, random_state=3, **options)
     model.fit(X, Y)
-    cells = Observations.from_matrix(Y).cells
+    cells = Observations.read(Y).cells
     fold, k = pair_folds(cells, 3, np.random.RandomState(3), paired=relation is not None)
     table = np.full(Y.shape, -1)
     table[cells.rows, cells.cols] = fold

@@ -46,7 +46,7 @@ def closed_form(K, G, Y, *, ranking, sign):
 def complete_holdout(K, G, Y, *, ranking, sign=0):
     rows = Side(K)
     sides = rows, rows if G is K else Side(G)
-    labels, loss = Observations.from_matrix(Y), RelationLoss(ranking, sign)
+    labels, loss = Observations.read(Y), RelationLoss(ranking, sign)
     return CompleteHoldout(RelationProblem(*sides, labels, loss), Y)
 
 
@@ -83,7 +83,7 @@ def test_factor_of_the_loss(observed, ranking):
 @pytest.mark.parametrize("ranking", LOSSES)
 def test_blocks_are_found(ranking):
     def block(Y, **options):
-        return Observations.from_matrix(np.array(Y, float)).block(ranking=ranking, **options)
+        return Observations.read(np.array(Y, float)).block(ranking=ranking, **options)
 
     gap = np.nan
     whole = block([[1, 2], [3, 4]])

@@ -123,7 +123,7 @@ def test_early_stopping_has_the_iterates_of_rankrls_on_products_of_features(kern
     rng = np.random.default_rng(3)
     X, Z = rng.standard_normal((12, 3)), rng.standard_normal((9, 2))
     Y = X @ rng.standard_normal((3, 2)) @ Z.T + rng.standard_normal((12, 9))
-    held = hold_out_cells(Observations.from_matrix(Y), 0.4, np.random.RandomState(0), mirror=False)
+    held = hold_out_cells(Observations.read(Y), 0.4, np.random.RandomState(0), mirror=False)
     rows, cols = np.divmod(np.arange(Y.size), 9)
     products = (X[rows][:, :, None] * Z[cols][:, None, :]).reshape(Y.size, -1)
     options = {"early_stopping": True, "n_iter_no_change": 5, "tol": 1e-9}
@@ -159,7 +159,7 @@ def test_early_stopping_of_other_kernels_ends_at_the_minimum(pairwise, relation)
     options = {"pairwise": pairwise, "relation": relation, "kernel": "rbf", "loss": "regression"}
     ranker = ConditionalRankRLS(0.5, **options, random_state=0, validation_fraction=0.3)
     mirror = relation is not None or pairwise == "mlpk"
-    labels = Observations.from_matrix(Y)
+    labels = Observations.read(Y)
     held = hold_out_cells(labels, 0.3, np.random.RandomState(0), mirror=mirror)
     rest = np.where(held.reshape(10, 10), np.nan, Y)
     expected = ConditionalRankRLS(0.5, **options, solver="dual").fit(X, rest).predict(X)
@@ -260,7 +260,7 @@ def test_eval_set_with_alpha_is_the_held_out_edges():
     X, Y, Z = validation_problem(None)
     options = {"early_stopping": True, "random_state": 0, "validation_fraction": 0.3}
     held = hold_out_cells(
-        Observations.from_matrix(Y), 0.3, np.random.RandomState(0), mirror=False
+        Observations.read(Y), 0.3, np.random.RandomState(0), mirror=False
     ).reshape(Y.shape)
     inside = ConditionalRankRLS(0.5, **options).fit(X, Y, Z)
     labels = np.where(held, Y, np.nan)

@@ -60,15 +60,15 @@ def by_hand(X, Y, weights, **offsets):
 def test_profile_kernel():
     Y = data()[1]
     for rows, columns in np.ndindex(2, 2):
-        made = profile_kernel(Observations.from_matrix(Y), FreeOffsets(bool(rows), bool(columns)))
+        made = profile_kernel(Observations.read(Y), FreeOffsets(bool(rows), bool(columns)))
         assert np.allclose(made, profiles(Y, rows, columns), atol=1e-9)
     sparse_Y = np.full((40, 60), np.nan)
     rng = np.random.default_rng(0)
     sparse_Y[rng.integers(0, 40, 90), rng.integers(0, 60, 90)] = rng.standard_normal(90)
     expected = profiles(sparse_Y)
-    made = profile_kernel(Observations.from_matrix(sparse_Y), NO_OFFSETS)
+    made = profile_kernel(Observations.read(sparse_Y), NO_OFFSETS)
     assert np.allclose(made, expected, atol=1e-12)
-    constant = profile_kernel(Observations.from_matrix(np.full((3, 2), 0.1)), NO_OFFSETS)
+    constant = profile_kernel(Observations.read(np.full((3, 2), 0.1)), NO_OFFSETS)
     assert np.array_equal(constant, np.ones((3, 3)))
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from rankrls._resources import in_threads
 from rankrls.core.relations.labels import NO_OFFSETS, FreeOffsets
 
 __all__ = [
@@ -36,6 +37,8 @@ KERNEL, SQUARE, IDENTITY, ONES = "kernel", "square", "identity", "ones"
 RUN = 4
 #: Number of pairs multiplied at a time, so that two blocks of rows stay in cache.
 CHUNK = 256
+#: Number of products above which they are computed in threads, and of parts for these.
+LARGE, PARTS = 2**22, 8
 
 
 class Term(NamedTuple):
@@ -226,15 +229,24 @@ class PairwiseKernel:
 
 def sampled_products(left: Array, right: Array, rows: Array, cols: Array) -> Array:
     """Compute entries (rows, cols) of left rightᵀ, shape (n,), for left (p, k) and right (g, k)."""
-    out, right = np.empty(len(rows)), np.ascontiguousarray(right)
-    starts = np.flatnonzero(np.concatenate([[True], rows[1:] != rows[:-1]])[: len(rows)])
-    if len(rows) >= RUN * len(starts):  # long runs of equal rows
-        for first, stop in zip(starts, np.append(starts[1:], len(rows)), strict=True):
-            out[first:stop] = right[cols[first:stop]] @ left[rows[first]]
-        return out
-    for start in range(0, len(rows), CHUNK):
-        part = slice(start, start + CHUNK)
-        np.vecdot(left[rows[part]], right[cols[part]], out=out[part])
+    n, out, right = len(rows), np.empty(len(rows)), np.ascontiguousarray(right)
+    starts = np.flatnonzero(np.concatenate([[True], rows[1:] != rows[:-1]])[:n])
+    runs = n >= RUN * len(starts)  # long runs of equal rows
+    starts = starts if runs else np.arange(0, n, CHUNK)
+
+    def fill(part: Array) -> None:
+        for first, stop in part:
+            right_rows = right[cols[first:stop]]
+            if runs:
+                out[first:stop] = right_rows @ left[rows[first]]
+            else:
+                np.vecdot(left[rows[first:stop]], right_rows, out=out[first:stop])
+
+    parts = np.column_stack([starts, np.append(starts[1:], n)[: len(starts)]])
+    if n * right.shape[1] < LARGE:
+        fill(parts)
+    else:
+        in_threads(fill, np.array_split(parts, PARTS), 0)
     return out
 
 
