@@ -124,7 +124,7 @@ def take_rows(X: Any, rows: Any) -> Any:
         return X.take(rows)
     if hasattr(X, "columns"):
         return nw.from_native(X, eager_only=True)[rows].to_native()
-    return (X if sparse.issparse(X) else np.asarray(X))[rows]
+    return (X.tocsr() if sparse.issparse(X) else np.asarray(X))[rows]
 
 
 # -- names of rows and columns ----------------------------------------------------------------

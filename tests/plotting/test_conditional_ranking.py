@@ -58,13 +58,14 @@ def test_heat_maps_of_given_scores():
     assert display.Y_true[0, 2] == 2.0  # the mean of two labels
     centred = display.plot(scaling="center").images_[0].get_array()
     assert np.allclose(centred.mean(axis=1), 0)
+    with pytest.raises(ValueError, match="axes must be two"):
+        display.plot(axes=axes[0])
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"scaling": "log"}, "scaling must be one of"),
-        ({"axes": [None]}, "axes must be two"),
         ({"condition_on": "x"}, "condition_on must be one of"),
     ],
 )

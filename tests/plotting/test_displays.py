@@ -99,9 +99,9 @@ def test_path_options():
     X, y, qid = data()
     frame = pd.DataFrame(X, columns=list("abcde"))
     ranker = RankRLSCV(ALPHAS, scoring="ndcg@3").fit(frame, y, qid=qid)
-    how = {"n_features": 2, "spread": "deviation", "score_kw": {"color": "red"}}
+    how = {"n_features": 2, "spread": "deviation"}
     display = RegularizationPathDisplay.from_estimator(
-        ranker, frame, y, qid=qid, standardize=True, name="mine", plot_options=how
+        ranker, frame, y, qid=qid, standardize=True, name="mine", **how
     )
     draw(display)
     coef = regularization_path(RankRLS(), X, y, alphas=ALPHAS, qid=qid).coef
@@ -110,7 +110,6 @@ def test_path_options():
     largest = np.argsort(-np.abs(best))[:2]
     named = [list("abcde")[j] for j in largest[np.argsort(-best[largest])]]
     assert texts(display.axes_[1]) == [*named, "3 more"]
-    assert display.score_line_.get_color() == "red"
     assert display.ax_.get_title() == "mine"
     assert display.ax_.get_ylabel() == "ndcg@3"
     assert "± standard deviation" in texts(display.ax_)
@@ -191,7 +190,7 @@ def test_path_of_predictions():
         ({"alphas": [1.0]}, "5 entries for 1 alphas"),
         ({"coef": coef, "feature_names": ["a"]}, "feature_names has 1"),
         ({"scoring": "accuracy"}, "it is called .pairwise_accuracy. here"),
-        ({"plot_options": {"spread": "wide"}}, "spread must be"),
+        ({"spread": "wide"}, "spread must be"),
     ]:
         with pytest.raises(ValueError, match=message):
             RegularizationPathDisplay.from_predictions(y, held_out, **({"alphas": alphas} | wrong))
@@ -235,8 +234,6 @@ def test_early_stopping_of_a_grid():
     lists = RankRLSCV([1.0, 10.0], early_stopping=True, random_state=0, scoring="ndcg@5")
     display = EarlyStoppingDisplay.from_estimator(lists.fit(X, y, qid=qid))
     assert display.ax_.get_ylabel() == "1 − ndcg@5"
-    none = display.plot(n_others=0)
-    assert "other alphas" not in texts(none.ax_)
 
 
 def test_early_stopping_of_given_errors():
@@ -312,21 +309,19 @@ def test_roc_of_another_estimator():
         y,
         predictions[shuffled][:, ::-1],
         pairs=pairs[shuffled][:, ::-1],
-        plot_chance_level=False,
         color="black",
     )
     draw(display)
-    assert display.chance_level_ is None
     assert display.line_.get_color() == "black"
     assert np.isclose(display.roc_auc, roc_auc_score(y, wins))
     refitted = LeavePairOutRocDisplay.from_estimator(Ridge(), X, y)
     assert np.isclose(refitted.roc_auc, display.roc_auc)
     assert np.isclose(refitted.leave_pair_out_auc, display.leave_pair_out_auc)
     _, ax = plt.subplots()
-    again = display.plot(ax, name="ridge", chance_level_kw={"color": "red"})
+    again = display.plot(ax, name="ridge")
     assert again.ax_ is ax
     assert texts(ax)[0].startswith("ridge\n")
-    assert again.chance_level_.get_color() == "red"
+    assert_array_equal(again.chance_level_.get_xdata(), [0.0, 1.0])
 
 
 def test_bad_tournaments():

@@ -15,7 +15,7 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.parallel import Parallel, delayed
 
 from rankrls._calls import takes_queries
-from rankrls._frames import check_same_rows
+from rankrls._frames import check_same_rows, take_rows
 from rankrls._validation import check_scores, label_array, refuse_lazy
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.estimators.choosing import Scoring, is_fold_count
@@ -125,7 +125,7 @@ def cross_val_predict(
         parts, rows = [], []  # scikit-learn does not pass qid to predict
         for train, test in routed["cv"]:
             fitted, new = refit(estimator, X, y, train, test, routed["params"])
-            parts.append(fitted.predict(new, qid=take(routed["params"]["qid"], test)))
+            parts.append(fitted.predict(new, qid=take_rows(routed["params"]["qid"], test)))
             rows.append(test)
     order = np.concatenate(rows)
     if not np.array_equal(np.sort(order), np.arange(len(order))):
@@ -137,19 +137,14 @@ def refit(
     estimator: Any, X: Any, y: Any, train: Array, test: Array, params: dict[str, Any] | None = None
 ) -> tuple[Any, Any]:
     """A clone fitted to the rows ``train``, and the rows ``test`` for it."""
-    columns = train if get_tags(estimator).input_tags.pairwise else None
-    by_row = {name: take(values, train) for name, values in (params or {}).items()}
-    fitted = clone(estimator).fit(take(X, train, columns), take(y, train), **by_row)
-    return fitted, take(X, test, columns)
-
-
-def take(data: Any, rows: Array, columns: Array | None = None) -> Any:
-    """Select rows of a frame, an array, a sparse matrix, a preference graph or a list."""
-    if columns is not None:
-        return (data if sparse.issparse(data) else np.asarray(data))[rows][:, columns]
-    if hasattr(data, "iloc"):
-        return data.iloc[rows]
-    return [data[i] for i in rows.tolist()] if isinstance(data, list | tuple) else data[rows]
+    pairwise = get_tags(estimator).input_tags.pairwise
+    X = np.asarray(X) if pairwise and not sparse.issparse(X) else X
+    old, new = (take_rows(X, rows) for rows in (train, test))
+    if pairwise:
+        old, new = old[:, train], new[:, train]
+    by_row = {name: take_rows(values, train) for name, values in (params or {}).items()}
+    target = y[train] if isinstance(y, PreferenceGraph) else take_rows(y, train)
+    return clone(estimator).fit(old, target, **by_row), new
 
 
 def held_out_scores(
@@ -168,7 +163,6 @@ def held_out_scores(
     """
     refuse_lazy(X)
     X, y = indexable(X, np.asarray(y))
-    X = np.asarray(X) if isinstance(X, list) else X
     if residual:
         check_scores(y)
 

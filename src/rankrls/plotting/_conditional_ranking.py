@@ -23,28 +23,15 @@ class ConditionalRankingDisplay(Display):
 
     Each row (or column) is the list of one conditioning object. Scores learned with the ranking
     loss have an arbitrary offset for each list, so by default the colour shows the rank within the
-    list.
-
-    Parameters
-    ----------
-    Y_true, Y_score : ndarray of shape (p, g)
-        Labels, NaN for pairs without a label, and predicted scores.
-    condition_on : {"rows", "columns"}, default="rows"
-        Whether each row or each column is a list.
-    estimator_name : str, optional
-        Title of the heat map of scores.
+    list. Use `from_estimator` or `from_predictions` to create it.
 
     Attributes
     ----------
+    Y_true, Y_score : ndarray of shape (p, g)
+        Labels, NaN for pairs without a label, and predicted scores.
+    condition_on : {"rows", "columns"}
     figure_, axes_, images_ : matplotlib Figure, two Axes and two AxesImage
         Of the scores and of the true labels.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rankrls.plotting import ConditionalRankingDisplay
-    >>> Y = np.add.outer(np.arange(4.0), np.arange(5.0)) % 3
-    >>> display = ConditionalRankingDisplay.from_predictions(Y, Y + 0.1)  # doctest: +SKIP
     """
 
     Y_true: Array
@@ -100,10 +87,10 @@ class ConditionalRankingDisplay(Display):
         Y_true : array-like or sparse matrix of shape (p, g)
             Labels; if a pair has several, their mean is shown.
         Y_score : array-like of shape (p, g)
-        condition_on, name
-            As for the class; ``name`` is the title of the heat map of scores.
-        **plot_options
-            Options of `plot`.
+        condition_on : {"rows", "columns"}, default="rows"
+            Whether each row or each column is a list.
+        name, **plot_options
+            As for `from_estimator`.
         """
         check_option("condition_on", condition_on, ("rows", "columns"))
         Y_score = scores_in_order(Y_score, Y_true)
@@ -131,8 +118,8 @@ class ConditionalRankingDisplay(Display):
         axes : two matplotlib Axes, optional
             Axes to draw on; by default a new figure is created.
         scaling : {"rank", "center", "none"}, default="rank"
-            Values shown for each list: "rank" for ranks from 0 (last) to 1 (first), "center" for
-            differences from the mean of the list, "none" for the unscaled values.
+            Ranks from 0 (last) to 1 (first) within each list, differences from its mean, or the
+            unscaled values.
         row_order, column_order : array-like of int, optional
             Display order of rows and columns, such as ``np.argsort(groups)``.
         cmap : str or Colormap, default="viridis"

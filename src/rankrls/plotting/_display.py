@@ -1,4 +1,4 @@
-"""What all displays share: axes, colours, the mark of a choice, and refits by RankRLS."""
+"""What all displays share: axes, colours, and the mark of a choice."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def line_styles(n: int) -> list[dict[str, Any]]:
 
 
 class Display:
-    """A plot of one Axes, ``ax_``, with a name or title, ``estimator_name``."""
+    """A plot with a name or title, ``estimator_name``, of axes ``axes_``, the first is ``ax_``."""
 
     axes_: Any
     ax_: Any
@@ -44,17 +44,15 @@ class Display:
             _, ax = pyplot().subplots(rows, columns, sharex="col", **size)
         self.axes_ = np.atleast_1d(np.asarray(ax, dtype=object)).ravel()
         self.ax_ = self.axes_[0]
-        self.figure_ = self.ax_.figure if self.ax_ is not None else None
+        self.figure_ = self.ax_.figure
         return self.ax_
 
-    def _diagonal(self, ax: Any, low: float, label: str, options: dict[str, Any]) -> Any:
-        """Draw the diagonal from ``low`` to 1."""
-        line = {"color": GREY, "linestyle": "--", "linewidth": 1.0, "label": label} | options
-        return ax.plot([low, 1], [low, 1], **line)[0]
-
-    def _finish(self, ax: Any, **legend: Any) -> None:
-        ax.grid(alpha=0.25)
-        ax.legend(**legend)
+    def _diagonal(self, ax: Any, low: float, label: str) -> Any:
+        """Draw the diagonal from ``low`` to 1, a grid and the legend."""
+        line = {"color": GREY, "linestyle": "--", "linewidth": 1.0, "label": label}
+        drawn = ax.plot([low, 1], [low, 1], **line)[0]
+        ax.set_aspect("equal")
+        return drawn
 
     def _mark(self, ax: Any, x: Any, y: float, label: str, linestyle: str) -> Any:
         """Mark what was chosen, by a point and a vertical line."""

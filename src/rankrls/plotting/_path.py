@@ -27,34 +27,18 @@ class RegularizationPathDisplay(Display):
     queries, so their difference can be significant although the bands overlap;
     `rankrls.metrics.compare_rankers` tests it.
 
-    Parameters
-    ----------
-    alphas, mean_score : ndarray of shape (n_alphas,)
-    std_score, n_scores : ndarray of shape (n_alphas,), optional
-        Standard deviation and number of the scores of queries or folds.
-    coef : ndarray of shape (n_alphas, n_features), optional
-    feature_names : list of str, optional
-    best_alpha : float, optional
-        The chosen alpha. If None, the largest alpha with the best score is used.
-    score_name : str, default="score"
-    estimator_name : str, optional
-        Title of the plot.
-
     Attributes
     ----------
+    alphas, mean_score : ndarray of shape (n_alphas,)
+    std_score, n_scores : ndarray of shape (n_alphas,), or None
+        Standard deviation and number of the scores of queries or folds.
+    coef : ndarray of shape (n_alphas, n_features), or None
+    best_alpha : float or None
+        The chosen alpha. If None, the largest alpha with the best score is marked.
     ax_, axes_, figure_ : matplotlib Axes of the scores, all Axes, Figure
     score_line_, spread_ : Line2D, and PolyCollection (the band) or None
     coef_lines_ : list of Line2D
         The named lines, in the order of the legend.
-
-    Examples
-    --------
-    >>> from rankrls import RankRLSCV
-    >>> from rankrls.datasets import make_ranking
-    >>> from rankrls.plotting import RegularizationPathDisplay
-    >>> X, y, qid = make_ranking(n_queries=50, random_state=0, return_X_y_qid=True)
-    >>> ranker = RankRLSCV().fit(X, y, qid=qid)
-    >>> RegularizationPathDisplay.from_estimator(ranker, X, y, qid=qid)  # doctest: +SKIP
     """
 
     alphas: Array
@@ -66,30 +50,30 @@ class RegularizationPathDisplay(Display):
     feature_names: list[str] | None = None
     best_alpha: float | None = None
     score_name: str = "score"
+    coef_name: str = "coefficient"
     estimator_name: str | None = None
-    _standardized: bool = False
 
     @classmethod
+    @takes_queries
     def from_estimator(
         cls,
         estimator: Any,
         X: Any = None,
         y: Any = None,
         *,
+        qid: Any = None,
+        sample_weight: Any = None,
         output: int = 0,
         standardize: bool = False,
         name: str | None = None,
-        ax: Any = None,
-        plot_options: dict[str, Any] | None = None,
-        **fit_params: Any,
+        **plot_options: Any,
     ) -> RegularizationPathDisplay:
         """Plot the results of a fitted `RankRLSCV` (or, without X, of a `ConditionalRankRLSCV`).
 
         Parameters
         ----------
         estimator : fitted RankRLSCV
-            The estimator whose ``cv_results_`` are shown.
-        X, y : as for ``fit``, optional
+        X, y, qid, sample_weight : as for ``fit``, optional
             If given, the coefficients of a linear kernel for each alpha are shown, too.
         output : int, default=0
             Index of the output whose coefficients are shown.
@@ -97,11 +81,8 @@ class RegularizationPathDisplay(Display):
             Whether to multiply each coefficient by the standard deviation of its feature.
         name : str, optional
             Title; by default the class name of the estimator.
-        ax : matplotlib Axes or two of them, optional
-        plot_options : dict, optional
-            Additional options of `plot`.
-        **fit_params
-            qid and sample_weight, as for ``fit``.
+        **plot_options
+            Options of `plot`, such as ``ax``.
         """
         results = getattr(estimator, "cv_results_", None)
         if not isinstance(results, dict) or np.ndim(results.get("alpha", [[]])) != 1:
@@ -112,12 +93,24 @@ class RegularizationPathDisplay(Display):
             )
         coef, names = None, None
         if X is not None:
-            coef = _path_coefficients(estimator, X, y, results["alpha"], output, fit_params)
+            kernel = getattr(estimator, "kernel", None)
+            if kernel != "linear" or estimator.early_stopping:
+                raise ValueError(
+                    f"a model with kernel={kernel!r} has no feature coefficients by alpha, nor has "
+                    "an early-stopped one (see EarlyStoppingDisplay); leave out X and y to show "
+                    "the scores only"
+                )
+            rows = {"qid": qid, "sample_weight": sample_weight, "alphas": results["alpha"]}
+            coef = regularization_path(as_rankrls(estimator), X, y, **rows).coef
+            if coef.ndim == 3:
+                if check_integer("output", output, least=0) >= coef.shape[2]:
+                    raise ValueError(f"output={output}, but the model has {coef.shape[2]} outputs")
+                coef = coef[:, :, output]
             if standardize:
                 coef = coef * np.sqrt(StandardScaler(with_mean=False).fit(X).var_)
             names = getattr(estimator, "feature_names_in_", None)
         scoring = getattr(estimator, "scoring", None)
-        display = cls(
+        return cls(
             results["alpha"],
             results["mean_score"],
             std_score=results.get("std_score"),
@@ -126,10 +119,9 @@ class RegularizationPathDisplay(Display):
             feature_names=None if names is None else list(names),
             best_alpha=estimator.alpha_,
             score_name=scoring.replace("_", " ") if isinstance(scoring, str) else "score",
+            coef_name="coefficient × deviation" if standardize else "coefficient",
             estimator_name=cls._name(estimator, name),
-            _standardized=standardize,
-        )
-        return display.plot(ax, **(plot_options or {}))
+        ).plot(**plot_options)
 
     @classmethod
     @takes_queries
@@ -144,15 +136,14 @@ class RegularizationPathDisplay(Display):
         coef: ArrayLike | None = None,
         feature_names: Any = None,
         name: str | None = None,
-        ax: Any = None,
-        plot_options: dict[str, Any] | None = None,
+        **plot_options: Any,
     ) -> RegularizationPathDisplay:
         """Score held-out predictions for each alpha and plot the scores.
 
         Parameters
         ----------
         y_true, qid : array-like of shape (n_rows,)
-            Labels and query labels. The spread is over queries; without qid it is not shown.
+            Labels and queries. The spread is over queries; without qid it is not shown.
         y_score : array-like of shape (n_alphas, n_rows)
             Predictions for each alpha, such as those of
             `rankrls.model_selection.leave_query_out_predict` with ``alphas``, or predictions for
@@ -160,9 +151,8 @@ class RegularizationPathDisplay(Display):
         alphas : array-like of shape (n_alphas,)
         scoring : str, default="pairwise_accuracy"
             Name of a metric that is defined for single queries, such as "ndcg@10".
-        coef : array-like of shape (n_alphas, n_features), optional
-        feature_names : sequence of str, optional
-        name, ax, plot_options
+        coef, feature_names : array-like of shape (n_alphas, n_features), and names; optional
+        name, **plot_options
             As for `from_estimator`.
         """
         grid = check_finite_array("alphas", alphas, ndim=(1,))
@@ -170,14 +160,13 @@ class RegularizationPathDisplay(Display):
         check_length("y_score", scores, len(grid), of="alphas")
         metric = parse_metric(scoring, "scoring", allowed=COMPARED_METRICS)
         by_query = np.array([metric(y_true, row, qid=qid, average=None) for row in scores])
-        by_query = by_query.reshape(len(grid), -1)
         known = by_query[:, ~np.isnan(by_query[0])]
         if coef is not None:
             coef = check_finite_array("coef", coef, ndim=(2,))
             check_length("coef", coef, len(grid), of="alphas")
-        if feature_names is not None and coef is not None:
-            check_length("feature_names", feature_names, coef.shape[1], of="columns of coef")
-        display = cls(
+            if feature_names is not None:
+                check_length("feature_names", feature_names, coef.shape[1], of="columns of coef")
+        return cls(
             grid,
             known.mean(axis=1),
             std_score=known.std(axis=1) if known.shape[1] > 1 else None,
@@ -186,8 +175,7 @@ class RegularizationPathDisplay(Display):
             feature_names=None if feature_names is None else list(feature_names),
             score_name=scoring.replace("_", " "),
             estimator_name=name,
-        )
-        return display.plot(ax, **(plot_options or {}))
+        ).plot(**plot_options)
 
     @property
     def best_index(self) -> int:
@@ -198,13 +186,7 @@ class RegularizationPathDisplay(Display):
         return int(best[np.argmax(self.alphas[best])])
 
     def plot(
-        self,
-        ax: Any = None,
-        *,
-        spread: str = "error",
-        n_features: int = 6,
-        score_kw: dict[str, Any] | None = None,
-        coef_kw: dict[str, Any] | None = None,
+        self, ax: Any = None, *, spread: str = "error", n_features: int = 6
     ) -> RegularizationPathDisplay:
         """Draw the scores, and the coefficients if they are available.
 
@@ -213,12 +195,10 @@ class RegularizationPathDisplay(Display):
         ax : matplotlib Axes or two of them, optional
             One for the scores only, or two for scores and coefficients; by default a new figure.
         spread : {"error", "deviation", "none"}, default="error"
-            Width of the band around the scores: "error" is the standard error of the mean,
-            "deviation" the standard deviation of the scores of queries or folds.
+            Band around the scores: the standard error of the mean, or the standard deviation of
+            the scores of queries or folds.
         n_features : int, default=6
             Number of coefficients drawn with a colour and a name, the largest at the chosen alpha.
-        score_kw, coef_kw : dict, optional
-            Options of ``Axes.plot``.
         """
         check_option("spread", spread, ("error", "deviation", "none"))
         check_integer("n_features", n_features, least=0)
@@ -230,10 +210,10 @@ class RegularizationPathDisplay(Display):
                 "ax must be one Axes for the scores, or two for scores and coefficients (from X, y)"
             )
         order = np.argsort(self.alphas)
-        self._plot_scores(self.ax_, order, spread, score_kw or {})
+        self._plot_scores(self.ax_, order, spread)
         self.coef_lines_: list[Any] = []
         if len(self.axes_) == 2:
-            self._plot_coefficients(self.axes_[1], order, n_features, coef_kw or {})
+            self._plot_coefficients(self.axes_[1], order, n_features)
         positive = self.alphas[self.alphas > 0]
         for one in self.axes_:
             if len(positive) == len(self.alphas):
@@ -245,9 +225,9 @@ class RegularizationPathDisplay(Display):
             self.ax_.set_title(self.estimator_name)
         return self
 
-    def _plot_scores(self, ax: Any, order: Array, spread: str, options: dict[str, Any]) -> None:
+    def _plot_scores(self, ax: Any, order: Array, spread: str) -> None:
         x, mean = self.alphas[order], self.mean_score[order]
-        line = {"color": BLUE, "marker": "o", "markersize": 3.5, "label": "mean"} | options
+        line = {"color": BLUE, "marker": "o", "markersize": 3.5, "label": "mean"}
         (self.score_line_,) = ax.plot(x, mean, **line)
         self.spread_ = None
         if self.std_score is not None and spread != "none":
@@ -255,19 +235,15 @@ class RegularizationPathDisplay(Display):
             if spread == "error":
                 width, label = self.std_score / np.sqrt(self.n_scores), "± standard error"
             low, high = mean - width[order], mean + width[order]
-            self.spread_ = ax.fill_between(
-                x, low, high, color=self.score_line_.get_color(), alpha=0.2, lw=0, label=label
-            )
+            band = {"color": BLUE, "alpha": 0.2, "lw": 0, "label": label}
+            self.spread_ = ax.fill_between(x, low, high, **band)
         best = self.best_index
         label = f"alpha = {self.alphas[best]:.4g}: {self.mean_score[best]:.3f}"
         self._mark(ax, self.alphas[best], self.mean_score[best], label, "--")
         ax.set_ylabel(self.score_name)
         self._legend(ax, *ax.get_legend_handles_labels())
-        ax.grid(alpha=0.25)
 
-    def _plot_coefficients(
-        self, ax: Any, order: Array, n_features: int, options: dict[str, Any]
-    ) -> None:
+    def _plot_coefficients(self, ax: Any, order: Array, n_features: int) -> None:
         assert self.coef is not None
         x, coef = self.alphas[order], self.coef[order]
         at_best = self.coef[self.best_index]
@@ -277,41 +253,19 @@ class RegularizationPathDisplay(Display):
         if len(rest):
             lines = ax.plot(x, coef[:, rest], color=GREY, linewidth=0.6, alpha=0.7, zorder=1)
             lines[0].set_label(f"{len(rest)} more")
-        for feature, style in zip(named, line_styles(len(named)), strict=True):
-            label = f"feature {feature}"
-            if self.feature_names is not None:
-                label = str(self.feature_names[feature])
-            line = {"linewidth": 1.6, "label": label} | style | options
-            self.coef_lines_ += ax.plot(x, coef[:, feature], **line)
+        for j, style in zip(named, line_styles(len(named)), strict=True):
+            label = f"feature {j}" if self.feature_names is None else str(self.feature_names[j])
+            self.coef_lines_ += ax.plot(x, coef[:, j], linewidth=1.6, label=label, **style)
         ax.axhline(0.0, color=BLACK, linewidth=0.8)
         ax.axvline(self.alphas[self.best_index], color=BLACK, linestyle="--", linewidth=1.0)
-        ax.set_ylabel("coefficient × deviation" if self._standardized else "coefficient")
+        ax.set_ylabel(self.coef_name)
         handles, labels = ax.get_legend_handles_labels()
         if len(rest):  # list the named lines first
             handles, labels = [*handles[1:], handles[0]], [*labels[1:], labels[0]]
         self._legend(ax, handles, labels)
-        ax.grid(alpha=0.25)
 
     def _legend(self, ax: Any, handles: list[Any], labels: list[str]) -> None:
         """Place the legend beside the axes of a new figure, or inside the axes of the caller."""
         place = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5)} if self._own_figure else {}
         ax.legend(handles, labels, frameon=False, fontsize="small", **place)
-
-
-def _path_coefficients(
-    estimator: Any, X: Any, y: Any, alphas: Array, output: int, fit_params: dict[str, Any]
-) -> Array:
-    """Return coefficients of a fitted `RankRLSCV` for each alpha, (n_alphas, n_features)."""
-    if getattr(estimator, "kernel", None) != "linear" or estimator.early_stopping:
-        raise ValueError(
-            f"a model with kernel={getattr(estimator, 'kernel', None)!r} has no feature "
-            "coefficients by alpha, nor has an early-stopped one (see EarlyStoppingDisplay); leave "
-            "out X and y to show the scores only"
-        )
-    coef = regularization_path(as_rankrls(estimator), X, y, alphas=alphas, **fit_params).coef
-    if coef.ndim == 2:
-        return coef
-    column = check_integer("output", output, least=0)
-    if column >= coef.shape[2]:
-        raise ValueError(f"output={column}, but the model has {coef.shape[2]} outputs")
-    return coef[:, :, column]
+        ax.grid(alpha=0.25)

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from scipy.special import ndtr, xlog1py, xlogy
 from sklearn.utils.validation import check_is_fitted
 
 from rankrls._calls import takes_queries
+from rankrls._frames import take_rows
 from rankrls._validation import (
     check_finite_array,
     check_integer,
@@ -44,33 +44,16 @@ class ReliabilityDisplay(Display):
     Calibrated probabilities lie on the diagonal; points below it show overconfidence. A tie counts
     as half a win. Use `from_estimator` or `from_predictions` to create it.
 
-    Parameters
-    ----------
-    prob_pred, prob_true : ndarray of shape (n_bins,)
-        Mean predicted probability, and fraction of wins, in each bin.
-    prob_low, prob_high : ndarray of shape (n_bins,)
-        Wilson's 95 % interval of ``prob_true``, which assumes independent judgements.
-    counts : ndarray of shape (n_bins,)
-        Number of judgements in each bin.
-    log_loss : float
-        Mean of −log P over the judgements; random guessing gives log 2 = 0.693.
-    estimator_name : str, optional
-
     Attributes
     ----------
-    ax_, figure_ : matplotlib Axes and Figure
-    errorbar_, line_ : ErrorbarContainer and Line2D
-    diagonal_ : Line2D or None
-        The diagonal; None if the axes already had one.
-
-    Examples
-    --------
-    >>> from rankrls import RankRLSCV
-    >>> from rankrls.datasets import make_preference_pairs
-    >>> from rankrls.plotting import ReliabilityDisplay
-    >>> data = make_preference_pairs(random_state=0)
-    >>> ranker = RankRLSCV(scoring="log_loss").fit(data.data, pairs=data.pairs)
-    >>> ReliabilityDisplay.from_estimator(ranker, data.data, data.pairs)  # doctest: +SKIP
+    prob_pred, prob_true, counts : ndarray of shape (n_bins,)
+        Mean predicted probability, fraction of wins, and number of judgements in each bin.
+    prob_low, prob_high : ndarray of shape (n_bins,)
+        Wilson's 95 % interval of ``prob_true``, which assumes independent judgements.
+    log_loss : float
+        Mean of −log P over the judgements; random guessing gives log 2 = 0.693.
+    ax_, figure_, errorbar_, line_ : matplotlib Axes, Figure, ErrorbarContainer and Line2D
+    diagonal_ : Line2D, or None if the axes already had one
     """
 
     _: KW_ONLY
@@ -107,16 +90,14 @@ class ReliabilityDisplay(Display):
         ----------
         estimator : RankRLSCV or RankRLS
             A fitted `RankRLSCV` has calibrated probabilities. For a `RankRLS`, the probabilities
-            are those of a new judgement with noise variance alpha
-            (``preference_proba(..., noisy=True)``).
+            are those of a new judgement with noise variance alpha.
         X, pairs, y, qid, magnitude, pair_weight, pair_features, sample_weight
             As for ``fit``. Scores y with qid and sample_weight are for ``held_out=True``.
         groups : array-like of shape (n_pairs,), optional
             Group of each judgement; judgements of a group are left out together.
         held_out : bool, default=True
             If True, X and pairs must be the data passed to ``fit``, and each judgement is predicted
-            by the model without it or without its group (see `holdout_judgements`). Only the slope
-            of the calibration, a single number, is estimated from all judgements. If False, the
+            by the model without it or without its group (see `holdout_judgements`). If False, the
             fitted model predicts new judgements.
         name : str, optional
             Name shown in the legend; by default the class name of the estimator.
@@ -128,14 +109,31 @@ class ReliabilityDisplay(Display):
         check_covariates(estimator, pair_features)
         beside = {"groups": groups, "y": y, "qid": qid, "sample_weight": sample_weight}
         beside = {name: values for name, values in beside.items() if values is not None}
+        calibration = getattr(estimator, "calibration_", None)
         if held_out:
-            judged = {"magnitude": magnitude, "pair_weight": pair_weight, **beside}
-            p = _held_out(estimator, X, pairs, judged | {"pair_features": pair_features})
+            ranker = as_rankrls(estimator)
+            mean, std = holdout_judgements(
+                *(ranker, X, pairs),
+                by="judgement" if groups is None else "group",
+                magnitude=magnitude,
+                pair_weight=pair_weight,
+                pair_features=pair_features,
+                return_std=True,
+                **beside,
+            )
+            alpha = float(ranker.alpha)
+            r = margins(mean, std**2, alpha)
+            p = ndtr(r / np.sqrt(alpha)) if calibration is None else calibration.proba(r)
         else:
             if beside:
                 raise ValueError(f"{next(iter(beside))} can be used only with held_out=True")
             check_is_fitted(estimator)
-            p = _predicted(estimator, X, pairs, pair_features)
+            a, b = check_pairs(pairs, X.shape[0] if hasattr(X, "shape") else len(X)).T
+            p = estimator.preference_proba(
+                *(take_rows(X, a), take_rows(X, b)),
+                pair_features=pair_features,
+                noisy=None if hasattr(estimator, "calibration_") else True,
+            )
         won = np.ones(len(p))
         if magnitude is not None:
             won[check_magnitudes(magnitude, len(p)) == 0] = 0.5
@@ -172,7 +170,7 @@ class ReliabilityDisplay(Display):
         n_bins : int, default=10
             Maximum number of bins; empty bins are omitted.
         strategy : {"quantile", "uniform"}, default="quantile"
-            "quantile" bins have equal numbers of judgements, "uniform" bins have equal width.
+            Bins of equal numbers of judgements, or of equal width.
         name : str, optional
             Name shown in the legend.
         **plot_options
@@ -217,16 +215,9 @@ class ReliabilityDisplay(Display):
     def plot(
         self, ax: Any = None, *, name: str | None = None, **line_options: Any
     ) -> ReliabilityDisplay:
-        """Draw the bins with 95 % intervals, and the diagonal.
+        """Draw the bins with 95 % intervals on ``ax`` or a new figure, and the diagonal.
 
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Axes to draw on; by default a new figure is created.
-        name : str, optional
-            Name shown in the legend.
-        **line_options
-            Options of ``Axes.errorbar``.
+        ``line_options`` are those of ``Axes.errorbar``.
         """
         n_drawn = 0 if ax is None else len(ax.containers)
         first = {"color": BLUE} if ax is None else line_styles(n_drawn + 1)[n_drawn]
@@ -242,30 +233,11 @@ class ReliabilityDisplay(Display):
         self.diagonal_ = None
         if _DIAGONAL not in [other.get_label() for other in ax.get_lines()]:
             low = 0.5 if self.prob_pred.min() >= 0.5 else 0.0
-            self.diagonal_ = self._diagonal(ax, low, _DIAGONAL, {})
-        ax.set(xlabel="predicted probability", ylabel="part that was won", aspect="equal")
-        self._finish(ax, loc="lower right", frameon=False)
+            self.diagonal_ = self._diagonal(ax, low, _DIAGONAL)
+        ax.set(xlabel="predicted probability", ylabel="part that was won")
+        ax.grid(alpha=0.25)
+        ax.legend(loc="lower right", frameon=False)
         return self
-
-
-def _held_out(estimator: Any, X: Any, pairs: Any, judged: dict[str, Any]) -> Array:
-    """Return P(preferred) of each judgement by the model without it or without its group."""
-    ranker = as_rankrls(estimator)
-    by = "group" if "groups" in judged else "judgement"
-    mean, std = holdout_judgements(ranker, X, pairs, by=by, return_std=True, **judged)
-    alpha = float(ranker.alpha)
-    r = margins(mean, std**2, alpha)
-    calibration = getattr(estimator, "calibration_", None)
-    return ndtr(r / np.sqrt(alpha)) if calibration is None else calibration.proba(r)
-
-
-def _predicted(estimator: Any, X: Any, pairs: Any, pair_features: Any) -> Array:
-    rows = check_pairs(pairs, X.shape[0] if hasattr(X, "shape") else len(X))
-    noisy = None if hasattr(estimator, "calibration_") else True
-    table = X.iloc if hasattr(X, "iloc") else X.tocsr() if sparse.issparse(X) else X
-    table = np.asarray(table) if isinstance(table, list) else table
-    X_a, X_b = table[rows[:, 0]], table[rows[:, 1]]
-    return estimator.preference_proba(X_a, X_b, pair_features=pair_features, noisy=noisy)
 
 
 def _within_01(name: str, values: ArrayLike) -> Array:

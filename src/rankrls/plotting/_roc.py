@@ -13,6 +13,7 @@ from rankrls._validation import check_finite_array, check_pairs
 from rankrls.core.ridge.pairs import all_pairs
 from rankrls.estimators import RankRLS
 from rankrls.model_selection import leave_pair_out_predict, tournament_scores
+from rankrls.model_selection._auc import two_levels
 from rankrls.plotting._display import BLUE, Display
 
 Array = NDArray[Any]
@@ -26,28 +27,13 @@ class LeavePairOutRocDisplay(Display):
     area under this curve equals the leave-pair-out AUC, which is the one to report, if the
     comparisons have no cycles and no ties. Use `from_estimator` or `from_predictions`.
 
-    Parameters
-    ----------
-    fpr, tpr : ndarray
-        False and true positive rates.
-    roc_auc : float
-        Area under the curve.
-    leave_pair_out_auc : float
-        Fraction of the pairs (positive, negative) in the right order; ties count as ½.
-    estimator_name : str, optional
-
     Attributes
     ----------
-    ax_, figure_ : matplotlib Axes and Figure
-    line_, chance_level_ : Line2D (or None)
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_breast_cancer
-    >>> from rankrls import RankRLS
-    >>> from rankrls.plotting import LeavePairOutRocDisplay
-    >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> display = LeavePairOutRocDisplay.from_estimator(RankRLS(), X, y)  # doctest: +SKIP
+    fpr, tpr, roc_auc : ndarray and float
+        False and true positive rates, and the area under the curve.
+    leave_pair_out_auc : float
+        Fraction of the pairs (positive, negative) in the right order; ties count as ½.
+    ax_, figure_, line_, chance_level_ : matplotlib Axes, Figure and Line2D
     """
 
     _: KW_ONLY
@@ -79,17 +65,16 @@ class LeavePairOutRocDisplay(Display):
         **plot_options
             Options of `plot`, such as ``ax``.
         """
-        labels = _two_levels(y)
+        labels = two_levels(y)
         if isinstance(estimator, RankRLS) and not estimator._loss.keeps_ties:
             raise ValueError(
                 "the tournament also leaves out pairs of the same class, which needs a RankRLS "
                 "with cost='magnitude' and ties='keep'"
             )
-        pairs = all_pairs(len(labels))
+        pairs, name = all_pairs(len(labels)), cls._name(estimator, name)
         held = leave_pair_out_predict(
             estimator, X, labels.astype(float), pairs=pairs, n_jobs=n_jobs
         )
-        name = cls._name(estimator, name)
         return cls.from_predictions(labels, held, pairs=pairs, name=name, **plot_options)
 
     @classmethod
@@ -112,12 +97,10 @@ class LeavePairOutRocDisplay(Display):
             Scores of the two rows of each pair, by a model trained without them.
         pairs : array-like of shape (n_pairs, 2)
             Row indices of all n(n − 1)/2 pairs, including pairs of the same class.
-        name : str, optional
-            Name shown in the legend.
-        **plot_options
-            Options of `plot`, such as ``ax``.
+        name, **plot_options
+            As for `from_estimator`.
         """
-        labels = _two_levels(y_true)
+        labels = two_levels(y_true)
         n = len(labels)
         rows = check_pairs(pairs, n)
         n_pairs = n * (n - 1) // 2
@@ -140,29 +123,9 @@ class LeavePairOutRocDisplay(Display):
         return display.plot(**plot_options)
 
     def plot(
-        self,
-        ax: Any = None,
-        *,
-        name: str | None = None,
-        plot_chance_level: bool = True,
-        chance_level_kw: dict[str, Any] | None = None,
-        **line_options: Any,
+        self, ax: Any = None, *, name: str | None = None, **line_options: Any
     ) -> LeavePairOutRocDisplay:
-        """Draw the curve.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Axes to draw on; by default a new figure is created.
-        name : str, optional
-            Name shown in the legend.
-        plot_chance_level : bool, default=True
-            Whether to draw the diagonal.
-        chance_level_kw : dict, optional
-            Options of ``Axes.plot`` for the diagonal.
-        **line_options
-            Options of ``Axes.plot`` for the curve.
-        """
+        """Draw the curve on ``ax`` or a new figure; ``line_options`` are those of ``Axes.plot``."""
         first = {"color": BLUE} if ax is None else {}
         ax = self._begin(ax, 4.8, 4.8)
         name = self.estimator_name if name is None else name
@@ -172,22 +135,9 @@ class LeavePairOutRocDisplay(Display):
         )
         line = {"label": label, "linewidth": 1.8} | first | line_options
         (self.line_,) = ax.plot(self.fpr, self.tpr, **line)
-        self.chance_level_ = None
-        if plot_chance_level:
-            self.chance_level_ = self._diagonal(ax, 0.0, "chance (0.5)", chance_level_kw or {})
+        self.chance_level_ = self._diagonal(ax, 0.0, "chance (0.5)")
         limits = (-0.01, 1.01)
         ax.set(xlabel="false positive rate", ylabel="true positive rate", xlim=limits, ylim=limits)
-        ax.set_aspect("equal")
-        self._finish(ax, loc="lower right", frameon=False)
+        ax.grid(alpha=0.25)
+        ax.legend(loc="lower right", frameon=False)
         return self
-
-
-def _two_levels(y: Any) -> Array:
-    """Encode y as 1 for the higher level and 0 for the lower."""
-    values, labels = np.unique(np.asarray(y), return_inverse=True)
-    if np.ndim(y) != 1 or len(values) != 2:
-        raise ValueError(
-            f"a ROC curve needs y of shape (n,) with two levels; got shape {np.shape(y)} with "
-            f"{len(values)}"
-        )
-    return labels.astype(np.int64)
