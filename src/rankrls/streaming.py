@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from rankrls._frames import check_feature_names
-from rankrls._validation import check_length, encode_qid, refuse_lazy
-from rankrls.estimators import RankRLSCV, stream
+from rankrls._validation import encode_qid, refuse_lazy
+from rankrls.estimators import stream
 from rankrls.estimators.auto import AutoRanker
 from rankrls.estimators.incremental import learned_by, rescale_features
 from rankrls.estimators.scalers import SCALERS, rescaling, scaled, taken_apart, unlearn
@@ -73,10 +72,7 @@ def fit_stream(estimator: Any, batches: Any, *, basis_rows: Any = None) -> Any:
     if basis_rows is not None:
         raise ValueError("basis_rows can only be used with a ranker, not with a pipeline")
     prepare = _Prepare([clone(step) for step in steps])
-    fit = stream.fit_stream_cv if isinstance(ranker, RankRLSCV) else stream.fit_stream
-    fit(ranker, batches, steps=prepare)
-    if prepare.names is not None:
-        prepare.steps[0].feature_names_in_ = prepare.names
+    stream.fit_stream(ranker, batches, steps=prepare)
     for step, fitted in zip(steps, prepare.steps, strict=True):
         step.__dict__ = fitted.__dict__
     return estimator
@@ -146,66 +142,44 @@ class _Prepare:
 
     def __init__(self, steps: list[Any]) -> None:
         self.steps = steps
-        self.names: Array | None = None  # given separately from arrays
         self._scaler: Any = steps[-1] if isinstance(steps[-1], SCALERS) else None
-        self._before = steps if self._scaler is None else steps[:-1]
         self._first: Any = None  # the scaler of the first batch
-        self._count = 0
-        self._keys: set[str] = set()
+        self._keys: set[str] | None = None  # of the queries of the batch before
 
-    def learn(self, batch: stream.Batch) -> stream.Batch:
-        fit = self._count == 0
-        self._count += 1
-        X = self._prepared(batch, fit=fit)
-        if self._scaler is not None:
-            if fit:
-                self._first = deepcopy(self._scaler.fit(X))
-            else:
-                self._scaler.partial_fit(X)
-            X = scaled(self._first, X)
-        self._check_names(batch.names, first=fit)
-        return batch._replace(X=X, names=None)
+    def learn(self, batch: stream.Batch) -> Any:
+        """Features in the scale of the first batch."""
+        X = self._before_scaler(batch, fit=self._keys is None)
+        if self._scaler is None:
+            return X
+        self._scaler.partial_fit(X)
+        self._first = self._first or deepcopy(self._scaler)
+        return scaled(self._first, X)
 
-    def transform(self, batch: stream.Batch) -> stream.Batch:
-        X = self._prepared(batch, fit=False)
-        X = X if self._scaler is None else scaled(self._scaler, X)
-        return batch._replace(X=X, names=None)
+    def transform(self, batch: stream.Batch) -> Any:
+        """Features in the scale of all batches."""
+        X = self._before_scaler(batch, fit=False)
+        return X if self._scaler is None else scaled(self._scaler, X)
 
     def rescaling(self) -> tuple[Array, Array] | None:
+        """Factor and offset from the scale of the first batch to that of all."""
         return None if self._scaler is None else rescaling(self._first, self._scaler)
 
-    def _prepared(self, batch: stream.Batch, *, fit: bool) -> Any:
-        """Features before the scaler."""
-        X = batch.X
-        for step in self._before:
-            by_query = {"qid": batch.qid} if isinstance(step, QueryScaler) else {}
-            if by_query:
-                self._require_whole(batch)
+    def _before_scaler(self, batch: stream.Batch, *, fit: bool) -> Any:
+        X, keys = batch.X, set[str]()
+        for step in self.steps if self._scaler is None else self.steps[:-1]:
+            by_query = {}
+            if isinstance(step, QueryScaler):
+                n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+                keys = set(query_keys(encode_qid(batch.qid, n_rows).labels))
+                if batch.number > 1 and (on := (self._keys or set()) & keys):
+                    raise ValueError(
+                        f"{show_query(min(on))} continues from the previous batch, but QueryScaler "
+                        "scales whole queries: read batches of whole queries (by_query=True)"
+                    )
+                by_query = {"qid": batch.qid}
             X = step.fit_transform(X, **by_query) if fit else step.transform(X, **by_query)
-        return X
-
-    def _check_names(self, names: Any, *, first: bool) -> None:
-        """Store the column names of arrays, or compare them with the stored ones."""
-        if names is None:
-            return
-        check_length("feature_names", names, self.steps[0].n_features_in_, "columns")
-        of_frame = getattr(self.steps[0], "feature_names_in_", None)
-        if first and of_frame is None:
-            self.names = np.array([str(name) for name in names], dtype=object)
-        else:
-            check_feature_names(names, self.names if of_frame is None else of_frame, "this batch")
-
-    def _require_whole(self, batch: stream.Batch) -> None:
-        """Raise if a query of the previous batch continues: it was scaled without these rows."""
-        n_rows = batch.X.shape[0] if hasattr(batch.X, "shape") else len(batch.X)
-        keys = set(query_keys(encode_qid(batch.qid, n_rows).labels))
-        on = self._keys & keys if batch.number > 1 else set()
-        if on:
-            raise ValueError(
-                f"{show_query(min(on))} continues from the previous batch, but QueryScaler scales "
-                "whole queries: read batches of whole queries (by_query=True)"
-            )
         self._keys = keys
+        return X
 
 
 def _updated(estimator: Any, sign: int, X: Any, y: Any, **by_row: Any) -> Any:

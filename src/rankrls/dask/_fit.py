@@ -32,6 +32,7 @@ from rankrls.estimators.incremental import Learned, require_learned, store_learn
 from rankrls.estimators.ranker import graph_accuracy
 from rankrls.estimators.scalers import merged, rescaling, scaled
 from rankrls.estimators.stream import (
+    add_to_folds,
     check_folds,
     choose_by_folds,
     require_addition,
@@ -231,10 +232,7 @@ def _part_sums(
     """Return the sums over one part, for each fold."""
     fold = np.zeros(len(query), dtype=np.int64) if fold_of is None else fold_of[query]
     sums = [nothing(basis=basis) for _ in range(1 if fold_of is None else int(fold_of.max()) + 1)]
-    for number in np.unique(fold):
-        rows = np.flatnonzero(fold == number)
-        part = (graph, X) if len(rows) == len(fold) else (graph[rows], X[rows])
-        sums[number].add(*part, loss)
+    add_to_folds(sums, graph, X, fold, loss)
     return sums
 
 

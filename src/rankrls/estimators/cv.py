@@ -41,7 +41,7 @@ from rankrls.estimators.incremental import IncrementalMethod
 from rankrls.estimators.logistic import hold_out, newton
 from rankrls.estimators.ranker import Preferences
 from rankrls.estimators.rankrls import RankRLS, RidgeRanker
-from rankrls.estimators.stream import fit_stream_cv
+from rankrls.estimators.stream import fit_stream
 
 __all__ = ["RankRLSCV", "as_rankrls"]
 
@@ -414,7 +414,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         """
         if self._gammas() is not None or self.store_cv_predictions:
             raise ValueError("fit_stream takes one gamma, and keeps no predictions; use fit")
-        fitted = fit_stream_cv(self, batches, basis_rows)
+        fitted = fit_stream(self, batches, basis_rows)
         for name in OPTIONAL:
             self.__dict__.pop(name, None)
         return fitted

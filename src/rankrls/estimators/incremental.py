@@ -40,10 +40,9 @@ __all__ = [
     "Learned",
     "NotIncrementalError",
     "check_terms",
-    "first_basis",
+    "empty_sums",
     "learned_by",
     "require_learned",
-    "require_memory",
     "rescale_features",
     "store_learned",
     "update",
@@ -218,10 +217,7 @@ def update(ranker: Any, sign: int, X: Any, preferences: Preferences) -> None:
         X = ranker._check_rows(X, reset=first)
         graph = preferences.graph(X.shape[0])
         if learned is None:
-            ranker._warn_about_columns(kernel, X, graph.query_codes if graph.has_qid else None)
-            basis = first_basis(ranker, kernel, X)
-            require_memory(X.shape[1], basis)
-            learned = Learned.nothing(X.shape[1], basis, X.dtype, graph.n_outputs, graph.flat)
+            (learned,) = empty_sums(ranker, kernel, X, graph)
         expected, seen = len(learned.preferences), learned.seen
         if graph.n_outputs != expected:
             raise ValueError(f"the model has {expected} output(s), y has {graph.n_outputs}")
@@ -296,24 +292,31 @@ def check_terms(ranker: Any, first: bool) -> Kernel:
     return kernel
 
 
-def first_basis(ranker: Any, kernel: Kernel, X: Any, rows: Any = None) -> Basis | None:
-    """Basis from the first batch, or None for a primal model."""
-    if ranker.basis is None and ranker.solver != "nystroem" and rows is None:
-        return None
-    if ranker.solver == "primal":
-        raise ValueError("basis belongs to solver='nystroem'; got solver='primal'")
-    if rows is not None:
-        rows = ranker._check_rows(rows)
-        return Basis.from_rows(kernel, rows, np.arange(rows.shape[0]))
-    if kernel.precomputed:
-        check_kernel_values(X, ranker.basis)
-    indices = choose_basis(ranker.basis, X.shape[0], check_random_state(ranker.random_state))
-    return Basis.of(kernel, X, indices)
-
-
-def require_memory(n: int, basis: Basis | None, n_folds: int = 1) -> None:
-    """Raise unless the sums of all folds fit into memory."""
-    n = n if basis is None else len(basis.positions)
+def empty_sums(
+    ranker: Any,
+    kernel: Kernel,
+    X: Any,
+    graph: PreferenceGraph,
+    basis_rows: Any = None,
+    n_folds: int = 1,
+) -> list[Learned]:
+    """Sums of each fold before the first rows X, which decide on the outputs and the basis."""
+    ranker._warn_about_columns(kernel, X, graph.query_codes if graph.has_qid else None)
+    basis, n = None, X.shape[1]
+    if ranker.basis is not None or ranker.solver == "nystroem" or basis_rows is not None:
+        if ranker.solver == "primal":
+            raise ValueError("basis belongs to solver='nystroem'; got solver='primal'")
+        if basis_rows is not None:
+            rows = ranker._check_rows(basis_rows)
+            basis = Basis.from_rows(kernel, rows, np.arange(rows.shape[0]))
+        else:
+            if kernel.precomputed:
+                check_kernel_values(X, ranker.basis)
+            rng = check_random_state(ranker.random_state)
+            basis = Basis.of(kernel, X, choose_basis(ranker.basis, X.shape[0], rng))
+        n = len(basis.positions)
     advice = "use fewer features, or fewer basis vectors (solver='nystroem')"
     copies = 3 if n_folds == 1 else n_folds + 4
     _resources.require("learning batch by batch", n, n, copies=copies, advice=advice)
+    shape = X.shape[1], basis, X.dtype, graph.n_outputs, graph.flat
+    return [Learned.nothing(*shape) for _ in range(n_folds)]

@@ -14,14 +14,7 @@ from scipy import sparse
 
 from rankrls._calls import Progress, unchanged_on_error
 from rankrls._frames import check_feature_names, check_same_rows
-from rankrls._validation import (
-    check_length,
-    check_scores,
-    check_weights,
-    encode_qid,
-    refuse_lazy,
-    show,
-)
+from rankrls._validation import Queries, check_length, check_scores, refuse_lazy, show
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.statistics import RankingStatistics
@@ -37,20 +30,19 @@ from rankrls.estimators.choosing import (
 from rankrls.estimators.incremental import (
     Learned,
     check_terms,
-    first_basis,
+    empty_sums,
     require_learned,
-    require_memory,
     store_learned,
 )
-from rankrls.estimators.seen_queries import Projection, SeenQueries, query_keys
+from rankrls.estimators.seen_queries import query_keys
 
 __all__ = [
     "Batch",
+    "add_to_folds",
     "as_slice",
     "check_folds",
     "choose_by_folds",
     "fit_stream",
-    "fit_stream_cv",
     "fit_streams",
     "named_batch",
     "read_batches",
@@ -117,28 +109,6 @@ def named_batch(number: int) -> Iterator[None]:
         raise ValueError(f"batch {number}: {error}") from error
 
 
-# -- whole queries ----------------------------------------------------------------------------
-
-
-class QueryRows(NamedTuple):
-    """Rows of whole queries: X, y of shape (m, k), number of the query in the stream, weight."""
-
-    X: Any
-    y: Array
-    query: Array
-    weight: Array | None
-
-    def take(self, rows: Any) -> QueryRows:
-        """Select rows by number, in new arrays, or by a slice."""
-        weight = None if self.weight is None else self.weight[rows]
-        return QueryRows(self.X[rows], self.y[rows], self.query[rows], weight)
-
-    def graph(self) -> PreferenceGraph:
-        """Preferences of the rows."""
-        queries = encode_qid(self.query, len(self.y))
-        return PreferenceGraph(len(self.y), self.y, queries, self.weight, flat=False)
-
-
 def as_slice(rows: Array) -> Any:
     """A slice, which avoids a copy, if these row numbers are consecutive."""
     together = len(rows) and rows[-1] - rows[0] + 1 == len(rows)
@@ -152,62 +122,53 @@ def stacked(parts: Sequence[Any]) -> Any:
     return np.concatenate(parts)
 
 
-class WholeQueries:
-    """Collect rows until their queries are complete; record these in ``seen`` and ``use`` them.
+class Rows(NamedTuple):
+    """Checked rows of a batch, and their preferences."""
 
-    The last query of a batch may continue in the next one; a query that appears again later is an
-    error. Queries are numbered in the order of the stream.
-    """
+    number: int
+    X: Any
+    graph: PreferenceGraph
 
-    def __init__(
-        self, seen: SeenQueries, use: Callable[[QueryRows], None], *, checksums: bool = True
-    ) -> None:
-        self._seen, self._use, self._checksums = seen, use, checksums
-        self._open: list[QueryRows] = []  # pieces of a query that may go on
-        self._key, self._count = "", 0
+    def take(self, rows: Any) -> Rows:
+        """Select rows by number, in new arrays, or by a slice."""
+        return Rows(self.number, self.X[rows], self.graph[rows])
 
-    def add(self, X: Any, y: Array, qid: Any, weight: Array | None) -> None:
-        """Add a batch, y of shape (m, n_outputs)."""
-        queries = encode_qid(qid, len(y))
-        codes, keys = queries.codes, query_keys(queries.labels)
-        self._seen.check_new(
-            keys,
-            "comes back after its rows had ended in an earlier batch. Only the last query of a "
-            "batch may go on in the next one: sort the data by query",
-        )
-        last = int(codes[-1])
-        goes_on = keys.index(self._key) if self._open and self._key in keys else -1
-        first_rows = np.argsort(np.unique(codes, return_index=True)[1])
-        new = first_rows[first_rows != goes_on]
-        numbers = np.full(len(keys), self._open[0].query[0] if self._open else 0)
-        numbers[new] = self._count + np.arange(len(new))
-        self._count += len(new)
-        rows = QueryRows(X, y, numbers[codes], weight)
+
+def whole_queries(batches: Iterable[Rows]) -> Iterator[Rows]:
+    """Generate the rows of whole queries; the last query of a batch may go on in the next."""
+    pieces: list[Rows] = []  # of a query that may go on
+    for rows in batches:
+        if not rows.graph.has_qid:
+            yield rows
+            continue
+        codes, keys = rows.graph.query_codes, query_keys(rows.graph.query_labels)
+        assert codes is not None
+        last, key = int(codes[-1]), query_keys(pieces[0].graph.query_labels)[0] if pieces else None
+        goes_on = keys.index(key) if key in keys else -1
         if goes_on >= 0:
-            self._open.append(rows.take(np.flatnonzero(codes == goes_on)))
+            pieces.append(rows.take(np.flatnonzero(codes == goes_on)))
         if goes_on != last:
-            self.end()
-            self._open, self._key = [rows.take(np.flatnonzero(codes == last))], keys[last]
+            yield from _one_query(pieces)
+            pieces = [rows.take(np.flatnonzero(codes == last))]
         inside = np.flatnonzero((codes != goes_on) & (codes != last))
         if len(inside):
-            self._finish(keys, rows.take(as_slice(inside)), codes[inside])
+            yield rows.take(as_slice(inside))
+    yield from _one_query(pieces)
 
-    def end(self) -> None:
-        """Complete the last query."""
-        pieces, self._open = self._open, []
-        if pieces:
-            weight = None
-            if any(piece.weight is not None for piece in pieces):
-                filled = [np.ones(len(p.y)) if p.weight is None else p.weight for p in pieces]
-                weight = np.concatenate(filled)
-            y, query = (np.concatenate([piece[part] for piece in pieces]) for part in (1, 2))
-            whole = QueryRows(stacked([piece.X for piece in pieces]), y, query, weight)
-            self._finish([self._key], whole, np.zeros(len(y), dtype=np.int64))
 
-    def _finish(self, keys: list[str], rows: QueryRows, codes: Array) -> None:
-        X = rows.X if self._checksums else None
-        self._seen.add_rows(keys, X, rows.y, codes, rows.weight)
-        self._use(rows)
+def _one_query(pieces: list[Rows]) -> Iterator[Rows]:
+    """Join the pieces of a query, if there are any."""
+    graphs: list[Any] = [piece.graph for piece in pieces]
+    if len(pieces) < 2:
+        yield from pieces
+        return
+    y, weight = np.concatenate([graph.scores for graph in graphs]), None
+    if any(graph.sample_weight is not None for graph in graphs):
+        ones = (np.ones(len(g)) if g.sample_weight is None else g.sample_weight for g in graphs)
+        weight = np.concatenate(list(ones))
+    queries = Queries(np.zeros(len(y), dtype=np.int64), graphs[0].query_labels)
+    graph = PreferenceGraph(len(y), y, queries, weight, flat=graphs[0].flat)
+    yield Rows(pieces[-1].number, stacked([piece.X for piece in pieces]), graph)
 
 
 # -- sums -------------------------------------------------------------------------------------
@@ -223,141 +184,191 @@ def require_addition(loss: Loss, parts: str) -> None:
         )
 
 
-class StreamSums:
-    """Sums of a stream of batches, in folds of whole queries: each fold takes one in turn.
+def add_to_folds(
+    folds: Sequence[Learned], graph: PreferenceGraph, X: Any, fold_of: Array, loss: Loss
+) -> None:
+    """Add whole queries to the sums of their folds; ``fold_of`` has the fold of each row."""
+    for number in np.unique(fold_of):
+        rows = as_slice(np.flatnonzero(fold_of == number))
+        every = len(fold_of) == len(graph.scores[rows])  # type: ignore[index]
+        folds[number].add(*((graph, X) if every else (graph[rows], X[rows])), loss)
 
-    ``X`` are the checked rows of the first batch. The first of the ``folds``, which are `Learned`,
-    has the queries of all.
+
+class StreamSums:
+    """Sums of batches for a ranker, in folds of whole queries: each fold takes one in turn.
+
+    ``steps`` transform batches before (`rankrls.streaming`). The first of the ``folds``, which are
+    `Learned`, has the queries of all.
     """
 
-    def __init__(self, ranker: Any, X: Any, batch: Batch, basis_rows: Any, n_folds: int) -> None:
-        y = check_scores(batch.y, X.shape[0])
-        self.n_outputs, flat = y.reshape(len(y), -1).shape[1], y.ndim == 1
-        self.kernel, self._loss, n = check_terms(ranker, first=True), ranker._loss, X.shape[1]
-        basis = first_basis(ranker, self.kernel, X, basis_rows)
-        require_memory(n, basis, n_folds)
-        shape = n, basis, X.dtype, self.n_outputs, flat
-        self.folds = [Learned.nothing(*shape) for _ in range(n_folds)]
-        ranker._warn_about_columns(self.kernel, X, encode_qid(batch.qid, len(y)).codes)
-        self._progress, self._n_rows = Progress(type(ranker).__name__, ranker.verbose), 0
-        self._queries: WholeQueries | None = None
-        if batch.qid is not None:
-            seen = self.folds[0].seen
-            seen.projection = Projection.like(X, y.reshape(len(y), -1))
-            self._queries = WholeQueries(seen, self._add_queries)
-            return
-        if n_folds > 1:
-            raise ValueError("it has no qid: folds are of whole queries, so that qid is needed")
-        require_addition(self._loss, "batches")
-        self._ranking = RankingStatistics()
+    def __init__(
+        self, ranker: Any, n_folds: int = 1, basis_rows: Any = None, steps: Any = None
+    ) -> None:
+        self.ranker, self.steps, self.kernel = ranker, steps, check_terms(ranker, first=True)
+        self.folds: list[Learned] = []
+        self._n_folds, self._basis_rows = n_folds, basis_rows
+        self._progress = Progress(type(ranker).__name__, ranker.verbose)
+        self._ranking: RankingStatistics | None = None  # of all rows, if they have no qid
+        self.names: Array | None = None  # of features, given beside arrays
+        self._n_rows = self.n_queries = 0
 
-    def add(self, X: Any, batch: Batch) -> None:
-        """Add a batch with checked rows X."""
-        y, weight = check_targets(batch, X.shape[0], self.n_outputs)
-        if (batch.qid is None) != (self._queries is None):
-            has, had = ("no", "one") if batch.qid is None else ("a", "none")
-            raise ValueError(f"it has {has} qid, and the first batch had {had}: give all or none")
-        first = self.folds[0]
+    def check(self, batch: Batch, *, again: bool = False) -> Rows:
+        """Check a batch; the first one decides on features, outputs and the basis."""
+        with named_batch(batch.number):
+            by_row = {"qid": batch.qid, "sample_weight": batch.sample_weight}
+            check_same_rows(batch.X, y=batch.y, **by_row)
+            ranker, X, first = self.ranker, batch.X, not self.folds
+            if self.steps is not None:
+                X = self.steps.transform(batch) if again else self.steps.learn(batch)
+            X = ranker._check_rows(X, reset=first)
+            self._check_names(batch.names, X.shape[1])
+            graph = PreferenceGraph.from_scores(check_scores(batch.y, X.shape[0]), **by_row)
+            if first:
+                if not graph.has_qid:
+                    if self._n_folds > 1:
+                        raise ValueError("it has no qid, and folds are of whole queries")
+                    require_addition(ranker._loss, "batches")
+                    self._ranking = RankingStatistics()
+                data = (self.kernel, X, graph, self._basis_rows, self._n_folds)
+                self.folds = empty_sums(ranker, *data)
+            n_outputs = len(self.folds[0].preferences)
+            if graph.n_outputs != n_outputs:
+                raise ValueError(
+                    f"y has {graph.n_outputs} output(s), and {n_outputs} in the first batch"
+                )
+            if graph.has_qid == (self._ranking is not None):
+                has, had = ("a", "none") if graph.has_qid else ("no", "one")
+                raise ValueError(
+                    f"it has {has} qid, and the first batch had {had}: give all or none"
+                )
+        if not again:
+            self._n_rows += graph.n_rows
+            self._progress(f"batch {batch.number}: {self._n_rows:,} rows so far")
+        return Rows(batch.number, X, graph)
+
+    def _check_names(self, names: Any, n: int) -> None:
+        """Store the names of features that the first batch has beside an array, or compare."""
+        if names is None:
+            return
+        check_length("feature_names", names, n, "columns")
+        owner = self.ranker if self.steps is None else self.steps.steps[0]
+        known = getattr(owner, "feature_names_in_", self.names)
+        if self.folds or known is not None:
+            check_feature_names(names, known, "this batch")
+            return
+        self.names = np.array([str(name) for name in names], dtype=object)
+        if self.steps is None:
+            owner.feature_names_in_, owner._names_beside = self.names, True
+
+    def add(self, rows: Rows) -> None:
+        """Add rows of whole queries."""
+        first, loss, X, graph = self.folds[0], self.ranker._loss, rows.X, rows.graph
+        assert graph.scores is not None
         for fold in self.folds:
             fold.dtype = np.result_type(fold.dtype, X.dtype)
-        first.seen.weighted |= weight is not None
-        if self._queries is None:
-            part = RankingStatistics.of(first.features(X), y, weight)
-            self._ranking = self._ranking.merge(part)
-        else:
-            self._queries.add(X, y, batch.qid, weight)
-        self._n_rows += len(y)
-        self._progress(f"batch {batch.number}: {self._n_rows:,} rows so far")
+        with named_batch(rows.number):
+            if self._ranking is not None:
+                part = RankingStatistics.of(first.features(X), graph.scores, graph.sample_weight)
+                self._ranking = self._ranking.merge(part)
+                first.seen.weighted |= graph.sample_weight is not None
+                return
+            first.seen.check_new(
+                query_keys(graph.query_labels),
+                "comes back after its rows had ended in an earlier batch. Only the last query of a "
+                "batch may go on in the next one: sort the data by query",
+            )
+            first.seen.add_graph(graph, X)
+            add_to_folds(self.folds, graph, X, self.number(graph) % len(self.folds), loss)
+
+    def number(self, graph: PreferenceGraph) -> Array:
+        """Number the queries in the order of the stream; returns the number of each row's."""
+        codes, numbers = graph.query_codes, np.empty(graph.n_queries, dtype=np.int64)
+        assert codes is not None
+        in_order = np.argsort(np.unique(codes, return_index=True)[1])
+        numbers[in_order] = self.n_queries + np.arange(len(in_order))
+        self.n_queries += len(in_order)
+        return numbers[codes]
 
     def finish(self) -> None:
-        """Complete the last query."""
+        """Complete the sums, in the scale of all rows."""
+        if not self.folds:
+            raise ValueError("there is no batch with rows to learn from")
         first, n_folds = self.folds[0], len(self.folds)
-        if self._queries is None:
+        if self._ranking is not None:
             first.seen.rankings.append((self._n_rows, 0))
-            first.add_ranking(self._ranking, self._loss)
-        else:
-            self._queries.end()
-            if (n_queries := first.seen.n_queries) < n_folds:
-                raise ValueError(
-                    f"cv={n_folds} folds of {n_queries} queries: it must be from 2 to {n_queries}"
-                )
+            first.add_ranking(self._ranking, self.ranker._loss)
+        elif self.n_queries < n_folds:
+            raise ValueError(
+                f"cv={n_folds} folds of {self.n_queries} queries: it must be from 2 to "
+                f"{self.n_queries}"
+            )
         require_learned(self.folds, self._n_rows, first.seen.n_queries)
+        rescaling = None if self.steps is None else self.steps.rescaling()
+        for fold in self.folds if rescaling is not None else ():
+            fold.rescale(*rescaling)
         n_pairs = sum(fold.n_pairs for fold in self.folds)
         self._progress(f"{self._n_rows:,} rows, {n_pairs:,} pairs: solving")
 
-    def _add_queries(self, rows: QueryRows) -> None:
-        fold_of = rows.query % len(self.folds)
-        for fold in np.unique(fold_of):
-            mine = rows.take(as_slice(np.flatnonzero(fold_of == fold)))
-            self.folds[fold].add(mine.graph(), mine.X, self._loss)
-
-
-def check_targets(batch: Batch, n_rows: int, n_outputs: int) -> tuple[Array, Array | None]:
-    """Scores of a batch, shape (m, n_outputs), and weights."""
-    y = check_scores(batch.y, n_rows).reshape(n_rows, -1)
-    if y.shape[1] != n_outputs:
-        raise ValueError(f"y has {y.shape[1]} output(s), and {n_outputs} in the first batch")
-    weight = batch.sample_weight
-    return y, None if weight is None else check_weights("sample_weight", weight, n_rows)
-
-
-def _check_rows(ranker: Any, batch: Batch, *, reset: bool) -> Any:
-    """Check the features of a batch and the names of its columns, which arrays have beside them."""
-    check_same_rows(batch.X, y=batch.y, qid=batch.qid, sample_weight=batch.sample_weight)
-    X, names = ranker._check_rows(batch.X, reset=reset), batch.names
-    if names is not None:
-        check_length("feature_names", names, X.shape[1], "columns")
-        if reset and not hasattr(ranker, "feature_names_in_"):
-            ranker.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
-            ranker._names_beside = True
-        else:
-            known = getattr(ranker, "feature_names_in_", None)
-            check_feature_names(names, known, "this batch")
-    return X
-
-
-def _sum_streams(
-    rankers: Sequence[Any],
-    batches: Iterable[Iterable[Batch]],
-    basis_rows: Any = None,
-    steps: Any = None,
-    n_folds: int = 1,
-) -> list[StreamSums]:
-    """Sum all batches for several rankers; a batch has a `Batch` for each."""
-    sums: list[StreamSums] = []
-    for parts in batches:
-        for k, (ranker, batch) in enumerate(zip(rankers, parts, strict=True)):
-            with named_batch(batch.number):
-                batch = batch if steps is None else steps.learn(batch)
-                X = _check_rows(ranker, batch, reset=len(sums) == k)
-                if len(sums) == k:
-                    sums.append(StreamSums(ranker, X, batch, basis_rows, n_folds))
-                sums[k].add(X, batch)
-    if not sums:
-        raise ValueError("there is no batch with rows to learn from")
-    for one in sums:
-        one.finish()
-        if steps is not None and (rescaling := steps.rescaling()) is not None:
-            for fold in one.folds:
-                fold.rescale(*rescaling)
-    return sums
-
 
 def fit_stream(ranker: Any, batches: Any, basis_rows: Any = None, steps: Any = None) -> Any:
-    """Fit a `RankRLS` to a stream of batches; ``steps`` transform them (`streaming._Prepare`)."""
+    """Fit a `RankRLS` or `RankRLSCV` to a stream of batches, which ``steps`` transform before."""
+    n_folds, chooses = 1, hasattr(ranker, "alphas")
+    if chooses:
+        grid, n_folds, scoring = check_folds(ranker)
+        if scoring.name != LOSS_METRIC and hasattr(batches, "__next__"):
+            raise ValueError(
+                f"scoring={scoring.name!r} is computed from held-out predictions, in a second "
+                "pass, and these batches can be read once: give a function that returns them from "
+                f"the start, such as lambda: iter_letor(path), or use scoring={LOSS_METRIC!r}, "
+                "which needs one pass"
+            )
     with unchanged_on_error(ranker):
-        check_terms(ranker, first=True)
-        parts = ([batch] for batch in read_batches(batches))
-        (sums,) = _sum_streams([ranker], parts, basis_rows, steps)
-        store_learned(ranker, sums.folds[0], sums.kernel)
+        sums = StreamSums(ranker, n_folds, basis_rows, steps)
+        for rows in whole_queries(map(sums.check, read_batches(batches))):
+            sums.add(rows)
+        sums.finish()
+        learned = sums.folds[0]
+
+        def score_again(W: list[Array]) -> list[Array]:
+            scores, now = list[Array](), list[tuple[str, int]]()
+            sums.n_queries = 0
+            for rows in whole_queries(
+                sums.check(batch, again=True) for batch in read_batches(batches)
+            ):
+                graph = rows.graph
+                assert graph.query_codes is not None
+                counts = np.bincount(graph.query_codes).tolist()
+                now += zip(query_keys(graph.query_labels), counts, strict=True)
+                Phi = learned.features(rows.X)
+                scores.append(score_queries(scoring, Phi, graph, sums.number(graph), W))
+            before = [(key, n) for key, (n, _) in learned.seen.queries.items()]
+            if before != now:
+                raise ValueError(
+                    f"the batches had {len(before):,} queries, and now {len(now):,}, or others; "
+                    "batches that are read again must have the same rows in the same order"
+                )
+            return scores
+
+        if chooses:
+            learned = choose_by_folds(ranker, sums.folds, grid, scoring, score_again)
+        store_learned(ranker, learned, sums.kernel)
+    if steps is not None and sums.names is not None:
+        steps.steps[0].feature_names_in_ = sums.names
     return ranker
 
 
 def fit_streams(rankers: Sequence[Any], batches: Iterable[Iterable[Mapping[str, Any]]]) -> None:
-    """Fit several linear `RankRLS` in one pass; a batch has the fields of a `Batch` for each."""
-    numbered = ([Batch(i, **part) for part in parts] for i, parts in enumerate(batches, 1))
-    for ranker, sums in zip(rankers, _sum_streams(rankers, numbered), strict=True):
-        store_learned(ranker, sums.folds[0], sums.kernel)
+    """Fit several linear `RankRLS` in one pass over whole queries.
+
+    A batch has the fields of a `Batch` for each ranker.
+    """
+    sums = [StreamSums(ranker) for ranker in rankers]
+    for number, parts in enumerate(batches, 1):
+        for one, fields in zip(sums, parts, strict=True):
+            one.add(one.check(Batch(number, **fields)))
+    for one in sums:
+        one.finish()
+        store_learned(one.ranker, one.folds[0], one.kernel)
 
 
 # -- folds ------------------------------------------------------------------------------------
@@ -383,52 +394,6 @@ def check_folds(ranker: Any) -> tuple[Array | None, int, Scoring]:
             "'pairwise_accuracy', or a list metric such as 'ndcg@10'"
         )
     return grid, n_folds, scoring
-
-
-def fit_stream_cv(ranker: Any, batches: Any, basis_rows: Any = None, steps: Any = None) -> Any:
-    """Fit a `RankRLSCV` to a stream of batches; ``steps`` are as for `fit_stream`."""
-    grid, n_folds, scoring = check_folds(ranker)
-    if scoring.name != LOSS_METRIC and hasattr(batches, "__next__"):
-        raise ValueError(
-            f"scoring={scoring.name!r} is computed from held-out predictions, in a second pass, "
-            "and these batches can be read once: give a function that returns them from the start, "
-            f"such as lambda: iter_letor(path), or use scoring={LOSS_METRIC!r}, which needs one "
-            "pass"
-        )
-    with unchanged_on_error(ranker):
-        check_terms(ranker, first=True)
-        parts = ([batch] for batch in read_batches(batches))
-        (sums,) = _sum_streams([ranker], parts, basis_rows, steps, n_folds)
-        first = sums.folds[0]
-
-        def score_again(W: list[Array]) -> list[Array]:
-            seen, scores = SeenQueries(), list[Array]()
-
-            def score(rows: QueryRows) -> None:
-                Phi = first.features(rows.X)
-                scores.append(score_queries(scoring, Phi, rows.graph(), rows.query, W))
-
-            again = WholeQueries(seen, score, checksums=False)
-            for batch in read_batches(batches):
-                with named_batch(batch.number):
-                    batch = batch if steps is None else steps.transform(batch)
-                    X = _check_rows(ranker, batch, reset=False)
-                    y, weight = check_targets(batch, X.shape[0], sums.n_outputs)
-                    again.add(X, y, batch.qid, weight)
-            again.end()
-            before, now = (
-                [(key, n) for key, (n, _) in one.queries.items()] for one in (first.seen, seen)
-            )
-            if before != now:
-                raise ValueError(
-                    f"the batches had {len(before):,} queries, and now {len(now):,}, or others; "
-                    "batches that are read again must have the same rows in the same order"
-                )
-            return scores
-
-        learned = choose_by_folds(ranker, sums.folds, grid, scoring, score_again)
-        store_learned(ranker, learned, sums.kernel)
-    return ranker
 
 
 def score_queries(
