@@ -128,9 +128,15 @@ def test_several_outputs(cost):
     rows, targets = chunked(X, 60), chunked(y, 60, 2)
     local = rankrls.RankRLS(cost=cost).fit(X, y, qid=qid)
     for solver in ("primal", "cg"):
-        ranker = precise(cost=cost, solver=solver).fit(rows, targets, qid=qid)
+        ranker = precise(cost=cost, solver=solver)
+        if solver == "cg" and cost != "magnitude":
+            with pytest.raises(ValueError, match=r"fit one output at a time, or use solver='prim"):
+                ranker.fit(rows, targets, qid=qid)
+            continue
+        ranker.fit(rows, targets, qid=qid)
         assert ranker.coef_.shape == (3, N)
         check_same_fit(ranker, local, X)
+    ranker = RankRLS(cost=cost).fit(rows, targets, qid=qid)
     predictions = ranker.predict(rows)
     assert predictions.chunks == ((60,) * 4, (3,))
     same(predictions.compute(), local.predict(X))

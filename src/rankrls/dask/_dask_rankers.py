@@ -34,8 +34,8 @@ def fit(estimator: Any, X: Any, y: Any, *, qid: Any = None, sample_weight: Any =
     estimator : rankrls.RankRLS, rankrls.RankRLSCV, Pipeline that ends in one, or rankrls.AutoRanker
         The ranker may be preceded by one StandardScaler, MinMaxScaler or MaxAbsScaler, which is
         fitted to all rows, without weights. It then needs the linear kernel and solver "primal".
-        An AutoRanker is fitted by `AutoRanker.fit_stream`: partitions come to the client, one after
-        the other and twice. They must be sorted by query.
+        An AutoRanker is fitted by `AutoRanker.fit_stream`: partitions, sorted by query, come to the
+        client, one after the other and twice.
     X, y, qid, sample_weight
         As for ``rankrls.dask.RankRLS``.
 
@@ -43,9 +43,8 @@ def fit(estimator: Any, X: Any, y: Any, *, qid: Any = None, sample_weight: Any =
     -------
     estimator
         The fitted estimator, which does not need Dask. It equals ``fit`` to all rows, for
-        `RankRLSCV` with the same folds and alphas (the default grid may be extended to other ends,
-        as that of `RankRLSCV.fit_stream`), whose scaler is also fitted to held-out rows. If the
-        call fails, the estimator does not change.
+        `RankRLSCV` with the same folds and alphas, whose scaler is also fitted to held-out rows. If
+        the call fails, the estimator does not change.
 
     Examples
     --------
@@ -124,12 +123,8 @@ class DaskRanker(RidgeRanker):
     def to_local(self) -> Any:
         """Convert to an estimator of `rankrls` that does not need Dask.
 
-        The returned estimator supports ``partial_fit`` and ``forget`` with rows in memory, unless
-        it was fitted with solver "cg".
-
-        Returns
-        -------
-        rankrls.RankRLS or rankrls.RankRLSCV
+        It supports ``partial_fit`` and ``forget`` with rows in memory, unless it was fitted with
+        solver "cg".
         """
         check_is_fitted(self)
         local = getattr(estimators, type(self).__name__)(**self.get_params(deep=False))
@@ -140,16 +135,8 @@ class DaskRanker(RidgeRanker):
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict scores; higher is preferred.
 
-        Parameters
-        ----------
-        X : dask array or data frame, or array-like, of shape (n, n_features)
-        return_std : bool, default=False
-            Whether to also return the posterior standard deviation of the scores.
-
-        Returns
-        -------
-        dask array of shape (n,) or (n, n_outputs), or a pair of them
-            Lazy, with the partitions of X. If X is local, the result is computed immediately.
+        Arguments are those of `rankrls.RankRLS.predict`. The result is a lazy Dask array with the
+        partitions of X (or a pair of them), and of a local X an array in memory.
         """
         if not is_lazy(X):
             return super().predict(X, return_std)
@@ -175,17 +162,9 @@ class DaskRanker(RidgeRanker):
     ) -> float:
         """Return the pairwise accuracy, averaged over the queries that have a pair.
 
-        Parameters
-        ----------
-        X, y, qid, sample_weight
-            As for ``fit``; all must be local if X is. qid is required if ``fit`` was given qid.
-            The predictions and the other arrays are gathered, about 32 bytes for each row.
-        **judgements
-            pairs, magnitude and pair_weight; only if X is local.
-
-        Returns
-        -------
-        float
+        Arguments are those of ``fit``; all must be local if X is, and only then pairs, magnitude
+        and pair_weight can be given. The predictions and the other arrays are gathered, about 32
+        bytes for each row.
         """
         if not is_lazy(X):
             return super().score(X, y, qid, sample_weight, **judgements)
@@ -266,24 +245,15 @@ class RankRLS(DaskRanker, estimators.RankRLS):
         y : dask array, series or frame, or array-like, of shape (n_rows,) or (n_rows, n_outputs)
             Scores; higher is preferred. Other partitions than those of X are repartitioned, which
             takes one more pass over X if its partition lengths are unknown.
-        qid : the same, of shape (n_rows,), optional
-            Query of every row. If None, all rows form one ranking.
-        sample_weight : the same, of shape (n_rows,), optional
-            Row weights. The weight of a pair is the product of the weights of its rows.
-        eval_set : tuple (X_val, y_val) or (X_val, y_val, qid_val), optional
-            Validation data in memory, used for early stopping.
-        callback : function, optional
+        qid, sample_weight : the same, of shape (n_rows,), optional
             As for `rankrls.RankRLS`.
+        eval_set, callback
+            As for `rankrls.RankRLS`; validation data are in memory.
         persist : bool, default=True
             Whether X is kept in the workers' memory during the iterations of "cg". If False, X is
             computed again in every iteration.
         **others
             pairs, magnitude, pair_weight and pair_features are not supported.
-
-        Returns
-        -------
-        RankRLS
-            The fitted estimator.
         """
         _refuse(others)
         options = {"eval_set": eval_set, "callback": callback, "persist": persist}
@@ -308,7 +278,6 @@ class RankRLSCV(DaskRanker, estimators.RankRLSCV):
     scoring : str, default="pairwise_accuracy"
         "pairwise_r2" is computed from the statistics. Metrics of lists ("pairwise_accuracy",
         "ndcg@10", …) take a second pass over X, and a third one if the default grid is extended.
-
     """
 
     def fit(
@@ -324,17 +293,8 @@ class RankRLSCV(DaskRanker, estimators.RankRLSCV):
     ) -> RankRLSCV:
         """Choose alpha by cross-validation over queries and fit on all rows.
 
-        Parameters
-        ----------
-        X, y, qid, sample_weight
-            As for ``rankrls.dask.RankRLS``; qid is required.
-        eval_set, callback, **others
-            Not supported.
-
-        Returns
-        -------
-        RankRLSCV
-            The fitted estimator.
+        Arguments are those of ``rankrls.dask.RankRLS``; qid is required, and ``eval_set`` and
+        ``callback`` are not supported.
         """
         _refuse(others)
         with unchanged_on_error(self):

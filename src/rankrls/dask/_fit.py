@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
 from functools import partial, reduce
 from typing import Any
 
@@ -13,7 +12,6 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
-import dask
 from rankrls import _resources
 from rankrls._calls import Progress, warn
 from rankrls._frames import clear_errors, columns_like_ids, id_text, scale_text, unequal_scales
@@ -21,7 +19,7 @@ from rankrls._validation import check_option
 from rankrls.core.linalg.krylov import converge, stop_early
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.statistics import UNDERFLOW, RankingStatistics, add_batch
+from rankrls.core.preferences.statistics import UNDERFLOW
 from rankrls.core.ridge.iterative import LinearSystem
 from rankrls.core.ridge.models import FittedFunction, join_outputs
 from rankrls.core.spaces.products import Offsets, Products
@@ -43,8 +41,6 @@ from rankrls.exceptions import FeatureScaleWarning, IdColumnWarning
 __all__ = ["check_columns", "fit_ranker"]
 
 Array = NDArray[Any]
-
-SOLVERS = ("auto", "primal", "nystroem", "cg")
 
 #: Up to this number of features, ``solver="auto"`` forms the n × n matrix (128 MiB a partition).
 MAX_PRIMAL_FEATURES = 4096
@@ -70,12 +66,12 @@ def fit_ranker(
     persist: bool = True,
 ) -> Any:
     """Fit a `RankRLS` or a `RankRLSCV`; returns the fitted scaler, if there is one."""
-    chooses, alphas = hasattr(ranker, "alphas"), np.empty(0)
+    chooses, n_folds, alphas = hasattr(ranker, "alphas"), 1, np.empty(0)
     if chooses:
         grid, n_folds, scoring = check_folds(ranker)
     else:
         alphas = np.array([ranker._check_alpha("alpha", ranker.alpha)])
-    check_option("solver", ranker.solver, SOLVERS)
+    check_option("solver", ranker.solver, ("auto", "primal", "nystroem", "cg"))
     kernel: Kernel = ranker._check_options()
     refused = chooses and (eval_set is not None or callback is not None)
     if refused or (eval_set is None) == bool(ranker.early_stopping):
@@ -95,19 +91,16 @@ def fit_ranker(
     solver = _choose_solver(ranker, kernel, rows, scaler)
     progress(f"solver {solver}")
     if solver == "cg":
-        iteration = ranker._iteration(progress, callback)
-        _fit_cg(ranker, rows, alphas, iteration, eval_set, persist)
+        _fit_cg(ranker, rows, alphas, ranker._iteration(progress, callback), eval_set, persist)
         return None
-    basis, fold_of = None, None
+    basis, fold_of, size, copies = None, None, rows.n_features, n_folds + 4 if chooses else 2
     if solver == "nystroem":
         indices = choose_basis(ranker.basis, rows.n_rows, check_random_state(ranker.random_state))
-        size, advice = len(indices), "use fewer basis vectors"
-        _resources.require("solver='nystroem'", size, size, copies=4, advice=advice)
+        size, copies = len(indices), 4
+    advice = "use fewer features or basis vectors, or rankrls.dask.RankRLS with solver='cg'"
+    _resources.require(f"solver={solver!r}", size, size, copies=copies, advice=advice)
+    if solver == "nystroem":
         basis = Basis.from_rows(kernel, rows.take(indices), indices)
-    else:
-        n, copies = rows.n_features, n_folds + 4 if chooses else 2
-        advice = "use rankrls.dask.RankRLS with solver='cg', fewer features, or a basis"
-        _resources.require("solver='primal'", n, n, copies=copies, advice=advice)
     if chooses:
         if not rows.with_qid or n_folds > rows.n_queries:
             raise ValueError(
@@ -115,7 +108,7 @@ def fit_ranker(
             )
         rng, every = check_random_state(ranker.random_state), np.arange(rows.n_queries)
         fold_of = random_fold_of(every, n_folds, rng, what="queries")
-    sums, found, scaler = _sum(ranker, rows, basis, scaler, fold_of)
+    sums, (ids, unequal), scaler = _sum(ranker, rows, basis, scaler, n_folds, fold_of)
     require_learned(sums, rows.n_rows, rows.n_queries)
     with np.errstate(over="ignore", invalid="ignore"):  # the solvers reject overflow
         learned = sums[0]
@@ -123,23 +116,30 @@ def fit_ranker(
 
             def score_again(W: list[Array]) -> list[Array]:
                 """Score every query with the models without its fold, in one pass over X."""
-                extras = shared(W), shared(fold_of)
-                stay, moved = rows.parts(partial(_part_scores, scoring), *extras)
-                return compute(stay + moved)
+                work, extras = partial(_part_scores, scoring), (shared(W), shared(fold_of))
+                return compute(rows.parts(work, *extras))
 
             learned = choose_by_folds(ranker, sums, grid, scoring, score_again)
         store_learned(ranker, learned, kernel)
-    _warn_about_columns(ranker, *found, scales=solver == "primal" and scaler is None)
+    names = getattr(ranker, "feature_names_in_", None)
+    if ids:
+        warn(id_text(ids, names), IdColumnWarning)
+    if solver == "primal" and scaler is None and unequal is not None:
+        remedy = (
+            "scale them on the workers by rankrls.dask.fit(make_pipeline(StandardScaler(), "
+            f"rankrls.{type(ranker).__name__}()), X, y, qid=qid)"
+        )
+        warn(scale_text(unequal, names, remedy), FeatureScaleWarning)
     progress("solved")
     return scaler
 
 
 def _choose_solver(ranker: Any, kernel: Kernel, rows: DistributedRows, scaler: Any) -> str:
     solver, n = ranker.solver, rows.n_features
-    if solver == "auto" and (ranker.basis is not None or not kernel.linear):
-        solver = "cg" if ranker.early_stopping else "nystroem"
-    elif solver == "auto":
-        solver = "cg" if ranker.early_stopping or n > MAX_PRIMAL_FEATURES else "primal"
+    if solver == "auto":
+        solver = "primal" if kernel.linear and ranker.basis is None else "nystroem"
+        if ranker.early_stopping or (solver == "primal" and n > MAX_PRIMAL_FEATURES):
+            solver = "cg"
     problem = None
     if kernel.precomputed:
         problem = "kernel='precomputed' is a matrix of n_rows × n_rows: pass the rows"
@@ -152,10 +152,7 @@ def _choose_solver(ranker: Any, kernel: Kernel, rows: DistributedRows, scaler: A
     elif ranker.early_stopping and solver != "cg":
         problem = f"early_stopping belongs to solver='cg'; got solver={solver!r}"
     elif solver in ("primal", "cg") and not kernel.linear:
-        problem = (
-            f"solver={solver!r} works on explicit features and needs kernel='linear'; with "
-            f"kernel={kernel.name} use solver='nystroem'"
-        )
+        problem = f"solver={solver!r} needs kernel='linear'; with others use solver='nystroem'"
     elif ranker.basis is not None and solver != "nystroem":
         problem = f"basis belongs to solver='nystroem'; got solver={solver!r}"
     elif scaler is not None and solver != "primal":
@@ -165,6 +162,11 @@ def _choose_solver(ranker: Any, kernel: Kernel, rows: DistributedRows, scaler: A
         )
     elif solver == "cg" and not rows.with_qid:
         problem = "solver='cg' needs qid: without it use solver='primal', or a basis"
+    elif solver == "cg" and rows.n_outputs > 1 and not ranker._loss.keeps_ties:
+        problem = (
+            "solver='cg' fits several outputs at once with cost='magnitude' and ties='keep', where "
+            "they share their pairs: fit one output at a time, or use solver='primal'"
+        )
     if problem is not None:
         raise ValueError(problem)
     if solver == "nystroem" and ranker.basis is None:
@@ -179,7 +181,12 @@ def _choose_solver(ranker: Any, kernel: Kernel, rows: DistributedRows, scaler: A
 
 
 def _sum(
-    ranker: Any, rows: DistributedRows, basis: Basis | None, scaler: Any, fold_of: Array | None
+    ranker: Any,
+    rows: DistributedRows,
+    basis: Basis | None,
+    scaler: Any,
+    n_folds: int,
+    fold_of: Array | None,
 ) -> tuple[list[Learned], Any, Any]:
     """Return the sums of each fold, suspicious columns of the first partition, and the scaler.
 
@@ -187,41 +194,45 @@ def _sum(
     that offsets and units cost no digits, and are converted to that of all rows afterwards.
     """
     raw, names = rows.X, getattr(ranker, "feature_names_in_", None)
-    columns = layer("columns", [(partial(_columns, names, rows.with_qid), raw[0], rows.graphs[0])])
-    scalers = []
+    wanted = layer("columns", [(partial(_columns, names, rows.with_qid), raw[0], rows.graphs[0])])
     if scaler is not None:
-        (first,) = layer("scaler", [(partial(_fitted, scaler), raw[0])])
-        fitted = layer("scaler", [(partial(_fitted, scaler), X) for X in raw])
-        scalers = [first, tree("scaler", merged, fitted)]
+        fit = partial(_fitted, scaler)
+        first, *every = layer("scaler", [(fit, X) for X in (raw[0], *raw)])
+        wanted += [first, tree("scaler", merged, every)]
         rows.X = layer("scaled", [(scaled, first, X) for X in raw])
-    shape: dict[str, Any] = {"dtype": rows.dtype, "n_outputs": rows.n_outputs, "flat": rows.flat}
-    nothing = partial(Learned.nothing, rows.n_features, **shape)
-    extras, loss = [shared(basis), shared(fold_of)], ranker._loss
-    if rows.with_qid:
-        stay, moved = rows.parts(partial(_part_sums, nothing, loss), *extras)
-        total = tree("sum", _add_sums, stay + moved)
-    else:
-        total = tree("sum", _add_rankings, rows.parts(_part_ranking, *extras)[0])
-    sums, found, *computed = compute([total, *columns, *scalers])
-    if not rows.with_qid:
-        ranking, sums = sums, [nothing(basis=basis)]
-        sums[0].add_ranking(ranking, loss)
+    shape = rows.dtype, rows.n_outputs, rows.flat, rows.with_qid
+    nothing = partial(_nothing, rows.n_features, shape, n_folds)
+    work = partial(_part_sums, nothing, ranker._loss)
+    total = tree("sum", _add_sums, rows.parts(work, shared(basis), shared(fold_of)))
+    sums, found, *scalers = compute([total, *wanted])
     if scaler is not None:
-        first, scaler = computed
+        first, scaler = scalers
         for part in sums:
             part.rescale(*rescaling(first, scaler))
         new = shared(scaler)
         rows.X = layer("scaled", [(scaled, new, X) for X in raw])
-    sums[0].seen = rows.seen()
+    sums[0].seen.weighted = rows.weighted
+    sums[0].end_ranking(rows.n_rows, ranker._loss)
+    if rows.with_qid:
+        sums[0].seen.add(rows.labels, rows.sizes)
     return sums, found, scaler
+
+
+def _columns(names: Any, with_qid: bool, X: Any, graph: PreferenceGraph) -> tuple[Any, Any]:
+    codes = graph.query_codes if with_qid else None
+    return columns_like_ids(X, names, codes), unequal_scales(X, codes)
 
 
 def _fitted(scaler: Any, X: Any) -> Any:
     return clone(scaler).fit(X)
 
 
+def _nothing(n: int, shape: tuple[Any, ...], n_folds: int, basis: Basis | None) -> list[Learned]:
+    return [Learned.nothing(n, basis, *shape) for _ in range(n_folds)]
+
+
 def _part_sums(
-    nothing: Callable[..., Learned],
+    nothing: Callable[[Basis | None], list[Learned]],
     loss: Loss,
     X: Any,
     graph: PreferenceGraph,
@@ -230,8 +241,8 @@ def _part_sums(
     fold_of: Array | None,
 ) -> list[Learned]:
     """Return the sums over one part, for each fold."""
+    sums = nothing(basis)
     fold = np.zeros(len(query), dtype=np.int64) if fold_of is None else fold_of[query]
-    sums = [nothing(basis=basis) for _ in range(1 if fold_of is None else int(fold_of.max()) + 1)]
     add_to_folds(sums, graph, X, fold, loss)
     return sums
 
@@ -242,22 +253,8 @@ def _add_sums(parts: list[list[Learned]]) -> list[Learned]:
     totals = [learned.copy() for learned in parts[0]]
     for part in parts[1:]:
         for total, other in zip(totals, part, strict=True):
-            total.total = add_batch(total.total, other.total)
-            total.preferences = total.preferences + other.preferences
+            total.merge(other.copy())
     return totals
-
-
-def _part_ranking(
-    X: Any, graph: PreferenceGraph, query: Array, basis: Basis | None, fold_of: Any
-) -> RankingStatistics:
-    """Return the moments of one part of one ranking."""
-    assert graph.scores is not None
-    Phi = X if basis is None else basis.features(X)
-    return RankingStatistics.of(Phi, graph.scores, graph.sample_weight)
-
-
-def _add_rankings(parts: list[RankingStatistics]) -> RankingStatistics:
-    return reduce(RankingStatistics.merge, deepcopy(parts))
 
 
 def _part_scores(
@@ -266,127 +263,92 @@ def _part_scores(
     return score_queries(scoring, X, graph, fold_of[query], W)
 
 
-def _columns(names: Any, with_qid: bool, X: Any, graph: PreferenceGraph) -> tuple[Any, Any]:
-    codes = graph.query_codes if with_qid else None
-    return columns_like_ids(X, names, codes), unequal_scales(X, codes)
-
-
-def _warn_about_columns(ranker: Any, ids: list[int], unequal: Any, *, scales: bool) -> None:
-    names = getattr(ranker, "feature_names_in_", None)
-    if ids:
-        warn(id_text(ids, names), IdColumnWarning)
-    if scales and unequal is not None:
-        remedy = (
-            "scale them on the workers by rankrls.dask.fit(make_pipeline(StandardScaler(), "
-            f"rankrls.{type(ranker).__name__}()), X, y, qid=qid)"
-        )
-        warn(scale_text(unequal, names, remedy), FeatureScaleWarning)
-
-
 # -- conjugate gradients ----------------------------------------------------------------------
 
 
-#: The systems of one part, one for each group of outputs that share L, and its preferences.
-System = tuple[list[LinearSystem], list[int], Array]
+#: The equations of one part, and its numbers of edges and of preferences of each output.
+System = tuple[LinearSystem, Array, Array]
 
 
 def _fit_cg(
     ranker: Any, rows: DistributedRows, alphas: Array, iteration: Any, eval_set: Any, persist: bool
 ) -> None:
-    stay, moved = rows.parts(partial(_part_system, ranker._loss))
-    moved = list(dask.persist(*moved))  # in any case
-    systems = [*(dask.persist(*stay) if persist else stay), *moved]
-    parts = layer("summary", [(partial(_summary, rows.n_outputs), part) for part in systems])
-    cross, squares, n_pairs, preferences, split = compute([tree("sum", _add, parts)])[0]
-    learned = Learned.nothing(1, None, rows.dtype, rows.n_outputs, rows.flat)
-    learned.preferences = preferences
+    systems = rows.parts(partial(_part_system, ranker._loss), keep="all" if persist else "moved")
+    parts = layer("summary", [(_summary, part) for part in systems])
+    equations = _DistributedEquations(systems, compute([tree("sum", _add, parts)])[0], rows)
+    learned = Learned.nothing(1, None, rows.dtype, rows.n_outputs, rows.flat, True)
+    learned.preferences = equations.preferences
     require_learned([learned], rows.n_rows, rows.n_queries)
-    if not squares.any():
+    if not equations.squares.any():
         raise ValueError(UNDERFLOW)
-    everything = np.arange(rows.n_outputs)
-    outputs = list(everything[:, None]) if split else [everything]
-    equations = [
-        _DistributedEquations(systems, some, cross[:, some], squares[:, some[0]], rows)
-        for some in outputs
-    ]
     with np.errstate(over="ignore", invalid="ignore"):
         if eval_set is None:
-            W, history = converge(equations, alphas, iteration)
+            W, history = converge([equations], alphas, iteration)
         else:
             X_val, held = check_eval_set(
                 eval_set, ranker._check_rows, has_qid=True, n_outputs=rows.n_outputs
             )
-            score = partial(graph_accuracy, held)
+            score, n_outputs = partial(graph_accuracy, held), rows.n_outputs
             W, history = stop_early(
-                equations, alphas, iteration, Products(X_val), score, rows.n_outputs
+                [equations], alphas, iteration, Products(X_val), score, n_outputs
             )
-    coef = join_outputs(outputs, W).astype(rows.dtype, copy=False)
+    coef = join_outputs([equations.outputs], W).astype(rows.dtype, copy=False)
     ranker._store_fit(
         FittedFunction(alphas[: len(coef)], coef=coef),
         history,
         solver="cg",
         flat=rows.flat,
         with_qid=True,
-        n_pairs=int(n_pairs.sum()),
+        n_pairs=int(equations.n_pairs) * rows.n_outputs,
         n_queries=rows.n_queries,
     )
 
 
 class _DistributedEquations:
-    """G = XᵀLX and C = Xᵀr for outputs that share L; a product takes one round trip."""
+    """G = XᵀLX and C = Xᵀr; a product takes one round trip."""
 
     #: Round trips dominate the cost, so held-out rows can be scored after each of them.
     n_entries = 2**62
 
-    def __init__(
-        self, systems: list[Any], outputs: Array, C: Array, squares: Array, rows: DistributedRows
-    ) -> None:
-        self._systems, self.outputs, self.C, self._squares = systems, outputs, C, squares
-        self.dtype, self.rank = rows.dtype, rows.n_rows
+    def __init__(self, systems: list[Any], sums: list[Array], rows: DistributedRows) -> None:
+        self._systems = systems
+        self.C, self.squares, self.n_pairs, self.preferences = sums  # of all parts
+        self.outputs, self.dtype, self.rank = np.arange(rows.n_outputs), rows.dtype, rows.n_rows
 
     def G(self, V: Array) -> Array:
         """Return XᵀLX V of shape (n, k')."""
-        work, vectors = partial(_product, int(self.outputs[0])), shared(V)
-        parts = layer("product", [(work, part, vectors) for part in self._systems])
+        vectors = shared(V)
+        parts = layer("product", [(_product, part, vectors) for part in self._systems])
         return compute([tree("sum", _add, parts)])[0][0]
 
     def diagonal(self) -> Array:
         """Return the approximate diagonal of G, shape (n,)."""
-        return self._squares
+        return self.squares
 
     def magnitude(self, W: Array) -> Array:
         """Return about ‖L^½ x_j‖ Σ_i ‖L^½ x_i‖ |w_i| for each column x_j of X, shape (n, k')."""
-        root = np.sqrt(self._squares)[:, None]
+        root = np.sqrt(self.squares)[:, None]
         return root * (root.T @ np.abs(W))
 
 
 def _part_system(loss: Loss, X: Any, graph: PreferenceGraph, query: Array) -> System:
-    """Return the equations of the rows of one part."""
-    product, objectives = Products(X, offsets=Offsets.of(X)), graph.objectives(loss)
-    systems = [LinearSystem(product, objective) for objective in objectives]
-    return systems, [objective.n_pairs for objective in objectives], graph.n_preferences
+    """Return the equations of the rows of one part; all outputs share L."""
+    (objective,) = graph.objectives(loss)
+    system = LinearSystem(Products(X, offsets=Offsets.of(X)), objective)
+    return system, np.array(objective.n_pairs), graph.n_preferences
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def _summary(n_outputs: int, part: System) -> tuple[Array, ...]:
-    """By output: C, approximate diagonal of G, numbers of edges and preferences; is L shared."""
-    systems, edges, preferences = part
-    n = systems[0].X.shape[1]
-    cross, squares = np.empty((n, n_outputs)), np.empty((n, n_outputs))
-    n_pairs = np.zeros(n_outputs, dtype=np.int64)
-    for system, pairs in zip(systems, edges, strict=True):
-        outputs = system.outputs
-        cross[:, outputs], squares[:, outputs] = system.C, system.diagonal()[:, None]
-        n_pairs[outputs] = pairs
-    return cross, squares, n_pairs, preferences, np.array(len(systems) > 1)
+def _summary(part: System) -> tuple[Array, ...]:
+    return part[0].C, part[0].diagonal(), *part[1:]
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def _product(output: int, part: System, V: Array) -> tuple[Array]:
-    return (next(system for system in part[0] if output in system.outputs).G(V),)
+def _product(part: System, V: Array) -> tuple[Array]:
+    return (part[0].G(V),)
 
 
 @np.errstate(over="ignore", invalid="ignore")
 def _add(parts: list[tuple[Array, ...]]) -> list[Array]:
-    """Add tuples of arrays (a flag is true if one of them is)."""
+    """Add tuples of arrays."""
     return [reduce(np.add, arrays) for arrays in zip(*parts, strict=True)]

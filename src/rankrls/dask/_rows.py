@@ -22,7 +22,6 @@ from rankrls._frames import clear_errors, refuse_dates
 from rankrls._validation import check_length, check_scores, encode_qid, label_array, show
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.estimators.ranker import canonical
-from rankrls.estimators.seen_queries import SeenQueries
 from rankrls.estimators.stream import as_slice, stacked
 
 __all__ = [
@@ -256,21 +255,14 @@ class DistributedRows:
         crosses = (np.bincount(codes) > 1) & self.with_qid
         self.n_crossing, self._group = int(crosses.sum()), np.where(crosses, place[first], -1)
 
-    def seen(self) -> SeenQueries:
-        """Return the record of the training queries, for a model that continues to learn."""
-        seen = SeenQueries()
-        seen.weighted = self.weighted
-        if self.with_qid:
-            seen.add(self.labels, self.sizes)
-        else:
-            seen.rankings.append((self.n_rows, 0))
-        return seen
-
-    def parts(self, work: Callable[..., Any], *extras: Delayed | None) -> list[list[Delayed]]:
-        """Return ``work(X, graph, query, *extras)`` of rows that stay, and of those that move.
+    def parts(
+        self, work: Callable[..., Any], *extras: Delayed | None, keep: str = ""
+    ) -> list[Delayed]:
+        """Return ``work(X, graph, query, *extras)`` of parts of the rows.
 
         The arguments are rows of whole queries, their `PreferenceGraph`, the number of the query of
-        each row, shape (m,), and ``extras``.
+        each row, shape (m,), and ``extras``. ``keep`` results on the workers: of "all" parts, or of
+        rows that have "moved".
         """
         group = self._group
         moves = group >= 0
@@ -292,7 +284,10 @@ class DistributedRows:
         for (g, _), piece in zip(found, taken, strict=True):
             pieces.setdefault(g, []).append(piece)
         stay, together = pieces.pop(-1), partial(_together, work)
-        return [stay, layer("together", [(together, some, *extras) for some in pieces.values()])]
+        moved = layer("together", [(together, some, *extras) for some in pieces.values()])
+        if keep:
+            moved = list(dask.persist(*moved))
+        return [*(dask.persist(*stay) if keep == "all" else stay), *moved]
 
     def take(self, indices: Array) -> Any:
         """Return rows of X by index, gathered on the client, shape (r, n)."""

@@ -104,13 +104,9 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         - "auto": "leave-query-out" with qid; without qid "leave-pair-out" for up to 1000 rows if it
           is exact, otherwise 10 folds (fewer below 50 rows).
 
-        For given pairs:
-
-        - "leave-judgement-out": each pair;
-        - "leave-item-out": all pairs of an item; a pair is predicted twice;
-        - "leave-group-out": all pairs of a group;
-        - an int for folds of pairs or groups, or splits of the pairs;
-        - "auto": groups if they are given, single pairs otherwise.
+        For given pairs: "leave-judgement-out" (each pair), "leave-item-out" (all pairs of an item;
+        a pair is predicted twice), "leave-group-out", an int for folds of pairs or groups, splits
+        of the pairs; "auto" leaves out groups if they are given, single pairs otherwise.
     scoring : str or callable, default="pairwise_accuracy"
         Name of a metric of `rankrls.metrics` such as "ndcg@10", or a function
         ``metric(y_true, y_score, qid=...)``; higher is better. It is computed within queries and
@@ -129,11 +125,10 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
 
     Attributes
     ----------
-    alpha_ : float
+    alpha_, gamma_ : float
         The best alpha; the largest one if several are equally good, and for "log_loss" the one of
-        the smallest held-out squared error. With early stopping, the alpha of the best iteration.
-    gamma_ : float
-        The best gamma, if there are several.
+        the smallest held-out squared error. With early stopping, that of the best iteration. And
+        the best gamma, if there are several.
     best_score_ : float
         Its cross-validated score, the maximum over many alphas and therefore optimistic: to
         estimate performance, cross-validate the whole `RankRLSCV` (nested).
@@ -254,13 +249,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         Parameters
         ----------
         groups : array-like of shape (n_pairs,), optional
-            Judge, prompt or session of each given pair. All pairs of a group are held out
-            together.
-
-        Returns
-        -------
-        RankRLSCV
-            The fitted estimator.
+            Judge, prompt or session of each given pair, which are held out together.
         """
         grid = np.array(DEFAULT_ALPHAS) if self.early_stopping else None
         if self.alphas is not None:
@@ -391,26 +380,16 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             As for `RankRLS.fit_stream`, with qid. A function, such as ``lambda: iter_letor(path)``,
             or a list can be read again from the start.
         basis_rows : array-like of shape (n_basis, n_features), optional
-            Basis vectors, for solver "nystroem", as for `RankRLS.fit_stream`. The basis is the
-            same for all folds.
-
-        Returns
-        -------
-        RankRLSCV
-            The fitted estimator.
+            Basis vectors of all folds, as for `RankRLS.fit_stream`.
 
         Notes
         -----
         ``cv`` is the number of folds; "auto" is 5. Queries are assigned to the folds in turn.
-
         ``scoring="pairwise_r2"`` needs one pass over the batches. "pairwise_accuracy" and list
         metrics such as "ndcg@10" need a second pass for the held-out predictions, and another one
-        if the default grid is extended. "concordance_index" and functions are refused.
-
-        The default grid is extended by the trace of XᵀLX, which is below the bound that ``fit``
-        uses: if the best alpha is very large or small, it may differ. Memory is needed as for
-        `RankRLS.fit_stream`, with a matrix of n_features × n_features for every fold.
-
+        if the default grid is extended, which may end elsewhere than that of ``fit``.
+        "concordance_index" and functions are refused. Memory is needed for a matrix of n_features ×
+        n_features for every fold.
         """
         if self._gammas() is not None or self.store_cv_predictions:
             raise ValueError("fit_stream takes one gamma, and keeps no predictions; use fit")

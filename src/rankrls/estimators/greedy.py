@@ -40,16 +40,10 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
     n_features_to_select : int or float
         Number of features to select, or as a float in (0, 1] the fraction of the features (rounded
         down, at least one).
-    alpha : float, default=1.0
-        Strength of L2 regularisation of RankRLS, > 0.
-    cost : {"magnitude", "unit", "relative"}, default="magnitude"
-    ties : {"keep", "drop"}, default="keep"
-    query_weighting : {"pair", "size", "query"} or callable, default="pair"
-        Define the objective, as for `RankRLS`.
+    alpha, cost, ties, query_weighting, verbose
+        As for `RankRLS`.
     cv : {"leave-query-out", "leave-one-out"}, default="leave-query-out"
         What is held out: each query, or (always without qid) each row of a single ranking.
-    verbose : int, default=0
-        If 1, write a line to stderr for each added feature.
 
     Attributes
     ----------
@@ -61,20 +55,12 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
     ranking_ : ndarray of shape (n_features,), int
         1 for the feature added first, 2 for the second …; n_features_to_select + 1 for all
         that were not selected.
-    support_ : ndarray of shape (n_features,), bool
-        Which features were selected.
     coef_ : ndarray of shape (n_features,) or (n_outputs, n_features)
         Weights of RankRLS on the selected features and all rows; zero for the others.
     cv_ : str
         What was held out: "leave-query-out" or "leave-one-out".
     n_refits_ : int
         Number of folds that were refitted because the shortcut would have been inaccurate.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of str, if X has names
-
-    See Also
-    --------
-    RankRLS : The model for which features are selected.
 
     Notes
     -----
@@ -92,9 +78,7 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
 
     Several outputs must share their pairs; the criterion is summed over them. If the gains of
     several candidates agree to ten digits, the first is taken. Each added feature takes
-    O(n_rows · n_features) time, and the selection two dense float64 matrices of the shape of X. If
-    the shortcut would lose more than ten of sixteen digits for a held-out query (or row) with the
-    feature to be added, this query is refitted from then on.
+    O(n_rows · n_features) time, and the selection two dense float64 matrices of the shape of X.
 
     Examples
     --------
@@ -138,19 +122,9 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like or data frame of shape (n_rows, n_features)
-            Dense features, converted to float64.
-        y : array-like of shape (n_rows,) or (n_rows, n_outputs), or PreferenceGraph from scores
-            Scores, higher = preferred.
-        qid : array-like of shape (n_rows,), optional
-            Query of each row, or ``group``; None is one ranking.
-        sample_weight : array-like of shape (n_rows,), optional
-            Row weights; without qid all must be equal, or zero.
-
-        Returns
-        -------
-        GreedyRankRLS
-            The fitted selector.
+        X, y, qid, sample_weight
+            As for `RankRLS.fit`, without given pairs. X is dense; without qid all weights must be
+            equal, or zero.
         """
         check_option("cv", self.cv, CVS)
         loss = Loss(self.cost, self.ties, self.query_weighting)

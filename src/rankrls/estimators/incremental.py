@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from types import MethodType
 from typing import Any
@@ -83,7 +84,8 @@ class Learned:
 
     ``total`` has the sums of the features, or of the Nyström features of ``basis``, for each group
     of outputs that share all their graphs; ``preferences`` is the number of queries and given
-    pairs with a preference, for each output; ``dtype`` is float32 if all rows were.
+    pairs with a preference, for each output; ``dtype`` is float32 if all rows were; ``ranking``
+    are the moments of rows without qid that come in parts and are one ranking.
     """
 
     total: list[Statistics]
@@ -92,23 +94,33 @@ class Learned:
     flat: bool
     preferences: Array
     seen: SeenQueries
+    ranking: RankingStatistics | None = None
 
     @classmethod
     def nothing(
-        cls, n: int, basis: Basis | None, dtype: Any, n_outputs: int, flat: bool
+        cls, n: int, basis: Basis | None, dtype: Any, n_outputs: int, flat: bool, with_qid: bool
     ) -> Learned:
         """Empty sums over rows of n features."""
         n = n if basis is None else len(basis.positions)
         none = Statistics.empty(np.arange(n_outputs), n)
         counts = np.zeros(n_outputs, dtype=np.int64)
-        return cls([none], basis, dtype, flat, counts, SeenQueries())
+        ranking = None if with_qid else RankingStatistics()
+        return cls([none], basis, dtype, flat, counts, SeenQueries(), ranking)
 
     def copy(self) -> Learned:
         """Copy in new arrays."""
-        return replace(self, total=[part.copy() for part in self.total], seen=self.seen.copy())
+        total, ranking = [part.copy() for part in self.total], deepcopy(self.ranking)
+        return replace(self, total=total, seen=self.seen.copy(), ranking=ranking)
 
     def add(self, graph: PreferenceGraph, X: Any, loss: Loss, sign: int = 1) -> None:
-        """Add whole queries to the sums, or subtract them (sign −1); ``seen`` does not change."""
+        """Add rows to the sums, or subtract them (sign −1); ``seen`` does not change."""
+        if sign > 0:
+            self.dtype = np.result_type(self.dtype, X.dtype)
+        if self.ranking is not None:
+            assert graph.scores is not None
+            more = RankingStatistics.of(self.features(X), graph.scores, graph.sample_weight)
+            self.ranking = self.ranking.merge(more)
+            return
         parts = batch_statistics(graph, self.features(X), loss)
         rounding = float(np.finfo(X.dtype).eps)
         if self.basis is not None:
@@ -117,14 +129,22 @@ class Learned:
             part.rounding = max(part.rounding, rounding)
         self.total = add_batch(self.total, parts, sign)
         self.preferences = self.preferences + sign * graph.n_preferences
-        if sign > 0:
-            self.dtype = np.result_type(self.dtype, X.dtype)
 
-    def add_ranking(self, ranking: RankingStatistics, loss: Loss) -> None:
-        """Set the sums to those of one ranking, which was given in parts."""
-        self.preferences = self.preferences + ranking.n_preferences
-        if ranking.total is not None:
-            self.total = [ranking.statistics(loss.query_weighting)]
+    def merge(self, other: Learned) -> None:
+        """Add the sums of other rows, whose arrays may be overwritten."""
+        self.total = add_batch(self.total, other.total)
+        self.preferences = self.preferences + other.preferences
+        if self.ranking is not None and other.ranking is not None:
+            self.ranking = self.ranking.merge(other.ranking)
+
+    def end_ranking(self, n_rows: int, loss: Loss) -> None:
+        """Make sums of the parts of a ranking, if there is one, which are complete now."""
+        if self.ranking is not None:
+            self.seen.rankings.append((n_rows, 0))
+            self.preferences = self.preferences + self.ranking.n_preferences
+            if self.ranking.total is not None:
+                self.total = [self.ranking.statistics(loss.query_weighting)]
+            self.ranking = None
 
     def rescale(self, factor: Array, offset: Array) -> None:
         """Convert to features (Φ − offset) · factor, with arrays of shape (n,)."""
@@ -299,6 +319,7 @@ def empty_sums(
     graph: PreferenceGraph,
     basis_rows: Any = None,
     n_folds: int = 1,
+    with_qid: bool = True,
 ) -> list[Learned]:
     """Sums of each fold before the first rows X, which decide on the outputs and the basis."""
     ranker._warn_about_columns(kernel, X, graph.query_codes if graph.has_qid else None)
@@ -318,5 +339,5 @@ def empty_sums(
     advice = "use fewer features, or fewer basis vectors (solver='nystroem')"
     copies = 3 if n_folds == 1 else n_folds + 4
     _resources.require("learning batch by batch", n, n, copies=copies, advice=advice)
-    shape = X.shape[1], basis, X.dtype, graph.n_outputs, graph.flat
+    shape = X.shape[1], basis, X.dtype, graph.n_outputs, graph.flat, with_qid
     return [Learned.nothing(*shape) for _ in range(n_folds)]

@@ -429,12 +429,9 @@ class BaseRanker(QueryRequests, BaseEstimator):
         y : array-like of shape (n,) or (n, n_outputs), or PreferenceGraph
         qid : array-like of shape (n,)
             Required if the model was fitted with qid; or ``group``, sizes of consecutive queries.
-        sample_weight : array-like of shape (n,), optional
-            The weight of a pair is the product of the weights of its rows.
-        pairs, magnitude, pair_weight : array-like of shape (n_pairs, 2) and (n_pairs,), optional
-            Given pairs as in ``fit``, which count as one more query; ties are ignored.
-        pair_features : array-like of shape (n_pairs, n_pair_features), optional
-            Covariates of the given pairs, if the model was fitted with some; None means zero.
+        sample_weight, pairs, magnitude, pair_weight, pair_features
+            As for ``fit``. Given pairs count as one more query; ties are ignored, and covariates
+            that are not given are zero.
 
         Returns
         -------

@@ -216,14 +216,9 @@ class RidgeRanker(BaseRanker):
         Returns
         -------
         RankRLS
-            The estimator. It is not fitted until a call contains a preference.
-
-        Notes
-        -----
-        XᵀLX and Xᵀr are sums over queries, so a call costs one product and one factorisation. If it
-        fails, the model does not change. ``alpha`` may change between calls; the cost, the ties,
-        the weighting and the kernel may not. `RankRLSCV` keeps the ``alpha_`` chosen by ``fit`` or
-        `fit_stream`, which must be called first; ``cv_results_`` does not change either.
+            The estimator. It is not fitted until a call contains a preference. If the call fails,
+            the model does not change. ``alpha`` may change between calls; the cost, the ties, the
+            weighting and the kernel may not. `RankRLSCV` keeps its ``alpha_`` and ``cv_results_``.
 
         Examples
         --------
@@ -233,8 +228,6 @@ class RidgeRanker(BaseRanker):
         >>> ranker = RankRLS().partial_fit(X[:2], [0, 1], qid=["a", "a"])
         >>> ranker = ranker.partial_fit(X[2:], [1, 0], qid=["b", "b"])
         >>> ranker.coef_.round(3)
-        array([ 0.176, -0.529])
-        >>> RankRLS().fit(X, [0, 1, 1, 0], qid=["a", "a", "b", "b"]).coef_.round(3)
         array([ 0.176, -0.529])
         >>> ranker.forget(X[2:], [1, 0], qid=["b", "b"]).coef_.round(3)
         array([ 0.333, -0.333])
@@ -271,15 +264,11 @@ class RidgeRanker(BaseRanker):
         Returns
         -------
         RankRLS
-            The estimator. It is no longer fitted if no preference remains.
-
-        Raises
-        ------
-        ValueError
-            If a query was not added, or with other rows: a checksum of each query tells features,
-            scores and weights that differ by more than about 1e-8 (1e-4 for float32; not for calls
-            without qid, given pairs, and queries of Dask models). Also if what remains would have
-            lost too many digits for alpha: a new fit is then more accurate.
+            The estimator. It is no longer fitted if no preference remains. A query that was not
+            added, or with other rows, is an error: checksums tell features, scores and weights that
+            differ by more than about 1e-8 (1e-4 for float32; not for calls without qid, given
+            pairs, and queries of Dask models). So is a remainder that has lost too many digits for
+            alpha: a new fit is then more accurate.
         """
         preferences = Preferences(
             y, qid, pairs, magnitude, pair_weight, sample_weight=sample_weight
@@ -386,31 +375,27 @@ class RankRLS(RidgeRanker):
     Parameters
     ----------
     alpha : float, default=1.0
-        Regularisation strength, > 0; nothing is rescaled. 0 is allowed with early stopping, and
-        with ``solver="cg"``, where ``max_iter`` iterations regularise instead.
+        Regularisation strength, > 0; nothing is rescaled. 0 is allowed with early stopping and with
+        ``solver="cg"``, where the iterations regularise.
     kernel : str or callable, default="linear"
         A kernel of scikit-learn's `pairwise_kernels`, a function of two rows, or "precomputed" (X
         holds kernel values).
-    gamma, degree, coef0 : float
-        Kernel parameters. ``gamma=None`` is 1/n_features, or 1 for chi2.
-    kernel_params : dict, optional
-        Further parameters of the kernel.
+    gamma, degree, coef0, kernel_params
+        Parameters of the kernel. ``gamma=None`` is 1/n_features, or 1 for chi2.
     cost : {"magnitude", "unit", "relative"}, default="magnitude"
         Target z and weight w² of a pair whose scores differ by d (or of a given pair of magnitude
         d). "magnitude": z = d, w² = 1. "unit": z = 1, w² = 1. "relative": z = d, w² = 1/d².
     ties : {"keep", "drop"}, default="keep"
         Whether pairs with equal scores are part of the objective, with target 0. "unit" and
         "relative" always drop them. (``ties`` of `rankrls.metrics.pairwise_error` is about tied
-        predictions instead.)
+        predictions.)
     query_weighting : {"pair", "size", "query"} or callable, default="pair"
         Weight of a pair in a query with n rows: 1, 1/n, or 1/(number of pairs of the query). A
-        function gets two arrays, the number of rows and the number of pairs of each query (with
-        sample weights, their total weights), and returns the weight of a pair of each query.
+        function gets the numbers of rows and of pairs of each query, as two arrays (with sample
+        weights, their total weights), and returns the weight of a pair of each query.
     solver : {"auto", "primal", "dual", "nystroem", "cg"}, default="auto"
-        - "primal" solves a system of size n_features;
-        - "dual" solves a system of size n_rows;
-        - "nystroem" approximates f by the span of basis vectors, and solves a system of their
-          number;
+        - "primal" and "dual" solve a system of size n_features, or n_rows;
+        - "nystroem" approximates f by the span of basis vectors;
         - "cg" uses conjugate gradients, which only need products with X (no uncertainties), or with
           features of the kernel;
         - "auto" uses "nystroem" with a ``basis``, and "cg" with early stopping. Other kernels than
@@ -418,9 +403,8 @@ class RankRLS(RidgeRanker):
           linear kernel uses "cg" if X is sparse with more than 5000 rows and columns, or if the
           direct solvers do not fit; otherwise "primal" if n_features <= n_rows, and "dual" if not.
     basis : int or array of int, optional
-        Nyström basis vectors: the number of random rows, or row numbers. None with
-        ``solver="nystroem"`` is 1000. With row numbers, precomputed kernel values with these rows
-        are enough.
+        Nyström basis vectors: the number of random rows (None is 1000), or row numbers, with which
+        precomputed kernel values with these rows are enough.
     max_iter : int, optional
         Maximum number of iterations of "cg"; None is 1000.
     tol : float, default=1e-6
@@ -456,16 +440,14 @@ class RankRLS(RidgeRanker):
         The solver that was used.
     n_iter_ : int
         Number of iterations of the solver; 1 for direct solvers.
-    best_iteration_ : int
-        With early stopping, the iteration with the best validation error.
-    validation_curve_ : ndarray of shape (n_checks,)
-        With early stopping, the pairwise validation error at ``validation_iterations_``.
-    n_pairs_ : int
-        Number of edges in the objective, including ties if they are kept, summed over outputs.
-    n_queries_ : int
-        Number of queries in the data, including those without a pair.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of str, if X has names
+    best_iteration_, validation_curve_, validation_iterations_
+        With early stopping: the best iteration, and the pairwise validation error, of shape
+        (n_checks,), at these iterations.
+    n_pairs_, n_queries_ : int
+        Number of edges in the objective, including ties if they are kept, summed over outputs, and
+        of queries, including those without a pair.
+    n_features_in_, feature_names_in_
+        Number of features, and their names if X has any.
 
     See Also
     --------
@@ -473,9 +455,7 @@ class RankRLS(RidgeRanker):
 
     Notes
     -----
-    With the Laplacian L and target r of the preferences, the primal solution is
-    w = (XᵀLX + alpha I)⁻¹Xᵀr and the dual one A = (LK + alpha I)⁻¹r. Only differences of
-    predictions are meaningful: scores are defined up to an additive constant.
+    Only differences of predictions are meaningful: scores are defined up to an additive constant.
 
     ``predict(X, return_std=True)`` and `preference_proba` treat the model as the posterior mean
     of a Gaussian process with covariance k and noise variance alpha/w² per edge. The pairs of n
@@ -585,11 +565,6 @@ class RankRLS(RidgeRanker):
             For solver "cg": called after every iteration with an `Iteration` (n_iter, residual,
             error, best_error, best_iteration). Training ends if it returns a true value.
 
-        Returns
-        -------
-        RankRLS
-            The fitted estimator.
-
         Notes
         -----
         Rows are matched by position. If X is a pandas frame, y, qid and sample_weight whose index
@@ -644,12 +619,9 @@ class RankRLS(RidgeRanker):
         Returns
         -------
         RankRLS
-            The fitted estimator; it equals ``fit`` to all rows.
-
-        Notes
-        -----
-        Memory is needed for one batch, the incomplete query at its end, an n_features × n_features
-        matrix (n_basis × n_basis for "nystroem"), and the labels of the queries.
+            The fitted estimator; it equals ``fit`` to all rows. Memory is needed for one batch, the
+            incomplete query at its end, an n_features × n_features matrix (n_basis × n_basis for
+            "nystroem"), and the labels of the queries.
 
         Examples
         --------

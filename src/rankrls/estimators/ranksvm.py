@@ -41,63 +41,33 @@ class RankSVM(BaseRanker):
         Strength of L2 regularisation, > 0: a support vector machine with C = 1/(2 alpha) on the
         differences of all pairs. SVMrank divides its C by the number of queries, which gives
         alpha = n_queries/(2 C).
-    kernel : str or callable, default="linear"
-        Any name accepted by scikit-learn's `pairwise_kernels`, a function of two rows, or
-        "precomputed" (X holds kernel values). The kernel must be positive semi-definite.
-    gamma, degree, coef0 : float
-        Parameters of the kernels that have them. ``gamma=None`` is 1/n_features, and 1 for chi2.
-    kernel_params : dict, optional
-        Additional parameters of the kernel.
+    kernel, gamma, degree, coef0, kernel_params, basis, random_state, verbose, n_jobs
+        As for `RankRLS`. The kernel must be positive semi-definite.
     loss : {"hinge", "squared_hinge"}, default="hinge"
         "squared_hinge" squares the margin violations max(0, 1 − (f(x_h) − f(x_j))).
     query_weighting : {"pair", "size", "query"} or callable, default="pair"
-        Weight of each pair of a query with n rows: c = 1 ("pair"), 1/n ("size"), or 1/(number of
-        pairs of the query with different scores) ("query"). A function is called as for `RankRLS`.
+        Weight c of each pair, as for `RankRLS`; "query" counts pairs with different scores.
     solver : {"auto", "primal", "dual", "nystroem"}, default="auto"
         Representation of f: by linear functions of the features ("primal"), by kernel functions of
-        all rows ("dual"), or by kernel functions of basis vectors ("nystroem", an approximation).
-        "auto" chooses "nystroem" if a ``basis`` is given; else "primal" for a linear kernel, or
-        "dual" if n_features > n_rows, the kernel matrix is small and no feature has a scale 1000
-        times that of another; for other kernels "dual" if two kernel matrices fit into half of the
-        memory, else "nystroem", with a warning.
-    basis : int or array of int, optional
-        Nyström basis vectors: the number to draw at random, or the row indices. If None,
-        ``solver="nystroem"`` uses 1000, or all rows if there are fewer. With row indices,
-        precomputed kernel values with these rows are enough.
+        all rows ("dual"), or of basis vectors ("nystroem", an approximation). "auto" chooses
+        "nystroem" if a ``basis`` is given; else "primal" for a linear kernel, or "dual" if
+        n_features > n_rows, the kernel matrix is small and no feature has a scale 1000 times that
+        of another; for other kernels "dual" if two kernel matrices fit into half of the memory,
+        else "nystroem", with a warning.
     max_iter : int, default=1000
         Maximum number of iterations.
     tol : float, default=1e-4
-        Tolerance: the fit ends when the relative duality gap is at most this.
-    random_state : int, RandomState instance or None
-        Seed of the random basis.
-    verbose : int, default=0
-        If 1, show progress on stderr.
-    n_jobs : int, optional
-        Number of threads for `pairwise_kernels` and sparse products. If None, as many as BLAS may
-        use; −1 uses all cores.
+        The fit ends when the relative duality gap is at most this.
 
     Attributes
     ----------
-    coef_ : ndarray of shape (n_features,) or (n_outputs, n_features)
-        Weights, for the linear kernel.
-    dual_coef_ : ndarray of shape (n_rows,), (n_rows, n_outputs), or the same over the basis
-        Kernel coefficients, for solvers "dual" and "nystroem".
-    basis_indices_ : ndarray of shape (n_basis,)
-        Row indices of the basis vectors, for solver "nystroem".
-    objective_ : float or ndarray of shape (n_outputs,)
-        Value of the objective at the solution.
-    gap_ : float or ndarray of shape (n_outputs,)
-        Relative duality gap: no function has an objective below ``(1 − gap_) objective_``.
-    solver_ : str
-        The solver that was used.
+    objective_, gap_ : float or ndarray of shape (n_outputs,)
+        Value of the objective at the solution, and relative duality gap: no function has an
+        objective below ``(1 − gap_) objective_``.
     n_iter_ : int
         Number of iterations, the maximum over outputs.
-    n_pairs_ : int
-        Number of pairs in the objective, summed over outputs.
-    n_queries_ : int
-        Number of queries in the data, including those without a pair.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of str, if X has names
+    coef_, dual_coef_, basis_indices_, solver_, n_pairs_, n_queries_, …
+        As for `RankRLS`.
 
     See Also
     --------
@@ -114,10 +84,6 @@ class RankSVM(BaseRanker):
     The gap is computed for the stored coefficients and includes rounding errors of the kernel
     matrix. If it stays above ``tol``, a `ConvergenceWarning` is issued.
 
-    The following features of `RankRLS` do not apply: ``cost``, because the margin of every pair is
-    1; ``ties``, because pairs with equal scores have no hinge loss; early stopping; and everything
-    that needs a posterior.
-
     Examples
     --------
     >>> import numpy as np
@@ -126,9 +92,6 @@ class RankSVM(BaseRanker):
     >>> ranker = RankSVM(alpha=0.1).fit(X, [0, 1, 2, 1, 2], qid=["a", "a", "a", "b", "b"])
     >>> ranker.score(X, [0, 1, 2, 1, 2], qid=["a", "a", "a", "b", "b"])
     1.0
-    >>> differences = ranker.predict(X[[1, 2, 4]]) - ranker.predict(X[[0, 1, 3]])
-    >>> differences.round(2)  # each preferred row has a score higher by the margin
-    array([1., 1., 1.])
     >>> bool(ranker.gap_ <= 1e-4)
     True
     """
@@ -186,15 +149,9 @@ class RankSVM(BaseRanker):
 
         Parameters
         ----------
-        X, y, qid, pairs, pair_weight, sample_weight
-            As for `RankRLS.fit`; ``group`` is accepted instead of qid.
-        magnitude : array-like of shape (n_pairs,), optional
-            As for `RankRLS.fit`, but only which pairs are ties (0) counts: the margin is always 1.
-
-        Returns
-        -------
-        RankSVM
-            The fitted estimator.
+        X, y, qid, pairs, magnitude, pair_weight, sample_weight
+            As for `RankRLS.fit`. Of the magnitudes only which pairs are ties (0) counts: the margin
+            is always 1.
         """
         alphas = np.array([check_positive("alpha", self.alpha)])
         preferences = Preferences(

@@ -61,6 +61,8 @@ def regularization_path(
 ) -> Any:
     """Fit an estimator for each alpha of a grid, from one eigendecomposition.
 
+    `RankSVM` has no such shortcut: it solves from the largest alpha on, with warm starts.
+
     Parameters
     ----------
     estimator : RankRLS, RankSVM or ConditionalRankRLS
@@ -76,12 +78,6 @@ def regularization_path(
     RegularizationPath
         The models. For a `ConditionalRankRLS`, ``dual_coef`` has shape (n_alphas, p, g) and
         ``predict`` takes (X, Z=None).
-
-    Notes
-    -----
-    With S = ΦᵀLΦ (primal, Nyström) or FᵀKF (dual) decomposed as V diag(σ) Vᵀ, the solution for
-    alpha is V (σ + alpha)⁻¹ Vᵀ b. `RankSVM` has no such shortcut: it solves from the largest alpha
-    on, with warm starts.
 
     Examples
     --------

@@ -17,7 +17,6 @@ from rankrls._frames import check_feature_names, check_same_rows
 from rankrls._validation import Queries, check_length, check_scores, refuse_lazy, show
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.statistics import RankingStatistics
 from rankrls.core.ridge.fold_statistics import FoldStatistics
 from rankrls.estimators.choosing import (
     LOSS_METRIC,
@@ -208,7 +207,7 @@ class StreamSums:
         self.folds: list[Learned] = []
         self._n_folds, self._basis_rows = n_folds, basis_rows
         self._progress = Progress(type(ranker).__name__, ranker.verbose)
-        self._ranking: RankingStatistics | None = None  # of all rows, if they have no qid
+        self._with_qid = True
         self.names: Array | None = None  # of features, given beside arrays
         self._n_rows = self.n_queries = 0
 
@@ -228,15 +227,15 @@ class StreamSums:
                     if self._n_folds > 1:
                         raise ValueError("it has no qid, and folds are of whole queries")
                     require_addition(ranker._loss, "batches")
-                    self._ranking = RankingStatistics()
-                data = (self.kernel, X, graph, self._basis_rows, self._n_folds)
+                self._with_qid = graph.has_qid
+                data = (self.kernel, X, graph, self._basis_rows, self._n_folds, graph.has_qid)
                 self.folds = empty_sums(ranker, *data)
             n_outputs = len(self.folds[0].preferences)
             if graph.n_outputs != n_outputs:
                 raise ValueError(
                     f"y has {graph.n_outputs} output(s), and {n_outputs} in the first batch"
                 )
-            if graph.has_qid == (self._ranking is not None):
+            if graph.has_qid != self._with_qid:
                 has, had = ("a", "none") if graph.has_qid else ("no", "one")
                 raise ValueError(
                     f"it has {has} qid, and the first batch had {had}: give all or none"
@@ -262,23 +261,18 @@ class StreamSums:
 
     def add(self, rows: Rows) -> None:
         """Add rows of whole queries."""
-        first, loss, X, graph = self.folds[0], self.ranker._loss, rows.X, rows.graph
-        assert graph.scores is not None
-        for fold in self.folds:
-            fold.dtype = np.result_type(fold.dtype, X.dtype)
+        X, graph, seen = rows.X, rows.graph, self.folds[0].seen
         with named_batch(rows.number):
-            if self._ranking is not None:
-                part = RankingStatistics.of(first.features(X), graph.scores, graph.sample_weight)
-                self._ranking = self._ranking.merge(part)
-                first.seen.weighted |= graph.sample_weight is not None
-                return
-            first.seen.check_new(
-                query_keys(graph.query_labels),
-                "comes back after its rows had ended in an earlier batch. Only the last query of a "
-                "batch may go on in the next one: sort the data by query",
-            )
-            first.seen.add_graph(graph, X)
-            add_to_folds(self.folds, graph, X, self.number(graph) % len(self.folds), loss)
+            if self._with_qid:
+                seen.check_new(
+                    query_keys(graph.query_labels),
+                    "comes back after its rows had ended in an earlier batch. Only the last query "
+                    "of a batch may go on in the next one: sort the data by query",
+                )
+                seen.add_graph(graph, X)
+            seen.weighted |= graph.sample_weight is not None
+            fold_of = self.number(graph) % len(self.folds)
+            add_to_folds(self.folds, graph, X, fold_of, self.ranker._loss)
 
     def number(self, graph: PreferenceGraph) -> Array:
         """Number the queries in the order of the stream; returns the number of each row's."""
@@ -294,18 +288,16 @@ class StreamSums:
         if not self.folds:
             raise ValueError("there is no batch with rows to learn from")
         first, n_folds = self.folds[0], len(self.folds)
-        if self._ranking is not None:
-            first.seen.rankings.append((self._n_rows, 0))
-            first.add_ranking(self._ranking, self.ranker._loss)
-        elif self.n_queries < n_folds:
+        first.end_ranking(self._n_rows, self.ranker._loss)
+        if self._with_qid and self.n_queries < n_folds:
             raise ValueError(
                 f"cv={n_folds} folds of {self.n_queries} queries: it must be from 2 to "
                 f"{self.n_queries}"
             )
         require_learned(self.folds, self._n_rows, first.seen.n_queries)
-        rescaling = None if self.steps is None else self.steps.rescaling()
-        for fold in self.folds if rescaling is not None else ():
-            fold.rescale(*rescaling)
+        if self.steps is not None and (rescaling := self.steps.rescaling()) is not None:
+            for fold in self.folds:
+                fold.rescale(*rescaling)
         n_pairs = sum(fold.n_pairs for fold in self.folds)
         self._progress(f"{self._n_rows:,} rows, {n_pairs:,} pairs: solving")
 
@@ -441,4 +433,5 @@ def choose_by_folds(
     ranker.alpha_, ranker.cv_results_ = float(results["alpha"][best]), results
     ranker.best_score_ = float(results["mean_score"][best])
     progress(f"alpha {ranker.alpha_:g}, score {ranker.best_score_:.4f}")
-    return replace(folds[0], total=held_out.total(), preferences=total)
+    dtype = np.result_type(*(fold.dtype for fold in folds))
+    return replace(folds[0], total=held_out.total(), preferences=total, dtype=dtype)
