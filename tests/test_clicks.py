@@ -190,7 +190,7 @@ def test_the_value_of_another_ranking():
         ({"position": "unknown"}, "got -1 to 6 .*unknown"),
         ({"position": np.nan}, "'position' of the log is empty in 1 of 600 rows"),
         ({"query": np.nan}, "'query' of the log is empty in 1 of 600 rows"),
-        ({"item": [1, 2]}, "must have one length"),
+        ({"item": [1, 2]}, "expected length 600"),
     ],
 )
 def test_bad_columns(change, match):
@@ -219,7 +219,7 @@ def test_bad_logs(tmp_path):
         (lambda: estimate_examination(log, clicks="position"), "must be different columns"),
         (lambda: estimate_examination(7), "must be a data frame"),
         (lambda: estimate_examination(iter([])), "an iterator can be read only once"),
-        (lambda: estimate_examination(pd.concat([frame, frame[["item"]]], axis=1)), "several"),
+        (lambda: estimate_examination(pd.concat([frame, frame[["item"]]], axis=1)), "unique"),
         (lambda: estimate_examination([frame, frame.astype({"item": str})]), "different types"),
         (lambda: click_labels(log, examination=[[1.0]]), "examination must"),
         (lambda: click_labels(frame.assign(position=frame["position"] - 1), examination=found),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
@@ -21,8 +21,10 @@ from scipy.sparse.csgraph import connected_components
 from scipy.stats import t
 
 from rankrls._calls import warn
-from rankrls._frames import data_frame, refuse_equal_names
+from rankrls._frames import data_frame
 from rankrls._validation import check_finite_array, check_integer, check_option
+from rankrls.datasets._arrow import pyarrow
+from rankrls.datasets._columns import missing_column
 from rankrls.datasets.formats import find_delimiter, sniff_table
 
 __all__ = [
@@ -47,79 +49,92 @@ LEAST = float(np.finfo(float).min)
 # -- reading ------------------------------------------------------------------------------------
 
 
-def _pyarrow() -> Any:
-    try:
-        import pyarrow
-        import pyarrow.compute
-        import pyarrow.csv
-        import pyarrow.dataset
-    except ImportError as error:
-        raise ImportError("click logs are read by pyarrow: pip install 'rankrls[arrow]'") from error
-    return pyarrow
-
-
 def _tables(log: Any, columns: list[str]) -> Iterator[Any]:
     """Parts of a log as pyarrow tables of these columns."""
-    pa = _pyarrow()
+    pa, where = pyarrow(), "the log"
     if isinstance(log, str | os.PathLike):
-        yield from _file_tables(os.fspath(log), columns)
+        where = os.fspath(log)
+        log = _open_file(where)
+        names = log.schema.names
     elif isinstance(log, Mapping):
-        _require(columns, list(log), "the log")
-        found = {name: np.asarray(log[name]) for name in columns}
-        shapes = {name: values.shape for name, values in found.items()}
-        if len(set(shapes.values())) > 1 or found[columns[0]].ndim != 1:
-            raise ValueError(f"the columns of the log must have one length; got {shapes}")
-        yield pa.table({name: pa.array(v, from_pandas=True) for name, v in found.items()})
-    elif hasattr(log, "npartitions"):  # a Dask data frame
-        yield from _tables((log.partitions[k].compute() for k in range(log.npartitions)), columns)
+        names = list(log)
     else:
-        if hasattr(log, "iloc"):
-            refuse_equal_names(log.columns, "the log")
-        log = pa.table(log) if isinstance(log, pa.RecordBatch) else log
-        frame = nw.from_native(log, pass_through=True)
-        if isinstance(frame, nw.DataFrame | nw.LazyFrame):
-            _require(columns, frame.collect_schema().names(), "the log")
-            yield frame.lazy().select(columns).collect().to_arrow()
+        if hasattr(log, "to_delayed"):  # a Dask data frame
+            log = (part.compute() for part in log.to_delayed())
+        log = nw.from_native(
+            pa.table(log) if isinstance(log, pa.RecordBatch) else log, pass_through=True
+        )
+        if not isinstance(log, nw.DataFrame | nw.LazyFrame):
+            if hasattr(log, "read") or not hasattr(log, "__iter__"):
+                raise ValueError(
+                    "log must be a data frame, a dict of columns, the name of a CSV or Parquet "
+                    f"file, or an iterable of them; got a {type(log).__name__}"
+                )
+            for part in log:
+                yield from _tables(part, columns)
             return
-        if hasattr(log, "read") or not hasattr(log, "__iter__"):
+        names = log.collect_schema().names()
+    for name in columns:
+        if name not in names:
+            raise ValueError(f"{where}: {missing_column('a log', name, names)}")
+    if isinstance(log, Mapping):
+        found = {name: np.asarray(log[name]) for name in columns}
+        yield pa.table({name: pa.array(cells, from_pandas=True) for name, cells in found.items()})
+    elif isinstance(log, nw.DataFrame | nw.LazyFrame):
+        yield log.lazy().select(columns).collect().to_arrow()
+    else:
+        try:
+            yield from map(pa.table, log.to_batches(columns=columns, batch_size=BATCH_ROWS))
+        except pa.ArrowInvalid as error:
             raise ValueError(
-                "log must be a data frame, a dict of columns, the name of a CSV or Parquet file, "
-                f"or an iterable of them; got a {type(log).__name__}"
-            )
-        for part in log:
-            yield from _tables(part, columns)
+                f"{where}: {str(error).splitlines()[0]} (types of columns are those of the first "
+                "rows; otherwise pass a data frame)"
+            ) from error
 
 
-def _file_tables(path: str, columns: list[str]) -> Iterator[Any]:
-    """Batches of rows of a CSV, Parquet, Arrow or JSON file, or a directory of Parquet files."""
-    pa, kind = _pyarrow(), sniff_table(path)
+def _open_file(path: str) -> Any:
+    """A CSV, Parquet, Arrow or JSON file, or a directory of Parquet files, as a data set."""
+    import pyarrow.csv
+    import pyarrow.dataset
+
+    kind = sniff_table(path)
     format: Any = {"jsonl": "json"}.get(kind, kind)
     if kind == "csv":
-        parsing = pa.csv.ParseOptions(delimiter=find_delimiter(path))
-        format = pa.dataset.CsvFileFormat(parsing)
+        parsing = pyarrow.csv.ParseOptions(delimiter=find_delimiter(path))
+        format = pyarrow.dataset.CsvFileFormat(parsing)
     elif path.lower().endswith((".arrow", ".feather", ".ipc")):
         format = "feather"
-    try:
-        rows = pa.dataset.dataset(path, format=format)
-        _require(columns, rows.schema.names, path)
-        for batch in rows.to_batches(columns=columns, batch_size=BATCH_ROWS):
-            yield pa.table(batch)
-    except pa.ArrowInvalid as error:
+    return pyarrow.dataset.dataset(path, format=format)
+
+
+def _cells(column: Any, name: str, least: float | None = None) -> Any:
+    """A column without empty cells; with ``least``, as finite numbers that are not smaller."""
+    pa = pyarrow()
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    n_empty = pa.compute.sum(pa.compute.is_null(column, nan_is_null=True)).as_py()
+    if n_empty:
         raise ValueError(
-            f"{path}: {str(error).splitlines()[0]} (types of columns are those of the first rows; "
-            "otherwise pass a data frame)"
-        ) from error
+            f"column {name!r} of the log is empty in {n_empty:,} of {len(column):,} rows: leave "
+            "these rows out"
+        )
+    if least is None:
+        return column
+    what = f"column {name!r} of the log must hold finite numbers" + " >= 0" * (least == 0)
+    try:
+        numbers = column.cast(pa.float64())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise ValueError(f"{what}: {error}") from error
+    low, high = pa.compute.min_max(numbers).as_py().values()
+    if len(numbers) and not least <= low <= high < np.inf:
+        raise ValueError(
+            f"{what}; got {low:g} to {high + 0.0:g} (leave out rows with a number for what is "
+            "unknown)"
+        )
+    return numbers
 
 
-def _require(columns: list[str], names: Any, where: str) -> None:
-    missing = [name for name in columns if name not in names]
-    if missing:
-        listed = ", ".join(map(repr, names))
-        raise ValueError(f"{where} has no column {missing[0]!r}; its columns are {listed}")
-
-
-@dataclass(frozen=True)
-class _Counts:
+class _Counts(NamedTuple):
     """Query and item (n,), positions (m,), and their impressions and clicks, sparse (n, m)."""
 
     query: Array
@@ -133,13 +148,12 @@ def _count(
     log: Any, query: str, item: str, position: str, clicks: str, impressions: str | None, model: str
 ) -> _Counts:
     """Sum a log by query, item and position, part by part."""
-    keys = [query, item, position]
-    wanted = [*keys, clicks, *([impressions] if impressions is not None else [])]
+    wanted = [query, item, position, clicks, *([impressions] if impressions is not None else [])]
     if len(set(wanted)) < len(wanted):
         raise ValueError(
             f"query, item, position, clicks and impressions must be different columns; got {wanted}"
         )
-    pa = _pyarrow()
+    pa, keys, least = pyarrow(), ["query", "item", "position"], 0 if model == "position" else LEAST
 
     def merged(tables: list[Any]) -> Any:
         try:
@@ -155,19 +169,16 @@ def _count(
     parts: list[Any] = []  # the first one is the sum so far
     n_rows = n_more = 0
     for table in _tables(log, wanted):
-        shown = pa.array(np.ones(len(table)))
-        if impressions is not None:
-            shown = _numbers(table[impressions], impressions)
-        columns = [
-            _whole(table[query], query),
-            _whole(table[item], item),
-            _numbers(table[position], position),
-            _numbers(table[clicks], clicks, 0 if model == "position" else LEAST),
-            shown,
-        ]
+        columns = [_cells(table[name], name) for name in (query, item)]
+        columns += [_cells(table[position], position, 0), _cells(table[clicks], clicks, least)]
+        columns.append(
+            pa.array(np.ones(len(table)))
+            if impressions is None
+            else _cells(table[impressions], impressions, 0)
+        )
         parts.append(pa.table(columns, names=[*keys, "clicks", "impressions"]))
         n_rows += len(table)
-        n_more += pa.compute.sum(pa.compute.greater(columns[3], shown)).as_py() or 0
+        n_more += pa.compute.sum(pa.compute.greater(*columns[3:])).as_py() or 0
         if sum(map(len, parts[1:])) > max(2 * BATCH_ROWS, len(parts[0])):
             parts = [merged(parts)]
     if not n_rows:
@@ -178,13 +189,12 @@ def _count(
             "labels may exceed 1: name the column of impressions=, count repeated clicks of an "
             "impression once, or use model='additive' for feedback that is no count"
         )
-    total = merged(parts).sort_by([(query, "ascending"), (item, "ascending")])
-    place, C, shown = (total[name].to_numpy() for name in (position, "clicks", "impressions"))
+    total = merged(parts).sort_by([("query", "ascending"), ("item", "ascending")])
     codes = [pa.compute.dictionary_encode(total[key]).combine_chunks() for key in keys[:2]]
     of_query, of_item = (np.asarray(code.indices, dtype=np.int64) for code in codes)
     first = np.concatenate([[True], (np.diff(of_query) != 0) | (np.diff(of_item) != 0)])
     names = [np.asarray(code.dictionary.to_numpy(zero_copy_only=False)) for code in codes]
-    positions, column = np.unique(place, return_inverse=True)
+    positions, column = np.unique(total["position"].to_numpy(), return_inverse=True)
     if (positions != np.rint(positions)).any():
         warn(
             f"column {position!r} has positions that are no integers, such as "
@@ -196,42 +206,9 @@ def _count(
         names[0][of_query[first]],
         names[1][of_item[first]],
         positions,
-        sparse.csr_array((shown, at), shape=shape),
-        sparse.csr_array((C, at), shape=shape),
+        sparse.csr_array((total["impressions"].to_numpy(), at), shape=shape),
+        sparse.csr_array((total["clicks"].to_numpy(), at), shape=shape),
     )
-
-
-def _whole(column: Any, name: str) -> Any:
-    """A column without empty cells, not stored as a dictionary."""
-    pa = _pyarrow()
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    n_empty = column.null_count
-    if pa.types.is_floating(column.type):
-        n_empty += pa.compute.sum(pa.compute.is_nan(column)).as_py() or 0
-    if n_empty:
-        raise ValueError(
-            f"column {name!r} of the log is empty in {n_empty:,} of {len(column):,} rows: leave "
-            "these rows out"
-        )
-    return column
-
-
-def _numbers(column: Any, name: str, least: float = 0) -> Any:
-    """A column as finite numbers, by default not negative."""
-    pa, column = _pyarrow(), _whole(column, name)
-    what = f"column {name!r} of the log must hold finite numbers" + " >= 0" * (least == 0)
-    try:
-        numbers = column.cast(pa.float64())
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise ValueError(f"{what}: {error}") from error
-    low, high = pa.compute.min_max(numbers).as_py().values()
-    if len(numbers) and not least <= low <= high < np.inf:
-        raise ValueError(
-            f"{what}; got {low:g} to {high + 0.0:g} (leave out rows with a number for what is "
-            "unknown)"
-        )
-    return numbers
 
 
 # -- examination --------------------------------------------------------------------------------
@@ -265,15 +242,14 @@ class Examination:
     model: str = "position"
 
     def __repr__(self) -> str:
-        both = zip(self.positions[:6], self.examination[:6], strict=True)
+        both = zip(self.positions[:6], self.examination, strict=False)
         shown = ", ".join(f"{position:g}: {theta:.3f}" for position, theta in both)
         return f"Examination({shown}{', …' * (len(self.positions) > 6)})"
 
     def to_frame(self) -> Any:
         """Return position, examination, std, n_clicks and group as a pandas data frame."""
         names = ("examination", "std", "n_clicks", "group")
-        columns = {name: getattr(self, name) for name in names}
-        return data_frame({"position": self.positions, **columns})
+        return data_frame({"position": self.positions} | {n: getattr(self, n) for n in names})
 
     def at(self, positions: Array) -> Array:
         """θ of positions; those that the log did not have get that of the nearest one above."""
@@ -369,7 +345,7 @@ def estimate_examination(
     group = _pooled(informative, moved)
     fit = _additive if model == "additive" else _position_based
     while True:
-        P = _grouping(group)
+        P = _sums_by(group)
         theta, std = fit(counts.shown @ P, counts.clicks @ P, counts.query)
         rises = np.flatnonzero((np.diff(theta) > 0) & monotone)
         if not len(rises):
@@ -378,8 +354,8 @@ def estimate_examination(
     return Examination(counts.positions, theta[group], std[group], informative, group, model)
 
 
-def _grouping(group: Array) -> Any:
-    """Matrix that sums positions by group."""
+def _sums_by(group: Array) -> Any:
+    """Matrix that sums columns, or by its transpose rows, by group."""
     return sparse.csr_array((np.ones(len(group)), (np.arange(len(group)), group)))
 
 
@@ -393,7 +369,7 @@ def _pooled(informative: Array, moved: Any) -> Array:
     if total < MIN_CLICKS and current:  # the last group
         group[group == current] = current - 1
     while group[-1]:
-        links = moved @ _grouping(group)
+        links = moved @ _sums_by(group)
         part = connected_components(links.T @ links, directed=False)[1]
         apart = np.flatnonzero(part != part[0])
         if not len(apart):
@@ -448,14 +424,11 @@ def _additive(shown: Any, clicks: Any, query: Array) -> tuple[Array, Array]:
 def _sandwich(H: Array, scores: Any, query: Array) -> Array:
     """Standard errors of all but the first coefficient, with scores summed by query."""
     codes = np.unique(query, return_inverse=True)[1]
-    n = len(codes)
-    by_query = sparse.csr_array((np.ones(n), (codes, np.arange(n))), shape=(codes.max() + 1, n))
-    if by_query.shape[0] < 10:  # too few queries: items
-        by_query = sparse.eye_array(n, format="csr")
-    S = (by_query @ scores).toarray()[:, 1:]
+    if codes.max() + 1 < 10:  # too few queries: items
+        codes = np.arange(len(codes))
+    S = (_sums_by(codes).T @ scores).toarray()[:, 1:]
     inverse = np.linalg.pinv(H[1:, 1:], hermitian=True)
-    n_units = by_query.shape[0]
-    variance = inverse @ (S.T @ S) @ inverse * n_units / max(n_units - 1, 1)
+    variance = inverse @ (S.T @ S) @ inverse * len(S) / max(len(S) - 1, 1)
     return np.concatenate([[0.0], np.sqrt(np.maximum(variance.diagonal(), 0.0))])
 
 
