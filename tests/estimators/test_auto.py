@@ -442,7 +442,7 @@ def made_up(values, scores, spaces):
     """Candidates with one alpha whose metric in each list is given."""
     values, scores = np.asarray(values, float), np.asarray(scores, float)
     return [
-        auto.Candidate(space, None, np.ones(1), score[None], value[None], value[None], ("", ""))
+        auto.Candidate(space, None, ("", ""), 1.0, score, value, value)
         for space, value, score in zip(spaces, values, scores, strict=True)
     ]
 
@@ -478,7 +478,7 @@ def test_choice_has_one_candidate_of_each_space():
     for n_members, expected in ((1, [0]), (2, [0, 2])):
         lists = lists_of(np.zeros(6), np.repeat([0, 1], 3))
         chosen = auto.choose(candidates, lists, np.arange(2), n_members)
-        assert [candidates.index(one.candidate) for one in chosen] == expected
+        assert [one.metric.tolist() for one in chosen] == [values[k] for k in expected]
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """Boosted trees of AutoRanker: arrays against LightGBM and a plain loop, stored models, extras."""
 
-import builtins
+import sys
 
 import numpy as np
 import pytest
@@ -57,14 +57,7 @@ def test_trees_can_be_stored_and_need_no_lightgbm(tmp_path):
 
 def test_without_lightgbm(monkeypatch):
     X, y, qid = rows()
-    real = builtins.__import__
-
-    def without(name, *arguments, **options):
-        if name.startswith("lightgbm"):
-            raise ImportError(name)
-        return real(name, *arguments, **options)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
     monkeypatch.setitem(auto.EFFORTS, "thorough", auto.EFFORTS["quick"])
     with pytest.raises(ImportError, match=r"pip install 'rankrls\[trees\]'"):
         AutoRanker(trees=True).fit(X, y, qid=qid)

@@ -9,10 +9,12 @@ so candidates are compared, chosen and averaged without further fits.
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -31,14 +33,15 @@ from rankrls._validation import (
     label_array,
     refuse_lazy,
 )
+from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.estimators.auto_choice import (
     Candidate,
-    Choice,
     HeldOutLists,
     Target,
     average,
     choose,
     nested_scores,
+    table_of,
     tradeoffs,
 )
 from rankrls.estimators.auto_members import (
@@ -54,7 +57,7 @@ from rankrls.estimators.auto_members import (
     View,
 )
 from rankrls.estimators.auto_stream import sample_queries, whole_queries
-from rankrls.estimators.boosted_trees import MAX_QUERY, TreeMember, has_lightgbm
+from rankrls.estimators.boosted_trees import MAX_QUERY, TreeMember
 from rankrls.estimators.incremental import learned_by
 from rankrls.estimators.ranker import (
     Preferences,
@@ -281,46 +284,54 @@ class AutoRanker(QueryRequests, BaseEstimator):
         effort = EFFORTS[check_option("effort", self.effort, tuple(EFFORTS))]
         if self.trees not in (True, False, "auto"):
             raise ValueError(f"trees must be True, False or 'auto'; got {self.trees!r}")
-        if self.trees is True:
-            has_lightgbm(required=True)
+        if self.trees is True and find_spec("lightgbm") is None:
+            raise ImportError("trees=True needs LightGBM: pip install 'rankrls[trees]'")
+        if y is not None and pairs is not None:
+            raise ValueError("AutoRanker learns from labels y or from pairs, not from both")
         rng = check_random_state(self.random_state)
         check_same_rows(X, y=y, qid=qid, sample_weight=sample_weight)
         if qid is None and pairs is None:
             warn_of_pooled_queries("AutoRanker")
-        preferences = Preferences(y, qid, pairs, magnitude, sample_weight=sample_weight)
         with at_most(n_threads(self.n_jobs)):
-            table = self._encode(X, qid)
+            encoder = TableEncoder(drop_ids=self.drop_ids, query_columns=self.query_columns)
+            self._table = encoder.fit(X, qid=qid)
+            for name in ("n_features_in_", "feature_names_in_"):
+                self.__dict__.pop(name, None)
+                if hasattr(encoder, name):
+                    setattr(self, name, getattr(encoder, name))
+            table, blocks = encoder._encoded(X), encoder.blocks_
+            table = _as_matrix(table, sparse.issparse(table) and table.shape[1] > MAX_COLUMNS)
+            scales = {
+                name: BlockScale.learn(table[:, blocks == name])
+                for name in BLOCKS
+                if name in blocks
+            }
+            self._projections, self._with_qid = scales, qid is not None
+            preferences = Preferences(y, qid, pairs, magnitude, sample_weight=sample_weight)
+            graph = preferences.graph(table.shape[0])
+            require_preferences(graph)
             self._labels: list[str] = []
-            self._scale, self._with_qid = None, qid is not None
-            target = self._target(preferences, table.shape[0], fit=True)
+            self._scale = None
+            if graph.n_outputs > 1:  # several labels get the same spread within queries
+                if self.trees is True:
+                    raise ValueError("trees=True needs one label; use trees=False for several")
+                names, lists, scores = feature_names(y), graph.query_codes, graph.scores
+                assert lists is not None
+                assert scores is not None
+                default = [f"y{j}" for j in range(graph.n_outputs)]
+                self._labels = default if names is None else [*names]
+                means = [np.bincount(lists, one) / np.bincount(lists) for one in scores.T]
+                self._scale = np.sqrt(np.mean((scores - np.array(means).T[lists]) ** 2, axis=0))
+            target = self._target(graph, qid)
             order, codes, columns = _canonical_order(table, target)
-            self._columns = columns[self._table.blocks_[columns] == "number"]
+            self._columns = columns[blocks[columns] == "number"]
             self._fit_members(table, replace(target, codes=codes), order, effort, rng)
         return self
 
-    def _target(self, preferences: Preferences, n_rows: int, *, fit: bool = False) -> Target:
-        """Check what is learned; several labels get the same spread within queries."""
-        y, pairs = preferences.y, preferences.pairs
-        if fit and (y is None) == (pairs is None):
-            raise ValueError(
-                "AutoRanker requires y to be passed, but the target y is None"
-                if y is None
-                else "AutoRanker learns from labels y or from pairs, not from both"
-            )
-        graph = preferences.graph(n_rows)
-        if fit:
-            require_preferences(graph)
+    def _target(self, graph: PreferenceGraph, qid: Any) -> Target:
+        """Check what is learned."""
         if graph.scores is None:
             return Target(pairs=graph.pairs, magnitude=graph.magnitude)
-        if fit and graph.n_outputs > 1:
-            if self.trees is True:
-                raise ValueError("trees=True needs one label; use trees=False for several")
-            names = feature_names(y)
-            self._labels = [f"y{j}" for j in range(graph.n_outputs)] if names is None else [*names]
-            lists: Any = graph.query_codes
-            sums = np.stack([np.bincount(lists, one) for one in graph.scores.T], axis=1)
-            centred = graph.scores - (sums / np.bincount(lists)[:, None])[lists]
-            self._scale = np.sqrt(np.mean(centred**2, axis=0))
         n_labels = max(1, len(self._labels))
         if graph.n_outputs != n_labels:
             raise ValueError(f"the model has {n_labels} label(s), y has {graph.n_outputs}")
@@ -330,26 +341,8 @@ class AutoRanker(QueryRequests, BaseEstimator):
         y = graph.scores if self._labels else graph.scores[:, 0]
         if not graph.has_qid:
             return Target(y, weights=graph.sample_weight, scale=self._scale)
-        qid = label_array("qid", preferences.qid)
+        qid = label_array("qid", qid)
         return Target(y, qid, graph.query_codes, graph.sample_weight, self._scale)
-
-    def _encode(self, X: Any, qid: Any) -> Any:
-        """Fit the encoder to a table, and encode it."""
-        self._table = TableEncoder(drop_ids=self.drop_ids, query_columns=self.query_columns)
-        self._table.fit(X, qid=qid)
-        for name in ("n_features_in_", "feature_names_in_"):
-            self.__dict__.pop(name, None)
-            if hasattr(self._table, name):
-                setattr(self, name, getattr(self._table, name))
-        table = self._table._encoded(X)
-        table = _as_matrix(table, sparse.issparse(table) and table.shape[1] > MAX_COLUMNS)
-        blocks = self._table.blocks_
-        self._projections = {
-            name: BlockScale.learn(table[:, blocks == name])
-            for name in BLOCKS
-            if (blocks == name).any()
-        }
-        return table
 
     def _rows(self, table: Any, codes: Array | None) -> Rows:
         """Split encoded rows, which must form whole queries, into numbers and blocks."""
@@ -375,8 +368,9 @@ class AutoRanker(QueryRequests, BaseEstimator):
         if not any(np.isfinite(one.metric).any() for one in candidates):
             raise ValueError(f"scoring={self.scoring!r} is not defined for any query of y")
         chosen = choose(candidates, lists, np.arange(lists.n_lists), effort.n_members)
-        progress(f"{len(candidates)} candidates compared, {len(chosen)} chosen; fitting members")
-        self.members_ = _table_of(candidates, chosen, lists)
+        self.members_ = table_of(candidates, chosen, lists)
+        count = len(self.members_["view"])
+        progress(f"{count} candidates compared, {len(chosen)} chosen; fitting members")
         self.n_compared_ = len(compared)
         nested = nested_scores(candidates, lists, effort.n_members, rng)
         for name, scores in (("held_out_scores_", average(chosen)), ("nested_scores_", nested)):
@@ -387,18 +381,16 @@ class AutoRanker(QueryRequests, BaseEstimator):
         self.__dict__.pop("tradeoffs_", None)
         if self._labels:
             self.tradeoffs_ = tradeoffs(nested, lists, self._labels)
-        self._members = [
-            one.candidate.member.fitted(one, rows, self._features, target) for one in chosen
-        ]
-        sampled = len(compared) < n_units
+        self._members = [one.member.fitted(one, rows, self._features, target) for one in chosen]
         parts: Iterable[tuple[Rows, Target]] = [(rows, target)]
-        if sampled and every.pairs is not None:
+        streamed = len(compared) < n_units
+        if streamed and every.pairs is not None:
             index, target, _ = every.sample(order, np.inf, rng)
-            parts = [(self._rows(table[index], None), target)]
-        elif sampled:
+            parts, streamed = [(self._rows(table[index], None), target)], False
+        elif streamed:
             taken = ((index, every.take(index)) for index in _batches(every.codes, n_units))
             parts = ((self._rows(table[index], part.codes), part) for index, part in taken)
-        self._learn(parts, streamed=sampled and every.pairs is None)
+        self._learn(parts, streamed=streamed)
         progress("done")
 
     def _compare(
@@ -427,53 +419,48 @@ class AutoRanker(QueryRequests, BaseEstimator):
             if lists.n_labels > 1:  # sums of scores are to be those of a model of summed labels
                 losses = [loss for loss in losses if loss[0] == "magnitude"]
         members = [LinearMember.draw(view, rows, features, effort.n_basis, rng) for view in views]
-
-        def candidate(number: int, weights: dict[str, float], loss: tuple[str, str]) -> Candidate:
-            member = replace(members[number], weights=weights)
-            return lists.linear(views[number], member, rows, features, loss)
-
         weights = dict.fromkeys(rows.blocks, 0.0)
         if weights:  # one block after the other, by held-out scores
             progress("choosing weights of categories, texts and vectors")
-            number = min(1, len(members) - 1)
-            best = candidate(number, weights, losses[0]).best
-            for name in rows.blocks:
-                for weight in WEIGHTS:
-                    tried = {**weights, name: weight}
-                    if (value := candidate(number, tried, losses[0]).best) > best:
-                        best, weights = value, tried
+            number, best = min(1, len(members) - 1), -np.inf
+            pairs = itertools.product(rows.blocks, WEIGHTS)
+            for change in ({}, *({name: weight} for name, weight in pairs)):
+                tried = weights | change
+                member = replace(members[number], weights=tried)
+                value = lists.best(lists.linear(views[number], member, rows, features, losses[0]))
+                if value > best:
+                    best, weights = value, tried
         candidates: list[Candidate] = []
-        for number, member in enumerate(members):
+        for number, (view, member) in enumerate(zip(views, members, strict=True)):
             progress.bar(number, len(members), f"{member.name}, {member.kernel}")
-            found = [candidate(number, {}, losses[0])]
+            candidates += (alone := lists.linear(view, member, rows, features, losses[0]))
             if any(weights.values()):
-                found.append(candidate(number, weights, losses[0]))
-                found.sort(key=lambda one: one.best)
-            used = found[-1].member.weights
-            candidates += found + [candidate(number, used, loss) for loss in losses[1:]]
+                mixed = replace(member, weights=weights)
+                candidates += (found := lists.linear(view, mixed, rows, features, losses[0]))
+                member = mixed if lists.best(found) >= lists.best(alone) else member
+            for loss in losses[1:]:
+                candidates += lists.linear(view, member, rows, features, loss)
         if lists.n_labels > 1 or is_sparse:
             return candidates
-        view, names = rows.view([column_block], features), self._table.get_feature_names_out()
-        for column in _best_columns(view, lists):
-            both = lists.of_rows(view[:, column] * np.array([[1.0], [-1.0]]))
-            alone = ColumnMember(str(names[self._columns[column]]), column, column_block)
-            candidates.append(lists.candidate("column", alone, np.zeros(2), both, ("none", "none")))
-        if self._takes_trees(rows):
+        values, names = rows.view([column_block], features), self._table.get_feature_names_out()
+        for column in _best_columns(values, lists):
+            for sign in (-1.0, 1.0):
+                name = str(names[self._columns[column]])
+                single = ColumnMember(name, column, column_block, sign)
+                scores = lists.of_rows(sign * values[:, column])
+                candidates.append(lists.candidate("column", single, ("none", "none"), 0.0, scores))
+        wanted = self.trees
+        if wanted == "auto":
+            wanted = self.effort == "thorough" and find_spec("lightgbm") is not None
+        sizes: Any = [] if rows.queries is None else np.bincount(rows.queries.codes)
+        if wanted and len(sizes) >= TREE_FOLDS and max(sizes) <= MAX_QUERY:  # that LightGBM takes
             progress("holding out queries from boosted trees")
-            trees, held = TreeMember.held_out(
+            trees, scores = TreeMember.held_out(
                 rows, features, lists.target, TREE_FOLDS, rng, n_threads(self.n_jobs)
             )
             loss = ("lambdarank", WITHIN)
-            candidates.append(lists.candidate("trees", trees, np.zeros(1), held[None], loss))
+            candidates.append(lists.candidate("trees", trees, loss, 0.0, scores))
         return candidates
-
-    def _takes_trees(self, rows: Rows) -> bool:
-        """Whether trees are wanted and the rows have queries that LightGBM takes."""
-        if rows.queries is None or self.trees is False:
-            return False
-        if len(rows.queries) < TREE_FOLDS or np.bincount(rows.queries.codes).max() > MAX_QUERY:
-            return False
-        return self.trees is True or (self.effort == "thorough" and has_lightgbm(required=False))
 
     def _fields(self, rows: Rows, target: Target) -> Iterator[dict[str, Any]]:
         """Generate the arguments of ``fit`` of the linear members."""
@@ -545,7 +532,7 @@ class AutoRanker(QueryRequests, BaseEstimator):
     def _part(self, table: Any, preferences: Preferences) -> tuple[Rows, Target]:
         """Rows and target of an encoded table, for a fitted ranker."""
         table = _as_matrix(table, not self._features._centres)
-        target = self._target(preferences, table.shape[0])
+        target = self._target(preferences.graph(table.shape[0]), preferences.qid)
         return self._rows(table, target.codes), target
 
     @all_or_nothing
@@ -680,7 +667,7 @@ class AutoRanker(QueryRequests, BaseEstimator):
         """
         rng = check_random_state(self.random_state)
         table = _as_matrix(self._table._encoded(X), False)
-        target = self._target(preferences, table.shape[0])
+        target = self._target(preferences.graph(table.shape[0]), preferences.qid)
         order, codes, _ = _canonical_order(table, target)
         n_rows = EFFORTS[self.effort].n_rows
         index, target, _ = replace(target, codes=codes).sample(order, n_rows, rng)
@@ -695,9 +682,8 @@ class AutoRanker(QueryRequests, BaseEstimator):
                     assert member.estimator is not None
                     loss = (self.members_["cost"][number], self.members_["compared"][number])
                     alphas = np.array([member.estimator.alpha])
-                    scores = lists.linear("", member, rows, features, loss, alphas).scores[0]
+                    scores = lists.linear("", member, rows, features, loss, alphas)[0].scores
                 elif isinstance(member, TreeMember):
-                    has_lightgbm(required=True)
                     draws = np.random.RandomState(seed)
                     scores = member.held_out(rows, features, target, TREE_FOLDS, draws, 0)[1]
                 else:
@@ -829,31 +815,3 @@ def _possible(
         for view in views
     )
     return list(dict.fromkeys(view for view in alone if view.blocks))
-
-
-def _table_of(
-    candidates: Sequence[Candidate], chosen: Sequence[Choice], lists: HeldOutLists
-) -> dict[str, Array]:
-    """Table of all candidates, the chosen ones first."""
-    taken = {id(one.candidate) for one in chosen}
-    listed = [(one.candidate, one.alpha, one.weight) for one in chosen]
-    others = [(one, int(np.argmax(lists.mean(one.criterion)))) for one in candidates]
-    others = [(one, alpha) for one, alpha in others if id(one) not in taken]
-    others.sort(key=lambda pair: -float(lists.mean(pair[0].metric[pair[1]])))
-    listed += [(one, alpha, 0.0) for one, alpha in others]
-    texts = {
-        "view": [one.member.name for one, _, _ in listed],
-        "kernel": [one.member.kernel for one, _, _ in listed],
-        "blocks": [one.member.used_blocks for one, _, _ in listed],
-        "cost": [one.loss[0] for one, _, _ in listed],
-        "compared": [one.loss[1] for one, _, _ in listed],
-    }
-    numbers = {
-        "alpha": [one.alphas[alpha] for one, alpha, _ in listed],
-        "score": [lists.mean(one.metric[alpha]) for one, alpha, _ in listed],
-        "weight": [weight for _, _, weight in listed],
-    }
-    return {
-        **{name: np.array(values, dtype=object) for name, values in texts.items()},
-        **{name: np.array(values, dtype=np.float64) for name, values in numbers.items()},
-    }

@@ -23,9 +23,9 @@ from rankrls.estimators.auto_members import (
 )
 from rankrls.estimators.choosing import Scoring
 from rankrls.estimators.ranker import Preferences
-from rankrls.metrics import pairwise_accuracy
+from rankrls.metrics.counting import count_pairs
 
-__all__ = ["Candidate", "Choice", "HeldOutLists", "Target", "average", "choose", "nested_scores"]
+__all__ = ["Candidate", "HeldOutLists", "Target", "average", "choose", "nested_scores", "table_of"]
 
 Array = NDArray[Any]
 
@@ -66,7 +66,7 @@ class Target:
     def take(self, rows: Any) -> Target:
         """Select rows with labels."""
         parts = {name: getattr(self, name) for name in ("y", "qid", "codes", "weights")}
-        return replace(self, **{k: None if v is None else v[rows] for k, v in parts.items()})
+        return replace(self, **{k: v[rows] for k, v in parts.items() if v is not None})
 
     def fields(self, compared: str) -> dict[str, Any]:
         """Return the arguments of ``fit``."""
@@ -83,19 +83,19 @@ class Target:
 
         Returns the rows, their target, and the rows, or pairs, that are compared.
         """
+
+        def some(n: int) -> Any:
+            return np.sort(rng.choice(n, int(most), replace=False)) if n > most else np.arange(n)
+
         if self.pairs is not None:
-            units = np.arange(len(self.pairs))
-            if len(units) > most:
-                units = np.sort(rng.choice(len(units), int(most), replace=False))
+            units = some(len(self.pairs))
             rows = order[np.isin(order, self.pairs[units])]
             place = np.zeros(len(order), dtype=np.int64)
             place[rows] = np.arange(len(rows))
             magnitude = None if self.magnitude is None else self.magnitude[units]
             return rows, Target(pairs=place[self.pairs[units]], magnitude=magnitude), units
         if self.codes is None:
-            rows = order
-            if len(order) > most:
-                rows = order[np.sort(rng.choice(len(order), int(most), replace=False))]
+            rows = order[some(len(order))]
             return rows, self.take(rows), rows
         rows, n_queries = order, int(most // ROWS_PER_QUERY)
         sizes = np.bincount(self.codes)
@@ -114,31 +114,22 @@ class Target:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """Held-out scores of a member with a loss, centred in each list, for each alpha.
+    """A member with a loss and an alpha, and its held-out scores, centred in each list.
 
-    ``metric`` and ``criterion``, (n_alphas, n_lists), are the user's metric of each held-out list,
-    NaN where it is undefined, and what candidates are chosen by; ``best`` is its largest mean. Of
-    the candidates with the same ``view``, one can be chosen.
+    ``metric`` and ``criterion``, (n_lists,), are the user's metric of each held-out list, NaN where
+    it is undefined, and what candidates are chosen by. Of the candidates with the same ``view``,
+    one can be chosen; it has a ``weight`` in the average, and its scores a ``factor``.
     """
 
     view: Any
     member: Any
-    alphas: Array
+    loss: tuple[str, str]
+    alpha: float
     scores: Array
     metric: Array
     criterion: Array
-    loss: tuple[str, str]
-    best: float = np.nan
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A candidate, the index of one of its alphas, its weight, and the factor of its scores."""
-
-    candidate: Candidate
-    alpha: int
-    weight: float
-    factor: float
+    weight: float = 0.0
+    factor: float = 0.0
 
 
 class HeldOutLists:
@@ -153,10 +144,10 @@ class HeldOutLists:
         self.scoring.require_scores()
         self.target, self.n_labels = target, 1
         if target.pairs is not None:
-            prefers = 1.0 if target.magnitude is None else target.magnitude > 0
-            self.lists = np.repeat(np.arange(len(target.pairs)), 2)
-            self.y = np.column_stack(np.broadcast_arrays(prefers, np.zeros(len(target.pairs))))
-            self.y = self.y.ravel().astype(np.float64)
+            n = len(target.pairs)
+            prefers = np.ones(n) if target.magnitude is None else target.magnitude > 0
+            self.lists = np.repeat(np.arange(n), 2)
+            self.y = np.column_stack([prefers, np.zeros(n)]).ravel()
         else:
             self.y, self.n_labels = target.y.T.ravel(), target.y[:1].size
             lists = target.codes
@@ -170,11 +161,10 @@ class HeldOutLists:
         self.weights = np.bincount(self.lists, weights) / self.sizes
 
     def of_rows(self, scores: Array) -> Array:
-        """Scores of lists from scores of rows, in the last axis."""
+        """Scores of lists from scores of rows."""
         if self.target.pairs is None:
             return scores
-        differences = scores[..., self.target.pairs[:, 0]] - scores[..., self.target.pairs[:, 1]]
-        return self._of_differences(differences)
+        return self._of_differences(np.subtract(*scores[self.target.pairs.T]))
 
     @staticmethod
     def _of_differences(values: Array) -> Array:
@@ -218,8 +208,10 @@ class HeldOutLists:
 
     def criterion(self, metric: Array, scores: Array) -> Array:
         """Add half of the pairwise accuracy to the metric of each list."""
-        accuracy = np.asarray(pairwise_accuracy(self.y, scores, qid=self.lists, average=None))
-        return metric + ACCURACY_SHARE * np.where(np.isnan(accuracy), 0.5, accuracy)
+        counts = count_pairs(self.y, scores, self.lists, self.n_lists)
+        pairs = np.maximum(counts.comparable, 1)
+        wrong = np.where(counts.comparable > 0, counts.discordant + counts.tied / 2, 0.5)
+        return metric + ACCURACY_SHARE * (1 - wrong / pairs)
 
     def linear(
         self,
@@ -229,7 +221,7 @@ class HeldOutLists:
         features: Any,
         loss: tuple[str, str],
         alphas: Array | None = None,
-    ) -> Candidate:
+    ) -> list[Candidate]:
         """Hold out each list from a linear member, exactly, for a grid of alphas by default."""
         phi, ranker = member.phi(rows, features), unfitted(1.0, loss)
         graph = Preferences(**self.target.fields(loss[1])).graph(len(phi))
@@ -243,20 +235,22 @@ class HeldOutLists:
         else:
             scores = problem.leave_out(self.folds, alphas).by_row(len(phi))
             scores = scores.transpose(0, 2, 1).reshape(len(alphas), -1)
-        return self.candidate(view, member, alphas, scores, loss)
+        # Of equally good candidates the first is chosen: that of the largest alpha.
+        both = zip(alphas[::-1], scores[::-1], strict=True)
+        return [self.candidate(view, member, loss, float(alpha), one) for alpha, one in both]
 
     def candidate(
-        self, view: Any, member: Any, alphas: Array, scores: Array, loss: tuple[str, str]
+        self, view: Any, member: Any, loss: tuple[str, str], alpha: float, scores: Array
     ) -> Candidate:
-        """Centre within lists and score held-out predictions of shape (n_alphas, n_scores)."""
-        metric, criterion = np.empty((2, len(scores), self.n_lists))
-        centred = np.empty(scores.shape)
-        for a, one in enumerate(scores):
-            centred[a] = one - (np.bincount(self.lists, one) / self.sizes)[self.lists]
-            metric[a] = self.metric(centred[a])
-            criterion[a] = self.criterion(metric[a], centred[a])
-        best = float(self.mean(criterion).max())
-        return Candidate(view, member, alphas, centred, metric, criterion, loss, best)
+        """Centre held-out scores within lists, and evaluate them."""
+        scores = scores - (np.bincount(self.lists, scores) / self.sizes)[self.lists]
+        metric = self.metric(scores)
+        criterion = self.criterion(metric, scores)
+        return Candidate(view, member, loss, alpha, scores, metric, criterion)
+
+    def best(self, candidates: Sequence[Candidate]) -> float:
+        """The highest mean of the criterion."""
+        return max(float(self.mean(one.criterion)) for one in candidates)
 
 
 def tradeoffs(scores: Array, lists: HeldOutLists, names: Sequence[str]) -> dict[str, Array]:
@@ -294,32 +288,27 @@ def _row_folds(y: Array, rng: np.random.RandomState) -> Array:
 
 def choose(
     candidates: Sequence[Candidate], lists: HeldOutLists, some: Array, n_members: int
-) -> list[Choice]:
-    """Choose the best candidate and alpha of each of the best views, based on some of the lists.
+) -> list[Candidate]:
+    """Choose the best candidate of each of the best views, based on some of the lists.
 
     Factors give the scores of all members the same spread within lists. The average has boosted
     trees if that is better, and is replaced by one column if that is better by more than its
     standard error.
     """
     rows = np.isin(lists.lists, some)
-    best: dict[Any, tuple[float, Candidate, int]] = {}
-    for candidate in candidates:
-        values = lists.mean(candidate.criterion, some)
-        alpha = len(values) - 1 - int(np.argmax(values[::-1]))  # the largest of equally good ones
-        if candidate.view not in best or values[alpha] > best[candidate.view][0]:
-            best[candidate.view] = (float(values[alpha]), candidate, alpha)
+    values = lists.mean(np.stack([one.criterion for one in candidates]), some).tolist()
+    best: dict[Any, tuple[float, Candidate]] = {}
+    for value, one in zip(values, candidates, strict=True):
+        if one.view not in best or value > best[one.view][0]:
+            best[one.view] = value, one
     column, trees = best.pop("column", None), best.pop("trees", None)
-    ordered = sorted(best.values(), key=lambda one: -one[0])[:n_members]
+    ordered = sorted(best.values(), key=lambda pair: -pair[0])[:n_members]
 
-    def choice(candidate: Candidate, alpha: int, weight: float) -> Choice:
-        spread = float(np.sqrt(np.mean(candidate.scores[alpha, rows] ** 2)))
-        return Choice(candidate, alpha, weight, weight / spread if spread > 0 else 0.0)
+    def weighted(one: Candidate, weight: float) -> Candidate:
+        spread = float(np.sqrt(np.mean(one.scores[rows] ** 2)))
+        return replace(one, weight=weight, factor=weight / spread if spread > 0 else 0.0)
 
-    def judged(chosen: list[Choice]) -> Array:
-        scores = average(chosen)
-        return lists.criterion(lists.metric(scores), scores)
-
-    options = [[choice(*one[1:], 1 / len(ordered)) for one in ordered]]
+    options = [[weighted(one, 1 / len(ordered)) for _, one in ordered]]
     if trees is not None:
         spread = float(np.sqrt(np.mean(average(options[0])[rows] ** 2))) or 1.0
         for share in TREE_WEIGHTS:
@@ -328,22 +317,25 @@ def choose(
                 replace(one, weight=rest * one.weight, factor=rest * one.factor / spread)
                 for one in options[0]
             ]
-            options.append([*scaled, choice(*trees[1:], share)])
-    if column is None and len(options) == 1:
+            options.append([*scaled, weighted(trees[1], share)])
+    if column is not None:
+        options.append([weighted(column[1], 1.0)])
+    if len(options) == 1:
         return options[0]
-    found = [judged(option) for option in options]
-    top = max(range(len(options)), key=lambda k: lists.mean(found[k], some))
-    if column is None:
-        return options[top]
-    alone = [choice(*column[1:], 1.0)]
-    gains = judged(alone) - found[top]
-    error = np.nanstd(gains[some]) / np.sqrt(max(1, np.isfinite(gains[some]).sum()))
-    return alone if lists.mean(gains, some) > error else options[top]
+    scores = map(average, options)
+    found = np.stack([lists.criterion(lists.metric(one), one) for one in scores])
+    n = len(options) - (column is not None)
+    top = int(np.argmax(lists.mean(found[:n], some)))
+    if column is not None:
+        gains = found[-1] - found[top]
+        error = np.nanstd(gains[some]) / np.sqrt(max(1, np.isfinite(gains[some]).sum()))
+        top = -1 if lists.mean(gains, some) > error else top
+    return options[top]
 
 
-def average(chosen: Sequence[Choice]) -> Array:
+def average(chosen: Sequence[Candidate]) -> Array:
     """Held-out scores of the average."""
-    return np.sum([one.factor * one.candidate.scores[one.alpha] for one in chosen], axis=0)
+    return np.sum([one.factor * one.scores for one in chosen], axis=0)
 
 
 def nested_scores(
@@ -354,7 +346,7 @@ def nested_scores(
     Lists with a defined metric are distributed evenly over the folds.
     """
     n = lists.n_lists // lists.n_labels  # the lists of all labels of a query are held out together
-    defined = np.isfinite(candidates[0].metric[0]).reshape(-1, n).any(axis=0)
+    defined = np.isfinite(candidates[0].metric).reshape(-1, n).any(axis=0)
     k = max(2, min(N_FOLDS, int(defined.sum())))
     order = np.concatenate([rng.permutation(np.flatnonzero(part)) for part in (defined, ~defined)])
     scores = np.empty(len(lists.y))
@@ -363,3 +355,25 @@ def nested_scores(
         others, held = np.flatnonzero(~out), out[lists.lists]
         scores[held] = average(choose(candidates, lists, others, n_members))[held]
     return scores
+
+
+def table_of(
+    candidates: Sequence[Candidate], chosen: Sequence[Candidate], lists: HeldOutLists
+) -> dict[str, Array]:
+    """Table of the best alphas of all candidates, the chosen ones first, then by their scores."""
+    best: dict[Any, tuple[float, tuple[Any, ...]]] = {}
+    for one in (*chosen, *candidates):
+        member = one.member
+        texts = (member.name, member.kernel, member.used_blocks, *one.loss)
+        value = float(lists.mean(one.criterion)) + (np.inf if one.weight else 0.0)
+        if (one.view, texts) not in best or value > best[one.view, texts][0]:
+            row = (*texts, one.alpha, float(lists.mean(one.metric)), one.weight)
+            best[one.view, texts] = value, row
+    rows = [row for _, row in best.values()]
+    rows[len(chosen) :] = sorted(rows[len(chosen) :], key=lambda row: -row[-2])
+    names = ("view", "kernel", "blocks", "cost", "compared", "alpha", "score", "weight")
+    types = [object] * 5 + [np.float64] * 3
+    return {
+        name: np.array(column, dtype=kind)
+        for name, column, kind in zip(names, zip(*rows, strict=True), types, strict=True)
+    }

@@ -135,10 +135,10 @@ class LinearMember:
         parts += [weight * rows.blocks[name] for name, weight in self.weights.items() if weight]
         return np.hstack(parts) if len(parts) > 1 else parts[0]
 
-    def fitted(self, choice: Any, rows: Rows, features: Any, target: Any) -> LinearMember:
+    def fitted(self, chosen: Any, rows: Rows, features: Any, target: Any) -> LinearMember:
         """Set the ranker, which learns from all rows later, and the factor."""
-        alpha = float(choice.candidate.alphas[choice.alpha])
-        return replace(self, estimator=unfitted(alpha, choice.candidate.loss), factor=choice.factor)
+        estimator = unfitted(chosen.alpha, chosen.loss)
+        return replace(self, estimator=estimator, factor=chosen.factor)
 
     def predict(self, rows: Rows, features: RankingFeatures) -> Array:
         """Return the scores of rows, times the factor."""
@@ -153,13 +153,13 @@ class ColumnMember:
     name: str
     column: int
     block: str
-    factor: float = 0.0
+    factor: float
 
     kernel = used_blocks = "none"
 
-    def fitted(self, choice: Any, rows: Rows, features: Any, target: Any) -> ColumnMember:
-        """Set the factor; the second "alpha" is the opposite order."""
-        return replace(self, factor=choice.factor * (-1.0 if choice.alpha else 1.0))
+    def fitted(self, chosen: Any, rows: Rows, features: Any, target: Any) -> ColumnMember:
+        """Set the factor."""
+        return replace(self, factor=chosen.factor * self.factor)
 
     def predict(self, rows: Rows, features: RankingFeatures) -> Array:
         """Return the scores of rows, times the factor."""

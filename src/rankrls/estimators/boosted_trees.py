@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rankrls.preprocessing.trees import Forest
 
-__all__ = ["TreeMember", "has_lightgbm", "train"]
+__all__ = ["TreeMember", "train"]
 
 Array = NDArray[Any]
 
@@ -34,19 +34,6 @@ MAX_GRADE, MAX_QUERY = 30, 10_000
 
 #: Number of grades of labels that are not grades.
 N_GRADES = 8
-
-
-def has_lightgbm(*, required: bool) -> bool:
-    """Whether LightGBM is installed; raise an error that names the extra if it is required."""
-    try:
-        import lightgbm  # noqa: F401
-    except ImportError as error:
-        if required:
-            raise ImportError(
-                "trees=True needs LightGBM: pip install 'rankrls[trees]', or use trees=False"
-            ) from error
-        return False
-    return True
 
 
 def train(
@@ -110,11 +97,11 @@ class TreeMember:
             scores[out] = forest.predict(X[out])
         return cls(X.shape[1]), scores
 
-    def fitted(self, choice: Any, rows: Any, features: Any, target: Any) -> TreeMember:
+    def fitted(self, chosen: Any, rows: Any, features: Any, target: Any) -> TreeMember:
         """Train on the rows that were compared."""
         X, seeds = self.inputs(rows, features), list(range(N_SEEDS))
         forest = train(X, target.y, target.codes, target.weights, seeds, 0)
-        return replace(self, forest=forest, factor=choice.factor)
+        return replace(self, forest=forest, factor=chosen.factor)
 
     def predict(self, rows: Any, features: Any) -> Array:
         """Return the scores of rows, times the factor."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ __all__ = ["TableEncoder"]
 
 Array = NDArray[Any]
 
-#: Kind, column of X, column of the query (or -1) and width of a part, and fills of missing values.
+#: Kind, column of X, column of the query (or -1), and the fill of each output column of a part.
 Part = tuple[int, int, int, Array]
 
 #: Kinds of parts; each part is a group of output columns made of one column, or of two.
@@ -69,19 +70,17 @@ OTHER = "(other)"
 class TableEncoder(TransformerMixin, BaseEstimator):
     """Encode a raw table as numbers.
 
-    - Numbers and booleans stay numbers. Missing values are replaced by the median of the training
-      rows, and an indicator column is added.
-    - Categories, which are texts with repeated values, are one-hot encoded. Rare levels and levels
-      that were not seen in ``fit`` share a column.
-    - Texts become components of their tf-idf vectors. Texts of queries are compared with the texts
-      of the rows: cosine of the tf-idf vectors, and the share of the words of the query that are
-      found, weighted by their idf and plain.
-    - Vectors, which are lists of the same length, stay as they are. Vectors of queries are compared
-      with vectors of the rows: cosine, and products of the entries.
+    - Numbers and booleans stay numbers. Missing values become the median of the training rows, with
+      an indicator column.
+    - Categories, texts with repeated values, are one-hot encoded; rare and new levels share a
+      column.
+    - Texts become components of their tf-idf vectors. Texts of queries are compared with those of
+      the rows: cosine, and the share of the words of the query that are found, weighted and plain.
+    - Vectors, lists of the same length, stay. Vectors of queries are compared with those of the
+      rows: cosine, and products of the entries.
 
     Constant columns are dropped, and columns that look like ids with an `IdColumnWarning`. Date
-    columns raise an error. Labels are not used. Sparse matrices stay sparse; their columns are
-    numbers, without missing values.
+    columns raise an error. Labels are not used. Sparse matrices stay sparse.
 
     Parameters
     ----------
@@ -95,14 +94,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     Attributes
     ----------
-    sources_ : ndarray of shape (n_columns,)
-        Column of X from which each output column is computed.
-    blocks_ : ndarray of shape (n_columns,)
-        "number", "category", "text" or "vector" for each output column.
-    dropped_ : list of int
-        Columns of X that are dropped.
-    query_columns_ : list of int
-        Columns of X that hold texts or vectors of queries.
+    sources_, blocks_ : ndarray of shape (n_columns,)
+        Column of X of each output column, and "number", "category", "text" or "vector".
+    columns_ : dict of ndarray
+        Table of what was made of each column of X: "column" and "used as".
+    dropped_, query_columns_ : list of int
+        Columns of X that are dropped, and those of texts or vectors of queries.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -122,15 +119,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
            [5., 0., 1., 0.]])
     """
 
-    #: Kind, column of X, column of the query (or -1) and number of output columns of each part.
-    _parts: Array
-    #: What a missing value is replaced by, for each output column.
-    _fills: Array
+    _parts: Array  # kind, column of X, column of the query (or -1) and width of each part
+    _fills: Array  # what a missing value is replaced by, for each output column
     query_columns_: list[int]
-    #: Levels of each category, by the number of its column.
-    _levels: dict[str, list[str]]
-    #: Models of columns of text, by their numbers.
-    _texts: dict[str, TextModel]
+    _levels: dict[str, list[str]]  # of each category, by the number of its column
+    _texts: dict[str, TextModel]  # of each text
 
     def __init__(
         self,
@@ -166,15 +159,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         X = self._read(X, reset=True)
         codes = None if qid is None else encode_qid(qid, X.shape[0]).codes
         self._levels, self._texts, self.query_columns_ = {}, {}, []
-        names = feature_names(X)
         if sparse.issparse(X):
             low, high = (v.toarray().ravel() for v in (X.min(axis=0), X.max(axis=0)))
             some = np.flatnonzero(low < high)
-            kept = self._without_ids(some, X[:, some], names, codes)
+            kept = self._without_ids(some, X[:, some], codes)
             parts: list[Part] = [(NUMBER, source, -1, np.zeros(1)) for source in kept]
         else:
-            cells = {j: self._cells(j, _column(X, j)) for j in range(X.shape[1])}
-            parts = [*self._learn_numbers(cells, names, codes), *self._learn_others(cells, codes)]
+            cells = {j: self._cells(X, j) for j in range(X.shape[1])}
+            parts = [*self._learn_numbers(cells, codes), *self._learn_others(cells, codes)]
             parts.sort(key=lambda part: part[1:3])  # the order of the columns
         if not parts:
             raise ValueError("no column of X is a usable feature: all are constant or ids")
@@ -201,8 +193,20 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def _encoded(self, X: Any) -> Any:
         """Return the result of `transform` before ``set_output`` is applied, which may be X."""
-        X = self._read(X, reset=False)
-        kinds = self._parts[:, 0]
+        X, kinds = self._read(X, reset=False), self._parts[:, 0]
+        was = {
+            column: str(KINDS[kind, 1])
+            for kind, *columns, _ in self._parts.tolist()
+            for column in columns
+            if column >= 0
+        }
+        others = sorted(column for column, what in was.items() if what != "numeric")
+        unnamed = isinstance(X, np.ndarray) and X.dtype.kind in "biuf" and others
+        if unnamed and hasattr(self, "feature_names_in_"):
+            raise ValueError(
+                f"{self._told(others)} of X held text or vectors in fit, and X is an array of "
+                "numbers: pass a table with these columns"
+            )
         if sparse.issparse(X):
             if (kinds != NUMBER).any():
                 raise ValueError(
@@ -210,9 +214,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                     "sparse"
                 )
             return sparse.csr_array(X[:, self.sources_])
-        used = sorted({*self._parts[:, 1:3].ravel().tolist()} - {-1})
-        cells = {j: self._cells(j, _column(X, j)) for j in used}
-        plain = getattr(X, "dtype", None) == np.float64 and len(used) == X.shape[1]
+        cells = {column: self._cells(X, column, what) for column, what in was.items()}
+        plain = getattr(X, "dtype", None) == np.float64 and len(was) == X.shape[1]
         if plain and not kinds.any() and not any(np.isnan(v).any() for v in cells.values()):
             return X  # large tables of numbers are not copied
         ends, counts = np.cumsum(self._parts[:, 3]), dict[int, Any]()
@@ -221,6 +224,42 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             columns = slice(end - part[3], end)
             encoded[:, columns] = self._encode(part, self._fills[columns], cells, counts)
         return encoded
+
+    def _encode(
+        self, part: list[int], fill: Array, cells: dict[int, Array], counts: dict[int, Any]
+    ) -> Array:
+        """Encode the columns of a part, shape (n_rows, width); ``counts`` keeps counted words."""
+        kind, source, query, width = part
+        values = cells[source]
+        if kind == NUMBER:
+            return np.where(np.isnan(values), fill[0], values)[:, None]
+        if kind == MISSING:
+            return np.isnan(values).astype(np.float64)[:, None]
+        if kind == CATEGORY:
+            levels = self._levels[str(source)]
+            index = {level: k for k, level in enumerate(levels)}
+            places = np.array([-1 if v == "" else index.get(v, len(levels)) for v in values])
+            return (places[:, None] == np.arange(width)).astype(np.float64)
+        if kind in (TEXT, MATCH):
+            for column in {source, query} - {-1, *counts}:
+                counts[column] = count_words(cells[column])
+            model = self._texts[str(source)]
+            if kind == TEXT:
+                return model.components(counts[source])
+            return model.matches(counts[query], counts[source])
+        for column in {source, query} - {-1} if kind != COSINE else ():
+            if cells[column].shape[1] != width:
+                raise ValueError(
+                    f"{self._told([column])} of X had vectors of {width} numbers in fit, and has "
+                    f"vectors of {cells[column].shape[1]} now"
+                )
+        if kind == VECTOR:
+            return np.where(np.isnan(values), fill, values)
+        products = np.nan_to_num(values * cells[query])
+        if kind == PRODUCT:
+            return products
+        size = np.sqrt(np.nansum(values**2, axis=1) * np.nansum(cells[query] ** 2, axis=1))
+        return (products.sum(axis=1) / np.where(size > 0, size, 1.0))[:, None]
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Return the names of the output columns.
@@ -306,7 +345,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if isinstance(X, RawTable):  # scikit-learn does not know the names of its columns
             if reset:
                 self.n_features_in_, self.feature_names_in_ = X.shape[1], feature_names(X)
-            check_feature_names(feature_names(X), getattr(self, "feature_names_in_", None))
+            check_feature_names(X.columns, getattr(self, "feature_names_in_", None))
             if X.shape[1] != self.n_features_in_:
                 raise ValueError(
                     f"X has {X.shape[1]} features, but TableEncoder is expecting "
@@ -318,8 +357,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         require_features(X.shape[1])
         return X
 
-    def _cells(self, source: int, values: Any) -> Array:
-        """Read a column as numbers (float), texts (object) or vectors (2-D); NaN, "" if missing."""
+    def _cells(self, X: Any, source: int, was: str | None = None) -> Array:
+        """Read a column as numbers (float), texts (object) or vectors (2-D); NaN, "" if missing.
+
+        ``was`` is what it held in ``fit``.
+        """
+        values: Any
+        if isinstance(X, np.ndarray):
+            values = X[:, source]
+        else:
+            values = X.iloc[:, source] if hasattr(X, "iloc") else X[X.columns[source]]
         dtype = getattr(values, "dtype", None)
         levels = type(dtype).__name__ in ("CategoricalDtype", "Categorical", "Enum")
         if getattr(dtype, "kind", "O") in "biuf" and hasattr(values, "iloc"):
@@ -327,77 +374,76 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         else:
             cells = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
         if cells.dtype.kind in "biuf" and cells.ndim == 1 and not levels:
-            numbers = cells.astype(np.float64, copy=False)
+            found, now = cells.astype(np.float64, copy=False), "numeric"
         else:
             missing = np.array([_is_missing(value) for value in cells], dtype=bool)
-            known = cells[~missing]
-            if len(known) and isinstance(known[0], list | tuple | np.ndarray):
-                return self._vectors(source, missing, known)
-            if any(isinstance(value, complex | np.complexfloating) for value in known):
-                raise ValueError(
-                    f"Complex data not supported: {self._told([source])} of X holds complex numbers"
-                )
-            if levels or any(isinstance(value, str | bytes) for value in known):
-                return _as_text(cells)
-            numbers = np.full(len(cells), np.nan)
-            try:
-                numbers[~missing] = known.astype(np.float64)
-            except (TypeError, ValueError):
-                return _as_text(cells)
-        infinite = np.flatnonzero(np.isinf(numbers))
-        if len(infinite):
+            found, now = self._others(source, cells[~missing], levels)
+            if now != "text":
+                some, found = found, np.full((len(cells), *found.shape[1:]), np.nan)
+                found[~missing] = some
+        if now == "text" or (now == "numeric" and was == "text"):  # levels such as 1, 2 and 3
+            found, now = _as_text(cells), "text"
+        elif np.isinf(found).any():
+            first = np.flatnonzero(np.isinf(found.reshape(len(found), -1)).any(axis=1))[0]
             raise ValueError(
-                f"Input X contains infinity (first at row {infinite[0]}, {self._told([source])}): "
+                f"Input X contains infinity (first at row {first}, {self._told([source])}): "
                 "replace it by a finite number, or by NaN for a missing value"
             )
-        return numbers
+        if was not in (None, now):
+            shown = {"text": "contains text", "numeric": "is numeric", "vectors": "holds lists"}
+            raise ValueError(f"{self._told([source])} of X was {was} in fit and {shown[now]} now")
+        return found
 
-    def _vectors(self, source: int, missing: Array, known: Array) -> Array:
-        """Convert lists of numbers to a 2-D array, NaN where a list is missing."""
-        try:
-            found = np.stack([np.asarray(value, np.float64) for value in known])
-        except (TypeError, ValueError):
-            found = np.empty(0)
-        if found.ndim != 2 or np.isinf(found).any():
+    def _others(self, source: int, known: Array, levels: bool) -> tuple[Array, str]:
+        """Numbers, texts or vectors of objects that are not missing, and which they are."""
+        if len(known) and isinstance(known[0], list | tuple | np.ndarray):
+            try:
+                return np.array([np.asarray(v, np.float64) for v in known]).reshape(
+                    len(known), len(known[0])
+                ), "vectors"
+            except (TypeError, ValueError) as error:
+                raise ValueError(
+                    f"{self._told([source])} of X holds lists that are not vectors of the same "
+                    "number of numbers; make columns of their values, or drop it"
+                ) from error
+        if any(isinstance(value, complex | np.complexfloating) for value in known):
             raise ValueError(
-                f"{self._told([source])} of X holds lists that are not vectors of the same number "
-                "of finite numbers; make columns of their values, or drop it"
+                f"Complex data not supported: {self._told([source])} of X holds complex numbers"
             )
-        vectors = np.full((len(missing), found.shape[1]), np.nan)
-        vectors[~missing] = found
-        return vectors
+        if not levels and not any(isinstance(value, str | bytes) for value in known):
+            with suppress(TypeError, ValueError):
+                return known.astype(np.float64), "numeric"
+        return known, "text"
 
     # -- learning
 
-    def _learn_numbers(
-        self, cells: dict[int, Array], names: Any, codes: Array | None
-    ) -> Iterator[Part]:
+    def _learn_numbers(self, cells: dict[int, Array], codes: Array | None) -> Iterator[Part]:
         """Generate the parts of numbers and of their missing values."""
-        numbers = {j: v for j, v in cells.items() if v.dtype != object and v.ndim == 1}
-        medians, parts = {}, {}
-        for source, values in numbers.items():
-            known = values[~np.isnan(values)]
-            if known.size and known.min() < known.max():
-                medians[source] = float(np.median(known))
-            if 0 < known.size < values.size:
-                parts[source] = np.zeros(1)
-        varying = np.array(list(medians), dtype=np.int64)
-        first = next(iter(cells.values()))[:ID_ROWS]
-        filled = np.empty((len(first), len(varying) if self.drop_ids else 0))
+        medians, gaps = {}, []
+        for source, values in cells.items():
+            if values.ndim == 1 and values.dtype != object:
+                known = values[~np.isnan(values)]
+                if known.size and known.min() < known.max():
+                    medians[source] = float(np.median(known))
+                if 0 < known.size < values.size:
+                    gaps.append(source)
+        n_rows = min(len(next(iter(cells.values()))), ID_ROWS)
+        filled = np.empty((n_rows, len(medians) if self.drop_ids else 0))
         for column, (source, median) in zip(filled.T, medians.items(), strict=False):
-            column[:] = numbers[source][:ID_ROWS]
+            column[:] = cells[source][:ID_ROWS]
             column[np.isnan(column)] = median
         some_codes = None if codes is None else codes[:ID_ROWS]
-        kept = self._without_ids(varying, filled, names, some_codes)
+        kept = self._without_ids(np.array(list(medians), dtype=np.int64), filled, some_codes)
         for source in kept:
             yield NUMBER, source, -1, np.array([medians[source]])
-        for source, fill in parts.items():
+        for source in gaps:
             if source in kept or source not in medians:
-                yield MISSING, source, -1, fill
+                yield MISSING, source, -1, np.zeros(1)
 
-    def _without_ids(self, kept: Array, values: Any, names: Any, codes: Array | None) -> list[int]:
+    def _without_ids(self, kept: Array, values: Any, codes: Array | None) -> list[int]:
         """Drop the columns that look like ids, with a warning."""
-        names = None if names is None else [names[j] for j in kept]
+        names = getattr(self, "feature_names_in_", None)
+        names = None if names is None else names[kept]
         found = columns_like_ids(values, names, codes) if self.drop_ids and len(kept) else []
         if found:
             warn(
@@ -495,54 +541,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 constant.append(source)
         return constant
 
-    # -- encoding
-
-    def _encode(
-        self, part: list[int], fill: Array, cells: dict[int, Array], counts: dict[int, Any]
-    ) -> Array:
-        """Encode the columns of a part, shape (n_rows, width); ``counts`` keeps counted words."""
-        kind, source, query, width = part
-        for column in (source, query) if query >= 0 else (source,):
-            self._check_cells(kind, column, width, cells)
-        values = cells[source]
-        if kind == NUMBER:
-            return np.where(np.isnan(values), fill[0], values)[:, None]
-        if kind == MISSING:
-            return np.isnan(values).astype(np.float64)[:, None]
-        if kind == CATEGORY:
-            levels = self._levels[str(source)]
-            index = {level: k for k, level in enumerate(levels)}
-            places = np.array([-1 if v == "" else index.get(v, len(levels)) for v in values])
-            return (places[:, None] == np.arange(width)).astype(np.float64)
-        if kind == VECTOR:
-            return np.where(np.isnan(values), fill, values)
-        if kind in (TEXT, MATCH):
-            for column in {source, query} - {-1, *counts}:
-                counts[column] = count_words(cells[column])
-            model = self._texts[str(source)]
-            if kind == TEXT:
-                return model.components(counts[source])
-            return model.matches(counts[query], counts[source])
-        products = np.nan_to_num(values * cells[query])
-        if kind == PRODUCT:
-            return products
-        size = np.sqrt(np.nansum(values**2, axis=1) * np.nansum(cells[query] ** 2, axis=1))
-        return (products.sum(axis=1) / np.where(size > 0, size, 1.0))[:, None]
-
-    def _check_cells(self, kind: int, column: int, width: int, cells: dict[int, Array]) -> None:
-        """Raise if the cells of a column are of another type than in ``fit``."""
-        values, was = cells[column], KINDS[kind, 1]
-        now = "text" if values.dtype == object else ("numeric", "vectors")[values.ndim - 1]
-        if was == "text" and now == "numeric":
-            cells[column] = _as_text(values)  # levels such as 1, 2 and 3
-        elif now != was:
-            shown = {"text": "contains text", "numeric": "is numeric", "vectors": "holds lists"}
-            raise ValueError(f"{self._told([column])} of X was {was} in fit and {shown[now]} now")
-        elif now == "vectors" and kind != COSINE and values.shape[1] != width:
-            raise ValueError(
-                f"{self._told([column])} of X had vectors of {width} numbers in fit, and has "
-                f"vectors of {values.shape[1]} now"
-            )
+    # -- files
 
     def _missing_rows(self) -> Array:
         """Two rows of missing cells and vectors of zeros, to try models read from files."""
@@ -553,25 +552,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return rows
 
     def _is_consistent(self) -> bool:
-        """Whether parts, levels and models fit together, for models read from files."""
+        """Whether the numbers of columns are in range, for models read from files."""
         n, (kinds, sources, queries, widths) = self.n_features_in_, self._parts.T
-        good = (
-            ((kinds >= 0) & (kinds < len(KINDS)) & (sources >= 0) & (sources < n)).all()
-            and ((queries >= -1) & (queries < n) & ((queries >= 0) == (kinds >= MATCH))).all()
-            and ((widths > 0) & (widths <= len(self._fills))).all()
+        in_range = (kinds >= 0) & (kinds < len(KINDS)) & (sources >= 0) & (sources < n)
+        in_range &= (queries >= -1) & (queries < n) & ((queries >= 0) == (kinds >= MATCH))
+        in_range &= (widths > 0) & (widths <= len(self._fills))
+        levels = [len(self._levels[str(j)]) for j in sources[kinds == CATEGORY]]
+        return bool(
+            in_range.all()
             and widths.sum() == len(self._fills)
-            and (widths[np.isin(kinds, (NUMBER, MISSING, COSINE))] == 1).all()
+            and np.isin(widths[kinds == CATEGORY] - levels, (0, 1)).all()
             and all(0 <= j < n for j in [*self.dropped_, *self.query_columns_])
         )
-        for kind, source, _, width in self._parts.tolist() if good else ():
-            if kind == CATEGORY:
-                levels = self._levels.get(str(source), [])
-                good &= width - len(levels) in (0, 1)
-            elif kind in (TEXT, MATCH):
-                model = self._texts.get(str(source))
-                wanted = model.axes.shape[1] if model and kind == TEXT else len(MATCHES)
-                good &= model is not None and width == wanted
-        return bool(good)
 
     def _told(self, columns: list[int]) -> str:
         """Format columns of X by their names or indices."""
@@ -583,12 +575,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         inputs = tags.input_tags
         inputs.sparse = inputs.allow_nan = inputs.string = inputs.categorical = True
         return tags
-
-
-def _column(X: Any, j: int) -> Any:
-    if isinstance(X, np.ndarray):
-        return X[:, j]
-    return X.iloc[:, j] if hasattr(X, "iloc") else X[X.columns[j]]
 
 
 def _is_missing(value: Any) -> bool:
