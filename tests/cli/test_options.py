@@ -374,7 +374,7 @@ def test_an_option_is_used_or_refused(folder, capsys, command, name, base, words
         ("fit flat.dat -m x --one-ranking --group sizes.txt", "exclude each other"),
         ("fit flat.dat nothing -m x", "nothing: no such file"),
         ("fit flat.dat flat.dat -m x", "flat.dat is given twice"),
-        ("fit train.dat flat.dat -m x --group sizes.txt", "sizes for one file of rows"),
+        ("fit train.dat flat.dat -m x --group sizes.txt", "for one file of LETOR text"),
         ("fit train.dat train.csv -m x", "train.csv: this is a file of the kind 'csv'"),
         ("cv train.csv --drop a,nothing", "no column 'nothing' for drop"),
     ],

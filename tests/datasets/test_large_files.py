@@ -133,7 +133,7 @@ def test_a_long_query_id_in_every_row_of_a_parquet_file(tmp_path):
 
 
 def test_a_nul_is_an_error_with_its_place(tmp_path):
-    with pytest.raises(ValueError, match=r"<stream>:2: 'b.x00c' is binary data"):
+    with pytest.raises(ValueError, match=r"<stream>:2: .* after the colon, but 'b.x00c'"):
         load_letor(io.BytesIO(b"1 qid:a 1:1\n0 qid:b\0c 1:2\n"))
     with pytest.raises(ValueError, match="<stream>:3: this is binary data"):
         load_csv(io.BytesIO(b"qid,y,a\n1,1,1\nb\0,1,2\n"), target="y", qid="qid")

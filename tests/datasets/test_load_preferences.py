@@ -224,8 +224,8 @@ def test_numbers_and_text_that_are_written_alike():
 def test_names_that_items_does_not_have():
     table = ARENA.assign(model_b=["y", "nobody", "x", "nobody"], model_a=["x", "y", "who", "x"])
     text = (
-        r"table: 2 names in 3 of 4 judgements are not in items: 'nobody' \(2 times, first at "
-        r"table: row 1\), 'who' \(1 time, first at table: row 2\); .* unknown='drop'"
+        r"table: row 1: names that are not in items: 'nobody' \(×2\), 'who' \(×1\), in 3 of 4 "
+        r"lines; .* unknown='drop'"
     )
     with pytest.raises(ValueError, match=text):
         load_preferences(table, items=["x", "y"])
@@ -234,9 +234,9 @@ def test_names_that_items_does_not_have():
     assert data.pair_features.shape == (1, 1)
     assert data.groups.tolist() == ["ann"]
     many = {"winner": [f"u{i}" for i in range(9)], "loser": ["x"] * 9}
-    with pytest.raises(ValueError, match=r"'u4' \(1 time, first at table: row 4\) and 4 more;"):
+    with pytest.raises(ValueError, match=r"'u4' \(×1\), …, in 9 of 9 lines"):
         load_preferences(many, items=["x"])
-    with pytest.raises(ValueError, match="are not in items"):
+    with pytest.raises(ValueError, match="that are not in items"):
         load_preferences(many, items=["nothing"], unknown="drop")  # nothing is left
 
 
@@ -270,11 +270,11 @@ GOOD = {"model_a": ["x", "y"], "model_b": ["y", "z"], "winner": ["a", "b"]}
         (GOOD, {"preferred": "model_a", "winner": "winner"}, "preferred= and winner= do not go"),
         (GOOD, {"unknown": "skip"}, "unknown must be"),
         (GOOD, {"items": ["x", "y", "z", "x"]}, "items has 'x' 2 times"),
-        (GOOD, {"items": []}, "items is empty"),
+        (GOOD, {"items": []}, "items must be names"),
         (GOOD, {"items": 3}, "items must be the names of the rows of X"),
         (GOOD, {"items": {"x", "y", "z"}}, "items must be the names of the rows of X"),
         (GOOD, {"items": {"x": 0, "y": 1}}, "items must be the names of the rows of X"),
-        (GOOD, {"items": [["x"], ["y", "z"]]}, "items must be names: text or numbers"),
+        (GOOD, {"items": [["x"], ["y", "z"]]}, "items must be names, text or numbers"),
         (GOOD, {"first": "model_a", "second": "model_a"}, "first= and second= are both 'model_a'"),
         (GOOD, {"items": "xyz"}, "items must be the names of the rows of X"),
         (GOOD, {"items": np.eye(3)}, "items must be the names of the rows of X"),

@@ -37,7 +37,7 @@ def test_what_is_not_missing_stays_an_error(value):
 
 def test_labels_weights_and_queries_are_never_missing(tmp_path):
     for label in (b"NULL", b"nan"):
-        with pytest.raises(ValueError, match=r":1: label .* is not a number$"):
+        with pytest.raises(ValueError, match=r":1: label .* is not a finite number$"):
             load_letor(io.BytesIO(label + b" qid:1 1:1\n"), missing="nan")
     for column in ("label", "weight"):
         row = {"qid": "1", "label": "1", "weight": "1", "a": "2", column: "NA"}

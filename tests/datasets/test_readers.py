@@ -367,9 +367,6 @@ def test_other_names_of_sizes(flat, data):
     group = flat / "flat1.txt.group"
     group.write_text((flat / "flat1.txt.query").read_text())
     assert load_ranking("flat1.txt").group_file == "flat1.txt.query"
-    group.write_text("1\n")
-    with pytest.raises(ValueError, match=r"flat1.txt.query and flat1.txt.group have different"):
-        load_ranking("flat1.txt")
 
 
 def test_sizes_that_are_wrong(flat):
@@ -387,12 +384,12 @@ def test_sizes_that_are_wrong(flat):
         (lambda: [*iter_ranking("flat0.txt", group="few.query", rows=5)], "add up to 3 rows, and"),
         (lambda: load_ranking("S0.txt", group="few.query"), "leave out group='few.query'"),
         (lambda: load_ranking("flat0.txt", group=None), "the lines have no query ids"),
-        (lambda: load_ranking("t.csv", group="few.query"), "is for LETOR text"),
+        (lambda: load_ranking("t.csv", group="few.query"), "for one file of LETOR text"),
         (lambda: load_ranking([]), "name at least one file"),
-        (lambda: load_ranking(FLAT, group="few.query"), "sizes for one file of rows"),
+        (lambda: load_ranking(FLAT, group="few.query"), "for one file of LETOR"),
         (lambda: load_ranking(["S0.txt", "t.csv"]), "t.csv: .* 'csv', and S0.txt is 'letor'"),
-        (lambda: load_ranking(mixed), "flat1.txt: .* by a file of sizes, and by qid: in S0.txt"),
-        (lambda: load_ranking(mixed, group=None, need=()), "not at all, and by qid: in S0.txt"),
+        (lambda: load_ranking(mixed), "flat1.txt: query ids are not given as in S0.txt"),
+        (lambda: load_ranking(mixed, group=None, need=()), "not given as in S0.txt"),
         (lambda: [*iter_ranking(["S0.txt", "S1.txt", "S0.txt"])], "S0.txt:1: query '0' comes back"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -465,7 +462,7 @@ def test_query_ids_are_integers_if_those_of_the_first_batch_are(kind, tmp_path, 
     monkeypatch.setattr("rankrls.datasets._source._BLOCK_BYTES", 30)
     path = write(kind, tmp_path / "rows", np.ones((9, 1)), np.ones(9), [*range(8), "x"])
     assert load_ranking(path).qid.tolist() == [*"01234567", "x"]
-    with pytest.raises(ValueError, match=rf"rows:{9 + (kind == 'csv')}: query id 'x' is no 64-bit"):
+    with pytest.raises(ValueError, match="rows: query id 'x' is no 64-bit"):
         list(iter_ranking(path, rows=2))
     write(kind, path, np.ones((3, 1)), np.ones(3), ["x", "x", "7"])
     assert [batch.qid.tolist() for batch in iter_ranking(path, rows=2)] == [["x", "x"], ["7"]]

@@ -7,7 +7,7 @@ from rankrls.datasets._generate import (
     make_rock_paper_scissors,
 )
 from rankrls.datasets._letor import dump_letor, load_group
-from rankrls.datasets._preferences import load_preferences
+from rankrls.datasets._preferences import load_preferences, load_relations
 from rankrls.datasets._readers import (
     ids_from_comments,
     iter_csv,
@@ -19,7 +19,6 @@ from rankrls.datasets._readers import (
     load_letor,
     load_ranking,
 )
-from rankrls.datasets._relations import load_relations
 from rankrls.datasets._trec import dump_qrels, dump_run, load_qrels, load_run
 
 __all__ = [

@@ -14,8 +14,8 @@ from scipy import sparse as sp
 from sklearn.utils import Bunch
 
 from rankrls._calls import warn
-from rankrls._validation import check_integer, check_option
-from rankrls.datasets._cells import QueryIds, shown
+from rankrls._validation import as_text, check_integer, check_option
+from rankrls.datasets._cells import integers_of, shown
 from rankrls.datasets._source import require_loadable
 
 Array = NDArray[Any]
@@ -65,8 +65,8 @@ class RowReader:
     bunch: Callable[[FileRows], Bunch]
 
     def __init__(self, file: str, spelled: bool, options: dict[str, Any]) -> None:
-        self.file, self.spelled, self.ids = file, spelled, QueryIds(file, spelled)
-        self.dtype = np.dtype(options["dtype"])
+        self.file, self.dtype = file, np.dtype(options["dtype"])
+        self._integers = None if spelled else False  # are query ids? The first batch decides
         if self.dtype not in (np.float32, np.float64):
             raise ValueError(
                 f"dtype must be numpy.float64 or numpy.float32; got {options['dtype']!r}"
@@ -74,6 +74,27 @@ class RowReader:
         self.keep_missing = check_option("missing", options["missing"], ("error", "nan")) == "nan"
         unlabelled = check_option("unlabelled", options["unlabelled"], ("error", "drop"))
         self.drop_unlabelled = unlabelled == "drop"  # rows whose target is NaN
+
+    def prepare_batches(self) -> None:
+        """Find out what all rows must tell before the first batch."""
+
+    def query_ids(self, labels: Array | None) -> Array | None:
+        """The ids of a batch: 64-bit integers if all of the first batch are written so."""
+        if labels is None or labels.dtype != object:
+            return labels
+        words = labels.tolist()
+        numbers = {} if self._integers is False else integers_of(words)
+        wrong = [word for word, number in numbers.items() if number is None]
+        if self._integers and wrong:
+            raise ValueError(
+                f"{self.file}: query id {shown(wrong[0])} is no 64-bit integer, written as those "
+                "of the first batch; read all rows at once (load_ranking; --in-memory), which "
+                "looks at all ids before it decides"
+            )
+        self._integers = self._integers is not False and not wrong
+        if not self._integers:
+            return as_text(words)
+        return np.array([numbers[word] for word in words], dtype=np.int64)
 
 
 def load(reader: RowReader) -> Bunch:
@@ -83,7 +104,9 @@ def load(reader: RowReader) -> Bunch:
 
 def iterate(reader: RowReader, rows: int, *, by_query: bool) -> Iterator[Bunch]:
     """Batches of at most ``rows`` rows, cut between queries if there are any."""
-    return _batches(reader, check_integer("rows", rows, least=1), by_query=by_query)
+    rows = check_integer("rows", rows, least=1)
+    reader.prepare_batches()
+    return _batches(reader, rows, by_query=by_query)
 
 
 def _batches(reader: RowReader, rows: float, *, by_query: bool) -> Iterator[Bunch]:
@@ -93,7 +116,6 @@ def _batches(reader: RowReader, rows: float, *, by_query: bool) -> Iterator[Bunc
     borders = np.zeros(0, dtype=np.int64)  # the waiting rows that begin a query
     last, n, n_bytes = None, 0, 0
     for chunk in _labelled(reader, rows):
-        reader.ids.check(chunk.qid, chunk.place)
         whole_queries = by_query and chunk.qid is not None
         if whole_queries:
             borders = np.append(borders, _begins(chunk, last, seen) + n)
@@ -172,16 +194,12 @@ def _labelled(reader: RowReader, rows: float) -> Iterator[FileRows]:
             missing = np.isnan(chunk.target)
             if missing.any():
                 n_dropped += int(missing.sum())
-                kept, place = np.flatnonzero(~missing).tolist(), chunk.place
+                kept, place = np.flatnonzero(~missing), chunk.place
                 chunk = chunk[kept]
-                chunk.place = partial(_place_among, place, kept)
+                chunk.place = partial(lambda place, kept, row: place(kept[row]), place, kept)
         if len(chunk):
             yield chunk
     if n_dropped:
         if n_dropped == n:
             raise ValueError(f"{reader.file}: no row has a label")
         warn(f"{reader.file}: {n_dropped} of {n} rows have no label, and are left out")
-
-
-def _place_among(place: Callable[[int], str], kept: list[int], row: int) -> str:
-    return place(kept[row])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls._validation import as_text, written_integer
+from rankrls._validation import written_integer
 
 Array = NDArray[Any]
 
@@ -124,38 +124,3 @@ def integers_of(words: Any) -> dict[Any, int | None]:
     found = {word: written_integer(word) for word in dict.fromkeys(words)}
     return {word: None if number is None or not -(2**63) <= number < 2**63 else number
             for word, number in found.items()}  # fmt: skip
-
-
-class QueryIds:
-    """Query ids as the user gets them: integers if all of the first batch are spelled so."""
-
-    def __init__(self, file: str, spelled: bool) -> None:
-        self._file, self._integers = file, None if spelled else False
-
-    def check(self, labels: Array | None, place: Callable[[int], str]) -> None:
-        """Raise for rows that follow the first batch, naming the first that is no integer."""
-        if not self._integers or labels is None or labels.dtype != object:
-            return
-        wrong = [word for word, number in integers_of(labels).items() if number is None]
-        if wrong:
-            raise ValueError(
-                f"{place(int(np.argmax(labels == wrong[0])))}: query id {shown(wrong[0])} is no "
-                "64-bit integer, written as those of the first batch; read all rows at once "
-                "(load_ranking; --in-memory), which looks at all ids before it decides"
-            )
-
-    def array(self, labels: Array | None) -> Array | None:
-        """The ids of a batch; ``labels`` are objects, or integers already."""
-        if labels is None or labels.dtype != object:
-            return labels
-        starts = np.flatnonzero(np.append(True, labels[1:] != labels[:-1]))
-        words = labels[starts].tolist()
-        numbers = {} if self._integers is False else integers_of(words)
-        if self._integers is None:
-            self._integers = None not in numbers.values()
-        if not self._integers:
-            return as_text(labels.tolist())
-        # Rows that were read before the first batch ended have not been checked.
-        self.check(labels, lambda row: self._file)
-        found = np.array([numbers[word] for word in words], dtype=np.int64)
-        return np.repeat(found, np.diff(starts, append=len(labels)))

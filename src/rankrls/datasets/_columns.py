@@ -202,7 +202,8 @@ class TableReader(RowReader):
         self._named_lists = set(self.widths)  # whose numbers are named one by one
         self._sources: list[Any] = [lambda: source, *openers[1:]]
         text = options.get("text")
-        if isinstance(text, str):  # "auto"; what is text in one file is so in all
+        self._auto_text = isinstance(text, str)
+        if self._auto_text:  # what is text in one file is so in all
             every = [source, *(opener() for opener in openers[1:])]
             text = set().union(*(one.find_text(self.features) for one in every))
             if self.is_csv:  # all rows have been read to find text
@@ -238,6 +239,14 @@ class TableReader(RowReader):
             found = _resources.in_order(lambda one: self._rows(*one), parts, source.threads)
             yield from filter(len, found)
 
+    def prepare_batches(self) -> None:
+        """Raise if all rows are looked at to find columns of text."""
+        if self._auto_text and self.is_csv:
+            raise ValueError(
+                f"{self.file}: text='auto' looks at all rows of a CSV file: name the columns of "
+                "text, or use load_ranking"
+            )
+
     def bunch(self, rows: FileRows) -> Bunch:
         """What the user gets."""
         data, names = rows.data, self.feature_names
@@ -248,9 +257,13 @@ class TableReader(RowReader):
         return Bunch(
             data=data,
             target=rows.target,
-            qid=self.ids.array(rows.qid),
+            qid=self.query_ids(rows.qid),
             sample_weight=rows.sample_weight,
             feature_names=names,
+            comments=None,
+            format="csv" if self.is_csv else "parquet",
+            target_name=self.roles["target"],
+            qid_name=self.qid,
         )
 
     @property

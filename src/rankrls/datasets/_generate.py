@@ -37,15 +37,14 @@ def make_ranking(
 
     Parameters
     ----------
-    n_queries : int, default=100
+    n_queries, n_features : int, default=100, 20
     n_docs : int or (low, high), default=20
         Documents of each query; for a pair, drawn uniformly from ``low`` to ``high`` inclusive.
-    n_features : int, default=20
     n_informative : int, default=None
         How many features relevance depends on; by default half of them.
     n_levels : int or None, default=5
-        Labels are 0 to ``n_levels - 1``, each less than half as frequent as the one below it, as
-        in LETOR data. None gives real-valued labels.
+        Labels are 0 to ``n_levels - 1``, each less than half as frequent as the one below it.
+        None gives real-valued labels.
     noise : float, default=0.5
         Standard deviation of the noise in relevance, of which the rest has about 1.
     query_effect : float, default=1.0
@@ -61,10 +60,8 @@ def make_ranking(
     data : :class:`~sklearn.utils.Bunch`
         With the attributes
 
-        data : ndarray of shape (n_rows, n_features)
-            Features, the documents of a query one after the other.
-        target : ndarray of shape (n_rows,)
-            Labels.
+        data, target : ndarray of shape (n_rows, n_features) and (n_rows,)
+            Features and labels, the documents of a query one after the other.
         qid : ndarray of shape (n_rows,), int64
             Query ids from 0.
         coef : ndarray of shape (n_features,)
@@ -78,8 +75,7 @@ def make_ranking(
     :math:`x = s_q z + t_q` and the relevance :math:`z \cdot coef + h(z) + \epsilon + t_q \cdot w`:
     :math:`t_q` is normal with standard deviation ``query_effect``, :math:`\log s_q` with 0.3
     ``query_effect``, :math:`\epsilon` with ``noise``; :math:`h` is 0 or products of features, and
-    :math:`w` a random direction of length ``2 query_effect``. So :math:`t_q` tells how high the
-    labels of a query are, and nothing about their order: a regression over all rows learns a
+    :math:`w` a random direction of length ``2 query_effect``. A regression over all rows learns a
     mixture of ``coef`` and ``w``, a learner that compares documents of one query does not.
 
     Examples
@@ -91,9 +87,8 @@ def make_ranking(
     >>> sorted(set(ranking.target.tolist()))
     [0.0, 1.0, 2.0, 3.0, 4.0]
     """
-    _at_least(1, n_queries=n_queries, n_features=n_features)
     low, high = n_docs if isinstance(n_docs, tuple | list) and len(n_docs) == 2 else [n_docs] * 2
-    _at_least(1, n_docs=low)
+    _at_least(1, n_queries=n_queries, n_features=n_features, n_docs=low)
     check_integer("n_docs", high, least=low)
     n_informative = max(1, n_features // 2) if n_informative is None else n_informative
     _at_least(1, n_informative=n_informative)
@@ -139,8 +134,7 @@ def make_preference_pairs(
 
     Parameters
     ----------
-    n_items : int, default=200
-    n_features : int, default=10
+    n_items, n_features : int, default=200, 10
     n_pairs : int, default=1000
         Number of judgements. The same pair may be judged several times, and differently.
     noise : float, default=0.5
@@ -158,10 +152,8 @@ def make_preference_pairs(
             Rows of ``data``: the preferred one and the other one.
         magnitude : ndarray of shape (n_pairs,)
             By how much the judge preferred it, > 0.
-        utility : ndarray of shape (n_items,)
+        utility, coef : ndarray of shape (n_items,) and (n_features,)
             True utilities, ``data @ coef``.
-        coef : ndarray of shape (n_features,)
-            Weights of the features.
 
     Notes
     -----
@@ -207,15 +199,13 @@ def make_rock_paper_scissors(
 
     Parameters
     ----------
-    n_players : int, default=100
-    n_games : int, default=1000
-        Number of games, each between two different players drawn at random.
+    n_players, n_games : int, default=100, 1000
+        Every game is between two different players drawn at random.
     preference : float, default=10.0
-        How strongly players favour one move, >= 0. With 1 all of them play almost at random,
-        with 100 almost everyone has a single move. (w1, w10 and w100 in the paper.)
+        How strongly players favour one move, >= 0: 1 almost not, 100 almost always (w of P5).
     keep_draws : bool, default=False
-        Whether a draw is a game, too, with the label 0 in both directions. By default all games
-        have a winner: instead of a draw two other players play.
+        Whether a draw is a game, too, with the label 0 in both directions. By default two other
+        players play instead.
     random_state : int, RandomState or None, default=None
 
     Returns
@@ -227,10 +217,9 @@ def make_rock_paper_scissors(
             Features: how often a player plays rock, paper and scissors, rows sum to 1.
         target : coo_array of shape (n_players, n_players)
             Games, each as two edges: +1 from the winner to the loser, −1 back (0 and 0 for a
-            draw). Two players may meet several times: entries at the same place are different
-            games.
+            draw). Entries at the same place are different games.
         relation : ndarray of shape (n_players, n_players)
-            P(row beats column) − P(column beats row), antisymmetric: what ``target`` is about.
+            P(row beats column) − P(column beats row), antisymmetric.
         games : ndarray of shape (n_games, 2), int64
             Winner and loser of each game; the two players of a draw in any order.
         feature_names : list of str
@@ -239,8 +228,8 @@ def make_rock_paper_scissors(
     Notes
     -----
     After P5 §6.1. A player with :math:`u \in [0, 1]^3` drawn uniformly plays move :math:`a` with a
-    probability proportional to :math:`\exp(w u_a)`, :math:`w` being ``preference``. The relation is
-    bilinear in the features, so that a linear kernel can represent it.
+    probability proportional to :math:`\exp(w u_a)`, :math:`w` being ``preference``. A linear kernel
+    can represent the relation.
 
     Examples
     --------
@@ -283,17 +272,15 @@ def make_product_search(
 
     Parameters
     ----------
-    n_queries : int, default=60
-    n_products : int, default=25
+    n_queries, n_products : int, default=60, 25
     random_state : int, RandomState or None, default=None
 
     Returns
     -------
     table : pandas.DataFrame
-        One row for each product of a search, the rows of a search one after the other.
-
-        Columns: query (such as "red lamp"), product (its name), clicks (int), price (a fifth are
-        missing), seller ("north", "south" or "west"), in_stock (bool) and grade (0 to 3).
+        One row for each product of a search: query (such as "red lamp"), product (its name),
+        clicks (int), price (a fifth are missing), seller ("north", "south" or "west"), in_stock
+        (bool) and grade (0 to 3).
 
     Examples
     --------
@@ -307,7 +294,10 @@ def make_product_search(
     _at_least(1, n_queries=n_queries, n_products=n_products)
     rng = check_random_state(random_state)
     n = n_queries * n_products
-    query = np.repeat([_search(number) for number in range(n_queries)], n_products)
+    searches = [f"{colour} {good}" for good in GOODS for colour in COLOURS]
+    editions = [f" {i + 1}" * (i > 0) for i in range(n_queries // len(searches) + 1)]
+    names = [search + edition for edition in editions for search in searches][:n_queries]
+    query = np.repeat(names, n_products)
     clicks = rng.poisson(np.exp(rng.normal(2, 1.5, size=n)))
     price = np.exp(rng.normal(3, 1, size=n)).round(2)
     seller = np.array(SELLERS)[rng.randint(len(SELLERS), size=n)]
@@ -378,10 +368,3 @@ def _play(data: Any, n_games: int, keep_draws: bool, rng: np.random.RandomState)
                              "preference, or draw more players")  # fmt: skip
     games = np.concatenate(played).astype(np.int64)
     return games[:, :2], games[:, 2].astype(np.float64)
-
-
-def _search(number: int) -> str:
-    """Colour and good; with a number from the hundred-and-first search on."""
-    good, colour = divmod(number, len(COLOURS))
-    edition, good = divmod(good, len(GOODS))
-    return f"{COLOURS[colour]} {GOODS[good]}" + (f" {edition + 1}" if edition else "")

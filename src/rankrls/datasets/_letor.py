@@ -49,6 +49,8 @@ MAX_FEATURES = 2**31 - 1
 _DENSE_FROM = 0.25  # "auto": dense if at least this part of the cells is written
 _MAX_THREADS = 4  # lines are cut into words by one thread at a time, numbers are read in all
 
+_MIXED = "{} query id, unlike {}: give all lines one, or none"
+
 _AS_LINES = bytes.maketrans(b" \t\r\v\f", b"\n" * 5)  # white space between features
 _PLAIN_PAIRS = re.compile(rb"\s*(?:\d{1,9}:[-+.\deE]+\s+)*")
 
@@ -63,9 +65,7 @@ def dump_letor(
     comments: Sequence[str] | None = None,
     zero_based: bool = False,
 ) -> None:
-    """Write a file in LETOR (svmlight with query ids) format.
-
-    Numbers are read again as the same ones. The file appears only when it is complete.
+    """Write a file in LETOR (svmlight with query ids) format, which is read as the same numbers.
 
     Parameters
     ----------
@@ -74,8 +74,8 @@ def dump_letor(
     y : array-like of shape (n_rows,)
         Labels.
     path : str or path-like
-        File to write or replace; compressed if its name ends in ``.gz``, ``.bz2``, ``.xz`` or
-        ``.zst``.
+        File to write or replace, once it is complete; compressed if its name ends in ``.gz``,
+        ``.bz2``, ``.xz`` or ``.zst``.
     qid : array-like of shape (n_rows,), default=None
         Query ids, integers or strings without white space and ``#``.
     comments : sequence of str of length n_rows, default=None
@@ -99,11 +99,15 @@ def dump_letor(
     y = check_finite_array("y", y, ndim=(1,))
     check_length("y", y, X.shape[0])
     n_rows, first_id = X.shape[0], 0 if zero_based else 1
-    queries = [""] * n_rows if qid is None else _query_words(qid, n_rows)
-    notes = [""] * n_rows
-    if comments is not None:
-        check_length("comments", comments, n_rows)
-        notes = [f" # {comment}" if comment else "" for comment in comments]
+    queries = encode_qid(qid, n_rows)
+    words = [""] if qid is None else [f" qid:{label}" for label in queries.labels]
+    for label, word in zip(queries.labels, words, strict=True):
+        is_word = isinstance(label, str | int | np.integer) and len(word.split()) == 1
+        if qid is not None and (not is_word or word == " qid:" or "#" in word or "\0" in word):
+            raise ValueError(f"qid must be integers, or words without white space and #: {label!r}")
+    comments = [""] * n_rows if comments is None else comments
+    check_length("comments", comments, n_rows)
+    notes = [f" # {comment}" if comment else "" for comment in comments]
     for i, note in enumerate(notes):
         if "\n" in note:
             raise ValueError(f"comments[{i}] contains a line break: {note[3:43]!r}")
@@ -112,28 +116,17 @@ def dump_letor(
         X.sum_duplicates()
     columns: Any = range(first_id, first_id + X.shape[1])
     with written(os.fspath(path)) as writer:
-        for i, (label, query, note) in enumerate(zip(y.tolist(), queries, notes, strict=True)):
+        for i, (label, code, note) in enumerate(zip(y.tolist(), queries.codes, notes, strict=True)):
             values = X[i] if not sp.issparse(X) else X.data[X.indptr[i] : X.indptr[i + 1]]
             if sp.issparse(X):
                 columns = (X.indices[X.indptr[i] : X.indptr[i + 1]] + first_id).tolist()
-            words = [f" {c}:{_number(v)}" for c, v in zip(columns, values, strict=True)]
-            writer.write(f"{_number(label)}{query}{''.join(words)}{note}\n".encode())
+            pairs = [f" {c}:{_number(v)}" for c, v in zip(columns, values, strict=True)]
+            writer.write(f"{_number(label)}{words[code]}{''.join(pairs)}{note}\n".encode())
 
 
 def _number(value: Any) -> str:
     # str gives the shortest digits that read back as the same number of this type.
     return str(value).removesuffix(".0")
-
-
-def _query_words(qid: Any, n_rows: int) -> list[str]:
-    queries = encode_qid(qid, n_rows)
-    words = [str(label) for label in queries.labels]
-    for label, word in zip(queries.labels, words, strict=True):
-        if not isinstance(label, str | int | np.integer) or isinstance(label, bool):
-            raise ValueError(f"qid must hold integers or strings to be written; got {label!r}")
-        if word.split() != [word] or "#" in word or "\0" in word:
-            raise ValueError(f"qid {word!r} cannot be written: white space, '#' or nothing in it")
-    return [f" qid:{words[code]}" for code in queries.codes.tolist()]
 
 
 def load_group(path: PathOrFile) -> Array:
@@ -172,32 +165,17 @@ def load_group(path: PathOrFile) -> Array:
 
 def _find_group(path: PathOrFile, group: Any, has_qid: bool) -> tuple[str, Array] | None:
     """Name and ends of the sizes for a file of rows: those asked for, or beside it; or None."""
-    auto = isinstance(group, str) and group == "auto"
-    if group is None or (auto and has_qid):
+    if isinstance(group, str) and group == "auto":
+        stems = [] if has_qid else [name_of(path), without_suffix(name_of(path))]
+        files = [stem + suffix for stem in stems for suffix in (".query", ".group")]
+        group = next(filter(os.path.isfile, files), None)
+    if group is None:
         return None
-    files = _beside(path) if auto else [group]
-    found = [(name_of(file), np.cumsum(load_group(file))) for file in files]
-    if found and has_qid:
+    if has_qid:
         raise ValueError(
-            f"{name_of(path)}: the lines have query ids of their own: leave out "
-            f"group={found[0][0]!r}"
+            f"{name_of(path)}: the lines have query ids of their own: leave out group={group!r}"
         )
-    for name, ends in found[1:]:
-        if not np.array_equal(ends, found[0][1]):
-            raise ValueError(
-                f"{found[0][0]} and {name} have different sizes of queries: name one of them in "
-                "group="
-            )
-    return found[0] if found else None
-
-
-def _beside(path: PathOrFile) -> list[str]:
-    """Files of sizes next to a file of rows: train.txt.query, train.txt.group."""
-    name = os.fspath(path) if isinstance(path, str | os.PathLike) else getattr(path, "name", None)
-    if not isinstance(name, str) or not os.path.isfile(name):
-        return []
-    stems = dict.fromkeys([name, without_suffix(name)])
-    return [f for stem in stems for f in (stem + ".query", stem + ".group") if os.path.isfile(f)]
+    return name_of(group), np.cumsum(load_group(group))
 
 
 class LetorReader(RowReader):
@@ -219,47 +197,38 @@ class LetorReader(RowReader):
         self.paths, self.n_features, self.sparse = paths, n_features, sparse
         self.first_id = int(not zero_based)
         self.drop = check_option("beyond", options["beyond"], ("error", "drop")) == "drop"
+        last = n_features if n_features is not None and not self.drop else MAX_FEATURES
+        self.last_id = last - 1 + self.first_id  # the largest feature id that is allowed
         self.largest = float(np.finfo(self.dtype).max)
         self.group, self.with_qid = options["group"], options["qid"] is not None
+        self.need_qid = self.with_qid and "qid" in options["need"]
         self.group_file: str | None = None
         self._words: dict[bytes | None, str | None] = {None: None}  # every query id once
         self._last, self._place = -1, ""  # the last column, and where it is
         self._warned = False
 
-    @property
-    def width(self) -> int:
-        """Number of columns, as far as it is known."""
-        return MAX_FEATURES if self.n_features is None else self.n_features
-
-    @property
-    def last_id(self) -> int:
-        """The largest feature id that is allowed."""
-        return (MAX_FEATURES if self.drop else self.width) - 1 + self.first_id
-
     def chunks(self, rows: float) -> Iterator[FileRows]:
         """All rows, a block of lines at a time."""
-        first_query, known = 0, ""
+        first_query, known = 0, None
         threads = min(effective_n_jobs(-1), _MAX_THREADS)
         for path in self.paths:
-            sizes, first_place, name, row = None, None, name_of(path), 0
+            sizes, first_place, name, row = None, "", name_of(path), 0
             for chunk in _resources.in_order(partial(self._parse, name), blocks(path), threads):
                 if chunk is None:
                     continue
                 has_qid = chunk.qid[0] is not None
-                if first_place is None:
+                if not first_place:
                     first_place, first_has_qid = chunk.place(0), has_qid
-                    if self.with_qid:
-                        sizes = _find_group(path, self.group, has_qid)
-                    how = "by qid:" if has_qid else "by a file of sizes" if sizes else "not at all"
-                    if known not in ("", how) and self.with_qid:
+                    sizes = _find_group(path, self.group, has_qid) if self.with_qid else None
+                    known = known or (has_qid, sizes is None)
+                    if self.with_qid and known != (has_qid, sizes is None):
                         raise ValueError(
-                            f"{name}: query ids are given {how}, and {known} in {self.file}: read "
-                            "the files one by one"
+                            f"{name}: query ids are not given as in {self.file}: read the files "
+                            "one by one"
                         )
-                    known = how
                 if has_qid != first_has_qid:
-                    line = first_place.rpartition(":")[2]
-                    raise ValueError(f"{chunk.place(0)}: {_one_of_two(chunk.qid[0], line)}")
+                    what = _MIXED.format("a" if has_qid else "no", first_place)
+                    raise ValueError(f"{chunk.place(0)}: {what}")
                 numbers = np.arange(row, row + len(chunk))
                 row += len(chunk)
                 if sizes is not None:
@@ -291,8 +260,7 @@ class LetorReader(RowReader):
         fast = None if b"\0" in block[1] else self._fast(lines)
         target, counts, columns, values = fast or self._carefully(lines)
         ends = np.concatenate([[0], np.cumsum(counts)])
-        shape = len(target), MAX_FEATURES if self.drop else self.width
-        data = sp.csr_array((values, columns, ends), shape=shape)
+        data = sp.csr_array((values, columns, ends), shape=(len(target), MAX_FEATURES))
         for word in set(lines.qids).difference(self._words):
             try:
                 self._words[word] = word.decode("utf-8")
@@ -350,37 +318,27 @@ class LetorReader(RowReader):
                 np.array(columns, dtype=np.int32), np.array(values, dtype=np.float64))  # fmt: skip
 
     def _label(self, lines: _Lines, row: int) -> float:
-        qid = lines.qids[row]
-        for token in (lines.labels[row], qid or b""):
-            if b"\0" in token:
-                lines.fail(row, f"{shown(token)} is binary data, not LETOR text")
-        word = lines.labels[row].decode("utf-8", "replace")
+        word, qid = lines.labels[row].decode("utf-8", "replace"), lines.qids[row]
         label = number_of(word)
-        if math.isnan(label) and not (is_missing(word) and self.drop_unlabelled):
+        if not math.isfinite(label) and not (is_missing(word) and self.drop_unlabelled):
             table = " (a table? load_csv and load_ranking read CSV)" if "," in word else ""
-            lines.fail(row, f"label {shown(word)} is not a number{table}")
-        if math.isinf(label):
-            lines.fail(row, f"label {shown(word)} is too large")
-        if qid == b"":
-            lines.fail(row, "'qid:' has no query id after the colon")
+            lines.fail(row, f"label {shown(word)} is not a finite number{table}")
+        if qid is not None and (not qid or b"\0" in qid):
+            lines.fail(row, f"'qid:' has no query id after the colon, but {shown(qid)}")
         if (qid is None) != (lines.qids[0] is None):
-            lines.fail(row, _one_of_two(qid, str(lines.numbers[0])))
+            lines.fail(row, _MIXED.format("no" if qid is None else "a", lines.place(0)))
         return label
 
     def _feature(self, lines: _Lines, row: int, word: bytes) -> tuple[int, float]:
         id_, colon, value = word.partition(b":")
         what = shown(word)
-        if b"\0" in word:
-            lines.fail(row, f"{what} is binary data, not LETOR text")
         if not colon:
             lines.fail(row, f"{what} has no colon: a feature is written id:value")
         if id_ == b"qid":
             lines.fail(row, f"{what} must be the second word of the line, and only once")
         if not id_.isdigit():
-            hint = " (ids are never negative)" if id_[:1] == b"-" else ""
-            lines.fail(row, f"feature id in {what} is not an integer{hint}")
-        digits = id_.lstrip(b"0") or b"0"
-        feature = int(digits) if len(digits) <= 18 else 10**18
+            lines.fail(row, f"feature id in {what} is not an integer >= {self.first_id}")
+        feature = int(id_) if len(id_) <= 18 else 10**18
         if feature < self.first_id:
             lines.fail(
                 row,
@@ -388,10 +346,8 @@ class LetorReader(RowReader):
                 "pass zero_based=True",
             )
         if feature > self.last_id:
-            why = f"n_features={self.n_features} allows ids up to {self.last_id}"
-            if self.width == MAX_FEATURES:
-                why = f"the largest possible is {self.last_id}"
-            lines.fail(row, f"feature id in {what} is too large: {why}")
+            why = "" if self.n_features is None else f"n_features={self.n_features} allows "
+            lines.fail(row, f"feature id in {what} is too large: {why}ids up to {self.last_id}")
         text = value.decode("utf-8", "replace")
         number, missing = number_of(text), is_missing(text)
         if math.isnan(number) and not (missing and self.keep_missing):
@@ -401,27 +357,25 @@ class LetorReader(RowReader):
         return feature - self.first_id, number
 
     def _note_width(self, chunk: FileRows) -> None:
-        """Note the last columns; drop those beyond the width, and warn about the first one."""
-        X = chunk.data
+        """Note the last columns; drop those beyond ``n_features``, and warn of the first one."""
+        X, width = chunk.data, self.n_features
         last = int(X.indices.max(initial=-1))
-
-        def place(entry: Any) -> str:
-            return chunk.place(int(np.searchsorted(X.indptr, entry, side="right")) - 1)
-
-        if self.n_features is None and last > self._last:
-            self._last, self._place = last, place(np.argmax(X.indices))
-        if not self.drop:
+        if last <= (self._last if width is None else width - 1):
             return
-        if last >= self.width and not self._warned:
-            self._warned = True
-            at = int(np.argmax(X.indices >= self.width))
+        at = np.searchsorted(X.indptr, np.argmax(X.indices), side="right")
+        place = chunk.place(int(at) - 1)
+        if width is None:
+            self._last, self._place = last, place
+            return
+        if not self._warned:
             warn(
-                f"{place(at)}: feature {X.indices[at] + self.first_id} is beyond the first "
-                f"{self.width}; such features are left out"
+                f"{place}: feature {last + self.first_id} is beyond the first {width}; such "
+                "features are left out"
             )
-        chunk.data = X[:, : self.width] if last >= self.width else _resized(X, self.width)
+        self._warned, kept = True, X[:, :width]
+        chunk.data = sp.csr_array((kept.data, kept.indices, kept.indptr), shape=X.shape)
 
-    def find_width(self) -> None:
+    def prepare_batches(self) -> None:
         """Find the number of columns by reading all files, if it is not known."""
         if self.n_features is not None:
             return
@@ -456,12 +410,20 @@ class LetorReader(RowReader):
 
     def bunch(self, rows: FileRows) -> Bunch:
         """What the user gets."""
-        return Bunch(
-            data=self._matrix(_resized(rows.data, self._width())),
-            target=rows.target,
-            qid=self.ids.array(rows.qid),
-            comments=[] if rows.comments is None else rows.comments.tolist(),
+        qid, X = self.query_ids(rows.qid), rows.data
+        if qid is None and self.need_qid:
+            raise ValueError(
+                f"{self.file}: the lines have no query ids (label qid:7 1:0.5 …), and no file "
+                f"{self.file}.query has sizes of queries; pass qid=None if all rows are one ranking"
+            )
+        X = sp.csr_array((X.data, X.indices, X.indptr), shape=(X.shape[0], self._width()))
+        found = Bunch(data=self._matrix(X), target=rows.target, qid=qid, format="letor")
+        found.comments = [] if rows.comments is None else rows.comments.tolist()
+        found.update(
+            dict.fromkeys(("sample_weight", "feature_names", "target_name", "qid_name")),
+            **({"group_file": self.group_file} if self.group_file else {}),
         )
+        return found
 
     def _matrix(self, X: Any) -> Any:
         """The features, dense or sparse; "auto" is decided by the first batch."""
@@ -546,16 +508,3 @@ def _pairs(text: bytes, missing: bool) -> tuple[Array, Array] | None:
     if ids.null_count or np.count_nonzero(~np.isfinite(values)) != column.null_count:
         return None
     return ids.to_numpy(), values
-
-
-def _one_of_two(qid: bytes | str | None, line: str) -> str:
-    """What is wrong if only one of this line and an earlier one has a query id."""
-    if qid is None:
-        return f"no qid, but line {line} has one: give all or none"
-    text = qid if isinstance(qid, str) else qid.decode("utf-8", "backslashreplace")
-    return f"{shown('qid:' + text)}, but line {line} has no qid: give all or none"
-
-
-def _resized(X: Any, width: int) -> Any:
-    """The same entries in another number of columns."""
-    return sp.csr_array((X.data, X.indices, X.indptr), shape=(X.shape[0], width))

@@ -1,4 +1,4 @@
-"""Tables of judgements with names, to pairs of row numbers."""
+"""Tables with names: judgements to pairs of row numbers, and relations to sparse labels."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.utils import Bunch
 
 from rankrls._frames import names_anything, row_names
@@ -63,6 +64,8 @@ _OUTCOMES = {
     **dict.fromkeys(("both", "both bad", "both good", "neither", "draw", "equal", "same", "0"), 0),
 }
 
+ROLES = ("row", "column", "value")  # of a relation
+
 _LONG = 100  # characters of a name: an array of longer text would waste memory
 _SHOWN = 5  # unknown names in an error
 
@@ -115,10 +118,9 @@ def load_preferences(
         Column of what judgements have in common. "auto": the first of judge, annotator, rater,
         worker_id, user, session, question_id, prompt_id, question, prompt, query_id and qid (also
         with _id) that there is.
-    magnitude : str, optional
-        Column of by how much an item was preferred, >= 0; 0 is a tie. By default 1.
-    pair_weight : str, optional
-        Column of weights of the judgements, >= 0, such as numbers of votes.
+    magnitude, pair_weight : str, optional
+        Columns of by how much an item was preferred (0 is a tie), by default 1, and of weights
+        such as numbers of votes; >= 0.
     pair_features : str or sequence of str, optional
         Columns of covariates of the comparison, as numbers: preferred minus other. In arena
         tables first minus second; their sign is changed where the second item won.
@@ -130,8 +132,7 @@ def load_preferences(
     format : {"auto", "csv", "parquet", "jsonl"}, default="auto"
         Of a file. By default its name and content tell.
     delimiter : str, optional
-        Of a CSV file; by default the one of comma, tab, semicolon and bar that the first line has
-        most of.
+        Of a CSV file, as in :func:`load_csv`.
 
     Returns
     -------
@@ -140,10 +141,8 @@ def load_preferences(
 
         pairs : ndarray of shape (n_pairs, 2), int64
             Numbers of items: the preferred one and the other one; of ties the first and the second.
-        magnitude : ndarray of shape (n_pairs,)
-            0 for ties.
-        pair_weight : ndarray of shape (n_pairs,), or None
-            Weights.
+        magnitude, pair_weight : ndarray of shape (n_pairs,)
+            0 for ties; weights, or None.
         groups : ndarray of shape (n_pairs,), or None
             Judge, prompt or session of every judgement.
         pair_features : ndarray of shape (n_pairs, n_pair_features), or None
@@ -167,7 +166,6 @@ def load_preferences(
     See Also
     --------
     rankrls.RankRLSCV : Learn from pairs, with exact cross-validation by judgement or group.
-    rankrls.model_selection.holdout_judgements : Predict every judgement by a model without it.
 
     Examples
     --------
@@ -218,10 +216,8 @@ def load_preferences(
     codes = np.column_stack([left, right])
     codes[sign < 0] = codes[sign < 0, ::-1]
 
-    rows, labels = number_names(codes, names, items, source)
+    rows, labels = _number_names(codes, names, items, source, place, "items", unknown)
     kept = (rows >= 0).all(axis=1)
-    if not kept.all() and (unknown == "error" or not kept.any()):
-        raise ValueError(_unknown(source, codes, rows, names, place))
     C = None
     if covariates:
         C = np.column_stack([judged[f"pair_features {name}"] for name in covariates])
@@ -239,6 +235,107 @@ def load_preferences(
         item_names=labels,
         columns=roles | ({"pair_features": covariates} if covariates else {}),
         n_dropped=int((~kept).sum()),
+    )
+
+
+def load_relations(
+    table: Any,
+    *,
+    row: str | None = None,
+    column: str | None = None,
+    value: str | None = None,
+    rows: Any = None,
+    columns: Any = None,
+    unknown: str = "error",
+    format: str = "auto",
+    delimiter: str | None = None,
+) -> Bunch:
+    """Read a relation from a table with a line for each observed pair of objects.
+
+    Parameters
+    ----------
+    table : data frame, dict of columns, str, path-like or binary file
+        As in :func:`load_preferences`.
+    row, column, value : str, optional
+        Columns of the table with the names of the two objects and the label; by default its
+        first, second and third column.
+    rows, columns : array-like, pandas Index, Series or DataFrame, optional
+        Names of the rows of X and of Z, as ``items`` of :func:`load_preferences`: the relation has
+        their order. For objects of one kind, pass the same names twice.
+    unknown : {"error", "drop"}, default="error"
+        How to handle lines with names that ``rows`` or ``columns`` do not have.
+    format, delimiter
+        As in :func:`load_preferences`.
+
+    Returns
+    -------
+    data : :class:`~sklearn.utils.Bunch`
+        With the attributes
+
+        target : COO array of shape (n_rows, n_columns)
+            Y of `rankrls.ConditionalRankRLS`: a stored entry for each line; several lines of one
+            pair are several observations.
+        row_names, column_names : ndarray of shape (n_rows,) and (n_columns,)
+            Names, by number.
+        n_dropped : int
+            Lines with unknown names.
+
+    Raises
+    ------
+    ValueError
+        If a column cannot be found, a cell is empty or no number, or a name is unknown; the message
+        names file and line, or the row.
+
+    See Also
+    --------
+    rankrls.ConditionalRankRLS : Learn from a relation.
+
+    Examples
+    --------
+    >>> from rankrls.datasets import load_relations
+    >>> ratings = {"user": ["bob", "ann", "bob"], "film": [7, 7, 9], "stars": [3, 5, 1]}
+    >>> data = load_relations(ratings)
+    >>> data.row_names.tolist(), data.column_names.tolist()
+    (['ann', 'bob'], [7, 9])
+    >>> data.target.toarray().tolist()
+    [[5.0, 0.0], [3.0, 1.0]]
+    """
+    check_option("unknown", unknown, ("error", "drop"))
+    source = open_table(table, format, delimiter)
+    given = dict(zip(ROLES, (row, column, value), strict=True))
+    if len(source.names) < len(ROLES) and None in given.values():
+        raise ValueError(
+            f"{source.file}: a relation needs three columns (row, column, value); it has "
+            f"{len(source.names)}"
+        )
+    names = [
+        source.names[k] if name is None else source.check_column(role, name)
+        for k, (role, name) in enumerate(given.items())
+    ]
+    if len(set(names)) < len(names):
+        raise ValueError(
+            f"{source.file}: row, column and value must be different columns; got {names}"
+        )
+    vocabularies = Vocabulary(), Vocabulary()
+    encoders = [vocabulary.encode for vocabulary in vocabularies]
+    readers = zip(names, (*encoders, finite_cells), strict=True)
+    need = "every line needs a value there: leave unobserved pairs out"
+    found, place = source.read(dict(zip(ROLES, readers, strict=True)), need)
+    codes = list(found.values())
+    numbers, labels = [], []
+    for k, (what, wanted) in enumerate((("rows", rows), ("columns", columns))):
+        known = vocabularies[k].cells
+        number, label = _number_names(codes[k], known, wanted, source, place, what, unknown)
+        numbers.append(number)
+        labels.append(label)
+    kept = (numbers[0] >= 0) & (numbers[1] >= 0)
+    if not kept.any():
+        raise ValueError(f"{source.file}: no line has names that rows and columns have")
+    shape = len(labels[0]), len(labels[1])
+    Y = sparse.coo_array((codes[2][kept], (numbers[0][kept], numbers[1][kept])), shape=shape)
+    Y.row_names, Y.column_names = labels  # what fit compares with the names of X and Z
+    return Bunch(
+        target=Y, row_names=labels[0], column_names=labels[1], n_dropped=int((~kept).sum())
     )
 
 
@@ -371,10 +468,16 @@ def _shown(cell: Any) -> str:
     return shown(text_of(cell), 60)
 
 
-def number_names(
-    codes: Array, names: list[Any], items: Any, source: NamedTable
+def _number_names(
+    codes: Array,
+    names: list[Any],
+    items: Any,
+    source: NamedTable,
+    place: Place,
+    what: str,
+    unknown: str,
 ) -> tuple[Array, Array]:
-    """Row numbers of codes, −1 where there is none, and the names by number."""
+    """Row numbers of codes, −1 where there is none and that is no error; names by number."""
     used = np.unique(codes)
     row_of = np.full(len(names), -1, dtype=np.int64)
     if items is None:
@@ -391,53 +494,41 @@ def number_names(
     if len(rows) < len(texts):
         twice, count = Counter(texts).most_common(1)[0]
         raise ValueError(
-            f"items has {shown(twice, 60)} {count} times: every row of X needs a name of its own"
+            f"{what} has {shown(twice, 60)} {count} times: every row of X needs a name of its own"
         )
     row_of[used] = [rows.get(text_of(names[code]), -1) for code in used]
+    missing = row_of[codes] < 0
+    lines = missing.reshape(len(codes), -1).any(axis=1)
+    if lines.all() or (unknown == "error" and lines.any()):
+        wrong = [f"{_shown(names[code])} (×{count})"
+                 for code, count in Counter(codes[missing].tolist()).most_common()]  # fmt: skip
+        raise ValueError(
+            f"{place(int(np.argmax(lines)))}: names that are not in {what}: "
+            f"{', '.join(wrong[:_SHOWN])}{', …' * (len(wrong) > _SHOWN)}, in {lines.sum()} of "
+            f"{len(codes)} lines; add them there, or leave such lines out by unknown='drop'"
+        )
     return row_of[codes], _array(labels)
 
 
 def _labels(items: Any) -> list[Any]:
+    """Names of the rows of X, the index of a frame."""
     index = row_names(items) if hasattr(items, "columns") else None
-    unordered = isinstance(items, str | bytes | Set | Mapping) or not isinstance(items, Iterable)
     if index is not None and not names_anything(index) and index.name is None:
         raise ValueError(
             "items is a frame whose index only counts its rows: name them by "
             "set_index('item_id'), or pass the column of names"
         )
-    is_table = getattr(items, "ndim", 1) > 1 or hasattr(items, "columns")
-    if index is None and (is_table or unordered):
+    names = items if index is None else index
+    no_names = isinstance(names, str | bytes | Set | Mapping) or not isinstance(names, Iterable)
+    if no_names or hasattr(names, "columns") or getattr(names, "ndim", 1) > 1:
         raise ValueError(
             "items must be the names of the rows of X, in their order: a list, a column, or a "
             f"pandas frame with such an index; got a {type(items).__name__}"
         )
-    names = items if index is None else index
     labels = names.tolist() if hasattr(names, "tolist") else list(names)
-    if not labels:
-        raise ValueError("items is empty: name the rows of X")
-    if any(isinstance(label, list | dict | set) for label in labels):
-        raise ValueError("items must be names: text or numbers")
+    if not labels or any(isinstance(label, list | dict | set) for label in labels):
+        raise ValueError("items must be names, text or numbers, of the rows of X")
     return labels
-
-
-def _unknown(source: NamedTable, codes: Array, rows: Array, names: list[Any], place: Place) -> str:
-    """Say which names are unknown, how often and where first, and what to do."""
-    missing = rows < 0
-    wrong, where, counts = np.unique(codes[missing], return_index=True, return_counts=True)
-    at = np.nonzero(missing)[0][where]
-    order = np.lexsort((at, -counts))[:_SHOWN]
-    shown = [
-        f"{_shown(names[wrong[i]])} ({counts[i]} time{'' if counts[i] == 1 else 's'}, first at "
-        f"{place(int(at[i]))})"
-        for i in order
-    ]
-    more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
-    rows_hit = int(missing.any(axis=1).sum())
-    return (
-        f"{source.file}: {len(wrong)} name{'s' * (len(wrong) != 1)} in {rows_hit} of {len(rows)} "
-        f"judgements {'are' if len(wrong) != 1 else 'is'} not in items: {', '.join(shown)}{more}; "
-        "add their rows to X and items, or leave these judgements out by unknown='drop'"
-    )
 
 
 def _array(cells: list[Any], spelled: bool = False) -> Array:

@@ -26,8 +26,6 @@ from rankrls.datasets.formats import FORMATS, sniff
 
 PathOrPaths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
-_COLUMNS = ("target", "qid", "sample_weight", "features", "drop")
-
 
 def _options_of(load: Callable[..., Any], *without: str) -> Callable[[Any], Any]:
     """Give a reader of batches the options of a reader of all rows."""
@@ -78,20 +76,17 @@ def load_ranking(
     Parameters
     ----------
     path : str, path-like or binary file, or a list of them
-        Text may be compressed (gzip, bzip2, xz, zstd). A directory stands for the Parquet files in
-        it. A pipe must have ``peek``, or a ``format``. Several files of one kind are read as one:
-        columns are those of the first by their names, and rows with one query id are one query.
+        Text may be compressed (gzip, bzip2, xz, zstd); a directory stands for the Parquet files in
+        it. An open file is read from its current position, and is left open. Several files of one
+        kind are read as one, with the columns of the first.
     format : {"auto", "letor", "csv", "parquet"}, default="auto"
-        Format of the file, by default detected from content and name. Arrow and Feather files
-        count as "parquet".
+        By default detected from content and name. Arrow and Feather files count as "parquet".
     target, qid : str or None, default="auto"
         Columns of labels and query ids. ``"auto"``: the column called label, relevance, rel, grade,
         target or y, and the one called qid, query_id, queryid, query-id or query, in any case.
-        None: not read; a column called like query ids is then no feature either. LETOR text has
-        both in their places; ``qid=None`` ignores the query ids.
+        None: not read, and no feature.
     features : str or sequence of str, optional
-        Columns of the features, in this order. By default all others, which must be numbers.
-        An empty list reads none: labels and query ids alone.
+        Columns of the features, in this order; an empty list reads none. By default all others.
     drop : str or sequence of str, optional
         Columns that are not features, such as text and ids, if ``features`` is not given.
     sample_weight : str, optional
@@ -103,22 +98,20 @@ def load_ranking(
     header, delimiter
         For CSV, as in :func:`load_csv`; ignored otherwise.
     missing : {"error", "nan"}, default="error"
-        How to handle missing features (empty cells, NA, N/A, NaN, NULL and None, in any case, and
-        nulls): raise an error, or return NaN. In columns of ``text``, only empty cells and nulls
-        are missing; they are None. Weights and query ids must not be missing.
+        Whether missing features (nulls, and cells that are empty or NA, N/A, NaN, NULL or None in
+        any case) are an error or NaN. Of text, only empty cells and nulls are missing: None.
     unlabelled : {"error", "drop"}, default="error"
-        How to handle rows without a label: raise an error, or leave them out and warn of how many.
+        Whether rows without a label are an error, or left out with a warning.
     text : None, "auto" or sequence of str, default=None
-        Columns of CSV and Parquet files that may hold text. None: every feature is a number.
-        ``"auto"``: a column with a cell that is neither a number nor missing is text, and so are
-        dates and times of Parquet files. With ``"auto"`` or names, ``data`` is a table with
-        ``columns``, ``shape`` and ``data["name"]``, which :class:`~rankrls.AutoRanker` and
-        :class:`~rankrls.preprocessing.TableEncoder` take.
+        Columns that may hold text. ``"auto"``: those with a cell that is neither a number nor
+        missing, and dates and times of Parquet files. ``data`` is then a table for
+        :class:`~rankrls.AutoRanker` and :class:`~rankrls.preprocessing.TableEncoder`, with
+        ``columns``, ``shape`` and ``data["name"]``. By default every feature is a number.
     need : sequence of {"target", "qid"}, default=("target", "qid")
         What must be found where ``"auto"`` looks for it. The others are None if they are missing.
     group : str, path-like or None, default="auto"
-        For LETOR text whose lines have no query ids: the file of sizes of consecutive queries, as
-        in :func:`load_group`. ``"auto"``: the file ``path.query`` (LightGBM) or ``path.group``
+        For LETOR text without query ids: the file of sizes of consecutive queries, as in
+        :func:`load_group`. ``"auto"``: the file ``path.query`` (LightGBM) or ``path.group``
         (XGBoost), if there is one; its name is then the attribute ``group_file``.
 
     Returns
@@ -127,14 +120,12 @@ def load_ranking(
         With the attributes
 
         data : ndarray, scipy.sparse.csr_array or table of shape (n_rows, n_features)
-            Features; see ``text`` for tables.
-        target : ndarray of shape (n_rows,), float64, or None
-            Labels.
+            Features.
+        target, sample_weight : ndarray of shape (n_rows,), float64, or None
+            Labels and row weights.
         qid : ndarray of shape (n_rows,), integers or str, or None
             Query ids. Those of text files are integers if all of them are written as 64-bit
             integers, otherwise strings (objects if some are very long).
-        sample_weight : ndarray of shape (n_rows,), float64, or None
-            Row weights.
         feature_names : list of str of length n_features, or None
             Names of the columns; LETOR text has none.
         comments : list of str of length n_rows, or None
@@ -148,11 +139,12 @@ def load_ranking(
     ------
     ValueError
         Naming file, line or row, and column of what is wrong.
+    MemoryError
+        If the rows do not fit into the memory of the process.
 
     See Also
     --------
     iter_ranking : Read a file that does not fit in memory.
-    load_letor, load_csv, iter_parquet : The readers.
 
     Examples
     --------
@@ -164,8 +156,7 @@ def load_ranking(
     >>> load_ranking(io.BytesIO(b"query,relevance,bm25\nshoes,2,5\nshoes,0,4\n")).feature_names
     ['bm25']
     """
-    reader, finished = _open(dict(locals()))
-    return finished(load(reader))
+    return load(_open(dict(locals())))
 
 
 @_options_of(load_ranking)
@@ -183,23 +174,19 @@ def iter_ranking(
     path : str, path-like or binary file, or a list of them
         As in :func:`load_ranking`. The rows of a query must be consecutive.
     rows : int, default=100_000
-        Largest number of rows of a batch. A batch ends where a query ends; a query with more
-        rows than this is a batch of its own. Without query ids a batch has just this many rows.
+        Largest number of rows of a batch; a query with more rows is a batch of its own. Without
+        query ids a batch has just this many rows.
     by_query : bool, default=True
         False: batches of just ``rows`` rows, with queries in any order and cut anywhere.
-    format, target, qid, features, drop, sample_weight, dtype, header, delimiter
-        As in :func:`load_ranking`.
-    missing, unlabelled, need, group, sparse, zero_based, beyond
-        As in :func:`load_ranking`.
-    text : None, "auto" or sequence of str, default=None
-        As in :func:`load_ranking`; ``"auto"`` for Parquet files only, whose types tell.
-    n_features : int, optional
-        As in :func:`load_letor`. By default a first pass over the file finds it.
+    **options
+        As in :func:`load_ranking`. Without ``n_features``, a first pass over LETOR text finds it;
+        with ``sparse="auto"`` the first batch decides for all. ``text="auto"`` is for Parquet
+        files only, whose types tell.
 
     Yields
     ------
     batch : :class:`~sklearn.utils.Bunch`
-        As in :func:`load_ranking`.
+        As in :func:`load_ranking`. The first batch decides whether query ids are integers.
 
     Examples
     --------
@@ -209,15 +196,7 @@ def iter_ranking(
     >>> [batch.qid.tolist() for batch in iter_ranking(file, rows=3)]
     [[1, 1], [2, 2]]
     """
-    reader, finished = _open({"path": path, **options})
-    if isinstance(reader, LetorReader):
-        reader.find_width()
-    elif reader.spelled and isinstance(options["text"], str) and options["text"] == "auto":
-        raise ValueError(
-            f"{reader.file}: text='auto' looks at all rows of a CSV file: name the columns of "
-            "text, or use load_ranking"
-        )
-    return map(finished, iterate(reader, rows, by_query=by_query))
+    return iterate(_open({"path": path, **options}), rows, by_query=by_query)
 
 
 def load_letor(
@@ -238,40 +217,28 @@ def load_letor(
     Parameters
     ----------
     path : str, path-like or binary file
-        File to read, plain or compressed by gzip, bzip2, xz or zstd (which needs pyarrow before
-        Python 3.14). An open file is read from its current position, and is left open.
+        As in :func:`load_ranking`.
     n_features : int, default=None
         Number of columns of the result; a larger feature id in the file is an error. By default
         the largest feature id found, which must be one that a model can have in memory.
     dtype : {numpy.float64, numpy.float32}, default=numpy.float64
         Type of ``data``.
     sparse : bool or "auto", default="auto"
-        Whether ``data`` is sparse. ``"auto"`` gives a dense array if at least a quarter of its
-        cells are written in the file (zeros that are written count), and a sparse one otherwise.
+        Whether ``data`` is sparse. ``"auto"``: dense if at least a quarter of its cells are
+        written in the file (zeros that are written count), and sparse otherwise.
     zero_based : bool, default=False
-        Whether feature ids start at 0. This is not detected: by default feature 1 is column 0,
-        and a feature id 0 is an error.
+        Whether feature ids start at 0, which is not detected.
     beyond : {"error", "drop"}, default="error"
-        How to handle features beyond ``n_features``: raise an error, or drop them and warn once.
+        Whether features beyond ``n_features`` are an error, or dropped with one warning.
     missing : {"error", "nan"}, default="error"
-        How to handle missing values (``2:NULL``, ``2:NA``, ``2:N/A``, ``2:NaN``, ``2:None`` in any
-        case, or nothing after the colon): an error, or NaN, which is a stored entry where ``data``
-        is sparse.
+        Whether missing values (``2:NULL``, ``2:``, … as in :func:`load_ranking`) are an error or
+        NaN, which is a stored entry where ``data`` is sparse.
 
     Returns
     -------
     data : :class:`~sklearn.utils.Bunch`
-        With the attributes
-
-        data : ndarray or scipy.sparse.csr_array of shape (n_rows, n_features)
-            Features.
-        target : ndarray of shape (n_rows,), float64
-            Labels: any real numbers.
-        qid : ndarray of shape (n_rows,), int64 or str, or None
-            Query ids, as in :func:`load_ranking`; None if the file has none.
-        comments : list of str of length n_rows
-            Text after ``#``, without surrounding white space; ``""`` if there is none. Bytes that
-            are not UTF-8 become U+FFFD.
+        ``data``, ``target``, ``qid`` (None if the file has none) and ``comments``, the text after
+        ``#``, as in :func:`load_ranking`.
 
     Raises
     ------
@@ -279,8 +246,6 @@ def load_letor(
         If the file is malformed; the message begins with ``file:line:``. Features of a row may be
         in any order, but not given twice; all lines have query ids, or none; lines have 64 MiB at
         most.
-    MemoryError
-        If the rows do not fit into the memory of the process.
 
     See Also
     --------
@@ -291,14 +256,12 @@ def load_letor(
     --------
     >>> import io
     >>> from rankrls.datasets import load_letor
-    >>> file = io.BytesIO(b"2 qid:7 1:0.5 2:1 # doc-a\n0 qid:7 1:0.25 2:3\n1 qid:9 2:4\n")
-    >>> letor = load_letor(file)
+    >>> letor = load_letor(io.BytesIO(b"2 qid:7 1:0.5 2:1 # doc-a\n0 qid:7 1:0.25 2:3\n"))
     >>> letor.data
     array([[0.5 , 1.  ],
-           [0.25, 3.  ],
-           [0.  , 4.  ]])
+           [0.25, 3.  ]])
     >>> letor.target, letor.qid, letor.comments
-    (array([2., 0., 1.]), array([7, 7, 9]), ['doc-a', '', ''])
+    (array([2., 0.]), array([7, 7]), ['doc-a', ''])
     """
     return load(LetorReader([path], {**_LETOR_LINES, **locals()}))
 
@@ -317,15 +280,13 @@ def iter_letor(
     ----------
     path, rows, by_query
         As in :func:`iter_ranking`.
-    n_features, dtype, sparse, zero_based, beyond, missing
-        As in :func:`load_letor`. By default a first pass over the file finds ``n_features``, which
-        a stream needs given. With ``sparse="auto"`` the first batch decides for all.
+    **options
+        As in :func:`load_letor` and :func:`iter_ranking`; a stream needs ``n_features``.
 
     Yields
     ------
     batch : :class:`~sklearn.utils.Bunch`
-        As in :func:`load_letor`. Whether query ids are integers is decided by the first batch. A
-        query id that comes back after another query is an error.
+        As in :func:`load_letor`.
 
     Examples
     --------
@@ -337,13 +298,11 @@ def iter_letor(
     [1 1 2] [5. 6. 7.]
     [3] [8.]
     """
-    reader = LetorReader([path], {**_LETOR_LINES, **options})
-    reader.find_width()
-    return iterate(reader, rows, by_query=by_query)
+    return iterate(LetorReader([path], {**_LETOR_LINES, **options}), rows, by_query=by_query)
 
 
 #: LETOR text alone: query ids as the lines have them.
-_LETOR_LINES = {"group": None, "qid": "auto", "unlabelled": "error"}
+_LETOR_LINES = {"group": None, "qid": "auto", "unlabelled": "error", "need": ()}
 
 
 def load_csv(
@@ -360,19 +319,17 @@ def load_csv(
     missing: str = "error",
     unlabelled: str = "error",
 ) -> Bunch:
-    r"""Read a ranking from a CSV file.
+    r"""Read a ranking from a CSV file (needs pyarrow: ``pip install 'rankrls[arrow]'``).
 
-    Needs pyarrow: ``pip install 'rankrls[arrow]'``.
+    Cells in double quotes may hold anything, line ends included. Empty lines are skipped. True and
+    False, in any case, are the numbers 1 and 0.
 
     Parameters
     ----------
     path : str, path-like or binary file
-        File to read, in UTF-8, plain or compressed by gzip, bzip2, xz or zstd. An open file is
-        read from its current position, and is left open.
-    target : str or None
-        Column of the labels. None: there are none, as in rows to predict.
-    qid : str, optional
-        Column of the query ids. None: there are no queries.
+        As in :func:`load_ranking`, in UTF-8.
+    target, qid : str or None
+        Columns of the labels and of the query ids. None: there are none.
     features, drop, sample_weight, dtype, missing, unlabelled
         As in :func:`load_ranking`.
     header : bool, default=True
@@ -384,23 +341,14 @@ def load_csv(
     Returns
     -------
     data : :class:`~sklearn.utils.Bunch`
-        ``data`` (an ndarray of shape (n_rows, n_features)), ``target``, ``qid``, ``sample_weight``
-        and ``feature_names``, as in :func:`load_ranking`.
+        ``data``, ``target``, ``qid``, ``sample_weight`` and ``feature_names``, as in
+        :func:`load_ranking`.
 
     Raises
     ------
     ValueError
         If a column is missing (the message lists what there is), a line has too few or too many
-        cells, or a cell is no finite number; the message begins with ``file:line:``. Cells in
-        double quotes may hold anything, line ends included. Empty lines are skipped. True and
-        False, in any case, are the numbers 1 and 0.
-    MemoryError
-        If the rows do not fit into the memory of the process.
-
-    See Also
-    --------
-    iter_csv : Read a file that does not fit in memory.
-    load_ranking : Read a file of any kind.
+        cells, or a cell is no finite number; the message begins with ``file:line:``.
 
     Examples
     --------
@@ -431,14 +379,13 @@ def iter_csv(
     ----------
     path, rows, by_query
         As in :func:`iter_ranking`.
-    target, qid, features, drop, sample_weight, dtype, header, delimiter, missing, unlabelled
+    **options
         As in :func:`load_csv`.
 
     Yields
     ------
     batch : :class:`~sklearn.utils.Bunch`
-        As in :func:`load_csv`. Whether query ids are integers is decided by the first batch. A
-        query id that comes back after another query is an error.
+        As in :func:`load_csv`.
 
     Examples
     --------
@@ -465,19 +412,18 @@ def iter_parquet(
 ) -> Iterator[Bunch]:
     """Read Parquet or Arrow files in batches of whole queries, one batch in memory at a time.
 
-    Needs pyarrow: ``pip install 'rankrls[arrow]'``.
-
     Parameters
     ----------
     path : str, path-like, or a sequence of them
         Parquet files, Arrow IPC files or streams, Feather files (version 2), as their content
-        tells; a directory stands for all such files below it, sorted by name. The rows of all
-        files follow each other, and those of a query must be consecutive.
+        tells; a directory stands for all such files below it, sorted by name.
     rows, by_query
         As in :func:`iter_ranking`.
-    target, qid, sample_weight, features, drop, dtype, missing, unlabelled, text
-        As in :func:`load_csv` and :func:`load_ranking`. A column of lists of equal length (an
-        embedding, say) gives as many features.
+    text : None, "auto" or sequence of str, default=None
+        As in :func:`load_ranking`.
+    **options
+        As in :func:`load_csv`. A column of lists of equal length (an embedding, say) gives as many
+        features.
 
     Yields
     ------
@@ -488,10 +434,6 @@ def iter_parquet(
     ------
     ValueError
         Naming file, row group and row, both counted from 0, if something cannot be read.
-
-    See Also
-    --------
-    rankrls.RankRLS.fit_stream : Fit a model to the batches.
 
     Examples
     --------
@@ -511,8 +453,8 @@ def iter_parquet(
     return iterate(TableReader(sources, {"text": text, **options}), rows, by_query=by_query)
 
 
-def _open(options: dict[str, Any]) -> tuple[RowReader, Callable[[Bunch], Bunch]]:
-    """The reader for the arguments of `load_ranking`, and what completes its results."""
+def _open(options: dict[str, Any]) -> RowReader:
+    """The reader for the arguments of `load_ranking`."""
     path, text, group = options["path"], options["text"], options["group"]
     paths = list(path) if isinstance(path, list | tuple) else [path]
     if not paths:
@@ -521,45 +463,21 @@ def _open(options: dict[str, Any]) -> tuple[RowReader, Callable[[Bunch], Bunch]]
         options = {**options, "text": check_names(text, "text")}
     kind, name = _kind(paths, options["format"]), name_of(paths[0])
     has_group = group is not None and not (isinstance(group, str) and group == "auto")
-    if has_group and len(paths) > 1:
-        raise ValueError("group is a file of sizes for one file of rows: read the files one by one")
-    known: dict[str, Any] = dict.fromkeys(("target_name", "qid_name"))
-    reader: RowReader
+    if has_group and (len(paths) > 1 or kind != "letor"):
+        raise ValueError(f"{name}: group={group!r} has sizes of queries for one file of LETOR text")
     if kind == "letor":
-        for role in _COLUMNS:
+        for role in ("target", "qid", "sample_weight", "features", "drop"):
             value = options[role]
             if value is not None and not (isinstance(value, str) and value == "auto"):
                 raise ValueError(
                     f"{name}: this is LETOR text, which has no columns by name: "
                     f"{role}={value!r} is for CSV and Parquet files"
                 )
-        reader = LetorReader(paths, options)
-        known |= {"sample_weight": None, "feature_names": None}
-    else:
-        if has_group:
-            raise ValueError(
-                f"{name}: group={group!r} is for LETOR text; a table has a column of query ids"
-            )
-        sources: list[Any] = [
-            partial(CsvSource, one, options["header"], options["delimiter"]) for one in paths
-        ]
-        if kind == "parquet":
-            sources = [partial(ArrowSource, file) for file in find_files(paths)]
-        table = reader = TableReader(sources, options)
-        known = {"target_name": table.roles["target"], "qid_name": table.qid, "comments": None}
-
-    def finished(bunch: Bunch) -> Bunch:
-        if bunch.qid is None and options["qid"] is not None and "qid" in options["need"]:
-            # Of LETOR text: tables have been looked at.
-            raise ValueError(
-                f"{name}: the lines have no query ids (label qid:7 1:0.5 …), and no file "
-                f"{name}.query has sizes of queries; pass qid=None if all rows are one ranking"
-            )
-        sizes = getattr(reader, "group_file", None)
-        bunch.update(known, format=kind, **({"group_file": sizes} if sizes else {}))
-        return bunch
-
-    return reader, finished
+        return LetorReader(paths, options)
+    if kind == "parquet":
+        return TableReader([partial(ArrowSource, file) for file in find_files(paths)], options)
+    header, delimiter = options["header"], options["delimiter"]
+    return TableReader([partial(CsvSource, one, header, delimiter) for one in paths], options)
 
 
 def _kind(paths: list[Any], format: str) -> str:
@@ -583,8 +501,7 @@ def ids_from_comments(
     Parameters
     ----------
     comments : sequence of str
-        Such as ``docid = GX008-86-4444840 inc = 1``, from :func:`load_letor` or
-        :func:`load_ranking`.
+        Such as ``docid = GX008-86-4444840 inc = 1``, from :func:`load_letor`.
     key : str, default="docid"
         The word before the name, which follows after ``=`` or ``:``. "comment": the whole comment
         is the name.

@@ -44,23 +44,14 @@ def load_run(path: PathOrFile) -> RankTable:
     Returns
     -------
     RankTable
-        Queries in the order of the file. Scores say what comes first, as in trec_eval; lines of
-        equal scores are in the order of their ranks. Queries and ids are strings.
+        Queries in the order of the file; queries and ids are strings. Scores say what comes first,
+        as in trec_eval (with a warning if ranks say something else), and ranks where they are
+        equal.
 
     Raises
     ------
     ValueError
         With file and line, if a line is not six words, or an id comes twice in a query.
-
-    Warns
-    -----
-    UserWarning
-        If the ranks of a query say something else than its scores.
-
-    See Also
-    --------
-    dump_run : Write such a file.
-    rankrls.metrics.evaluate_run : Compare a run with judgements.
 
     Examples
     --------
@@ -101,11 +92,6 @@ def load_qrels(path: PathOrFile) -> Qrels:
     Qrels
         In the order of the file. Queries and ids are strings.
 
-    Raises
-    ------
-    ValueError
-        With file and line, if a line is not four words, or an id comes twice in a query.
-
     Examples
     --------
     >>> import io
@@ -118,24 +104,18 @@ def load_qrels(path: PathOrFile) -> Qrels:
 
 
 def dump_run(table: RankTable, path: PathOrFile, *, name: str = "rankrls") -> None:
-    """Write ranked lists as a run file of TREC.
+    """Write ranked lists as a run file of TREC, which is read as the same numbers.
 
-    Scores are read again as the same numbers. The file appears only when it is complete.
+    Where scores are equal, trec_eval takes the id that comes last in the alphabet first.
 
     Parameters
     ----------
     table : RankTable
         From :func:`rankrls.rank`, or ``RankTable.from_scores``.
     path : str, path-like or binary file
-        File to write or replace; compressed if its name ends in ``.gz``, ``.bz2``, ``.xz`` or
-        ``.zst``.
+        File to write or replace, as in :func:`dump_letor`.
     name : str, default="rankrls"
         Name of the run, the last word of every line.
-
-    Notes
-    -----
-    Where scores are equal, trec_eval does not go by ranks: it takes the id that comes last in
-    the alphabet first.
 
     Examples
     --------
@@ -151,10 +131,7 @@ def dump_run(table: RankTable, path: PathOrFile, *, name: str = "rankrls") -> No
     shoes Q0 s1 2 0.5 rankrls
     """
     if not isinstance(table, RankTable):
-        raise ValueError(
-            f"table must be a RankTable, from rankrls.rank or RankTable.from_scores(scores, "
-            f"qid=qid, ids=ids); got {show(table)}"
-        )
+        raise ValueError(f"table must be a RankTable, from rankrls.rank; got {show(table)}")
     tag = _word("name", name)
     ranks, scores = table.rank.tolist(), table.score.astype(np.float64).tolist()
     rows = zip(_documents(table), ranks, scores, strict=True)
@@ -163,7 +140,7 @@ def dump_run(table: RankTable, path: PathOrFile, *, name: str = "rankrls") -> No
 
 
 def dump_qrels(table: Qrels, path: PathOrFile) -> None:
-    """Write relevance judgements in the format of TREC.
+    """Write relevance judgements in the format of TREC; trec_eval wants integers as grades.
 
     Parameters
     ----------
@@ -171,10 +148,6 @@ def dump_qrels(table: Qrels, path: PathOrFile) -> None:
         From ``Qrels.from_labels``.
     path : str, path-like or binary file
         As in :func:`dump_run`.
-
-    Notes
-    -----
-    Grades are written as integers where they are; trec_eval wants them to be.
 
     Examples
     --------
@@ -188,10 +161,7 @@ def dump_qrels(table: Qrels, path: PathOrFile) -> None:
     shoes 0 s2 0
     """
     if not isinstance(table, Qrels):
-        raise ValueError(
-            "table must be a Qrels, from Qrels.from_labels(y, qid=qid, ids=ids) or load_qrels; got "
-            f"{show(table)}"
-        )
+        raise ValueError(f"table must be a Qrels, from Qrels.from_labels; got {show(table)}")
     rows = zip(_documents(table), table.grade.astype(np.float64).tolist(), strict=True)
     _write((f"{q} 0 {d} {str(g).removesuffix('.0')}\n".encode() for (q, d), g in rows), path)
 
@@ -206,8 +176,15 @@ def _write(lines: Iterator[bytes], path: PathOrFile) -> None:
 
 def _documents(table: RankTable | Qrels) -> list[tuple[str, str]]:
     """Return query and id of every line as words; raise before anything is written."""
-    query, id = (_words(role, getattr(table, role)) for role in ("query", "id"))
-    pairs = list(zip(query, id, strict=True))
+    columns = []
+    for role in ("query", "id"):
+        labels = getattr(table, role).tolist()
+        known = {label: _word(role, label) for label in dict.fromkeys(labels)}
+        if len(set(known.values())) < len(known):
+            word = Counter(known.values()).most_common(1)[0][0]
+            raise ValueError(f"{role} holds several labels that are written as {word!r}")
+        columns.append([known[label] for label in labels])
+    pairs = list(zip(*columns, strict=True))
     if len(set(pairs)) < len(pairs):
         (query_word, id_word), _ = Counter(pairs).most_common(1)[0]
         raise ValueError(
@@ -217,24 +194,12 @@ def _documents(table: RankTable | Qrels) -> list[tuple[str, str]]:
     return pairs
 
 
-def _words(role: str, labels: Array) -> list[str]:
-    """Labels as words that can be written; each different one is looked at once."""
-    known = {label: _word(role, label) for label in dict.fromkeys(labels.tolist())}
-    written: dict[str, Any] = {}
-    for label, word in known.items():
-        if written.setdefault(word, label) != label:
-            raise ValueError(
-                f"{role} holds {show(written[word])} and {show(label)}, which are written the same"
-            )
-    return [known[label] for label in labels.tolist()]
-
-
 def _word(role: str, label: Any) -> str:
     word = str(label)
     if word.split() != [word] or not word.isprintable():
         raise ValueError(
             f"{role} {word[:60]!r} cannot be written: words of TREC files have no white space or "
-            "control characters and are not empty; replace such characters, or write another format"
+            "control characters and are not empty"
         )
     return word
 
