@@ -18,7 +18,7 @@ from rankrls._validation import check_finite_array, check_positive, show
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.query_weights import varying_queries
-from rankrls.core.ridge.fold_statistics import explained_part
+from rankrls.core.ridge.models import explained_part
 from rankrls.core.ridge.residuals import HeldOut
 from rankrls.estimators.ranker import Preferences, graph_accuracy, require_preferences
 from rankrls.metrics.metric_names import LIST_METRICS, PAIR_METRICS, parse_metric

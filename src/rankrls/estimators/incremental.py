@@ -31,7 +31,7 @@ from rankrls.core.preferences.statistics import (
     add_batch,
     batch_statistics,
 )
-from rankrls.core.ridge.models import FittedFunction, solve_statistics
+from rankrls.core.ridge.models import FittedFunction, warn_lost_digits
 from rankrls.core.spaces.spaces import Basis, Kernel, check_kernel_values, choose_basis
 from rankrls.estimators.ranker import Preferences
 from rankrls.estimators.seen_queries import SeenQueries, query_keys
@@ -170,7 +170,12 @@ class Learned:
         larger = max(part.lost_digits(alpha) for part in self.total)  # before they are overwritten
         model, cause = None, None
         try:
-            model = solve_statistics(self.total, self.basis, np.array([alpha]), self.dtype, names)
+            grid = np.array([alpha])
+            model = FittedFunction.of_statistics(self.total, grid, self.dtype, self.basis)
+            if self.basis is None:
+                loss = max(solver.factorization.loss for solver in model.solvers)
+                scales = np.sqrt(self.total[0].largest)[None]
+                warn_lost_digits(loss, 0.0, alpha, None, scales, names)
         except NotPositiveError as error:
             cause = error
         if model is not None and larger > MUCH_LARGER:

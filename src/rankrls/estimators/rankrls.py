@@ -20,7 +20,7 @@ from rankrls._validation import check_integer, check_option, check_positive, is_
 from rankrls.core.linalg.krylov import DEFAULT_MAX_ITER, History, IterationOptions
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.ridge.iterative import HeldOutRows
+from rankrls.core.ridge.iterative import HeldOutRows, iterate
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.core.spaces.spaces import SOLVERS, Kernel, choose_space
 from rankrls.estimators.calibration import margins
@@ -131,7 +131,7 @@ class RidgeRanker(BaseRanker):
         model: Any
         if problem.space.solver == "cg":
             options = self._iteration(progress, callback)
-            model, history = problem.iterate(alphas, options, n_threads(self.n_jobs), held_out)
+            model, history = iterate(problem, alphas, options, n_threads(self.n_jobs), held_out)
         else:
             model, history = problem.solve(alphas), History(n_iter=1)
         progress("solved")

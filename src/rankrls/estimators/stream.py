@@ -17,7 +17,7 @@ from rankrls._frames import check_feature_names, check_same_rows
 from rankrls._validation import Queries, check_length, check_scores, refuse_lazy, show
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.ridge.fold_statistics import FoldStatistics
+from rankrls.core.ridge.models import FoldStatistics
 from rankrls.estimators.choosing import (
     LOSS_METRIC,
     Scoring,

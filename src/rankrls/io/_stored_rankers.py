@@ -67,7 +67,7 @@ part EigenFactorization of rankrls.core.linalg.factorizations
     null: bool[q]
     values: float[q]
     vectors: float[p q] nonempty
-    floor: number
+    excluded_up_to: number
     source: tuple[float[p p], float[p]] | None
 
 fields solver

@@ -111,9 +111,11 @@ class CholeskyFactorization:
         """W with k columns and WᵀW = Bᵀ (S + alpha I)⁻¹ B for B of shape (p, k): C⁻¹B."""
         return solve_triangular(self._factor(alpha), B, lower=True, check_finite=False)
 
-    def rotate(self, M: Array) -> Array:
-        """Rows of M, shape (…, p), in the coordinates of `metric`: M itself."""
-        return M
+    def rotate(self, M: Any, first: int = 0) -> Array:
+        """Rows of M, of columns from ``first`` on, in the coordinates of `metric`: M itself."""
+        out = np.zeros((M.shape[0], len(self.C)))
+        out[:, first : first + M.shape[1]] = M.toarray() if sparse.issparse(M) else M
+        return out
 
     def metric(self, M: Array, alpha: float) -> tuple[Array, Array | None]:
         """R and w (None: ones) with M (S + alpha I)⁻¹ Mᵀ = R diag(w) Rᵀ for rotated M: M C⁻ᵀ."""
@@ -186,26 +188,31 @@ class EigenFactorization:
                 f"above {-lowest:.3g}, or a positive semi-definite kernel",
             )
         # Eigenvalues at rounding level are set to zero, and solutions exclude them for alphas up to
-        # ``floor``. A gap in the spectrum shows that S is singular: a coefficient vector there
-        # represents the function zero. The spectrum of a smooth kernel has no gap; then these
+        # ``excluded_up_to``. A gap in the spectrum shows that S is singular: a coefficient vector
+        # there represents the function zero. The spectrum of a smooth kernel has no gap; then these
         # directions matter as long as alpha is above the rounding level.
         self.null = np.abs(values) <= rounding
         above = values[values > rounding]
         gap = len(above) == 0 or float(above.min()) > GAP * rounding
-        self.floor = float("inf") if gap else float(rounding)
+        self.excluded_up_to = float("inf") if gap else float(rounding)
         self.values = np.where(self.null, 0.0, values)
         self.vectors = vectors if complement is None else complement.expand(vectors)
         self.source = source
 
     def dropped(self, alpha: float) -> Array:
         """Whether `solve` excludes each eigenvector, shape (q,), bool."""
-        return self.null if alpha <= self.floor else np.zeros_like(self.null)
+        return self.null if alpha <= self.excluded_up_to else np.zeros_like(self.null)
+
+    def spectrum(self) -> tuple[Array, Array]:
+        """V and σ without eigenvectors that certainly belong to the eigenvalue 0."""
+        used = np.flatnonzero(~self.null | np.isfinite(self.excluded_up_to))
+        return self.vectors[:, used], self.values[used]
 
     def error(self, B: Array, alpha: float) -> float:
         """Approximate ‖E (S + alpha I)⁻¹B‖/‖B‖ for a rounding error E of S of size eps ‖S‖."""
         # Eigenvalues at rounding level are uncertain without a gap, or if alpha is far below it.
         rounding = EPS * float(np.abs(self.values).max(initial=0.0))
-        used = ~self.null | np.isfinite(self.floor) | (alpha < rounding / GAP)
+        used = ~self.null | np.isfinite(self.excluded_up_to) | (alpha < rounding / GAP)
         scaled = (self.vectors.T @ B)[used] / (self.values[used, None] + alpha)
         return rounding * float(np.linalg.norm(scaled)) / max(float(np.linalg.norm(B)), TINY)
 
@@ -230,9 +237,9 @@ class EigenFactorization:
         W /= np.sqrt(self.values + alpha)[:, None]
         return W
 
-    def rotate(self, M: Array) -> Array:
+    def rotate(self, M: Any, first: int = 0) -> Array:
         """M V."""
-        return M @ self.vectors
+        return np.asarray(M @ self.vectors[first : first + M.shape[1]])
 
     def metric(self, M: Array, alpha: float) -> tuple[Array, Array | None]:
         """M V and 1/(σ + alpha)."""

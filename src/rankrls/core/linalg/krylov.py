@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,9 +38,8 @@ MAX_RESTARTS = 3
 #: Acceptable residual in multiples of the estimated rounding errors, and error in multiples of tol.
 ROUNDING, SLACK = 10.0, 2.0
 
-#: A preconditioner is used if the diagonal of G + alpha I varies by more than this factor, for G of
-#: possibly full rank and otherwise.
-SPREADS = 10.0, 100.0
+#: A preconditioner is used if the diagonal of G + alpha I varies by more than this factor.
+SPREAD = 10.0
 
 #: Scoring one held-out row costs about as much as this many stored entries of X in an iteration.
 #: So many entries are no cost (about 10 ms).
@@ -106,32 +105,11 @@ class History:
     best: int | None = None
 
 
-class Equations(Protocol):
-    """(G + alpha I) W = C, for right-hand sides C of shape (n, k), in the range of G."""
-
-    C: Array
-    outputs: Array
-
-    @property
-    def dtype(self) -> Any:
-        """Data type of the products."""
-
-    @property
-    def n_entries(self) -> int:
-        """Approximate number of values read by a product with G."""
-
-    @property
-    def rank(self) -> int:
-        """Upper bound of the number of positive eigenvalues of G."""
-
-    def G(self, V: Array) -> Array:
-        """Compute G V for V of shape (n, k')."""
-
-    def diagonal(self) -> Array:
-        """Approximate diagonal of G, shape (n,)."""
-
-    def magnitude(self, W: Array) -> Array:
-        """Approximate scale of the rounding errors of each entry of G W, shape (n, k')."""
+#: (G + alpha I) W = C, for C of shape (n, k) in the range of G, with the attributes C, ``outputs``,
+#: ``dtype`` of the products, ``n_entries`` read by a product, ``rank``, a bound of that of G, and
+#: the methods ``G`` of V, (n, k'), ``diagonal``, about that of G, (n,), and ``magnitude`` of W, the
+#: scale of the rounding errors of each entry of G W.
+Equations = Any
 
 
 # -- the loop -----------------------------------------------------------------------------------
@@ -371,26 +349,15 @@ def converge(
         W, diagonal = np.empty(size), system.diagonal()
         if not np.isfinite(diagonal).all():
             raise ValueError(OVERFLOW)
-        g = np.sort(diagonal[diagonal > 0])[::-1]
-        g = g if len(g) else np.ones(1)
-        # Without full rank preconditioned iterates leave the range of G, and only alpha makes their
-        # parts in its null space decay. Then only the largest columns are scaled, a tenth of the
-        # rank, and one shared run is cheaper than preconditioned runs for many alphas.
-        ranked = len(g) <= system.rank
-        floor = g[-1] if ranked else g[system.rank // 10]
-        scales = np.maximum(diagonal, floor)[:, None]
-        uneven = g[0] + alphas > SPREADS[0 if ranked else 1] * (floor + alphas)
-        uneven &= ranked or len(alphas) == 1
+        g = diagonal[diagonal > 0] if diagonal.any() else np.ones(1)
+        scales = np.maximum(diagonal, g.min())[:, None]
+        # Without full rank preconditioned iterates would leave the range of G.
+        uneven = (g.max() + alphas > SPREAD * (g.min() + alphas)) & (len(g) <= system.rank)
         step = max(1, COLUMNS // system.C.shape[1])  # alphas that are solved together
         apart, together = order[uneven[order]], order[~uneven[order]]
         parts = [(apart[i : i + step], scales) for i in range(0, len(apart), step)]
         for which, M in [*parts, *([(together, None)] if len(together) else [])]:
-            run = _run(system, alphas[which], options, M, ranked)
-            if not (ranked or M is None or run[3].all() or run[5] or run[4] >= options.max_iter):
-                # Without a preconditioner iterates have no part in the null space of G.
-                other = _run(system, alphas[which], options, None, ranked)
-                run = other if other[3].all() else run
-            found, *assessed, steps, ended = run
+            found, *assessed, steps, ended = _run(system, alphas[which], options, M)
             W[which], n_iter, stopped = found, max(n_iter, steps), stopped or ended
             residual[j, which], error[j, which], accepted[j, which] = assessed
         solutions.append(W)
@@ -428,18 +395,17 @@ def _by_iterations(
 
 
 def _run(
-    system: Equations, alphas: Array, options: IterationOptions, scales: Array | None, ranked: bool
+    system: Equations, alphas: Array, options: IterationOptions, scales: Array | None
 ) -> tuple[Array, Array, Array, Array, int, bool]:
     """Solve one system for increasing alphas, and assess the solutions by their true residuals.
 
     With ``scales``, (n, 1), the preconditioner is M = scales + alpha. Residuals then have the norm
     of M⁻¹ and solutions that of M, in which columns of all scales count equally.
 
-    The error is at most ‖R + δ‖/alpha, with δ the rounding errors of R. Without preconditioner, or
-    with full rank (``ranked``), iterates and errors stay in the range of G, as C does. Then the
-    error is about ‖R + δ‖/θ, with θ the smallest Ritz value of G + alpha I, once the residual is of
-    the size of rounding errors: a larger part of C that belongs to smaller eigenvalues would be
-    left in R.
+    The error is at most ‖R + δ‖/alpha, with δ the rounding errors of R. Iterates and errors stay in
+    the range of G, as C does, so it is about ‖R + δ‖/θ, with θ the smallest Ritz value of
+    G + alpha I, once the residual is of the size of rounding errors: a larger part of C that
+    belongs to smaller eigenvalues would be left in R.
 
     Returns solutions (n_alphas, n, k), for each alpha the worst residual, the worst error and
     whether all solutions are accepted, the iterations, and whether a callback stopped them.
@@ -471,11 +437,10 @@ def _run(
             stopped = options.report(n_iter, residual)
         return run
 
-    smallest = np.zeros(S * k)  # eigenvalue of G + alpha I found in a Krylov space
+    # ``smallest`` is an eigenvalue of G + alpha I found in a Krylov space.
     if scales is not None:
         run = iterate(C, np.arange(S * k), tol, True)
-        W, ritz = run.solutions()[0], [run.smallest_ritz(j) for j in range(S * k)]
-        smallest = np.array(ritz) if ranked else smallest
+        W, smallest = run.solutions()[0], np.array([run.smallest_ritz(j) for j in range(S * k)])
     else:
         run = iterate(system.C, None, tol, True)
         smallest = np.tile([run.smallest_ritz(j) for j in range(k)], S) + shifts - shifts[0]

@@ -137,10 +137,6 @@ class CentredLaplacian(_Quadratic):
             degree += share**2 * self.between.degree()[self.groups.codes]
         return degree
 
-    def lost_digits(self, n_features: int | None) -> float:
-        """Relative rounding error of what light edges determine; n_features: None for a kernel."""
-        return 0.0 if self.between is None else self.between.lost_digits(n_features)
-
     def row_weight(self) -> Array:
         """Weight of each row that has an edge, zero for the others, shape (m,)."""
         return np.where(self.scale > 0, self.groups.weight, 0.0)
@@ -207,20 +203,6 @@ class EdgeLaplacian(_Quadratic):
         clear_rounding(gram, cross, squares, float(np.finfo(X.dtype).eps))
         return gram, cross, mean
 
-    def lost_digits(self, n_features: int | None) -> float:
-        """Rounding error of the heaviest edge relative to the light edges."""
-        # They do not matter if the others determine all features, or connect the same rows.
-        heavy, m = ~self.light, self.n_rows
-        if heavy.all() or (n_features is not None and np.count_nonzero(heavy) >= n_features):
-            return 0.0
-        ends = (self.head[heavy], self.tail[heavy])
-        kept = sparse.csr_array((self.weight[heavy], ends), shape=(m, m))
-        if connected_components(kept)[0] == connected_components(self.matrix)[0]:
-            return 0.0
-        weight = self.weight[self.light]
-        share = min(m if n_features is None else n_features, len(weight)) / float(weight.sum())
-        return EPS * float(self.weight.max()) * share
-
     def factor(self) -> Factor:
         """A factor with independent columns, at most one for each row."""
         return GroundedFactor(self.matrix.toarray(), self.r, self.components())
@@ -269,10 +251,6 @@ class SumLaplacian(_Quadratic):
         """The sum of both."""
         return self.scored.degree() + self.edges.degree()
 
-    def lost_digits(self, n_features: int | None) -> float:
-        """The larger of both."""
-        return max(self.scored.lost_digits(n_features), self.edges.lost_digits(n_features))
-
     def row_weight(self) -> Array:
         """The larger of both."""
         return np.maximum(self.scored.row_weight(), self.edges.row_weight())
@@ -283,6 +261,23 @@ class SumLaplacian(_Quadratic):
 
 
 Laplacian = CentredLaplacian | EdgeLaplacian | SumLaplacian
+
+
+def lost_to_heavy_edges(laplacian: Laplacian) -> float:
+    """Relative rounding error of what light edges determine; 0 if heavier ones connect the rows."""
+    if isinstance(laplacian, SumLaplacian):
+        return max(map(lost_to_heavy_edges, (laplacian.scored, laplacian.edges)))
+    if isinstance(laplacian, CentredLaplacian):
+        return 0.0 if laplacian.between is None else lost_to_heavy_edges(laplacian.between)
+    heavy, m = ~laplacian.light, laplacian.n_rows
+    if heavy.all():
+        return 0.0
+    ends = (laplacian.head[heavy], laplacian.tail[heavy])
+    kept = sparse.csr_array((laplacian.weight[heavy], ends), shape=(m, m))
+    if connected_components(kept)[0] == connected_components(laplacian.matrix)[0]:
+        return 0.0
+    weight = laplacian.weight[laplacian.light]
+    return EPS * float(laplacian.weight.max()) * min(m, len(weight)) / float(weight.sum())
 
 
 def _weighted_squares(weight: Array, X: Array) -> Array:

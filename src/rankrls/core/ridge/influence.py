@@ -17,8 +17,9 @@ from scipy.stats import f as f_distribution
 
 from rankrls import _resources
 from rankrls.core.preferences.laplacian import SumLaplacian
-from rankrls.core.ridge.problem import RidgeProblem, certain, rotated
+from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.core.ridge.residuals import Folds, Residuals, split_folds
+from rankrls.core.spaces.products import subtract
 
 Array = NDArray[Any]
 
@@ -196,15 +197,15 @@ def _influence(
     leverage, squares, cost, moved, targets, predictions, both = np.zeros((7, n))
     metric = None if new is None else np.full(n, np.nan)
     if new is not None:
-        points: Any = problem.inputs_of(new.X)
-        if not problem.by_features:
-            solver = problem.decompose(np.array([alpha]))[0]
-            V = solver.factorization.vectors[:, certain(solver.factorization)]
-            points = solver.factor.rmatmat(np.ascontiguousarray(np.asarray(points).T)).T @ V
-            live = terms.sigma != 0
-            points = np.divide(points, terms.sigma, out=np.zeros_like(points), where=live)
+        space, X = problem.space, new.X
+        if problem.by_features:
+            points = terms.made.rotate(space.basis.features(X) if space.basis is not None else X)
         else:
-            points = rotated(terms.made, points, 0)
+            K = X if space.rows is None else space.kernel(subtract(X, space.shift), space.rows)
+            solver = problem.decompose(np.array([alpha]))[0]
+            V, sigma = solver.factorization.spectrum()
+            points = solver.factor.rmatmat(np.ascontiguousarray(K.T, dtype=np.float64)).T @ V
+            points = np.divide(points, sigma, out=np.zeros_like(points), where=sigma != 0)
         of_new = terms.coordinates(points, alpha) * w
         fitted = of_new @ b
     for numbers in _blocks(folds, len(b)):

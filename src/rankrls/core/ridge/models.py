@@ -21,7 +21,8 @@ from scipy.linalg import eigh
 from rankrls._calls import Progress, warn, whole_call
 from rankrls.core.linalg.factorizations import factorize
 from rankrls.core.preferences.laplacian import Objective
-from rankrls.core.preferences.statistics import Statistics
+from rankrls.core.preferences.query_weights import Groups
+from rankrls.core.preferences.statistics import Statistics, add_batch
 from rankrls.core.spaces.products import subtract
 from rankrls.core.spaces.spaces import Basis, Kernel
 
@@ -30,8 +31,9 @@ Array = NDArray[Any]
 LINEAR = Kernel("linear")
 EPS = float(np.finfo(np.float64).eps)
 
-#: A warning is issued if the estimated relative error of coefficients is above this.
-LOST_DIGITS = 1e-6
+#: A warning is issued if the estimated relative error of coefficients is above this, for linear
+#: features and for kernels, where the estimate is very conservative.
+LOST_DIGITS, LOST_IN_KERNEL = 1e-6, 1e-4
 
 #: Number of kernel values or dense features in memory at a time when variances are computed.
 WORK = 2**20
@@ -189,15 +191,20 @@ class FittedFunction:
     dropped: bool = False
 
     @classmethod
-    def of_solvers(
+    @np.errstate(over="ignore", invalid="ignore")  # the solver raises an error on overflow
+    def of_statistics(
         cls,
-        solvers: Sequence[PrimalSolver],
+        statistics: Sequence[Statistics],
         alphas: Array,
         dtype: Any,
         basis: Basis | None = None,
         pair_scale: Array | None = None,
     ) -> FittedFunction:
-        """Weights of features, or of those of a basis, and then of covariates of given pairs."""
+        """Solve from statistics, which may be overwritten, of features or of those of a basis.
+
+        Covariates of given pairs follow the features.
+        """
+        solvers = [PrimalSolver(part, alphas, scaled=basis is None) for part in statistics]
         outputs = [solver.outputs for solver in solvers]
         weights = join_outputs(outputs, [solver.coefficients(alphas) for solver in solvers])
         n = weights.shape[1] - (0 if pair_scale is None else len(pair_scale))
@@ -233,11 +240,6 @@ class FittedFunction:
     def alpha(self) -> float:
         """The first alpha, which is used for uncertainties."""
         return float(self.alphas[0])
-
-    @property
-    def lost(self) -> float:
-        """Approximate relative rounding error of the coefficients."""
-        return max((solver.factorization.loss for solver in self.solvers), default=0.0)
 
     def select(self, index: int) -> FittedFunction:
         """Return the function of a single alpha."""
@@ -416,34 +418,125 @@ def _dense(X: Any) -> Array:
     return X.toarray() if sparse.issparse(X) else np.asarray(X)
 
 
-# -- solutions from statistics ----------------------------------------------------------------
+# -- lost digits --------------------------------------------------------------------------------
 
 
-@np.errstate(over="ignore", invalid="ignore")
-def solve_statistics(
-    statistics: Sequence[Statistics],
-    basis: Basis | None,
-    alphas: Array,
-    dtype: Any,
-    names: Sequence[str] | None = None,
-) -> FittedFunction:
-    """Solve from statistics, which may be overwritten, of features or of those of a basis."""
-    solvers = [PrimalSolver(part, alphas, scaled=basis is None) for part in statistics]
-    model = FittedFunction.of_solvers(solvers, alphas, dtype, basis)
-    if basis is None and model.lost > LOST_DIGITS:
-        warn_lost_digits(model.lost, np.sqrt(solvers[0].largest), names)
-    return model
+def warn_lost_digits(
+    loss: float,
+    weights: float,
+    alpha: float,
+    kernel: str | None,
+    X: Any,
+    names: Sequence[str] | None,
+) -> bool:
+    """Warn if the estimated relative error of coefficients is large, and return whether it is.
+
+    ``weights`` is the error of what light preferences determine, beside heavy ones; ``kernel`` the
+    name of a kernel other than linear features X, which have these ``names``.
+    """
+    if weights > LOST_DIGITS:
+        loss = weights
+        cause = "the weights of the preferences differ by so many orders of magnitude that light "
+        cause += "ones are lost beside heavy ones"
+        advice = "Use weights (or for cost='relative' scores and magnitudes) of a smaller range, "
+        advice += "or leave the light ones out"
+    elif loss <= (LOST_DIGITS if kernel is None else LOST_IN_KERNEL):
+        return False
+    elif kernel is not None:
+        cause = f"values of kernel {kernel} are too large for float64 compared with the "
+        cause += f"differences between rows or with alpha={alpha:g}"
+        advice = "Centre and scale the features, or increase alpha"
+    else:
+        squares = (X.multiply(X) if sparse.issparse(X) else X * X).mean(axis=0)
+        scale = np.sqrt(np.asarray(squares).ravel())
+        present = np.flatnonzero(scale > 0)
+        ends = present[[int(np.argmax(scale[present])), int(np.argmin(scale[present]))]]
+        large, small = (f"column {c}" if names is None else repr(str(names[c])) for c in ends)
+        cause = "the features have scales that are too different for float64, and depend on each "
+        cause += f"other: the largest is {large}, {scale[ends[0]] / scale[ends[1]]:.0e} times the "
+        cause += f"smallest, {small}"
+        advice = "Scale the features, or increase alpha"
+    warn(f"{cause}; coefficients are accurate to about {min(loss, 1.0):.0e} (relative). {advice}")
+    return True
 
 
-def warn_lost_digits(loss: float, scale: Array, names: Sequence[str] | None) -> None:
-    """Warn that the scales of the features, of shape (n,), are too different for float64."""
-    present = np.flatnonzero(scale > 0)
-    ends = present[[int(np.argmax(scale[present])), int(np.argmin(scale[present]))]]
-    largest, smallest = (f"column {c}" if names is None else repr(str(names[c])) for c in ends)
-    ratio = scale[ends[0]] / scale[ends[1]]
-    warn(
-        "the features have scales that are too different for float64, and depend on each other: "
-        f"coefficients are accurate to about {min(loss, 1.0):.0e} (relative). The largest is "
-        f"{largest}, {ratio:.0e} times the smallest, {smallest}: scale the features, or increase "
-        "alpha"
-    )
+# -- held-out loss ------------------------------------------------------------------------------
+
+
+class FoldStatistics:
+    """Models without each of k folds of whole queries, from the statistics of the others.
+
+    Nothing cancels in their sum. The held-out loss is Σ_edges w² (z − (f(x_h) − f(x_j)))² =
+    wᵀ(ΦᵀLΦ)w − 2 wᵀΦᵀr + Σ_edges w² z². ``scaled`` is as in `factorize`.
+    """
+
+    def __init__(self, folds: Sequence[Sequence[Statistics]], *, scaled: bool) -> None:
+        self.folds, self._scaled = folds, scaled
+        self.n_outputs = sum(len(part.outputs) for part in folds[0])
+
+    def total(self) -> list[Statistics]:
+        """Sum the statistics of all folds, in new arrays."""
+        return self._sum(range(len(self.folds)))
+
+    def size(self) -> float:
+        """Trace of ΦᵀLΦ, an upper bound of its largest eigenvalue."""
+        traces = np.zeros(self.n_outputs)
+        for part in (part for fold in self.folds for part in fold):
+            traces[part.outputs] += np.trace(part.gram)
+        return float(traces.max())
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def weights_without(self, fold: int, alphas: Array) -> Array:
+        """Compute weights of the models without a fold, shape (n_alphas, n, n_outputs)."""
+        rest = self._sum(other for other in range(len(self.folds)) if other != fold)
+        n = len(rest[0].gram)
+        W = np.empty((len(alphas), n, self.n_outputs))
+        for part in rest:
+            solver = PrimalSolver(part, alphas, for_path=len(alphas) > 1, scaled=self._scaled)
+            W[..., part.outputs] = solver.coefficients(alphas)
+        return W
+
+    def explained_part(self, alphas: Array) -> Array:
+        """1 − (held-out squared loss)/(sum of squared targets), (n_alphas, n_outputs)."""
+        loss, energy = np.zeros((len(alphas), self.n_outputs)), np.zeros(self.n_outputs)
+        for number, fold in enumerate(self.folds):
+            W = self.weights_without(number, alphas)
+            for part in fold:
+                w = W[..., part.outputs]
+                squares = np.einsum("ank,ank->ak", w, part.gram @ w)
+                products = np.einsum("ank,nk->ak", w, part.cross)
+                loss[:, part.outputs] += squares - 2 * products + part.energy
+                energy[part.outputs] += part.energy
+        return _one_minus(loss, energy)
+
+    def _sum(self, numbers: Any) -> list[Statistics]:
+        total: list[Statistics] | None = None
+        for number in numbers:
+            fold = self.folds[number]
+            total = [p.copy() for p in fold] if total is None else add_batch(total, fold)
+        assert total is not None
+        return total
+
+
+def explained_part(objectives: Sequence[Objective], lists: Array, values: Array) -> Array:
+    """The same from held-out predictions ``values``, shape (n_alphas, m, n_outputs).
+
+    ``lists``, of shape (m,), is the list of every row, inside which edges lie.
+    """
+    n_alphas, _, n_outputs = values.shape
+    loss, energy = np.empty((n_alphas, n_outputs)), np.empty(n_outputs)
+    groups = Groups(lists, None, int(lists.max()) + 1)
+    for objective in objectives:
+        L, outputs = objective.laplacian, objective.outputs
+        energy[outputs] = objective.energy
+        for a in range(n_alphas):
+            f = values[a][:, outputs]
+            f = f - groups.mean(f)[lists]  # L ignores the mean, which may be large
+            loss[a, outputs] = (f * (L.apply(f) - 2 * L.r)).sum(axis=0) + objective.energy
+    return _one_minus(loss, energy)
+
+
+def _one_minus(loss: Array, energy: Array) -> Array:
+    if not (energy > 0).all():
+        raise ValueError("no held-out pair of rows has different scores: there is no loss to score")
+    return 1 - loss / energy

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -14,12 +13,15 @@ from scipy import sparse
 from scipy.linalg import solve_triangular
 
 from rankrls import _resources
-from rankrls._calls import warn
-from rankrls.core.linalg.factorizations import EigenFactorization, Factorization, is_graded
-from rankrls.core.linalg.krylov import History, IterationOptions
+from rankrls.core.linalg.factorizations import is_graded
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.laplacian import Factor, GroundedFactor, Objective
+from rankrls.core.preferences.laplacian import (
+    Factor,
+    GroundedFactor,
+    Objective,
+    lost_to_heavy_edges,
+)
 from rankrls.core.preferences.query_weights import (
     Groups,
     query_factor,
@@ -27,9 +29,7 @@ from rankrls.core.preferences.query_weights import (
     varying_queries,
 )
 from rankrls.core.preferences.statistics import UNDERFLOW, Statistics
-from rankrls.core.ridge.iterative import HeldOutRows, fit_iterative
 from rankrls.core.ridge.models import (
-    LOST_DIGITS,
     DualSolver,
     FittedFunction,
     PrimalSolver,
@@ -51,10 +51,6 @@ from rankrls.core.spaces.spaces import Basis, Space, first_equal
 Array = NDArray[Any]
 
 EPS = float(np.finfo(np.float64).eps)
-
-#: A warning is issued if the estimated relative error of solutions is above this for kernels with a
-#: large constant part, where the estimate is very conservative.
-LOST_IN_KERNEL = 1e-4
 
 #: Maximum number of refits; more are needed only if the data or the cost have no shortcut.
 MAX_REFITS = 5000
@@ -104,7 +100,7 @@ class RidgeProblem:
         self._solvers: list[Any] | None = None
         self._statistics: list[Statistics] | None = None
         self._least = np.inf
-        self._told = False
+        self._warned = False
         if not any(objective.laplacian.row_weight().any() for objective in self.objectives):
             raise ValueError(UNDERFLOW)
 
@@ -145,15 +141,14 @@ class RidgeProblem:
             known = self._statistics
             statistics = known or [Statistics.of(o, space.features) for o in self.objectives]
             self._statistics = None  # the solvers may overwrite them
-            solvers = [PrimalSolver(part, alphas, scaled=basis is None) for part in statistics]
             dtype = np.dtype(np.float64) if basis is not None else space.features.dtype
-            model = FittedFunction.of_solvers(solvers, alphas, dtype, basis, self.pair_scale)
+            model = FittedFunction.of_statistics(statistics, alphas, dtype, basis, self.pair_scale)
             if space.solver == "dual":
                 self._add_dual_coef(model)
         else:
             model = self._solve_dual(alphas)
         if tell:
-            self._tell(model.solvers, float(alphas.min()))
+            self.warn_of_lost_digits(model.solvers, float(alphas.min()))
         return model
 
     def _used_rows(self) -> Array:
@@ -219,40 +214,16 @@ class RidgeProblem:
                 made = DualSolver(o, kernel(D), alphas, rows=rows, for_path=for_path, loss=loss)
                 solvers.append(made)
             return solvers
-        shared = (whole and "gram" in vars(space)) or for_path or kernel.precomputed
+        # A kernel matrix that is not used again is overwritten.
+        shared = for_path or kernel.precomputed or "gram" in vars(space)
         if shared:
             K = space.gram if whole else space.gram[np.ix_(used, used)]
-        else:  # the kernel matrix is not used again, so it may be overwritten
+        else:
             K = kernel(space.rows if whole else space.rows[used])
-        for objective in objectives:
-            owned = objective is objectives[-1] and not (shared and whole)
-            mine = K if owned else K.copy(order="K")
-            solvers.append(DualSolver(objective, mine, alphas, for_path=for_path))
+        for o in objectives:
+            mine = K.copy(order="K") if shared or o is not objectives[-1] else K
+            solvers.append(DualSolver(o, mine, alphas, for_path=for_path))
         return solvers
-
-    @np.errstate(over="ignore", invalid="ignore")
-    def iterate(
-        self,
-        alphas: Array,
-        options: IterationOptions,
-        threads: int,
-        held_out: HeldOutRows | None = None,
-    ) -> tuple[FittedFunction, History]:
-        """Solve by conjugate gradients; with held-out rows, return the best (alpha, iteration).
-
-        For kernels the unknowns are weights of Nyström features, so iterates are those in the
-        space of functions.
-        """
-        basis, X = self.space.basis, self.space.features
-        if basis is not None and held_out is not None:
-            held_out = replace(held_out, X=basis.features(held_out.X))
-        self._tell_light(max(o.laplacian.lost_digits(None) for o in self.objectives))
-        model, history = fit_iterative(
-            self.objectives, X, alphas, options=options, threads=threads, held_out=held_out
-        )
-        if basis is not None:
-            model = FittedFunction.of_weights(basis, model.alphas, model.coef, X.dtype)
-        return model, history
 
     def _require_positive(self, basis: Basis, alpha: float) -> None:
         """Raise an error if the kernel matrix of the basis is indefinite and alpha too small."""
@@ -264,52 +235,24 @@ class RidgeProblem:
                 f"{missing * degree:.3g}, or a positive semi-definite kernel"
             )
 
-    # -- lost digits
-
-    def _tell(self, solvers: Sequence[Any], alpha: float) -> None:
-        """Warn once of lost digits, if the estimated relative error of solutions is large."""
+    def warn_of_lost_digits(self, solvers: Sequence[Any], alpha: float) -> None:
+        """Warn once if the estimated relative error of solutions is large."""
         space, basis = self.space, self.space.basis
-        if self._told:
+        if self._warned:
             return
         kernel = basis is not None or not space.kernel.linear
-        loss = max(solver.factorization.loss for solver in solvers)
-        laplacians, n = [o.laplacian for o in self.objectives], space.X.shape[1]
-        light = max(L.lost_digits(None if kernel else n) for L in laplacians)
-        primal = not kernel and isinstance(solvers[0], PrimalSolver)
-        if primal and any(L.lost_digits(None) for L in laplacians):
-            light = EPS * max(solver.factorization.condition(alpha) for solver in solvers)
-        self._tell_light(light)
-        if basis is not None and not space.kernel.shift_invariant:
+        loss = max((solver.factorization.loss for solver in solvers), default=0.0)
+        weights = max(lost_to_heavy_edges(o.laplacian) for o in self.objectives)
+        if weights and solvers and not kernel and isinstance(solvers[0], PrimalSolver):
+            weights = EPS * max(solver.factorization.condition(alpha) for solver in solvers)
+        if basis is not None and solvers and not space.kernel.shift_invariant:
             # A constant part of the kernel of a basis.
-            Z = basis.Z.astype(np.float64)
-            size, centred = float((Z * Z).sum(axis=1).max()), Z - Z.mean(axis=0)
-            if float((centred * centred).sum(axis=1).max()) <= 1e-2 * size:
-                loss = max(loss, EPS * size * self._largest_degree() / alpha)
-        if self._told or loss <= (LOST_IN_KERNEL if kernel else LOST_DIGITS):
-            return
-        self._told = True
-        if kernel:
-            warn(
-                f"values of kernel {space.kernel.name} are too large for float64 compared with "
-                f"the differences between rows or with alpha={alpha:g}; coefficients are accurate "
-                f"to about {min(loss, 1.0):.0e} (relative). Centre and scale the features, or "
-                "increase alpha"
-            )
-        else:
-            X = space.X
-            squares = (X.multiply(X) if sparse.issparse(X) else X * X).mean(axis=0)
-            warn_lost_digits(loss, np.sqrt(np.asarray(squares).ravel()), self.names)
-
-    def _tell_light(self, light: float) -> None:
-        """Warn once of preferences that lose their digits beside heavier ones."""
-        if light > LOST_DIGITS and not self._told:
-            self._told = True
-            warn(
-                "the weights of the preferences differ by so many orders of magnitude that light "
-                f"ones keep a relative precision of about {min(light, 1.0):.0e}: use weights (or "
-                "for cost='relative' scores and magnitudes) of a smaller range, or leave the light "
-                "ones out"
-            )
+            size, centred = (np.square(Z).sum(axis=1).max() for Z in (basis.Z, centre(basis.Z)[0]))
+            if centred <= 1e-2 * size:
+                loss = max(loss, EPS * float(size) * self._largest_degree() / alpha)
+        self._warned = warn_lost_digits(
+            loss, weights, alpha, space.kernel.name if kernel else None, space.X, self.names
+        )
 
     def _largest_degree(self) -> float:
         return max(float(o.laplacian.degree().max()) for o in self.objectives)
@@ -331,24 +274,9 @@ class RidgeProblem:
     # -- decompositions for hold-outs
 
     def with_graph(self, graph: PreferenceGraph) -> RidgeProblem:
-        """The same problem with different scores for the same queries.
-
-        For cost magnitude with ties kept, L and therefore the decompositions are the same.
-        """
+        """The same problem with other scores, for cost magnitude with ties kept (the same L)."""
         other = self.like(graph)
-        other.ranking = self.ranking
-        if self._solvers is not None:
-            mine, theirs = self.objectives[0], other.objectives[0]
-            assert len(self.objectives) == len(other.objectives) == 1
-            assert mine.n_pairs == theirs.n_pairs
-            solver, features = copy(self._solvers[0]), self._features()
-            solver.energy, solver.outputs = theirs.energy, theirs.outputs
-            if features is None:
-                solver.factor = theirs.laplacian.factor()
-                solver.b = solver.factor.t
-            else:
-                solver.b = features.T @ theirs.laplacian.r
-            other._solvers, other._least, other._told = [solver], self._least, self._told
+        other.ranking, other._warned = self.ranking, self._warned
         return other
 
     def decompose(self, alphas: Array) -> list[Any]:
@@ -372,24 +300,12 @@ class RidgeProblem:
             self._solvers = [
                 PrimalSolver(part, alphas, for_path=True, scaled=scaled) for part in statistics
             ]
-        self._tell(self._solvers, self._least)
+        self.warn_of_lost_digits(self._solvers, self._least)
         return self._solvers
 
     def _features(self) -> Any:
         """Explicit or Nyström features in double precision; None if the kernel matrix is used."""
         return self.space.features.astype(np.float64, copy=False) if self.by_features else None
-
-    def inputs_of(self, X: Any) -> Any:
-        """Inputs of models of this problem, for new rows in the form of X.
-
-        Features of shape (n, n_features), or kernel values with the rows of the data, (n, m).
-        """
-        space = self.space
-        if space.basis is not None:
-            return space.basis.features(X)
-        if self.by_features or space.rows is None:
-            return X.astype(np.float64, copy=False)
-        return space.kernel(subtract(X, space.shift), space.rows)
 
     def residuals(
         self, number: int, alphas: Array, *, cut: bool = False
@@ -404,8 +320,7 @@ class RidgeProblem:
         t = np.broadcast_to(factor.t, (len(factor.t), k))
         free = factor.null() if cut else None
         if Phi is None:
-            used = certain(made)
-            V, sigma = made.vectors[:, used], made.values[used]
+            V, sigma = made.spectrum()
             B = factor.recover(V * (sigma != 0))
             B = self._kernel_points(factor, V, sigma) if B is None else B
             found = Residuals(lambda U: V[U], t, made, V.T @ t, sigma=sigma, free=free)
@@ -438,8 +353,7 @@ class RidgeProblem:
         k, extra, sigma, other = len(solver.outputs), None, None, None
         t = np.repeat((root * z)[:, None], k, axis=1)
         if Phi is None:
-            factor, used = solver.factor, certain(made)
-            V, sigma = made.vectors[:, used], made.values[used]
+            factor, (V, sigma) = solver.factor, made.spectrum()
             b = V.T @ np.broadcast_to(factor.t, (len(factor.t), k))
             assert isinstance(factor, GroundedFactor)
             B = np.zeros((graph.n_rows, V.shape[1]))
@@ -451,9 +365,9 @@ class RidgeProblem:
                 other = self._kernel_points(factor, V, sigma)
         else:
             b, n = made.rotate(solver.b.T).T, Phi.shape[1]
-            B = rotated(made, centre(Phi)[0], 0)
+            B = made.rotate(centre(Phi)[0])
             if self.pair_scale is not None:
-                extra = rotated(made, graph.pair_features / self.pair_scale, n)
+                extra = made.rotate(graph.pair_features / self.pair_scale, n)
 
         def differences(U: Array, rows: Array) -> Array:
             pairs = graph.pairs[U]
@@ -621,7 +535,7 @@ class RidgeProblem:
             problem = self.on_rows(self.graph[rest], rest)
             if kernel.precomputed and basis is None:
                 new = new[:, rest]
-        return predict_path(problem.solve(alphas, tell=tell and not self._told), new), None
+        return predict_path(problem.solve(alphas, tell=tell and not self._warned), new), None
 
     @np.errstate(over="ignore", invalid="ignore")
     def leave_judgements_out(
@@ -718,21 +632,6 @@ def _unspanned(space: Space, pairs: Array) -> Array:
         Delta = space.features[pairs[block, 0]] - space.features[pairs[block, 1]]
         out[block] = space.kernel.squared_distance(a, b) - np.einsum("ij,ij->i", Delta, Delta)
     return np.maximum(out, 0.0)
-
-
-def certain(made: EigenFactorization) -> Array:
-    """Eigenvectors other than those that certainly belong to the eigenvalue 0, by index."""
-    return np.flatnonzero(~made.null | np.isfinite(made.floor))
-
-
-def rotated(made: Factorization, rows: Any, first: int) -> Array:
-    """Rows of some columns of the features, from ``first`` on, in the coordinates of ``made``."""
-    n = rows.shape[1]
-    if isinstance(made, EigenFactorization):
-        return np.asarray(rows @ made.vectors[first : first + n])
-    out = np.zeros((rows.shape[0], len(made.matrix())))
-    out[:, first : first + n] = _dense(rows)
-    return out
 
 
 def _coordinates(factor: Factor, folds: Folds) -> Folds:
