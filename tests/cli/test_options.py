@@ -525,12 +525,8 @@ def test_features_of_a_model_with_names_cannot_be_mixed_up(folder, run):
     expected = scores("predict plain.csv -m model")
     turned = scores("predict plain.csv -m model --features d,c,b,a")
     np.testing.assert_allclose(turned, expected, rtol=1e-12)
-    frame = pd.read_csv("plain.csv").rename(columns=dict(zip("abcd", "stuv", strict=True)))
-    frame.to_csv("renamed.csv", index=False)
-    renamed = scores("predict renamed.csv -m model --features s,t,u,v")
-    np.testing.assert_allclose(renamed, expected, rtol=1e-12)
     err = run("predict plain.csv -m model --features a,b,c,label", code=2).err
-    assert "--features: the model was fitted to 'a', 'b', 'c', 'd'; leave --features out" in err
+    assert "--features: the model was fitted to 'a', 'b', 'c', 'd', which are found by" in err
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,16 @@ from __future__ import annotations
 import csv
 import glob
 import inspect
+import io
 import os
+import shutil
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import IO, Any, BinaryIO
+from functools import cached_property
+from typing import IO, Any
 
 import numpy as np
 
@@ -40,28 +44,19 @@ def shown(path: str) -> str:
     return "stdin" if path == "-" else path
 
 
-class Stream:
-    """A pipe, which is read once; its first line can be inspected before."""
+class Copy(io.BufferedRandom):
+    """A copy of stdin or another pipe, which can be read again, with the name of the pipe."""
 
-    def __init__(self, file: BinaryIO, name: str) -> None:
-        self.name, self._file, self._head = name, file, b""
+    name = ""
 
-    def peek(self, n_bytes: int) -> bytes:
-        """Return the next bytes, up to a line end or ``n_bytes``, without consuming them."""
-        while b"\n" not in self._head and len(self._head) < n_bytes:
-            piece = self._file.read1(n_bytes)  # type: ignore[attr-defined]
-            if not piece:
-                break
-            self._head += piece
-        return self._head
+    def __init__(self, path: str) -> None:
+        super().__init__(tempfile.TemporaryFile(buffering=0))  # noqa: SIM115
+        self.name = shown(path)
+        with nullcontext(sys.stdin.buffer) if path == "-" else open(path, "rb") as pipe:
+            shutil.copyfileobj(pipe, self)
 
-    def read(self, n_bytes: int = -1) -> bytes:
-        """Read on."""
-        if self._head:
-            cut = len(self._head) if n_bytes < 0 else n_bytes
-            head, self._head = self._head[:cut], self._head[cut:]
-            return head if n_bytes >= 0 else head + self._file.read()
-        return self._file.read(n_bytes)
+    def __del__(self) -> None:
+        self.close()
 
 
 class DataFile:
@@ -105,56 +100,59 @@ class DataFile:
         twice = [name for name, count in Counter(self._letor_names or ()).items() if count > 1]
         if twice:
             raise ValueError(f"--feature-names: {twice[0]!r} comes twice")
-        self.named, self.unused, self.stored = named, frozenset(unused), dict(stored or {})
+        self.named, self.stored = named, dict(stored or {})
+        self._needed = [name for name in named or () if name not in set(unused)]
         self._told = False
-        self._read: list[str] = []  # those of the named features whose columns are read
         for one in self.paths if self.several else ():
             if not os.path.isfile(one):
                 text = "no such file (models are named by -m, scores by -o)"
                 raise FileNotFoundError(2, text, shown(one))
-        files, folder = self.paths, os.path.isdir(self.path)
-        if folder:
+        self.is_pipe = self.path == "-" or (os.path.exists(self.path) and not os.path.isfile(
+            self.path) and not os.path.isdir(self.path))  # fmt: skip
+
+    @cached_property
+    def _file(self) -> Any:
+        """What is read: names of files, or the copy of a pipe."""
+        return Copy(self.path) if self.is_pipe else self.paths if self.several else self.path
+
+    @property
+    def large(self) -> bool:
+        """Whether rows should be read batch by batch."""
+        if self.is_pipe:
+            return self._file.seek(0, os.SEEK_END) >= LARGE
+        files = self.paths
+        if os.path.isdir(self.path):
             files = [os.path.join(at, one) for at, _, names in os.walk(self.path) for one in names]
-        other = os.path.exists(self.path) and not os.path.isfile(self.path)
-        self.is_pipe = self.path == "-" or (other and not folder)
         sizes = (os.path.getsize(one) * (4 if without_suffix(one) != one else 1)
                  for one in files if os.path.isfile(one))  # fmt: skip
-        self.large = not self.is_pipe and sum(sizes) >= LARGE
+        return sum(sizes) >= LARGE
 
     def load(self) -> Any:
         """All rows at once."""
-        with self._opened() as (file, reading):
-            return self._with_names(load_ranking(file, **reading))
+        reading = self._options()
+        return self._with_names(load_ranking(self._file, **reading))
 
     def batches(self, *, by_query: bool) -> Iterator[Any]:
         """Batches of rows, one at a time."""
-        with self._opened() as (file, reading):
-            if self.is_pipe and reading["format"] == "letor" and not reading.get("n_features"):
-                raise ValueError(
-                    f"{self.name}: the number of features in LETOR text from a pipe is not known "
-                    "before its end; name a file, or name the features by --feature-names"
-                )
-            batches = iter_ranking(file, rows=BATCH, by_query=by_query, **reading)
-            yield from map(self._with_names, batches)
+        reading = self._options()
+        batches = iter_ranking(self._file, rows=BATCH, by_query=by_query, **reading)
+        yield from map(self._with_names, batches)
 
     def parts(self, *, by_query: bool) -> Iterator[Any]:
-        """Batches of rows of a large file, or of a stream whose width is known; else all rows."""
-        if self.large or (self.is_pipe and self.reading.get("n_features")):
-            yield from self.batches(by_query=by_query)
-        else:
-            yield self.load()
+        """Batches of rows of a large file, else all rows."""
+        return self.batches(by_query=by_query) if self.large else iter([self.load()])
 
     def code(self, rows: str = "rows", suffix: str = "") -> list[str]:
         """Python code that loads the same rows as X, y, qid and weight; none for a pipe."""
         if self.is_pipe:
             return []
         default = inspect.signature(load_ranking).parameters
-        reading = self._for(self.path) | {"format": self.reading["format"]}
+        reading = self._options() | {"format": self.reading["format"]}
         words = {name: repr(value) for name, value in reading.items()
                  if value != default[name].default and name != "need"}  # fmt: skip
         if self.named is not None and reading["features"] == self.named:
             words["features"] = "rows.feature_names"
-        path = repr(self.paths if self.several else self.path)
+        path = repr(self._file)
         arguments = ", ".join([path, *(f"{name}={word}" for name, word in words.items())])
         fields = {"X": "data", "y": "target"}
         fields |= {} if reading["qid"] is None else {"qid": "qid"}
@@ -164,13 +162,11 @@ class DataFile:
         return [f"{rows} = load_ranking({arguments})", f"{names} = {values}"]
 
     def ids(self, column: str, kind: str) -> Any:
-        """Names of the rows of a table, from a file that can be read again."""
-        if self.is_pipe:
-            raise ValueError(
-                f"--doc-id is read in a second pass, and {self.name} is a pipe: name a file"
-            )
+        """Names of the rows, in a second pass."""
+        self._rewind()
         how = {"format": kind, **{name: self.reading[name] for name in ("header", "delimiter")}}
-        return np.concatenate([load_ids(one, column, **how) for one in self.paths])
+        files = [self._file] if self.is_pipe else self.paths
+        return np.concatenate([load_ids(one, column, **how) for one in files])
 
     @contextmanager
     def named_errors(self) -> Iterator[None]:
@@ -181,6 +177,10 @@ class DataFile:
             if str(error).startswith(("no query", "there is no pref", "batch ")):
                 raise ValueError(f"{self.name}: {error}") from error
             raise
+
+    def _rewind(self) -> None:
+        if self.is_pipe:
+            self._file.seek(0)
 
     def _with_names(self, rows: Any) -> Any:
         """The same rows, with the names of LETOR features or the columns of a model, if given."""
@@ -198,25 +198,15 @@ class DataFile:
             )
         if letor and self._letor_names is not None:
             rows.feature_names = self._letor_names
-        if isinstance(rows.data, RawTable) and rows.data.shape[1] == len(self._read):
-            table = RawTable(self._read, rows.data.numbers, rows.data.text)
-            rows.data = table.with_columns(self.named or [])
+        if self.named and isinstance(rows.data, RawTable):
+            rows.data = rows.data.with_columns(self.named)
         return rows
 
-    @contextmanager
-    def _opened(self) -> Iterator[tuple[Any, dict[str, Any]]]:
-        """The file, and how to read it."""
-        if not self.is_pipe:
-            yield self.paths if self.several else self.path, self._for(self.path)
-            return
-        with nullcontext(sys.stdin.buffer) if self.path == "-" else open(self.path, "rb") as pipe:
-            file = Stream(pipe, shown(self.path))
-            yield file, self._for(file)
-
-    def _for(self, file: Any) -> dict[str, Any]:
-        """Arguments for a file of this kind; LETOR text has no names of features."""
-        format = self.reading["format"]
-        kind = sniff(file) if format == "auto" else format
+    def _options(self) -> dict[str, Any]:
+        """Arguments of `load_ranking` for a file of this kind, at whose beginning it is."""
+        self._rewind()
+        format, text = self.reading["format"], self.reading.get("text")
+        kind = sniff(self._file[0] if self.several else self._file) if format == "auto" else format
         for name in self.o.given:
             only = OPTIONS[name].kind if name in OPTIONS else None
             if only not in (None, kind):
@@ -229,7 +219,7 @@ class DataFile:
             if self._letor_names is not None:
                 reading["n_features"] = len(self._letor_names)
             return reading
-        need = reading.get("need", ())
+        need, given, dropped = reading.get("need", ()), reading["features"], reading["drop"] or []
         for role, stored in (("target", "label"), ("qid", "qid")):
             if role in need and reading[role] == "auto" and stored in self.stored:
                 reading[role] = self.stored[stored]
@@ -237,41 +227,25 @@ class DataFile:
             for role in ("target", "qid"):  # columns that are not needed
                 if reading[role] == "auto" and "need" in reading and role not in need:
                     reading[role] = None
-            self._read, features = self._features_of_the_model(kind)
+            # A list in a Parquet file holds its features column_0, …, and is read as a whole.
+            needed = [name for name in self.named if name in set(self._needed)
+                      or (kind == "parquet" and name.rpartition("_")[2].isdigit())]  # fmt: skip
+            for name in dropped:
+                if name in needed:
+                    raise ValueError(f"--drop {name!r}: the model was fitted to this column")
+            if given is not None and not set(needed) <= set(given) <= set(self.named):
+                names = listed([repr(name) for name in self.named], 20)
+                raise ValueError(
+                    f"--features: the model was fitted to {names}, which are found by their names: "
+                    "leave --features out"
+                )
             # No other column is read, so that none has to be dropped.
-            reading |= {"features": features, "drop": None}
-            if isinstance(reading.get("text"), list):
-                columns = dict(zip(self._read, features, strict=False))
-                reading["text"] = [columns[name] for name in reading["text"] if name in columns]
-        elif getattr(self.o, "doc_id", None) is not None and reading["features"] is None:
-            reading["drop"] = [*(reading["drop"] or []), self.o.doc_id]  # ids are no feature
+            reading |= {"features": needed, "drop": None}
+            if isinstance(text, list):
+                reading["text"] = [name for name in text if name in needed]
+        elif getattr(self.o, "doc_id", None) is not None and given is None:
+            reading["drop"] = [*dropped, self.o.doc_id]  # ids are no feature
         return reading
-
-    def _features_of_the_model(self, kind: str) -> tuple[list[str], list[str]]:
-        """Features that are read, in the order of the model, and their columns.
-
-        ``--features`` may give the columns other names, all of them. Some of the model's own names
-        in another place would be columns mixed up.
-        """
-        own, given = self.named or [], self.reading["features"]
-        # A list in a Parquet file holds its features column_0, column_1, …, and is read as a whole.
-        needed = [name for name in own if name not in self.unused
-                  or (kind == "parquet" and name.rpartition("_")[2].isdigit())]  # fmt: skip
-        for name in self.reading["drop"] or ():
-            if name in needed:
-                raise ValueError(f"--drop {name!r}: the model was fitted to this column")
-        if given is None or set(needed) <= set(given) <= set(own):
-            return needed, needed
-        if not set(given) & set(own):
-            columns = dict(zip(own, given, strict=False))
-            if len(given) != len(own):  # a column may hold lists
-                return own, given
-            return needed, [columns[name] for name in needed]
-        names = listed([repr(name) for name in own], 20)
-        raise ValueError(
-            f"--features: the model was fitted to {names}; leave --features out, or give the names "
-            "of these columns in this file, in this order"
-        )
 
 
 def _expanded(path: str | Sequence[str]) -> list[str]:

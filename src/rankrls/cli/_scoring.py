@@ -17,7 +17,7 @@ from scipy import sparse
 from rankrls import metrics as measures
 from rankrls._streams import DamagedError, opened
 from rankrls.cli._commands import DATA
-from rankrls.cli._files import DataFile, Stream, check_output, output_file, shown, write_all
+from rankrls.cli._files import Copy, DataFile, check_output, output_file, shown, write_all
 from rankrls.cli._options import flag
 from rankrls.cli._output import (
     Work,
@@ -33,7 +33,7 @@ from rankrls.cli._output import (
     warn,
 )
 from rankrls.cli._pipelines import Scorer, rows_for
-from rankrls.datasets import dump_run, ids_from_comments, load_qrels, load_run
+from rankrls.datasets import dump_run, load_qrels, load_run
 from rankrls.metrics.counting import count_pairs
 from rankrls.metrics.metric_names import (
     COMPARED_METRICS,
@@ -96,9 +96,8 @@ def _lines(scores: Any) -> bytes:
 
 def _ranked(o: Any, scorer: Scorer, rows: DataFile, work: Work) -> RankTable:
     """The rows of every query by falling score, with their names."""
-    kept = ((score, batch.qid, batch.comments if o.doc_id is not None else None, batch.format)
-            for batch, score in _scored(scorer, rows))  # fmt: skip
-    scores, found, comments, (kind, *_) = zip(*kept, strict=True)
+    parts = ((score, batch.qid, batch.format) for batch, score in _scored(scorer, rows))
+    scores, found, (kind, *_) = zip(*parts, strict=True)
     y = np.concatenate(scores)
     if y.ndim > 1:
         raise ValueError("the model has several outputs: rank them in Python")
@@ -106,11 +105,7 @@ def _ranked(o: Any, scorer: Scorer, rows: DataFile, work: Work) -> RankTable:
     ids = None
     if o.doc_id is not None:
         work.now(f"Reading {o.doc_id} of {rows.name}")
-        if kind == "letor" and not rows.several:
-            words = [word for part in comments for word in part or ()]
-            ids = np.asarray(ids_from_comments(words, o.doc_id, name=rows.name))
-        else:
-            ids = np.asarray(rows.ids(o.doc_id, kind))
+        ids = rows.ids(o.doc_id, kind)
         kept = _without_duplicates(o, y, qid, ids)
         y, ids, qid = y[kept], ids[kept], None if qid is None else qid[kept]
     return RankTable.from_scores(y, qid=qid, ids=ids, k=o.top)
@@ -175,10 +170,6 @@ def _refuse_unused(o: Any, metrics: Sequence[Metric]) -> None:
             raise ValueError(f"{flag(o.command, name)} is for a file of rows: --qrels has none")
 
 
-def _pathlike(path: str) -> Any:
-    return Stream(sys.stdin.buffer, "stdin") if path == "-" else path
-
-
 def _labels_and_scores(o: Any, model: str | None, path: str | None) -> tuple[Any, Any, Any]:
     """Labels, query ids or None, and scores of all rows, by a model or from a file of scores."""
     need = ("target",) if o.one_ranking else ("target", "qid")
@@ -203,10 +194,18 @@ def _labels_and_scores(o: Any, model: str | None, path: str | None) -> tuple[Any
     return y, qid, score
 
 
+def _file(path: str) -> Any:
+    if path != "-":
+        return path
+    file = Copy(path)
+    file.seek(0)
+    return file
+
+
 def _read_scores(path: str) -> Any:
     """One number on each line; empty lines are skipped."""
     try:
-        with opened(_pathlike(path)) as file:
+        with opened(_file(path)) as file:
             lines = b"".join(iter(partial(file.read, 1 << 20), b"")).splitlines()
     except DamagedError as error:
         raise ValueError(f"{shown(path)}: {error}; get the file again") from error
@@ -354,7 +353,7 @@ def _of_run(o: Any, metrics: list[Metric]) -> Any:
     for what, value in (("a file of rows", o.data), ("-m", o.model), ("--scores", o.scores)):
         if value:
             raise ValueError(f"--run has scores and --qrels has labels: leave out {what}")
-    run, qrels = load_run(_pathlike(o.run)), load_qrels(_pathlike(o.qrels))
+    run, qrels = load_run(_file(o.run)), load_qrels(_file(o.qrels))
     values = measures.evaluate_run(
         run, qrels, metrics=[metric.text for metric in metrics], ties=o.ties,
         missing_queries=o.missing_queries, average=None, **_arguments(o),

@@ -183,9 +183,6 @@ def _why_not_streamed(o: Any, reader: DataFile) -> str | None:
         (auto and qid is None, "--alpha auto holds out whole queries, and --one-ranking has none"),
         (auto and not metric.by_list and metric.name != LOSS_METRIC,
          f"--scoring {o.scoring} needs the scores of all queries at once"),
-        (auto and reader.is_pipe and metric.name != LOSS_METRIC,
-         f"--scoring {o.scoring} needs a second pass, and {reader.name} is a pipe: name a file, or "
-         f"use --scoring {LOSS_METRIC}"),
         (o.loss == "hinge", "--loss hinge looks at all rows again and again"),
         (o.kernel != "linear" or o.basis is not None,
          "it is for the linear kernel, without --basis"),
