@@ -82,21 +82,16 @@ def fields(manifest):
 FORGED = {
     "type": (put(lambda m: m["model"], "object", "Ridge"), "unknown type, 'Ridge'"),
     "import": (put(lambda m: m["model"], "object", "os.system"), "unknown type, 'os.system'"),
-    "no name": (put(lambda m: m["model"], "object", ["RankRLS"]), "unknown type"),
     "part as a model": (lambda m: m.update(model=model_of(m)), "which is not a model"),
     "data as a model": (put(lambda m: m, "model", [1, 2]), "which is not a model"),
     "unknown value": (put(params, "alpha", {"call": "os.system"}), "unknown kind"),
     "two tags": (put(params, "alpha", {"tuple": [], "dict": {}}), "wrong parts"),
     "unknown section": (put(lambda m: m["model"], "code", {}), "wrong parts"),
-    "section that is none": (put(lambda m: m["model"], "fields", []), "not an object"),
     "unknown parameter": (put(params, "hook", 1), "RankRLS has no 'hook'"),
     "unknown attribute": (put(fields, "predict", 1), "RankRLS has no 'predict'"),
-    "private attribute": (put(fields, "__class__", 1), "RankRLS has no '__class__'"),
     "attribute lacks": (lambda m: fields(m).pop("_flat") and None, "RankRLS lacks _flat"),
-    "alpha": (put(params, "alpha", "big"), "alpha must be a number > 0"),
-    "negative alpha": (put(params, "alpha", -1.0), "alpha must be"),
+    "alpha": (put(params, "alpha", -1.0), "alpha of RankRLS must be finite >=0"),
     "kernel": (put(params, "kernel", 5), "kernel must be a callable or one of"),
-    "unknown kernel": (put(params, "kernel", "os.system"), "kernel must be"),
     "cost": (put(params, "cost", "none"), "cost must be one of"),
     "object as parameter": (
         lambda m: params(m).update(random_state=copy.deepcopy(model_of(m))),
@@ -104,30 +99,19 @@ FORGED = {
     ),
     "another kernel": (put(params, "kernel", "rbf"), "kernel='rbf' and a model of another kernel"),
     "endless gamma": (put(params, "gamma", 10**400), "gamma of RankRLS must be"),
-    "endless degree": (put(params, "degree", 10**400), "degree of RankRLS must be"),
-    "endless alpha": (put(params, "alpha", 10**400), "alpha of RankRLS must be"),
-    "endless iteration": (put(params, "max_iter", 10**400), "max_iter of RankRLS must be"),
-    "endless seed": (put(params, "random_state", 10**400), "random_state of RankRLS must be"),
     "endless basis": (put(params, "basis", [10**400]), "basis of RankRLS must be"),
     "features": (put(fields, "n_features_in_", 3), "not a valid RankRLS"),
     "names": (
         put(fields, "feature_names_in_", {"strings": ["a"], "shape": [1], "dtype": "O"}),
         "feature_names_in_ of RankRLS must be texts",
     ),
-    "names of another kind": (put(fields, "feature_names_in_", ["a", "b"]), "feature_names_in_"),
     "array for text": (put(fields, "solver_", {"array": 0}), "solver_ of RankRLS must be text"),
     "no such array": (put(fields, "n_pairs_", {"array": 99}), "no array 99"),
-    "negative array": (put(fields, "n_pairs_", {"array": -1}), "no array -1"),
-    "array by name": (put(fields, "n_pairs_", {"array": "../x"}), "no array '../x'"),
     "exchanged arrays": (
         lambda m: model_of(m)["fields"].update(coef=model_of(m)["fields"]["alphas"]),
         r"coef of FittedFunction must be float\[a n k\]",
     ),
     "no solver": (lambda m: model_of(m)["fields"].pop("solvers"), "FittedFunction lacks solvers"),
-    "two solvers": (
-        lambda m: model_of(m)["fields"]["solvers"].append(model_of(m)["fields"]["solvers"][0]),
-        "other outputs",
-    ),
     "model of another kind": (
         lambda m: fields(m).update(_model=model_of(m)["fields"]["solvers"][0]),
         "_model of RankRLS must be FittedFunction",
@@ -135,13 +119,8 @@ FORGED = {
     "number": (put(fields, "n_iter_", {"float": "1e5"}), "no such number"),
     "scalar": (put(fields, "n_iter_", {"scalar": "int8", "value": 300}), "300 is not a int8"),
     "half": (put(params, "alpha", {"scalar": "float16", "value": 0.1}), "0.1 is not a float16"),
-    "scalar type": (put(fields, "n_iter_", {"scalar": "object", "value": 1}), "type of number"),
-    "scalar kind": (put(fields, "n_iter_", {"scalar": "int64", "value": "1"}), "is not a int64"),
     "deep": (put(params, "basis", nested(400)), "recursion"),
-    "dict": (put(params, "basis", {"dict": []}), "expected a dict"),
-    "texts": (put(params, "basis", {"strings": [1], "shape": [1], "dtype": "O"}), "something else"),
     "text shape": (put(params, "basis", {"strings": ["a"], "shape": [2], "dtype": "O"}), "shape"),
-    "text type": (put(params, "basis", {"strings": [], "shape": [0], "dtype": "S"}), "type 'S'"),
     "wide texts": (
         put(
             params, "basis", {"strings": ["x" * 10**5, *[""] * 999], "shape": [1000], "dtype": "U"}
@@ -149,8 +128,6 @@ FORGED = {
         "would take",
     ),
     "requests": (put(lambda m: m["model"], "requests", {"fit": {"dict": {"qid": 5}}}), "request"),
-    "request": (put(lambda m: m["model"], "requests", {"fit": {"dict": {"os": True}}}), "os"),
-    "method": (put(lambda m: m["model"], "requests", {"params": {"dict": {}}}), "request"),
 }  # fmt: skip
 
 
@@ -162,7 +139,7 @@ def test_forged(name, path):
 
 
 @pytest.mark.parametrize("part", ["indices", "indptr", "shape", "data"])
-@pytest.mark.parametrize("value", [10**6, -1, 2**31, 2**60])
+@pytest.mark.parametrize("value", [-1, 2**31])
 def test_sparse_arrays_that_point_elsewhere(part, value, path):
     """Compiled code would read and write wherever the indices say."""
     save_model(RankRLS(kernel="rbf").fit(sparse.csr_array(np.maximum(X, 0)), y), path)
@@ -331,10 +308,7 @@ def test_labels_with_colliding_hash_values(path):
 
 UNUSABLE = {
     "NaN": (lambda v: np.full_like(v, np.nan), "coef of FittedFunction must be .*not finite"),
-    "infinite": (lambda v: np.full_like(v, -np.inf), "coef of FittedFunction must be .*not finite"),
     "no outputs": (lambda v: v[:, :, :0], "coef of FittedFunction must be .*nonempty"),
-    "no features": (lambda v: v[:, :0], "coef of FittedFunction must be .*nonempty"),
-    "no alphas": (lambda v: v[:0], "coef of FittedFunction must be"),
 }
 
 
@@ -406,42 +380,24 @@ def test_messages_do_not_repeat_the_file(path):
 # -- relations -----------------------------------------------------------------------------------
 
 
-CHANGES = {
-    "weights of other features": lambda m: m["fields"].update(
+RELATIONS = {
+    "size 2 is different from 3": lambda m: m["fields"].update(
         _columns=m["fields"]["_rows"], _two_domains=True
     ),
     "X has 3 features, but": lambda m: m["fields"].update(n_features_in_=4),
-    "two kinds of objects, and one of them is missing": lambda m: m["fields"].update(
-        _columns=None, _two_domains=True
-    ),
+    "it cannot take a row": lambda m: m["fields"].update(_columns=None),
     "relation must be one of": lambda m: m["params"].update(relation="none"),
-    "loss must be one of": lambda m: m["params"].update(loss="hinge"),
-    "condition_on must be one of": lambda m: m["params"].update(condition_on="x"),
+    "object_kernel='rbf' and a model of another kernel, 'linear'": lambda m: m["params"].update(
+        object_kernel="rbf"
+    ),
     "alpha must be finite and > 0": lambda m: m["params"].update(alpha=-1),
-    "no coefficients": lambda m: m["fields"].pop("_weights"),
+    "object has no attribute '_weights'": lambda m: m["fields"].pop("_weights") and None,
     "dual_coef_ of ConditionalRankRLS must be": lambda m: m["fields"].update(dual_coef_=1),
-    "has no 'spare'": lambda m: m["fields"].update(spare=1),
 }
 
 
-@pytest.mark.parametrize("message", CHANGES)
-def test_files_that_do_not_fit_together(message, path):
-    one_kind = message.startswith("two kinds")
-    model = ConditionalRankRLS().fit(X, SQUARE) if one_kind else TWO_KINDS
-    save_model(model, path)
-    edit(path, lambda manifest: CHANGES[message](manifest["model"]) and None)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with pytest.raises(ValueError, match=message):
-            load_model(path)
-
-
-def test_a_symmetric_relation_of_two_kinds_is_refused(path):
-    save_model(ConditionalRankRLS(object_kernel="rbf").fit(X, SQUARE), path)
-
-    def change(manifest):
-        manifest["model"]["params"].update(relation="symmetric", object_kernel=None)
-
-    edit(path, change)
-    with pytest.raises(ValueError, match="a symmetric relation of two kinds of objects"):
-        load_model(path)
+@pytest.mark.parametrize("message", RELATIONS)
+def test_relations_that_do_not_fit_together(message, path):
+    save_model(TWO_KINDS, path)
+    edit(path, lambda manifest: RELATIONS[message](manifest["model"]))
+    refuse(path, message)

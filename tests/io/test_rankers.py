@@ -271,11 +271,9 @@ LEARNERS = {
 
 LABELS = {
     "integers": int,
-    "numpy": np.int64,
     "text": lambda code: f"query {code}",
     "floats": lambda code: code / 8,
     "tuples": lambda code: ("q", (int(code), None)),
-    "nested tuples": lambda code: ((((),),), (int(code),), ()),
     "dates": lambda code: datetime.date(2020, 1, 1 + code),
     "mixed": lambda code: [int(code), f"{code}", (int(code),)][code % 3],
 }
@@ -370,8 +368,6 @@ class Subclass(RankRLS):
 REFUSED = {
     "not fitted": (RankRLS, "not fitted"),
     "forgotten": (lambda: RankRLS().fit(X, y).forget(X, y), "not fitted"),
-    "in a pipeline": (lambda: Pipeline([("r", RankRLS())]), "not fitted"),
-    "number": (lambda: 5, "int cannot be saved; these can: .*RankRLS"),
     "part": (lambda: RankRLS().fit(X, y)._model, "FittedFunction cannot be saved"),
     "other estimator": (lambda: Ridge().fit(X, y), "Ridge cannot be saved.*import skops.io"),
     "subclass": (lambda: Subclass().fit(X, y), "Subclass cannot be saved"),
@@ -383,39 +379,21 @@ REFUSED = {
         lambda: RankRLS(kernel=lambda a, b: float(a @ b)).fit(X, y),
         "kernel.*function.*precomputed",
     ),
-    "kernel of objects": (
-        lambda: ConditionalRankRLS(object_kernel=lambda a, b: float(a @ b)).fit(SQUARE, SQUARE),
-        r"object_kernel.*a function cannot be stored as data",
-    ),
     "kernel changed": (
         lambda: RankRLS().fit(X, y).set_params(kernel="rbf"),
         "kernel='rbf' and a model of another kernel, 'linear'",
     ),
-    "scoring": (
-        lambda: RankRLSCV([1.0], scoring=lambda t, s, qid: 1.0).fit(X, y, qid=qid),
-        r"scoring.*set_params\(scoring='ndcg@10'\)",
-    ),
     "splitter": (
         lambda: RankRLSCV([1.0], cv=GroupKFold(2)).fit(X, y, qid=qid),
-        r"GroupKFold.*set_params\(cv='auto'\)",
+        "GroupKFold.*fitting only, so replace it by set_params",
     ),
     "range": (
         lambda: RankRLS().fit(X, y).set_params(basis=range(3)),
-        r"basis of RankRLS is range\(0, 3\).*list\(rows\)",
+        r"basis of RankRLS is range\(0, 3\).*set_params",
     ),
-    "random numbers": (
-        lambda: RankRLS(random_state=np.random.RandomState(0)).fit(X, y),
-        r"random_state of RankRLS is RandomState.*set_params\(random_state=None\)",
-    ),
-    "complex": (lambda: RankRLS().fit(X, y).set_params(basis=np.array([1j])), "complex128"),
-    "long": (
-        lambda: RankRLS().fit(X, y).set_params(basis=np.longdouble(1)),
-        "longdouble|float128|float96",
-    ),
-    "keys": (lambda: RankRLS().fit(X, y).set_params(basis={1: 2}), "keys must be text"),
     "features": (lambda: with_attribute("n_features_in_", 5), "not a valid RankRLS"),
     "own attribute": (lambda: with_attribute("note", "mine"), "attribute 'note'"),
-    "nonsense": (lambda: RankRLS().fit(X, y).set_params(alpha=-1.0), "alpha must be"),
+    "nonsense": (lambda: RankRLS().fit(X, y).set_params(alpha=-1.0), "alpha of RankRLS must be"),
     "option": (lambda: RankRLS().fit(X, y).set_params(cost="none"), "cost must be one of"),
 }
 

@@ -404,7 +404,7 @@ def test_functions_without_a_name(path):
         (
             SelectKBest(lambda X, y: np.arange(X.shape[1]), k=1),
             X,
-            "set_params.score_func=f_regress",
+            "replace it by set_params",
         ),
         (FunctionTransformer(np.log1p, kw_args={"dtype": "float32"}), X, "takes no options"),
         (
@@ -412,7 +412,7 @@ def test_functions_without_a_name(path):
                 (StandardScaler(), [0]), verbose_feature_names_out=lambda a, b: b
             ),
             X,
-            "set_params.verbose_feature_names_out=True",
+            "replace it by set_params",
         ),
     ],
 )

@@ -1,7 +1,7 @@
 """The file format: an uncompressed zip archive with a manifest and arrays.
 
     manifest.json      {"format": "rankrls", "format_version": 1, "versions": {…}, "model": {…}}
-    arrays/0.npy …     NumPy's format, version 1.0, little-endian, C order
+    arrays/0.npy …     NumPy's format, version 1.0, little-endian
 
 Nothing is compressed, so an array takes as much memory as it has bytes in the file. All sizes are
 checked against the length of the file before memory is allocated. The checksum of a zip member is
@@ -50,10 +50,6 @@ BASE, FACTOR = 2**20, 64
 JSON_FACTOR = 50
 
 
-def _little_endian(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    return dtype.newbyteorder("<")
-
-
 def dump_manifest(manifest: dict[str, Any]) -> bytes:
     """Return the JSON text of a manifest."""
     text = json.dumps(manifest, allow_nan=False).encode("ascii")
@@ -66,12 +62,12 @@ def dump_manifest(manifest: dict[str, Any]) -> bytes:
 
 
 def write_archive(file: IO[bytes], text: bytes, arrays: list[Array]) -> None:
-    """Write the text of the manifest and the arrays, which must be in C order."""
+    """Write the text of the manifest and the arrays, in C or Fortran order as in memory."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         with archive.open(_info(MANIFEST, len(text)), "w") as member:
             member.write(text)
         for number, array in enumerate(arrays):
-            values = np.asarray(array, dtype=_little_endian(array.dtype), order="C")
+            values = np.asarray(array, dtype=array.dtype.newbyteorder("<"))
             with archive.open(_info(f"arrays/{number}.npy", values.nbytes + 1000), "w") as member:
                 npy.write_array(member, values, version=(1, 0), allow_pickle=False)
 
@@ -110,7 +106,12 @@ class ArchiveReader:
         self._size = file.seek(0, os.SEEK_END)
         self.budget = Budget(self._size)
         file.seek(0)
-        _require_magic(file.read(64))
+        start = file.read(4)
+        require(start, "the file is empty")
+        require(
+            start[:1] != b"\x80", "it is a pickle or joblib file, which is never unpickled here"
+        )
+        require(start == b"PK\x03\x04", "it is not a model of rankrls, or it is damaged")
         try:
             self._archive = zipfile.ZipFile(file)
         except (zipfile.BadZipFile, EOFError) as error:
@@ -183,10 +184,10 @@ class ArchiveReader:
         name = info.filename
         try:
             require(npy.read_magic(member) == (1, 0), "of another version")
-            shape, transposed, dtype = npy.read_array_header_1_0(member)
+            shape, _, dtype = npy.read_array_header_1_0(member)
         except Exception as error:  # whatever NumPy's parser of headers raises
             raise ValueError(f"{name} is not an array ({str(error)[:100]})") from error
-        known = dtype.name in ARRAY_TYPES and dtype == _little_endian(dtype) and not transposed
+        known = dtype.name in ARRAY_TYPES and dtype == dtype.newbyteorder("<")
         require(known, f"{name} holds {show(dtype.str)}, which arrays of a model do not")
         # Without entries there are no bytes to compare the lengths of the other axes with.
         good = len(shape) <= 32 and all(type(n) is int and n >= 0 for n in shape)
@@ -195,20 +196,6 @@ class ArchiveReader:
         size, rest = math.prod(shape) * dtype.itemsize, info.file_size - member.tell()
         require(size == rest, f"{name} has {rest:,} bytes, and {size:,} by its shape {shape}")
         return dtype.name, shape
-
-
-def _require_magic(start: bytes) -> None:
-    """Raise a ``ValueError`` that names the type of a file that cannot be a model."""
-    require(start, "the file is empty")
-    kinds = {
-        b"\x80": "a pickle or joblib file, and nothing is ever unpickled here",
-        b"\x1f\x8b": "compressed by gzip",
-        b"\x93NUMPY": "an array of NumPy",
-        b"PK\x05\x06": "an empty zip file",
-    }
-    for magic, kind in kinds.items():
-        require(not start.startswith(magic), f"it is not a model of rankrls, but {kind}")
-    require(start.startswith(b"PK\x03\x04"), "it is not a model of rankrls, or it is damaged")
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

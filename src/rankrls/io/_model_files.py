@@ -36,27 +36,24 @@ Path = str | os.PathLike[str]
 def save_model(estimator: Any, path: Path, *, uncertainty: bool = True) -> None:
     """Write a fitted estimator to a file.
 
-    The file is written under a temporary name, flushed to disk and then renamed. If an error
-    occurs, an existing file at ``path`` is left unchanged.
+    The file is replaced only when the new one is complete. Saving the same estimator always gives
+    the same bytes.
 
     Parameters
     ----------
     estimator : fitted estimator
-        `AutoRanker`, `RankRLS`, `RankRLSCV`, `RankSVM`, `GreedyRankRLS`, `ConditionalRankRLS`,
-        `ConditionalRankRLSCV`, `QueryScaler`, or a scikit-learn ``Pipeline`` of these and of
-        scikit-learn's usual transformers (imputers, scalers, encoders, vectorizers, selectors,
-        ``PCA``, ``ColumnTransformer``, ``FeatureUnion``; see the user guide for the list), nested
-        up to eight deep. Functions cannot be stored as data: a kernel must be given by name or
-        precomputed, and the function of a ``FunctionTransformer`` must be registered by name
-        (`register_function`). For other estimators use skops with `trusted_types`.
+        A ranker or `QueryScaler` of this package, or a scikit-learn ``Pipeline`` of these and of
+        scikit-learn's usual transformers (the user guide has the list), nested up to eight deep.
+        Functions cannot be stored: a kernel must be given by name or precomputed, and the function
+        of a ``FunctionTransformer`` must be registered by name (`register_function`). For other
+        estimators use skops with `trusted_types`.
     path : str or path
         Path of the file. By convention it ends in ``.rankrls``.
     uncertainty : bool, default=True
-        Whether to store the data that only ``predict(return_std=True)``, ``preference_proba``,
-        ``log_marginal_likelihood``, ``partial_fit`` and ``forget`` need. For a linear model these
-        are n_features × n_features numbers and the query labels; for a kernel model, n_rows ×
-        n_rows numbers (and, if the kernel is linear, the training rows). Without these data the
-        methods raise an error. Scores do not change.
+        Whether to store what only ``predict(return_std=True)``, ``preference_proba``,
+        ``log_marginal_likelihood``, ``partial_fit`` and ``forget`` need: n_features × n_features
+        numbers and the query labels for a linear model, n_rows × n_rows numbers (and the training
+        rows) for a kernel model. Without it these methods raise an error. Scores do not change.
 
     See Also
     --------
@@ -66,7 +63,7 @@ def save_model(estimator: Any, path: Path, *, uncertainty: bool = True) -> None:
     -----
     A model file can contain training data: a kernel model stores the training rows, a Nyström model
     its basis vectors, and `RankRLS` the labels of the training queries (unless
-    ``uncertainty=False``). Saving the same estimator always gives the same bytes.
+    ``uncertainty=False``).
 
     Examples
     --------
@@ -115,8 +112,7 @@ def load_model(path: Path) -> Any:
     """Load an estimator written by `save_model`.
 
     Nothing in the file is executed, imported or unpickled, so that files from untrusted sources can
-    be opened. Loading a file of n bytes uses at most 1 MiB + 64 n bytes of memory. Arrays use as
-    much memory as in the file; query labels and feature names use more.
+    be opened. Loading a file of n bytes uses at most 1 MiB + 64 n bytes of memory.
 
     Parameters
     ----------
@@ -163,11 +159,9 @@ def describe_model(path: Path) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``type``, ``parameters``, ``summary`` (results of training: solver, counts, chosen alpha,
-        whether uncertainties are available), ``feature_names`` if there are any, ``steps`` of a
-        pipeline (each described in the same way), ``format_version``, and ``versions`` of the
-        packages that wrote the file. All values are numbers, text, lists and dicts; arrays are
-        described by text.
+        ``type``, ``parameters``, ``summary`` (results of training), ``feature_names`` if there are
+        any, ``steps`` of a pipeline (each described in the same way), ``format_version``, and
+        ``versions`` of the packages that wrote the file. Arrays are described by text.
 
     Examples
     --------
@@ -227,10 +221,7 @@ def _sketch(tree: Any, reader: ArchiveReader) -> Any:
     tag = tag_of(tree)
     value = tree[tag]
     if tag == "array":
-        dtype, shape = reader.type_and_shape(value)
-        axes = tree.get("axes", list(range(len(shape))))
-        shape = tuple(shape[axes.index(axis)] for axis in range(len(shape)))
-        return f"{dtype} array of shape {shape}"
+        return "{} array of shape {}".format(*reader.type_and_shape(value))
     if tag == "csr":
         return f"sparse array of shape {(*tree['shape'],)}"
     if tag == "object":
@@ -248,14 +239,13 @@ def trusted_types() -> list[str]:
     """List the types that `skops <https://skops.readthedocs.io>`_ must trust to load a ranker.
 
     Use ``skops.io.dump`` to save an estimator that `save_model` does not support, and
-    ``skops.io.load(path, trusted=trusted_types())`` to load it. skops rejects all other types that
-    it does not trust by default. Add types of your own only if you trust the source of the file.
+    ``skops.io.load(path, trusted=trusted_types())`` to load it.
 
     Returns
     -------
     list of str
-        Names of the classes of this package that fitted estimators consist of, and of four types of
-        NumPy, SciPy and Python that hold their data. None of them executes code from a file.
+        Names of the classes of this package that fitted estimators consist of, and of four types
+        that hold their data. None of them executes code from a file.
 
     See Also
     --------
@@ -283,18 +273,15 @@ def _reader(path: Path) -> Iterator[ArchiveReader]:
             yield reader
         except MemoryError:
             raise
-        except ValueError as error:
-            text = str(error)  # which can repeat what is in the file
-            text = text if len(text) <= 1000 else f"{text[:500]} … {text[-500:]}"
-            raise ValueError(f"{name} cannot be loaded: {text}") from error
-        except OSError as error:
-            if error.errno != errno.EINVAL:  # raised for an invalid position in the file
-                raise
-            raise ValueError(f"{name} cannot be loaded: the file is damaged") from error
         except Exception as error:
-            # Damage, or data that rankrls has not written and that no check above rejects. The
-            # error message of another library can repeat bytes of the file.
-            text = f"not a valid model ({type(error).__name__}: {str(error)[:200]})"
+            if isinstance(error, OSError) and error.errno != errno.EINVAL:
+                raise  # EINVAL is raised for an invalid position in the file
+            # Damage, or data that rankrls has not written and that no check rejects. Messages,
+            # also those of other libraries, can repeat what is in the file.
+            text = str(error)
+            if not isinstance(error, ValueError):
+                text = f"not a valid model ({type(error).__name__}: {text[:200]})"
+            text = text if len(text) <= 1000 else f"{text[:500]} … {text[-500:]}"
             raise ValueError(f"{name} cannot be loaded: {text}") from error
 
 

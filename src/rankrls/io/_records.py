@@ -35,26 +35,17 @@ ROUTED_METHODS = (
     *("score", "split", "transform", "inverse_transform"),
 )
 
-_FITTING = "it matters for fitting only, so call set_params({}) before saving"
-_FUNCTION = (
-    "a function cannot be stored as data; use a kernel by name, or kernel='precomputed' with the "
-    "kernel matrix"
-)
+_KERNEL = "use a kernel by name, or kernel='precomputed' with the kernel matrix"
+_FITTING = "it matters for fitting only, so replace it by set_params before saving"
 _TEXTS = "apply the function to the text before the pipeline, or save the model by skops"
 
 #: Advice on parameters that cannot be stored.
 ADVICE = {
-    "cv": _FITTING.format("cv='auto'"),
-    "scoring": _FITTING.format("scoring='ndcg@10'"),
-    "basis": _FITTING.format("basis=list(rows)"),
-    "alphas": _FITTING.format("alphas=list(alphas)"),
-    "random_state": _FITTING.format("random_state=None"),
-    "score_func": _FITTING.format("score_func=f_regression"),
-    "verbose_feature_names_out": _FITTING.format("verbose_feature_names_out=True"),
-    "kernel": _FUNCTION,
-    "object_kernel": _FUNCTION,
-    "func": "register it by rankrls.io.register_function, or use a function of NumPy (log1p, …)",
+    **dict.fromkeys(("kernel", "object_kernel"), _KERNEL),
+    **dict.fromkeys(("cv", "scoring", "basis", "alphas", "random_state", "score_func"), _FITTING),
     **dict.fromkeys(("preprocessor", "tokenizer", "analyzer"), _TEXTS),
+    "verbose_feature_names_out": _FITTING,
+    "func": "register it by rankrls.io.register_function, or use a function of NumPy (log1p, …)",
 }
 
 
@@ -256,14 +247,12 @@ def register_function(name: str, function: Callable[..., Any]) -> None:
     """Register a function so that model files can refer to it by name.
 
     This allows storing a ``FunctionTransformer`` that calls the function. A program that loads the
-    file must register a function under the same name. Some functions of NumPy (``numpy.log1p``,
-    ``sqrt``, ``abs``, …) are always available.
+    file must register it, too. Some functions of NumPy (``numpy.log1p``, …) are always available.
 
     Parameters
     ----------
     name : str
-        Name of the function in files. It must not contain a dot, to differ from names in libraries.
-        Registering another function under the same name replaces the first.
+        Name of the function in files, without a dot. A later function of the name replaces it.
     function : callable
 
     See Also

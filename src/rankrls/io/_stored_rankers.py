@@ -12,11 +12,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from rankrls._validation import check_positive, written_integer
+from rankrls._validation import written_integer
 from rankrls.core.preferences.laplacian import Factor
-from rankrls.core.ridge.models import DualSolver
-from rankrls.core.spaces.spaces import Kernel
-from rankrls.estimators.objects import FEATURELESS, KernelSum, read_kernels
 from rankrls.estimators.seen_queries import query_keys
 from rankrls.io._kinds import require, within
 from rankrls.io._records import WIDE, read_records
@@ -104,7 +101,7 @@ part FittedFunction of rankrls.core.ridge.models
     dropped: flag
 
 part SeenQueries of rankrls.estimators.seen_queries
-    labels: list[text] | int[q]
+    labels: texts[q] | int[q]
     counts: int[q] >=1
     checksums: float[q] nan
     rankings: list[tuple[count, count]]
@@ -124,6 +121,7 @@ part Calibration of rankrls.estimators.calibration
 
 fields ranker
     + seen
+    param alpha: finite >=0
     solver_: text
     n_pairs_ n_iter_ n_queries_: count
     _flat _with_qid: flag
@@ -302,32 +300,8 @@ part Forest of rankrls.preprocessing.trees
     left right: int[nodes]
 """
 
-_DEFAULTS: dict[str, Any] = {"gamma": None, "degree": 3, "coef0": 1}
-
 #: State that ``partial_fit`` and ``forget`` need, if available.
 INCREMENTAL = ("_seen", "_preferences", "_learned_with")
-
-
-def _finish_kernel(kernel: Kernel) -> None:
-    if kernel.metric not in FEATURELESS:
-        Kernel.from_options(kernel.metric, **_DEFAULTS, kernel_params=kernel.params)
-
-
-def _finish_sum(kernels: KernelSum) -> None:
-    alone = len(kernels.kernels) == len(kernels.weights) == kernels.weights[0] == 1
-    require(kernels.scaled or alone, "kernels with other weights")
-    metrics, params = ([getattr(k, name) for k in kernels.kernels] for name in ("metric", "params"))
-    read_kernels(metrics, kernels.weights, params, "kernel", **_DEFAULTS, n_jobs=None)
-
-
-def _finish_function(model: Any) -> None:
-    if model.solvers:
-        outputs = np.sort(np.concatenate([solver.outputs for solver in model.solvers]))
-        same = np.array_equal(outputs, np.arange(model.n_outputs))
-        require(same, "solvers of other outputs than a model")
-        require(len(set(map(type, model.solvers))) == 1, "solvers of two kinds")
-        dual = isinstance(model.solvers[0], DualSolver)
-        require(not dual or model.kept is not None, "a solver of unknown rows")
 
 
 def _pack_seen(seen: Any) -> dict[str, Any]:
@@ -336,7 +310,7 @@ def _pack_seen(seen: Any) -> dict[str, Any]:
     whole = all(n is not None and -(2**63) <= n < 2**63 for n in numbers)
     sums = np.array([checksum for _, checksum in known])
     return {
-        "labels": np.array(numbers, dtype=np.int64) if whole and keys else keys,
+        "labels": np.array(numbers if whole else keys, dtype=np.int64 if whole else object),
         "counts": np.array([count for count, _ in known], dtype=np.int64),
         "checksums": np.where(np.isfinite(sums), sums, np.nan),
         "joined": [(sorted(some), n_pairs) for some, n_pairs in seen.joined],
@@ -348,51 +322,33 @@ def _finish_seen(seen: Any) -> None:
     # Keys are text: hash values of numbers could be made to collide.
     labels = query_keys(labels)
     known = set(labels)
-    require(len(labels) == len(counts) == len(known), "queries without a number of rows")
     for keys, _ in seen.joined:
-        good = len(set(keys)) == len(keys) and known.issuperset(keys)
-        require(good, "joined queries that are unknown, or were joined before")
+        require(known.issuperset(keys), "joined queries that are unknown, or were joined before")
         known.difference_update(keys)
     seen.joined = [(frozenset(keys), n_pairs) for keys, n_pairs in seen.joined]
     seen._queries, seen._unread = {}, [(labels, counts, sums)]
 
 
 def _finish_ranker(ranker: Any) -> None:
-    """Check the options, and that the kernel is that of the model."""
+    """Check the options, that the kernel is that of the model, and what a probe does not use."""
     ranker._check_options()
-    model = ranker._model
-    require(not ranker._flat or model.n_outputs == 1, "one output and several at the same time")
-    _require_metric("kernel", ranker.kernel, model.kernel.metric)
-    named = not ranker._names_beside or hasattr(ranker, "feature_names_in_")
-    require(named, f"{type(ranker).__name__} has lost names")
+    _require_metric("kernel", ranker.kernel, ranker._model.kernel.metric)
     ranker._store_coefficients()
+    present = [name for name in INCREMENTAL if name in vars(ranker)]
+    if present:
+        complete = len(present) == len(INCREMENTAL) and ranker._model.solvers
+        require(complete, "a model that has learned half")
+        n_outputs, projection = ranker._model.n_outputs, ranker._seen.projection
+        sizes = projection and (len(projection.v), len(projection.u))
+        good = sizes in (None, (ranker.n_features_in_, n_outputs))
+        good = good and len(ranker._preferences) == n_outputs
+        good = good and set(ranker._learned_with) == set(ranker._terms(ranker._check_options()))
+        require(good, "statistics of other features, outputs or terms than a model")
 
 
 def _require_metric(name: str, asked: Any, fitted: Any) -> None:
     text = f"{name}={asked!r} and a model of another kernel, {fitted!r}: fit again before saving"
     require(asked == fitted, text)
-
-
-def _finish_rankrls(ranker: Any) -> None:
-    if hasattr(ranker, "alpha"):
-        ranker._check_alpha("alpha", ranker.alpha)
-    _finish_ranker(ranker)
-    present = [name for name in INCREMENTAL if name in vars(ranker)]
-    complete = len(present) == len(INCREMENTAL) and ranker._model.solvers
-    require(complete or not present, "a model that has learned half")
-    if present:
-        n_outputs, projection = ranker._model.n_outputs, ranker._seen.projection
-        sizes = projection and (len(projection.v), len(projection.u))
-        good = sizes in (None, (ranker.n_features_in_, n_outputs))
-        good = good and len(ranker._preferences) == n_outputs
-        require(good, "statistics of other features or outputs than a model")
-        terms = ranker._terms(ranker._check_options())
-        require(set(ranker._learned_with) == set(terms), "a model that began to learn otherwise")
-
-
-def _finish_ranksvm(ranker: Any) -> None:
-    check_positive("alpha", ranker.alpha)
-    _finish_ranker(ranker)
 
 
 def _probe_ranker(ranker: Any) -> None:
@@ -416,15 +372,6 @@ def _probe_ranker(ranker: Any) -> None:
             ranker.predict(X, return_std=True)
 
 
-def _finish_objects(objects: Any) -> None:
-    kernel, (n, width) = objects.kernel, objects.X.shape
-    require(kernel.n_blocks in (0, width / max(n, 1)), "objects whose kernel matrix is not square")
-    labelled = kernel.profiled == (objects.profile is not None)
-    require(labelled, "objects with labels of another kernel")
-    names = objects.names
-    require(names is None or len(np.unique(names)) == n, "names of other objects")
-
-
 def _pack_labels(labels: Any) -> dict[str, Any]:
     """Return the labels as a matrix or as lists of edges."""
     lists = labels.lists if labels.matrix is None else (None, None, None)
@@ -442,22 +389,11 @@ def _finish_labels(labels: Any) -> None:
 
 
 def _finish_conditional(ranker: Any) -> None:
-    kernels, stored = ranker._check_options(), vars(ranker)
-    sides = first, second = ranker._rows, ranker._ranked
-    shape, weights = (len(first), len(second)), stored.get("_weights")
-    whole, labels = stored.get("dual_coef_"), stored.get("_labels")
-    require(whole is not None or weights is not None, "no coefficients")
-    good = (whole is None or whole.shape == shape) and (labels is None or labels.shape == shape)
-    require(good, "coefficients or labels of other objects")
-    if weights is not None:
-        require(weights.shape == (first.X.shape[1], second.X.shape[1]), "weights of other features")
-        linear = first.kernel.linear and second.kernel.linear and ranker._pairwise.plain
-        require(linear, "weights of features for another kernel of pairs")
-    require(np.min(stored.get("_fitted_alpha", 1.0)) >= 0, "an alpha that is negative")
-    apart = ranker._columns is not None
-    require(apart or not ranker._two_domains, "two kinds of objects, and one of them is missing")
-    one_kind = ranker.relation is not None or ranker._pairwise.one_domain
-    require(not (one_kind and apart), "a symmetric relation of two kinds of objects")
+    kernels, sides = ranker._check_options(), (ranker._rows, ranker._ranked)
+    shape = len(sides[0]), len(sides[1])
+    for name in ("dual_coef_", "_labels"):
+        value = vars(ranker).get(name)
+        require(value is None or value.shape == shape, "coefficients or labels of other objects")
     for name, kernel, side in zip(("kernel", "object_kernel"), kernels, sides, strict=True):
         _require_metric(name, kernel.metric, side.kernel.metric)
     if hasattr(ranker, "alpha"):
@@ -497,7 +433,7 @@ def _probe_blocks(transformer: Any) -> None:
 
 
 _PROBE: dict[str, Any] = {"probe": _probe_ranker, "row_bytes": 0}
-_LEARNS = {"for_learning": INCREMENTAL, "finish": _finish_rankrls, **_PROBE}
+_LEARNS = {"for_learning": INCREMENTAL, "finish": _finish_ranker, **_PROBE}
 _CONDITIONAL = {
     "pack": _pack_conditional,
     "finish": _finish_conditional,
@@ -505,10 +441,8 @@ _CONDITIONAL = {
 }
 
 HOOKS: dict[str, dict[str, Any]] = {
-    "Kernel": {"finish": _finish_kernel},
     "ScatterFactor": {"finish": lambda f: Factor.__init__(f, len(f.groups), f.owner)},
     "GroundedFactor": {"finish": lambda f: Factor.__init__(f, len(f.grounded), f.owner)},
-    "FittedFunction": {"finish": _finish_function},
     "SeenQueries": {
         "pack": _pack_seen,
         "finish": _finish_seen,
@@ -516,15 +450,13 @@ HOOKS: dict[str, dict[str, Any]] = {
     },
     "RankRLS": _LEARNS,
     "RankRLSCV": _LEARNS,
-    "RankSVM": {"finish": _finish_ranksvm, **_PROBE},
+    "RankSVM": {"finish": _finish_ranker, **_PROBE},
     "GreedyRankRLS": {
         "finish": lambda selector: require(
             np.array_equal(np.flatnonzero(selector.support_), np.sort(selector.selected_features_)),
             "a selection that is not that of support_",
         )
     },
-    "Objects": {"finish": _finish_objects},
-    "KernelSum": {"finish": _finish_sum},
     "Observations": {"pack": _pack_labels, "finish": _finish_labels},
     "ConditionalRankRLS": _CONDITIONAL,
     "ConditionalRankRLSCV": _CONDITIONAL,

@@ -18,7 +18,7 @@ from sklearn.base import clone
 
 from rankrls._validation import show
 from rankrls.io._kinds import SINGLE, require, test_of, within
-from rankrls.io._records import ELEMENTWISE, name_of, read_records
+from rankrls.io._records import name_of, read_records
 
 #: Maximum number of output features and maximum degree of PolynomialFeatures.
 MAX_TERMS, MAX_DEGREE = 2**24, 30
@@ -254,11 +254,12 @@ def _finish_function(transformer: Any) -> None:
         (transformer.inverse_func, transformer.inv_kw_args),
     ):
         if options:
-            name = "no function" if function is None else name_of(function)
-            require(callable(function) and not isinstance(function, np.ufunc),
-                    f"{name} takes no options in a model file")  # fmt: skip
+            # Options of a ufunc, such as ``where``, can leave memory uninitialised.
+            name = name_of(function)
+            good = callable(function) and not isinstance(function, np.ufunc)
+            require(good, f"{name or 'no function'} takes no options in a model file")
             numbers = all(isinstance(value, int | float) for value in options.values())
-            require(numbers or name not in ELEMENTWISE, f"options of {name} that are not numbers")
+            require(numbers or "." not in name, f"options of {name} that are not numbers")
             inspect.signature(function).bind(None, **options)
 
 

@@ -6,8 +6,7 @@ JSON object with a tag for its type:
     {"float": "nan"}                                 also "inf" and "-inf"
     {"scalar": "float32", "value": 0.5}              a NumPy number
     {"tuple": […]}  {"dict": {…}}
-    {"array": 3}                                     the third array of the file; with "axes", if
-                                                     its memory is not in C order
+    {"array": 3}                                     the third array of the file
     {"strings": […], "shape": […], "dtype": "U"}     an array of text ("O": of Python strings)
     {"items": […], "shape": […]}                     an array of Python objects, each a value
     {"csr": "array", "shape": […], "data": …, "indices": …, "indptr": …}
@@ -46,15 +45,14 @@ MAX_ESTIMATORS = 1000
 #: nested three deep. The cost of some calls of scikit-learn doubles with each level.
 MAX_NESTING = 8
 
-#: The tags and the keys that accompany them (optional for arrays and objects).
+#: The tags and the keys that accompany them (optional for objects).
 TAGS: dict[str, set[str]] = {
     "scalar": {"value"},
     "strings": {"shape", "dtype"},
     "items": {"shape"},
     "csr": {"shape", "data", "indices", "indptr"},
     "object": {"params", "fields", "requests"},
-    "array": {"axes"},
-    **{tag: set() for tag in ("float", "tuple", "dict", "dtype", "function")},
+    **{tag: set() for tag in ("array", "float", "tuple", "dict", "dtype", "function")},
 }
 
 SPARSE = {"array": sparse.csr_array, "matrix": sparse.csr_matrix}
@@ -133,17 +131,10 @@ class Encoder:
             require(all(map(is_item, flat)), f"{where} is an array of Python objects")
             return {"items": self._items(flat, where), "shape": shape}
         require(value.dtype.name in ARRAY_TYPES, f"{where} is an array of {value.dtype}")
-        # Axes by decreasing stride; those of length one have any, and are put first.
-        steps = [
-            -abs(s) if n > 1 else -np.inf for s, n in zip(value.strides, value.shape, strict=True)
-        ]
-        axes = sorted(range(value.ndim), key=steps.__getitem__)
-        axes = sorted(axes) if value.flags.c_contiguous else axes
         if id(value) not in self._numbers:
             self._numbers[id(value)] = len(self.arrays), value
-            self.arrays.append(value.transpose(axes))
-        tree = {"array": self._numbers[id(value)][0]}
-        return tree if axes == sorted(axes) else tree | {"axes": axes}
+            self.arrays.append(value)
+        return {"array": self._numbers[id(value)][0]}
 
     def _object(self, record: Record, value: Any) -> Any:
         left_out = () if self.uncertainty else record.for_learning
@@ -204,11 +195,7 @@ class Decoder:
         return {key: self.decode(value) for key, value in tree["dict"].items()}
 
     def _array(self, tree: Any) -> Array:
-        values = self._array_of(tree["array"])
-        axes = tree.get("axes", list(range(values.ndim)))
-        good = type(axes) is list and all(type(axis) is int for axis in axes)
-        require(good and sorted(axes) == list(range(values.ndim)), f"an array of axes {show(axes)}")
-        return values.transpose(np.argsort(axes)) if "axes" in tree else values
+        return self._array_of(tree["array"])
 
     def _strings(self, tree: Any) -> Array:
         texts, dtype = tree["strings"], tree["dtype"]
@@ -299,7 +286,7 @@ def tag_of(tree: Any) -> str:
     tags = [tag for tag in TAGS if tag in tree]
     require(tags, f"a value of an unknown kind: {show(tree)}")
     tag, keys = tags[0], set(tree) - {tags[0]}
-    good = keys <= TAGS[tag] if tag in ("object", "array") else keys == TAGS[tag]
+    good = keys <= TAGS[tag] if tag == "object" else keys == TAGS[tag]
     require(good, f"a value with wrong parts: {show(sorted(tree))}")
     return tag
 
