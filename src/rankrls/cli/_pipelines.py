@@ -228,7 +228,7 @@ def rows_for(
         stored=scorer.source,
         need=need,
         n_features=scorer.n_features,
-        sparse=False if scorer.moves_zeros else "auto",
+        sparse=False if scorer.moves_zeros or scorer.text else "auto",
         beyond=beyond or ("drop" if linear else "error"),
         missing="nan" if filled else "error",
         text=scorer.text,
