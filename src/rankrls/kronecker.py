@@ -33,8 +33,9 @@ class KroneckerOperator(LinearOperator):
     to : tuple of two array-like of shape (q',), int, optional
         Output pairs (i, j): rows of K and of G. None: all a c pairs.
     form : {"auto", "dense", "sampled"}, default="auto"
-        "dense" forms K M Gᵀ with the matrix M of all pairs (b, d). "sampled" computes the output
-        pairs one by one from sparse products, which is faster if they are few of many pairs.
+        "dense" forms K M Gᵀ with the matrix M of all pairs (b, d), at about a b d + a c d
+        operations. "sampled" computes the output pairs one by one from sparse products, at the
+        smaller of q c + q' b and q a + q' d.
 
     Attributes
     ----------
@@ -46,11 +47,6 @@ class KroneckerOperator(LinearOperator):
     See Also
     --------
     rankrls.ConditionalRankRLS : Learns with such kernel matrices.
-
-    Notes
-    -----
-    A product costs about a b d + a c d operations (dense), or the smaller of q c + q' b and
-    q a + q' d (sampled). Pairs may be repeated.
 
     References
     ----------

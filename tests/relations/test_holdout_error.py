@@ -95,6 +95,13 @@ def test_gradient_with_equal_eigenvalues_is_that_of_weights():
         assert [(left * L).sum(), np.trace(left)] == pytest.approx(slopes, rel=1e-5)
 
 
+@pytest.mark.parametrize("held", HELD)
+def test_error_is_infinite_where_digits_are_lost(held):
+    K, G, Y = np.diag([1.0, 1.0, 0.0]), np.diag([1.0, 0.0]), np.arange(6.0).reshape(3, 2)
+    assert np.isfinite(holdout_error(problem(K, G, Y), 1e-3, held)[0])
+    assert holdout_error(problem(K, G, Y), 1e-12, held)[0] == np.inf
+
+
 @pytest.mark.parametrize("cv", ["rows", "columns", "both", "edges"])
 @pytest.mark.parametrize("options", [{}, {"loss": "regression", "fit_offsets": "both"}])
 @pytest.mark.parametrize("condition_on", ["rows", "columns"])

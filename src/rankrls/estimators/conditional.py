@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,10 +12,9 @@ from sklearn.base import clone
 
 from rankrls import _resources
 from rankrls._calls import all_or_nothing
-from rankrls._validation import check_integer
 from rankrls.core.relations.problem import RelationModel
 from rankrls.estimators.conditional_base import ConditionalRanker
-from rankrls.estimators.relation_inputs import check_alpha_pairs, check_fraction, one_of
+from rankrls.estimators.relation_inputs import check_alpha_pairs
 
 __all__ = ["ConditionalPath", "ConditionalRankRLS", "conditional_path"]
 
@@ -38,53 +37,43 @@ class ConditionalRankRLS(ConditionalRanker):
     Parameters
     ----------
     alpha : float or tuple of float, default=1.0
-        Regularisation strength, > 0. It may be 0 if the number of iterations regularises: with
-        early stopping, or with ``solver="cg"`` (``max_iter`` iterations in the space of functions).
-        ``pairwise="two-step"`` takes a pair of alphas, for the rows and the columns.
+        Regularisation strength, > 0; a pair (row, column) for ``pairwise="two-step"``. It may be 0
+        if the number of iterations regularises: with early stopping or ``solver="cg"``.
     kernel : str, callable or list of these, default="linear"
         Kernel of the row objects: any name of scikit-learn's `pairwise_kernels`, a function of two
-        rows, or "precomputed" (X is the kernel matrix). Three kernels do not use features:
-        "identity", "profile" (objects with similar observed labels are similar) and "constant". A
-        list of kernels is summed, each divided by its mean value k(x, x) and multiplied by its
-        weight. If several kernels are precomputed, X is a list of kernel matrices.
+        rows, or "precomputed" (X is the kernel matrix, or a list of several). "identity", "profile"
+        (similar observed labels) and "constant" do not use features. A list of kernels is summed,
+        each divided by its mean value k(x, x) and multiplied by its weight.
     object_kernel : str, callable or list of these, optional
         Kernel of the column objects. None: ``kernel`` with the same parameters.
     gamma, degree, coef0 : float
         Parameters of the kernels that have them (``gamma=None``: 1/n_features, and 1 for chi2).
-    kernel_params : dict or list of dict, optional
-        Further parameters of ``kernel``, or of each of several kernels.
-    object_kernel_params : dict or list of dict, optional
-        Parameters of ``object_kernel``. They override gamma, degree and coef0.
+    kernel_params, object_kernel_params : dict or list of dict, optional
+        Further parameters of ``kernel`` and of ``object_kernel``, or of each of several kernels.
     kernel_weights, object_kernel_weights : array-like of shape (n_kernels,), optional
         Weights of several kernels, ≥ 0. None: equal weights that sum to one.
         `ConditionalRankRLSCV` chooses them by cross-validation.
     pairwise : {"kronecker", "cartesian", "additive", "polynomial", "mlpk", "ranking", \
 "pairs", "two-step"}, default="kronecker"
-        The kernel of pairs, computed from k and g (see Notes). "two-step" is not a kernel, but a
-        regression over the columns followed by one over the rows, each with its own alpha. It
-        needs a complete Y. "mlpk" and "ranking" need objects of one kind. "pairs" sums the products
-        of corresponding kernels of the two lists, while "kronecker" multiplies the two sums.
+        The kernel of pairs, computed from k and g (see Notes). "two-step", which is a regression
+        over the columns followed by one over the rows, needs a complete Y. "mlpk" and "ranking"
+        need objects of one kind.
     relation : {None, "symmetric", "reciprocal"}, default=None
-        Known symmetry of the relation between objects of one kind: f(x, z) = f(z, x), or
-        f(x, z) = −f(z, x). A dense Y must have this symmetry. Entries of a sparse Y are separate
-        observations and may violate it.
+        Known symmetry between objects of one kind: f(x, z) = f(z, x), or f(x, z) = −f(z, x).
+        A dense Y must have it. Entries of a sparse Y are separate observations.
     loss : {"ranking", "regression", "squared_hinge"}, default="ranking"
-        "squared_hinge" is a support vector machine for labels −1 and 1. Its loss is
-        Σ max(0, 1 − y f)² instead of Σ (y − f)² for "regression".
+        "squared_hinge" is Σ max(0, 1 − y f)², a support vector machine for labels −1 and 1.
     condition_on : {"rows", "columns"}, default="rows"
         "rows": each row of Y ranks the columns. "columns": each column of Y ranks the rows.
     fit_offsets : bool or {"global", "rows", "columns", "both"}, default=False
         Offsets of the labels that are not regularised: one for all pairs (True, "global"), one for
-        each row of Y, for each column, or both. The ranking loss already has offsets of the
-        conditioning objects, and True adds nothing to it. Offsets of the ranked objects represent
-        their popularity. A new object has the mean offset. Not available with a ``relation``.
+        each row of Y, for each column, or both. A new object has the mean offset. The ranking loss
+        already has those of the conditioning objects. Not available with a ``relation``.
     solver : {"auto", "closed", "primal", "dual", "cg"}, default="auto"
-        "closed" decomposes the two kernels. It needs a complete Y: every pair of the objects with
-        labels is observed, and all equally often. "primal" factorises a system over all products
-        of a feature of X and one of Z (linear kernels), or over all objects (pairwise "additive"
-        and "ranking"). "dual" factorises a system over the observed pairs. "cg" iterates. "auto":
-        the first of "closed", "primal" (if products of features are few), "dual" (up to 2000
-        observed pairs) and "cg" that applies.
+        "closed" decomposes both kernels; every pair of the objects with labels must be observed
+        equally often. "primal" factorises a system over products of features (linear kernels), or
+        over objects ("additive" and "ranking"), "dual" one over the observed pairs. "cg" iterates.
+        "auto" is the first that applies, "dual" up to 2000 observed pairs.
     max_iter : int, default=200
         Maximum number of iterations of "cg".
     tol : float, default=1e-6
@@ -93,8 +82,7 @@ class ConditionalRankRLS(ConditionalRanker):
         Stop "cg" when the pairwise error of held-out edges (or of ``eval_set``, see `fit`) has not
         improved for ``n_iter_no_change`` iterations, and keep the best model.
     validation_fraction : float, default=0.1
-        Approximate fraction of the pairs to hold out for early stopping: half of the pairs of
-        random conditioning objects.
+        Approximate fraction of the pairs to hold out for early stopping.
     n_iter_no_change : int, default=10
         Number of iterations without improvement after which early stopping ends training.
     random_state : int, RandomState instance or None
@@ -107,13 +95,11 @@ class ConditionalRankRLS(ConditionalRanker):
     Attributes
     ----------
     dual_coef_ : ndarray of shape (p, g)
-        The coefficients A of f(x, z) = k_xᵀ A g_z, where k_x are the kernel values between x and
-        the row objects, and g_z those between z and the column objects. Other pairwise kernels sum
-        several such products (see Notes).
+        The coefficients A of f(x, z) = k_xᵀ A g_z (see Notes), with the kernel values k_x of x with
+        the row objects, and g_z of z with the column objects.
     coef_ : ndarray of shape (d, e)
         The weights W of f(x, z) = xᵀ W z, for linear kernels with pairwise "kronecker" or
-        "two-step". If there are fewer features than objects, or features have very different
-        scales, predictions use W, which is more accurate than ``dual_coef_``.
+        "two-step".
     solver_ : str
         The solver that was used.
     n_iter_ : int
@@ -137,8 +123,7 @@ class ConditionalRankRLS(ConditionalRanker):
 
     Notes
     -----
-    Pairwise kernels are sums of products of k or k², g or g², 1 (ones) and "x is x'" (identity),
-    and f(x, z) is the same sum of products with A between them:
+    Pairwise kernels, and the functions that they learn:
 
     ==============  ====================================================  =========================
     pairwise        kernel between (x, z) and (x', z')                    f(x, z)
@@ -153,20 +138,12 @@ class ConditionalRankRLS(ConditionalRanker):
     "two-step"      as "kronecker", A = (K + α₁I)⁻¹ Y (G + α₂I)⁻¹          k_xᵀ A g_z
     ==============  ====================================================  =========================
 
-    The Cartesian kernel says nothing of pairs of two new objects. "mlpk" is symmetric and "ranking"
-    antisymmetric, without a ``relation``. A complete Y has a closed form with "kronecker",
-    "cartesian", "two-step", and "polynomial" (except for the ranking loss with a ``relation``).
-
-    Kernels "identity" and "profile" and offsets of rows and columns identify objects by their
-    features (or precomputed kernel values), and objects with equal features by the index of a data
-    frame. Objects without features can be numbered, X = np.arange(p)[:, None].
-
-    The profile of an object is its row (column) of labels minus the offsets of the model, with
-    zeros for unobserved labels. The kernel is exp(−gamma ‖difference‖²/mean ‖profile‖²), with
-    gamma = 1 unless set in ``kernel_params``. Profiles never contain held-out labels.
-
-    Each observation of a pair is a term of the loss, also with a ``relation``. Reciprocal relations
-    must be centred at zero: subtract ½ from probabilities with Q(x, z) = 1 − Q(z, x).
+    "identity", "profile" and offsets of rows and columns identify objects by their features (or
+    kernel values), and objects with equal features by the index of a data frame. The profile of an
+    object is its row (column) of labels minus the offsets of the model, with zeros for unobserved
+    labels, and the kernel is exp(−gamma ‖difference‖²/mean ‖profile‖²), with gamma = 1 unless set
+    in ``kernel_params``. Profiles never contain held-out labels. Reciprocal relations must be
+    centred at zero: subtract ½ from probabilities.
 
     References
     ----------
@@ -191,12 +168,10 @@ class ConditionalRankRLS(ConditionalRanker):
     array([3, 2, 0, 1])
     """
 
-    _checks: ClassVar[dict[str, Any]] = {
-        **ConditionalRanker._checks,
-        "loss": one_of("ranking", "regression", "squared_hinge"),
-        "early_stopping": one_of(False, True),
-        "validation_fraction": check_fraction,
-        "n_iter_no_change": partial(check_integer, least=1),
+    _choices: ClassVar[dict[str, tuple[Any, ...]]] = {
+        **ConditionalRanker._choices,
+        "loss": ("ranking", "regression", "squared_hinge"),
+        "early_stopping": (False, True),
     }
 
     def __init__(
@@ -353,6 +328,7 @@ def conditional_path(
         raise ValueError("early_stopping chooses an iteration for one alpha: there is no path")
     estimator._require_squared_loss("a path of alphas")
     ranker = clone(estimator)
-    grid = check_alpha_pairs("alphas", alphas) if ranker._two_step else alphas
+    two_step = ranker.pairwise == "two-step"
+    grid = check_alpha_pairs("alphas", alphas) if two_step else alphas
     model = ranker._fit_relation(ranker._read(X, Y, Z), grid)
     return ConditionalPath(alphas, model.solver, ranker, model)

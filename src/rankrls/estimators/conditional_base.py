@@ -54,7 +54,6 @@ from rankrls.estimators.relation_inputs import (
     check_alpha_pairs,
     check_numbers,
     check_relation,
-    one_of,
     read_relation,
     require_labels,
 )
@@ -88,6 +87,7 @@ class ConditionalRanker(BaseEstimator):
     """Base class of conditional rankers: all methods but the constructor and ``fit``."""
 
     early_stopping: bool = False
+    validation_fraction: float = 0.1
     n_iter_no_change: int = 10
     _warns_of_equal_objects: bool = True
 
@@ -95,32 +95,39 @@ class ConditionalRanker(BaseEstimator):
 
         def __getattr__(self, name: str) -> Any: ...
 
-    #: Checks of single parameters, functions of name and value.
-    _checks: ClassVar[dict[str, Any]] = {
-        "pairwise": one_of(*PAIRWISE),
-        "relation": one_of("symmetric", "reciprocal", None),
-        "loss": one_of("ranking", "regression"),
-        "condition_on": one_of("rows", "columns"),
-        "fit_offsets": one_of(*OFFSETS),
-        "solver": one_of(*SOLVERS),
-        "max_iter": partial(check_integer, least=1),
-        "tol": check_positive,
+    #: Allowed values of single parameters.
+    _choices: ClassVar[dict[str, tuple[Any, ...]]] = {
+        "pairwise": tuple(PAIRWISE),
+        "relation": ("symmetric", "reciprocal", None),
+        "loss": ("ranking", "regression"),
+        "condition_on": ("rows", "columns"),
+        "fit_offsets": tuple(OFFSETS),
+        "solver": SOLVERS,
     }
 
     # ------------------------------------------------------------------ options
 
     def _check_options(self) -> tuple[KernelSum, KernelSum]:
         """Check the parameters, and return the kernels of rows and columns."""
-        for name, check in self._checks.items():
-            check(name, getattr(self, name))
+        for name, allowed in self._choices.items():
+            value = given = getattr(self, name)
+            value = bool(given) if isinstance(given, np.bool_) else given
+            if not (isinstance(value, str | bool | None) and value in allowed):
+                choices = ", ".join(map(repr, allowed))
+                raise ValueError(f"{name} must be one of {choices}; got {show(given)}")
+        for name in ("max_iter", "n_iter_no_change"):
+            check_integer(name, getattr(self, name), least=1)
+        check_positive("tol", self.tol)
+        if check_positive("validation_fraction", self.validation_fraction) >= 1:
+            raise ValueError(f"validation_fraction must be below 1; got {self.validation_fraction}")
         first, second = kernels = self._kernels()
-        offsets, pairwise, two_step = OFFSETS[self.fit_offsets], self._pairwise, self._two_step
-        ranked = offsets.columns if self.condition_on == "rows" else offsets.rows
+        loss, pairwise, two_step = self._loss, self._pairwise, self.pairwise == "two-step"
+        offsets = OFFSETS[self.fit_offsets]
         early, hinge, paired = self.early_stopping, self.loss == "squared_hinge", self.relation
         functions = {"mlpk": "symmetric", "ranking": "reciprocal"}.get(self.pairwise, paired)
         one_kind = "relation" if paired else "pairwise" if pairwise.one_domain else ""
         weights, profiled = self.object_kernel_weights is not None, first.profiled
-        both = self._free.rows and self._free.columns
+        both = loss.free.rows and loss.free.columns
         same = ": it needs the same kernel on both sides"
         labels = ": the labels of an object are in its row and in its column"
         constant = ": add the kernel 'constant' on both sides for an offset"
@@ -133,7 +140,7 @@ class ConditionalRanker(BaseEstimator):
             (pairwise.several and paired, "pairwise relation", ""),
             (paired != functions and paired, "pairwise relation", f": it is {functions} itself"),
             (any(offsets) and paired, "fit_offsets relation", ""),
-            (ranked and early, "fit_offsets early_stopping", ""),
+            (loss.offsets.columns and early, "fit_offsets early_stopping", ""),
             (pairwise.additive and both, "pairwise fit_offsets", ": nothing is left to learn"),
             (two_step and any(offsets), "pairwise fit_offsets", constant),
             (two_step and hinge, "pairwise loss", ""),
@@ -176,21 +183,12 @@ class ConditionalRanker(BaseEstimator):
         return PAIRWISE[self.pairwise]
 
     @property
-    def _two_step(self) -> bool:
-        """Whether each side has its own alpha."""
-        return self.pairwise == "two-step"
-
-    @property
-    def _by_rows(self) -> bool:
-        return self.condition_on == "rows"
-
-    @property
-    def _free(self) -> FreeOffsets:
-        """All free offsets of rows and columns of Y, including those of the ranking loss."""
-        offsets, ranking = OFFSETS[self.fit_offsets], self.loss == "ranking"
-        if self._by_rows:
-            return offsets.with_loss(ranking=ranking)
-        return offsets.T.with_loss(ranking=ranking).T
+    def _loss(self) -> RelationLoss:
+        """What is minimised, with conditioning objects as rows."""
+        ranking, offsets = self.loss == "ranking", self._oriented(OFFSETS[self.fit_offsets])
+        if ranking:  # the ranking loss has row offsets, which include a constant
+            offsets = FreeOffsets(columns=offsets.columns)
+        return RelationLoss(ranking, SIGNS[self.relation], offsets, self._pairwise)
 
     def _iteration_options(
         self, progress: Progress | None = None, callback: Any = None
@@ -210,7 +208,7 @@ class ConditionalRanker(BaseEstimator):
         iterated = self.early_stopping or self.solver == "cg"
         if iterated and isinstance(value, numbers.Real) and value == 0:
             return np.zeros(1)
-        if self._two_step:
+        if self.pairwise == "two-step":
             return check_alpha_pairs("alpha", value, single=True, one_alpha=bool(self.relation))
         if isinstance(value, list | tuple | np.ndarray) and np.size(value) == 2:
             raise ValueError(
@@ -225,13 +223,13 @@ class ConditionalRanker(BaseEstimator):
 
     def _turned(self, pair: Any) -> Any:
         """Exchange (row, column) and (conditioning, ranked) objects where they differ."""
-        return pair if self._by_rows else pair[::-1]
+        return pair if self.condition_on == "rows" else pair[::-1]
 
     def _oriented(self, values: Any) -> Any:
         """Exchange (…, conditioning, ranked objects) and (…, rows, columns) of Y."""
-        if isinstance(values, np.ndarray):
-            return values if self._by_rows else np.swapaxes(values, -1, -2)
-        return values if self._by_rows else values.T
+        if self.condition_on == "rows":
+            return values
+        return np.swapaxes(values, -1, -2) if isinstance(values, np.ndarray) else values.T
 
     def _oriented_alphas(self, alphas: Array) -> Array:
         """Convert pairs of alphas (row, column) to (conditioning, ranked); keep single alphas."""
@@ -270,8 +268,9 @@ class ConditionalRanker(BaseEstimator):
         rows, columns, labels, _ = relation
         ranking = self.loss == "ranking"
         require_labels(self._oriented(labels), ranking=ranking, condition_on=self.condition_on)
-        columns = columns if columns is None else columns.given(labels.T, self._free.T)
-        return relation._replace(rows=rows.given(labels, self._free), columns=columns)
+        free = self._oriented(self._loss.free)
+        columns = columns if columns is None else columns.given(labels.T, free.T)
+        return relation._replace(rows=rows.given(labels, free), columns=columns)
 
     def _check_features(self, X: Any, name: str, *, reset: bool = False) -> Any:
         """Check features of row or column objects, and their names."""
@@ -348,14 +347,11 @@ class ConditionalRanker(BaseEstimator):
         self, relation: Relation, sides: tuple[Side, Side] | None = None
     ) -> RelationProblem:
         """Build the problem with conditioning objects as rows. Only this method transposes."""
+        loss = self._loss
         if sides is None:
-            left = relation.rows.side(self._free)
-            columns = relation.columns
-            sides = left, left if columns is None else columns.side(self._free.T)
-        offsets, ranking = self._oriented(OFFSETS[self.fit_offsets]), self.loss == "ranking"
-        if ranking:  # the ranking loss has row offsets, which include a constant
-            offsets = FreeOffsets(columns=offsets.columns)
-        loss = RelationLoss(ranking, SIGNS[self.relation], offsets, self._pairwise)
+            columns, free = relation.columns, self._oriented(loss.free)
+            left = relation.rows.side(free)
+            sides = left, left if columns is None else columns.side(free.T)
         first, second = self._turned(sides)
         problem = RelationProblem(first, second, self._oriented(relation.labels), loss)
         if problem.is_empty():
@@ -386,10 +382,8 @@ class ConditionalRanker(BaseEstimator):
                 raise ValueError("loss='squared_hinge' takes no callback and no eval_set")
             model = solve_squared_hinge(problem, float(alphas[0]), self.solver, options)
         else:
-            oriented, train = self._oriented_alphas(alphas), problem
-            validation = None if eval_set is None else self._read_eval_set(eval_set)
-            if validation is None and self.early_stopping:
-                train, validation = self._validation_split(problem)
+            oriented = self._oriented_alphas(alphas)
+            train, validation = self._validation(problem, eval_set)
             model = train.solve(
                 oriented, self.solver, options, validation=validation, progress=progress
             )
@@ -408,15 +402,17 @@ class ConditionalRanker(BaseEstimator):
             self._warn_of_equal_objects()
         return model
 
-    def _validation_split(self, problem: RelationProblem) -> tuple[RelationProblem, Validation]:
-        """Hold out edges for early stopping."""
-        labels, rng = problem.observations, check_random_state(self.random_state)
-        held = hold_out_cells(labels, self.validation_fraction, rng, mirror=problem.paired)
-        train = RelationProblem(*problem.sides, labels.select(~held), problem.loss)
-        return train, Validation(problem.sides, labels.select(held), _accuracy)
-
-    def _read_eval_set(self, eval_set: Any) -> Validation:
-        """Read (X, Y) or (X, Y, Z), with None for the objects of ``fit``."""
+    def _validation(
+        self, problem: RelationProblem, eval_set: Any
+    ) -> tuple[RelationProblem, Validation | None]:
+        """Hold out edges for early stopping, or read (X, Y[, Z]); None: the objects of fit."""
+        if eval_set is None and not self.early_stopping:
+            return problem, None
+        if eval_set is None:
+            labels, rng = problem.observations, check_random_state(self.random_state)
+            held = hold_out_cells(labels, self.validation_fraction, rng, mirror=problem.paired)
+            train = RelationProblem(*problem.sides, labels.select(~held), problem.loss)
+            return train, Validation(problem.sides, labels.select(held), _accuracy)
         if not self.early_stopping:
             raise ValueError("eval_set is for early_stopping=True")
         if not isinstance(eval_set, tuple | list) or len(eval_set) not in (2, 3):
@@ -430,7 +426,7 @@ class ConditionalRanker(BaseEstimator):
         labels = read_relation(Y, len(sides[0]), len(sides[1]), one_domain=one_domain)
         labels = self._oriented(labels)
         require_labels(labels, ranking=True, condition_on=self.condition_on)
-        return Validation(self._turned(sides), labels, _accuracy)
+        return problem, Validation(self._turned(sides), labels, _accuracy)
 
     def _store(self, labels: Observations, model: RelationModel, alpha: Any) -> None:
         for name in OPTIONAL:
@@ -451,31 +447,28 @@ class ConditionalRanker(BaseEstimator):
 
     def _warn_of_equal_objects(self) -> None:
         """Warn of training objects that the model distinguishes but ``predict`` cannot."""
-        two = self._columns is not None
-        for k, objects in enumerate((self._rows, self._ranked)[: 1 + two]):
-            reason = self._tells_apart(k) or (None if two else self._tells_apart(1))
-            groups = objects.equal() if reason is not None and objects.names is None else []
+        sides = [self._rows] if self._columns is None else [self._rows, self._columns]
+        attributes, reasons = ("row_offsets_", "column_offsets_"), []
+        for objects, attribute in zip((self._rows, self._ranked), attributes, strict=True):
+            metrics = [part.metric for weight, part in objects.kernel if weight > 0]
+            known = [f"kernel {name!r}" for name in ("identity", "profile") if name in metrics]
+            if np.any(getattr(self, attribute, 0.0)):
+                known.insert(0, f"fit_offsets={self.fit_offsets!r}")
+            reasons.append([*known, *[f"pairwise={self.pairwise!r}"] * self._pairwise.knows])
+        for k, objects in enumerate(sides):
+            reason = reasons[k] if len(sides) == 2 else reasons[0] + reasons[1]
+            groups = objects.equal() if reason and objects.names is None else []
             if not groups:
                 continue
             name = "Z" if k == 1 and self._two_domains else "X"
             shown = " and ".join(str(i) for i in groups[0][:2])
             more = f" (and {len(groups) - 1} more such groups)" * (len(groups) > 1)
             warn(
-                f"rows {shown} of {name} have equal features{more}, and {reason} tells objects "
+                f"rows {shown} of {name} have equal features{more}, and {reason[0]} tells objects "
                 "apart: predict gives these objects the mean of what was learned of each, unless "
                 f"its {name} is that of fit. Pass {name} as a data frame whose index names the "
                 "objects, here and to predict"
             )
-
-    def _tells_apart(self, side: int) -> str | None:
-        """Return the option that distinguishes equal objects of rows (0) or columns (1)."""
-        offsets = getattr(self, ("row_offsets_", "column_offsets_")[side], None)
-        if offsets is not None and offsets.any():
-            return f"fit_offsets={self.fit_offsets!r}"
-        for weight, part in (self._rows, self._ranked)[side].kernel:
-            if weight > 0 and part.metric in ("identity", "profile"):
-                return f"kernel {part.metric!r}"
-        return f"pairwise={self.pairwise!r}" if self._pairwise.knows else None
 
     # ------------------------------------------------------------------ updating
 
@@ -485,9 +478,9 @@ class ConditionalRanker(BaseEstimator):
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (p', d), or None
-            Row objects, known (equal to objects of the model) or new. None: all row objects of the
-            model (not between objects of one kind). With a precomputed kernel all are new, and X
-            of shape (p', p + p') has kernel values with the model's objects, then among themselves.
+            Row objects, known or new. None: all row objects of the model. With a precomputed
+            kernel all are new, and X has kernel values with the model's objects, then among
+            themselves, shape (p', p + p').
         Y : array-like, data frame or sparse matrix of shape (p', g')
             Labels to add, NaN elsewhere. Pairs must not have a label yet: `forget` it first.
         Z : array-like, sparse matrix or data frame of shape (g', e), optional
@@ -502,21 +495,7 @@ class ConditionalRanker(BaseEstimator):
         Notes
         -----
         New objects follow the known ones, in the order of X, then of Z. The model is solved again
-        for all labels, with the alpha and kernel weights of ``fit``. A call that fails does not
-        change it. Labels are stored with the model, except in files of complete relations of few
-        features.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from rankrls import ConditionalRankRLS
-        >>> rng = np.random.default_rng(0)
-        >>> X, Z, Y = rng.random((20, 3)), rng.random((15, 2)), rng.random((20, 15))
-        >>> ranker = ConditionalRankRLS(kernel="rbf").fit(X[:19], Y[:19], Z)
-        >>> ranker = ranker.partial_fit(X[19:], Y[19:])
-        >>> same = ConditionalRankRLS(kernel="rbf").fit(X, Y, Z)
-        >>> bool(np.allclose(ranker.predict(X, Z), same.predict(X, Z)))
-        True
+        with the alpha and kernel weights of ``fit``; a call that fails does not change it.
         """
         if not self.__sklearn_is_fitted__():
             return self.fit(X, Y, Z)
@@ -575,11 +554,10 @@ class ConditionalRanker(BaseEstimator):
             Column objects, known or new. None: the objects of X, if the model was fitted on
             objects of one kind.
         return_std : bool, default=False
-            Whether to also return posterior standard deviations of the model as a Gaussian process
-            with the pairwise kernel as covariance and alpha as noise variance. Available for
-            ``pairwise="kronecker"`` without a ``relation`` and without offsets of rows or columns,
-            on complete relations or up to 3000 observed pairs. New objects of a precomputed kernel
-            need their kernel values among themselves, as further columns.
+            Also return posterior standard deviations, of a Gaussian process with alpha as noise
+            variance: for ``pairwise="kronecker"`` without a ``relation`` and offsets of rows or
+            columns, on complete relations or up to 3000 observed pairs. New objects of a
+            precomputed kernel need their kernel values among themselves, as further columns.
 
         Returns
         -------
@@ -598,7 +576,7 @@ class ConditionalRanker(BaseEstimator):
         sides = ((side.values(new), side.paired(new)) for side, new in (lists, ranked))
         (left, left_prior), (right, right_prior) = sides
         points = CellPoints(left, right, left_prior, right_prior)
-        return scores, self._oriented(np.sqrt(self._variances(points)))
+        return scores, self._oriented(np.sqrt(self._posterior.variances(points)))
 
     def preference_proba(self, given: Any, first: Any, second: Any) -> Array:
         """Predict the probability that ``first`` is ranked above ``second``.
@@ -630,49 +608,37 @@ class ConditionalRanker(BaseEstimator):
         prior = np.maximum(ranked.paired(a) + ranked.paired(b) - 2 * ranked.paired(a, b), 0.0)
         values = ranked.values(a) - ranked.values(b)
         points = CellPoints(lists.values(x), values, lists.paired(x), prior, level=0.0)
-        variance = self._variances(points)
+        variance = self._posterior.variances(points)
         z = np.where(difference > 0, np.inf, np.where(difference < 0, -np.inf, 0.0))
         np.divide(difference, np.sqrt(variance), out=z, where=variance > 0)
         return ndtr(z)
 
-    def _variances(self, points: CellPoints) -> Array:
-        """Compute posterior variances, with conditioning objects as rows."""
-        free = self._oriented(self._free)
+    @cached_property
+    def _posterior(self) -> CellPosterior:
+        """The posterior of the observed pairs, with conditioning objects as rows."""
         if self.pairwise != "kronecker":
             raise ValueError(
                 f"uncertainties are there for pairwise='kronecker', not for {self.pairwise!r}"
             )
-        if self.relation is not None or free.columns or (free.rows and self.loss != "ranking"):
+        loss, shape = self._loss, (len(self._rows), len(self._ranked))
+        if loss.sign or loss.offsets.rows or loss.offsets.columns:
             raise ValueError(
                 "uncertainties are there for relations without symmetry (relation=None) and "
                 "without offsets of rows or columns (fit_offsets=False or True)"
             )
-        labels, iterated = self._known_labels, self.early_stopping or self._noise == 0
+        # Files have no labels of complete relations of few features; variances need none.
+        labels = getattr(self, "_labels", None) or Observations.complete(np.zeros(shape))
+        noise = float(getattr(self, "_fitted_alpha", self._alpha))
         full = labels.n_edges >= np.prod(labels.shape) and labels.block(ranking=False) is not None
-        few = full or labels.n_edges <= MAX_CELLS
-        if iterated or self.loss == "squared_hinge" or not few:
+        squared = self.loss != "squared_hinge" and not self.early_stopping and noise > 0
+        if not (squared and (full or labels.n_edges <= MAX_CELLS)):
             raise ValueError(
                 "uncertainties need a squared loss and a complete relation, or one of at most "
                 f"{MAX_CELLS} observed pairs, fitted without early_stopping"
             )
-        return self._posterior.variances(points)
-
-    @property
-    def _known_labels(self) -> Observations:
-        """The labels; model files do not have those of complete relations of few features."""
-        shape = len(self._rows), len(self._ranked)
-        return getattr(self, "_labels", None) or Observations.complete(np.zeros(shape))
-
-    @property
-    def _noise(self) -> float:
-        return float(getattr(self, "_fitted_alpha", self._alpha))
-
-    @cached_property
-    def _posterior(self) -> CellPosterior:
-        """The posterior of the observed pairs, which does not depend on their labels."""
-        columns, labels = self._columns and replace(self._columns), self._known_labels
+        columns = self._columns and replace(self._columns)
         problem = self._problem(Relation(replace(self._rows), columns, labels, self._two_domains))
-        return CellPosterior(problem, self._noise)
+        return CellPosterior(problem, noise)
 
     def __getstate__(self) -> Any:
         state = super().__getstate__()
@@ -684,14 +650,12 @@ class ConditionalRanker(BaseEstimator):
         return self._rows if self._columns is None else self._columns
 
     @property
-    def _stored_offsets(self) -> FittedOffsets | None:
+    def _fitted(self) -> tuple[Array, FittedOffsets | None]:
+        """Coefficients of features, or else of kernel values, and offsets."""
+        table = self._weights if hasattr(self, "_weights") else self.dual_coef_
         if not hasattr(self, "offset_"):
-            return None
-        return FittedOffsets(self.offset_, self.row_offsets_, self.column_offsets_)
-
-    def _table(self) -> Array:
-        """Coefficients of kernel values, or of features on explicit sides."""
-        return self._weights if self._linear else self.dual_coef_
+            return table, None
+        return table, FittedOffsets(self.offset_, self.row_offsets_, self.column_offsets_)
 
     @cached_property
     def dual_coef_(self) -> Array:
@@ -710,11 +674,6 @@ class ConditionalRanker(BaseEstimator):
         )
         return left.T @ weights @ right
 
-    @property
-    def _linear(self) -> bool:
-        """Whether `_table` holds weights of features instead of kernel values."""
-        return hasattr(self, "_weights")
-
     def _scores(
         self,
         X: NewObjects,
@@ -726,13 +685,14 @@ class ConditionalRanker(BaseEstimator):
     ) -> Array:
         """Scores of all pairs, shape (p', g'); symmetric if X and Z are the ``same`` objects."""
         if table is None:
-            table, offsets = self._table(), self._stored_offsets
+            table, offsets = self._fitted
         advice = "predict for fewer objects at a time, or some pairs with predict_edges"
         _resources.require("predict", X.shape[0], Z.shape[0], advice=advice)
         self._warn_of_unknown(X, Z)
         if self._pairwise.plain:
-            left = self._rows.values(X, table, explicit=self._linear)
-            scores = self._ranked.values(Z, left.T, explicit=self._linear).T
+            explicit = hasattr(self, "_weights")
+            left = self._rows.values(X, table, explicit=explicit)
+            scores = self._ranked.values(Z, left.T, explicit=explicit).T
         else:
             scores = self._pairwise.table(*self._side_values(X, Z), table)
         sign = self._pairwise.symmetry or SIGNS[self.relation]
@@ -791,14 +751,16 @@ class ConditionalRanker(BaseEstimator):
         others, j = np.unique(cols, return_inverse=True)
         left, right = X[used], Z[others]
         self._warn_of_unknown(X, Z)
+        table, offsets = self._fitted
         if self._pairwise.plain:
-            images = self._rows.values(left, self._table(), explicit=self._linear)
-            values = self._ranked.values(right, explicit=self._linear)
+            explicit = hasattr(self, "_weights")
+            images = self._rows.values(left, table, explicit=explicit)
+            values = self._ranked.values(right, explicit=explicit)
             out = sampled_products(images, values, i, j)
         else:
-            out = self._pairwise.at(*self._side_values(left, right), self._table(), i, j)
-        offsets = _offset_parts(self._stored_offsets, X, Z)
-        return out + offsets[0][rows] + offsets[1][cols]
+            out = self._pairwise.at(*self._side_values(left, right), table, i, j)
+        first, second = _offset_parts(offsets, X, Z)
+        return out + first[rows] + second[cols]
 
     @property
     def coef_(self) -> Array:
@@ -810,8 +772,8 @@ class ConditionalRanker(BaseEstimator):
                 "coef_ exists for linear kernels only, with pairwise='kronecker' or 'two-step'; "
                 "see dual_coef_"
             )
-        if self._linear:
-            return self._table()
+        if hasattr(self, "_weights"):
+            return self._weights
         return self._rows.X.T @ (columns.X.T @ self.dual_coef_.T).T
 
     def score(self, X: Any, Y: Any, Z: Any = None) -> float:

@@ -31,10 +31,10 @@ class ConditionalRankRLSCV(ConditionalRanker):
     Parameters
     ----------
     alphas : array-like of shape (n_alphas,), optional
-        The grid. The default is 2^-15 … 2^15. It is extended by factors of two if very large or
-        small kernel values make all of these alphas too small or too large, and as long as the
-        best alpha is at an end. ``pairwise="two-step"`` takes one grid for both sides, or a list
-        of two grids, and tries all pairs. By default it searches one side after the other.
+        The grid. The default is 2^-15 … 2^15, extended by factors of two where kernel values need
+        it and as long as the best alpha is at an end. ``pairwise="two-step"`` takes one grid for
+        both sides, or a list of two, and tries all pairs; by default it searches one side after
+        the other.
     kernel_weights, object_kernel_weights : array-like of shape (n_kernels,), optional
         Weights of several kernels. None: choose them by the held-out error and the
         cross-validated score (see Notes, ``kernel_weights_`` and ``object_kernel_weights_``).
@@ -43,17 +43,14 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
         As for `ConditionalRankRLS`.
     cv : str, int, splitter or iterable, default="auto"
         What is held out: "rows" of Y (objects of X), "columns" (objects of Z), "both" at once, or
-        "edges", pairs of known objects. Between objects of one kind, "both" holds out a fold of
-        objects with all its pairs, and predicts those within the fold. With a symmetric or
-        reciprocal relation, the mirror image of a pair is held out with it, and "rows" ("columns")
-        holds out objects with all their pairs, as conditioning (ranked) objects.
-        "auto": "both" between objects of one kind, "rows" otherwise. An int k means k such folds;
-        a scikit-learn splitter or an iterable of (train, test) splits the rows of X.
+        "edges", pairs of known objects. Between objects of one kind, "both" predicts the pairs
+        within a fold of objects. With a symmetry, mirror images are held out, too. "auto": "both"
+        between objects of one kind, "rows" otherwise. An int k means k such folds; a scikit-learn
+        splitter or an iterable of (train, test) splits the rows of X.
     n_folds : int, optional
-        Number of folds of rows, columns, objects or edges. For "both" between two kinds of objects
-        it is the number of folds on each side. None: 10, or fewer if folds would have less than
-        five objects. On complete relations without a symmetry, None holds out single rows for
-        "rows", and a few pairs of a row at a time for "edges", because this needs no refit.
+        Number of folds of rows, columns, objects or edges, for "both" on each side. None: 10, or
+        fewer if folds would have less than five objects; single rows, or a few edges of a row, on
+        complete relations without a symmetry, where this needs no refit.
     scoring : str or callable, default="pairwise_accuracy"
         Name of a metric of `rankrls.metrics`, possibly with a cut-off such as "ndcg@10", or a
         function ``metric(y_true, y_score, qid=...)``; higher is better. Only pairs with the same
@@ -82,14 +79,12 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
     -----
     On complete relations, all alphas together cost a few eigendecompositions: one for each kernel
     if shortcuts exist, and one for each fold otherwise. On incomplete relations, every fold is
-    refitted, for all alphas at once. The kernel "profile" is recomputed for every fold from the
-    labels that are not held out.
+    refitted, for all alphas at once.
 
     Weights of several kernels: on complete relations without "profile", the squared error of
-    held-out rows, columns or pairs has a closed form and a gradient, and is minimised over alpha
-    and all weights. ``scoring`` selects among the result, the result without its smallest weights,
-    and equal weights. Otherwise a coordinate search multiplies and divides one weight at a time
-    while the score of the best alpha improves, with a few of the folds if these are refitted.
+    held-out labels is minimised over alpha and all weights by its gradient, and ``scoring`` selects
+    among the result, the result without its smallest weights, and equal weights. Otherwise a
+    coordinate search multiplies and divides one weight at a time.
 
     Examples
     --------
@@ -169,7 +164,7 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
         ConditionalRankRLSCV
             The fitted estimator.
         """
-        pairs = self._two_step and self.relation is None
+        pairs = self.pairwise == "two-step" and self.relation is None
         grid: Any = self.alphas
         if grid is not None:
             grid = check_alpha_grids(grid) if pairs else check_alphas("alphas", grid)

@@ -187,15 +187,16 @@ def cross_validate(
     Y = problem.labels()
     if not len(folds):
         assert Y is not None
-        (p, g), holdout = Y.shape, CompleteHoldout(problem, Y)
-        lists = np.repeat(np.arange(p), g)
+        holdout, lists = CompleteHoldout(problem, Y), np.arange(len(Y))[:, None]
         if folds.entries:
             held, n_refits = holdout.entry_folds(list(folds.entries), alphas)
-            numbers = np.concatenate([np.full(len(f), k) for k, f in enumerate(folds.entries)])
-            fold_of = numbers[np.argsort(np.concatenate(folds.entries))]
-            lists = lists * len(folds.entries) + np.tile(fold_of, p)
+            fold_of = np.empty(Y.shape[1], dtype=np.int64)
+            for number, fold in enumerate(folds.entries):
+                fold_of[fold] = number
+            lists = lists * len(folds.entries) + fold_of
         else:
             held, n_refits = holdout.rows(alphas)
+        lists = np.broadcast_to(lists, Y.shape).ravel()
         return lists, Y.ravel(), held.reshape(len(alphas), -1), n_refits
     closed = solver in ("auto", "closed") and problem.has_closed_form and folds.pairs is None
     if problem.two_step and not (closed and Y is not None):

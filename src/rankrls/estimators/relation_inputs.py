@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rankrls._calls import warn
-from rankrls._validation import check_positive, show
+from rankrls._validation import show
 from rankrls.core.relations.labels import Observations
 from rankrls.estimators.choosing import check_alphas
 from rankrls.estimators.objects import Objects
@@ -19,10 +18,8 @@ __all__ = [
     "Relation",
     "check_alpha_grids",
     "check_alpha_pairs",
-    "check_fraction",
     "check_numbers",
     "check_relation",
-    "one_of",
     "read_relation",
     "require_labels",
 ]
@@ -45,24 +42,6 @@ class Relation(NamedTuple):
     def ranked(self) -> Objects:
         """The objects of the columns."""
         return self.rows if self.columns is None else self.columns
-
-
-def one_of(*allowed: Any) -> Callable[[str, Any], None]:
-    """Return a check that a parameter is one of some values: names, booleans or None."""
-
-    def check(name: str, value: Any) -> None:
-        plain = bool(value) if isinstance(value, np.bool_) else value
-        if not (isinstance(plain, str | bool | None) and plain in allowed):
-            choices = ", ".join(map(repr, allowed))
-            raise ValueError(f"{name} must be one of {choices}; got {show(value)}")
-
-    return check
-
-
-def check_fraction(name: str, value: Any) -> None:
-    """Raise unless a parameter is a number between 0 and 1."""
-    if check_positive(name, value) >= 1:
-        raise ValueError(f"{name} must be below 1; got {value:g}")
 
 
 def read_relation(Y: Any, p: int, g: int, *, one_domain: bool) -> Observations:

@@ -27,11 +27,10 @@ from rankrls.estimators.choosing import (
     default_grid,
     search_alphas,
 )
-from rankrls.estimators.objects import Objects
 from rankrls.estimators.relation_folds import RelationFolds, cross_validate
 from rankrls.estimators.relation_inputs import Relation, check_alpha_pairs
 
-__all__ = ["RelationSearch", "descend_weights", "search_pairs", "search_weights"]
+__all__ = ["RelationSearch"]
 
 Array = NDArray[Any]
 
@@ -78,7 +77,7 @@ class RelationSearch:
     def evaluate(self, alphas: Array, problem: RelationProblem) -> dict[str, Array]:
         """Compute the scores of all alphas, and the numbers of refits."""
         scores, n_refits = [], []
-        if self.ranker._two_step:
+        if problem.two_step:
             alphas = check_alpha_pairs("alphas", alphas)
         most = min(WORK, _resources.budget() // 64) // int(np.prod(self.relation.labels.shape))
         for part in np.split(alphas, range(max(most, 1), len(alphas), max(most, 1))):
@@ -117,23 +116,23 @@ class RelationSearch:
                 weights = self._searched(start, first)
         vars(self).update({name: whole[name] for name in ("folds", "options", "solver")})
         self.progress(f"weights {[w.round(4).tolist() for w in weights]}")
-        sides = self._weighted(weights)
-        relation = self.relation._replace(rows=sides[0], columns=sides[1] if sides[1:] else None)
-        return relation, self._problem(weights)
-
-    def _weighted(self, weights: list[Array]) -> list[Objects]:
-        sides = list(self.sides)
+        sides: list[Any] = [*self.sides, None]
         for side, values in zip(self.open, weights, strict=True):
-            sides[side] = sides[side].weighted(values)
-        return sides
+            sides[side] = self.sides[side].weighted(values)
+        relation = self.relation._replace(rows=sides[0], columns=sides[1])
+        return relation, self._problem(weights)
 
     def _problem(self, weights: list[Array]) -> RelationProblem:
         """Build the problem; a side with unchanged weights keeps its decomposition."""
-        free = self.ranker._free
-        for number, objects in enumerate(self._weighted(weights)):
-            key = objects.weights.tobytes()
-            if self._latest.get(number, (None,))[0] != key:
-                self._latest[number] = key, objects.side(free.T if number else free)
+        free, chosen = (
+            self.ranker._oriented(self.ranker._loss.free),
+            dict(zip(self.open, weights, strict=True)),
+        )
+        for number, objects in enumerate(self.sides):
+            values = chosen.get(number, objects.weights)
+            if self._latest.get(number, (None,))[0] != (key := values.tobytes()):
+                made = objects.weighted(values).side(free.T if number else free)
+                self._latest[number] = key, made
         sides = [self._latest[number][1] for number in range(len(self.sides))]
         return self.ranker._problem(self.relation, (sides[0], sides[-1]))
 
@@ -183,7 +182,12 @@ class RelationSearch:
         few, form = grid[:: max(1, len(grid) // COARSE)], _without_symmetry(first)
         alpha = float(few[np.argmin([holdout_error(form, one, held)[0] for one in few])])
         weights, best = descend_weights(start, alpha, (grid[0], grid[-1]), error)
-        trials = [(start, alpha), (weights, best), (_without_small(weights), best)]
+        large = [np.where(part < SMALL * part.max(), 0.0, part) for part in weights]
+        trials = [
+            (start, alpha),
+            (weights, best),
+            ([part / part.sum() for part in large], best),
+        ]
         scores = []
         for trial, alpha in trials:
             at = int(np.argmin(np.abs(np.log(grid / alpha))))
@@ -197,11 +201,6 @@ def _without_symmetry(problem: RelationProblem) -> CompleteSpectrum:
     Y = problem.labels()
     assert Y is not None
     return closed_form(*problem.sides, Y, replace(problem.loss, sign=0))
-
-
-def _without_small(weights: list[Array]) -> list[Array]:
-    large = [np.where(part < SMALL * part.max(), 0.0, part) for part in weights]
-    return [part / part.sum() for part in large]
 
 
 def descend_weights(
@@ -245,39 +244,33 @@ def search_weights(
     start: list[Array], score: Callable[[list[Array]], float], top: float
 ) -> list[Array]:
     """Search for kernel weights with a better ``score``: multiply, divide, or drop each."""
-    best = [np.array(weights, dtype=np.float64) for weights in start]
-
-    def improves(s: int, k: int, value: float) -> bool:
-        nonlocal top
-        weights = best[s].copy()
-        weights[k] = value
-        if not weights.any() or value == best[s][k]:
-            return False
-        weights /= weights.sum()
-        found = score([*best[:s], weights, *best[s + 1 :]])
-        if not found > top + GAIN:
-            return False
-        best[s], top = weights, found
-        return True
+    best, moved = [np.array(weights, dtype=np.float64) for weights in start], True
 
     def climbs(s: int, k: int, change: float) -> bool:
-        moved = False
-        while (best[s][k] < 1.0 - LEAST if change > 1 else best[s][k] > LEAST) and improves(
-            s, k, change * best[s][k]
-        ):
-            moved = True
-        return moved
+        """Multiply a weight while that improves the score."""
+        nonlocal top
+        better = False
+        while best[s][k] < 1.0 - LEAST if change > 1.0 else best[s][k] > LEAST * (change > 0.0):
+            weights = best[s].copy()
+            weights[k] *= change
+            if not weights.any():
+                break
+            weights /= weights.sum()
+            found = score([*best[:s], weights, *best[s + 1 :]])
+            if not found > top + GAIN:
+                break
+            best[s], top, better = weights, found, True
+        return better
 
-    moved = True
     for sweep, factor in enumerate(FACTORS):
         if sweep == 1 and not moved:
             continue
         moved = False
         for s, k in [(s, k) for s, weights in enumerate(best) for k in range(len(weights))]:
-            second = k == 1 and len(best[s]) == 2  # the first has been multiplied and divided
             if best[s][k] > 0.0:
-                better = not second and (climbs(s, k, factor) or climbs(s, k, 1.0 / factor))
-                moved |= better or (sweep == 0 and improves(s, k, 0.0))
+                done = k == 1 and len(best[s]) == 2  # the first has been multiplied and divided
+                better = not done and (climbs(s, k, factor) or climbs(s, k, 1.0 / factor))
+                moved |= better or (sweep == 0 and climbs(s, k, 0.0))
     return best
 
 

@@ -78,12 +78,11 @@ def relation_holdout_predict(
         of row i and column j. With a symmetric or reciprocal relation (or kernel: "mlpk",
         "ranking") the mirror images of these pairs are left out too.
     folds : list or splitter, optional
-        Folds to leave out. None: one row, column, pair, or row and column at a time. For "rows" and
-        "columns", a list of index arrays (or masks); for "entries" of tuples (rows, columns) of the
-        indices of pairs; for "both" of tuples (rows, columns) of objects. A scikit-learn splitter
-        splits the rows of X, the rows of Z, or the observed pairs in row-major order; for "both"
-        the objects of one kind, or rows and columns separately, in all combinations. A pair can be
-        in one fold only, and is NaN if it is in none.
+        Folds to leave out. None: one row, column, pair, or row and column at a time. A list of
+        index arrays (or masks), for "entries" and "both" of tuples (rows, columns), or a
+        scikit-learn splitter of the rows of X, the rows of Z, the observed pairs in row-major
+        order, or (for "both") of the objects of one kind, or of rows and columns in all
+        combinations. A pair can be in one fold only, and is NaN if it is in none.
     alphas : array-like of shape (n_alphas,), optional
         Grid of values to use instead of the estimator's alpha. ``pairwise="two-step"`` takes pairs
         (row, column), of shape (n_alphas, 2).
@@ -98,15 +97,13 @@ def relation_holdout_predict(
     Notes
     -----
     On a complete relation without a symmetry, with ``pairwise`` "kronecker", "cartesian" or
-    "two-step", the predictions are computed from the decomposed kernels and equal those of refits.
-    Otherwise the model is refitted for each fold. Two-step regression without some "entries" is the
-    model in which the labels of these entries equal their own predictions.
+    "two-step", the predictions are computed from the decomposed kernels. Otherwise the model is
+    refitted for each fold. Two-step regression without some "entries" is the model in which the
+    labels of these entries equal their own predictions.
 
-    With the ranking loss, the constant of a conditioning object makes the mean residual of its
-    remaining labels zero, or its mean prediction over the objects that were not left out. Lists
-    predicted by *different* models ("columns", "entries", "both") can therefore be compared, but
-    such pooling is biased: predictions are worse than random if there is nothing to learn.
-    `ConditionalRankRLSCV` never compares them.
+    With the ranking loss, the mean residual of the remaining labels of a conditioning object is
+    zero, or else its mean prediction over the objects that were not left out. Scores of *different*
+    models ("columns", "entries", "both") should not be compared: such pooling is biased.
 
     Examples
     --------
@@ -131,7 +128,7 @@ def relation_holdout_predict(
     estimator._require_squared_loss("relation_holdout_predict")
     if alphas is None:
         grid = ranker._check_alpha(estimator.alpha)
-    elif ranker._two_step:
+    elif ranker.pairwise == "two-step":
         grid = check_alpha_pairs("alphas", alphas, one_alpha=ranker.relation is not None)
     else:
         grid = check_alphas("alphas", alphas, as_given=True)
