@@ -126,6 +126,8 @@ def by_judgement(values: Array, folds: Folds, pairs: Array) -> Array:
 class JudgementScoring:
     """Score held-out differences, by accuracy or log loss, on the given pairs of a graph."""
 
+    judged = True
+
     def __init__(self, scoring: Any, graph: PreferenceGraph, loss: Loss) -> None:
         if not isinstance(scoring, str):
             raise ValueError(

@@ -397,6 +397,8 @@ class Scoring:
     query, or the part of a query (without qid: of all rows) in one fold.
     """
 
+    judged = False  # it scores rows, not given pairs
+
     def __init__(self, scoring: Any, loss: Loss | None = None) -> None:
         self.loss = loss
         self.name = scoring if isinstance(scoring, str) else None

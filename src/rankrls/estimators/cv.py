@@ -261,16 +261,20 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             for name in OPTIONAL:
                 self.__dict__.pop(name, None)
             kernel, X, graph = self._prepare(X, preferences)
-            kind = self._kind(graph, groups, eval_set)
-            scoring: Any = Scoring(self.scoring, self._loss) if kind != "judgements" else None
-            scoring = scoring or JudgementScoring(self.scoring, graph, self._loss)
-            progress, folds = Progress(type(self).__name__, self.verbose), None
-            searches, split, trained = [], None, graph
-            if kind == "rows":
-                split = self._split(X, graph, scoring, eval_set)
-                trained = split.graph if self.early_stopping else graph
+            judged, by_rows = self._held_out(kernel, graph, groups, eval_set)
+            progress, split, folds = Progress(type(self).__name__, self.verbose), None, None
+            scoring: Any
+            if judged:
+                scoring = JudgementScoring(self.scoring, graph, self._loss)
+            else:
+                scoring = Scoring(self.scoring, self._loss)
+                scoring.require_scores()
+            if by_rows:
+                split = split_for_validation(self, X, graph, eval_set)
+            searches = []
             for one in self._gammas() or [kernel]:
-                found = AlphaSearch(self._problem(one, X, trained))
+                stops = split is not None and self.early_stopping
+                found = AlphaSearch(self._problem(one, X, split.graph if stops else graph))
                 if split is not None:
                     refit = eval_set is None
                     score = partial(self._score_rows, found, split, scoring, callback, refit)
@@ -278,7 +282,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
                     if folds is None:  # they are the same for all kernels
                         folds = self._folds(X, y, found.problem, scoring, groups)
                     score = partial(self._score_folds, found, folds, scoring, progress)
-                if self.early_stopping and grid is not None:  # which chooses alpha, too
+                if stops and grid is not None:  # early stopping chooses alpha, too
                     found.results = {"alpha": grid, **score(grid)}
                 else:
                     n_values = max(1, 0 if folds is None else len(folds.members) * graph.n_outputs)
@@ -288,14 +292,23 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
                 searches.append(found)
             found = max(searches, key=lambda one: one["mean_score"])  # the first of equals
             self._store_choice(searches, found)
-            self._store(found.problem, *self._fit_best(found, callback))
-            if kind == "judgements" and not kernel.precomputed:
-                assert folds is not None
+            if self.link == "logit":
+                step = newton(found.problem, self.alpha_)
+                fitted = step.model, History(step.n_steps)
+            else:
+                alphas = np.array([self.alpha_])
+                fitted = found.fitted.get(self.alpha_) or self._solve(
+                    found.problem, alphas, callback=callback
+                )
+            self._store(found.problem, *fitted)
+            if judged and folds is not None and not kernel.precomputed:
                 self._store_noise(found, folds, scoring)
         return self
 
-    def _kind(self, graph: PreferenceGraph, groups: Any, eval_set: Any) -> str:
-        """What is held out: "rows" once, "judgements" in turn, or "folds" of rows."""
+    def _held_out(
+        self, kernel: Kernel, graph: PreferenceGraph, groups: Any, eval_set: Any
+    ) -> tuple[bool, bool]:
+        """Whether given pairs are left out in turn, and whether rows are held out once."""
         named = self.cv if isinstance(self.cv, str) else None
         if named in JUDGEMENT_FOLDS and not graph.n_given_pairs:
             raise ValueError(f"cv={self.cv!r} leaves out given pairs, and there are none")
@@ -309,29 +322,26 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
                 "which choose alpha by held-out rows: leave cv='auto'"
             )
         by_rows = by_rows or named == "validation"
+        judged = judged and not by_rows
+        if by_rows and (kernel.precomputed or self.store_cv_predictions):
+            raise ValueError(
+                "kernel='precomputed' and store_cv_predictions need cross-validation, not "
+                "held-out rows: use cv instead"
+            )
         if check_option("link", self.link, ("identity", "logit")) == "logit" and not (
-            judged and graph.scores is None and not by_rows and self._loss.keeps_ties
+            judged and graph.scores is None and self._loss.keeps_ties
         ):
             raise ValueError(
                 "link='logit' is for given pairs without labels y that are left out in turn, "
                 "with cost='magnitude' and ties='keep'"
             )
-        if groups is not None and (by_rows or not judged):
+        if groups is not None and not judged:
             raise ValueError(
                 "groups says which given pairs are left out together, with cv='auto', "
                 "'leave-group-out' or a number of folds, not with held-out rows (eval_set, "
                 "early_stopping, solver='cg', cv='validation'); pass the query of each row as qid"
             )
-        return "rows" if by_rows else "judgements" if judged else "folds"
-
-    def _fit_best(self, found: AlphaSearch, callback: Any) -> tuple[Any, History]:
-        """The model of the best alpha, unless it is fitted already."""
-        alpha = found["alpha"]
-        if self.link == "logit":
-            step = newton(found.problem, alpha)
-            return step.model, History(step.n_steps)
-        known = found.fitted.get(alpha)
-        return known or self._solve(found.problem, np.array([alpha]), callback=callback)
+        return judged, bool(by_rows)
 
     def _store_choice(self, searches: list[AlphaSearch], best: AlphaSearch) -> None:
         """Store what was chosen, and the results of all kernels."""
@@ -404,25 +414,22 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         self, found: AlphaSearch, folds: Folds, scoring: Any, progress: Progress, alphas: Array
     ) -> dict[str, Array]:
         """Score alphas by held-out folds of rows or given pairs; without any, by pairs of rows."""
-        problem, graph = found.problem, found.problem.graph
+        problem, graph, judged = found.problem, found.problem.graph, scoring.judged
+        held_out = f"{len(folds):,} folds" if len(folds) else "leave-pair-out"
+        progress(f"{len(alphas)} alphas, {held_out}")
         if not len(folds):
-            progress(f"{len(alphas)} alphas, leave-pair-out")
             pairs = list(pair_accuracies(problem, alphas, n_threads(self.n_jobs)))
             mean = np.array([accuracy.mean() for accuracy, _ in pairs])
             return {"mean_score": mean, "n_refits": np.array([n_refits for _, n_refits in pairs])}
-        if isinstance(scoring, JudgementScoring):
-            progress(f"{len(alphas)} alphas, {len(folds):,} folds of pairs")
+        if judged:
             held = self._leave_judgements_out(problem, folds, alphas, variances=scoring.log_loss)
             scores = scoring.scores(held, alphas)
         else:
-            progress(f"{len(alphas)} alphas, {len(folds):,} folds")
             held = problem.leave_out(folds, alphas)
             scores = scoring.of_folds(graph, held)
         if self.store_cv_predictions:
-            if isinstance(scoring, JudgementScoring):
-                values = by_judgement(held.values, folds, graph.pairs)
-            else:
-                values = held.by_row(graph.n_rows)
+            pairs = graph.pairs
+            values = by_judgement(held.values, folds, pairs) if judged else held.by_row(len(graph))
             found.predictions.update(zip(alphas.tolist(), values, strict=True))
         return {"mean_score": scores["mean_score"], "n_refits": held.n_refits} | scores
 
@@ -444,15 +451,6 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         self.noise_variance_ = float(noise[0]) if graph.flat else noise
         if graph.n_outputs == 1:
             self.calibration_ = scoring.calibrate(held, alpha)
-
-    def _split(self, X: Any, graph: PreferenceGraph, scoring: Scoring, eval_set: Any) -> Split:
-        """Rows to choose alpha on."""
-        scoring.require_scores()
-        if isinstance(self.kernel, str) and self.kernel == "precomputed":
-            raise ValueError("kernel='precomputed' cannot be split into rows: use cv instead")
-        if self.store_cv_predictions:
-            raise ValueError("store_cv_predictions needs cross-validation, not held-out rows")
-        return split_for_validation(self, X, graph, eval_set)
 
     def _score_rows(
         self,
@@ -484,39 +482,54 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         scores = np.array([score(f) for f in predict_path(model, split.X)])
         return {"mean_score": scores, "iteration": np.full(len(alphas), history.n_iter)}
 
-    # -- folds
-
     def _folds(self, X: Any, y: Any, problem: RidgeProblem, scoring: Any, groups: Any) -> Folds:
         """The rows, or given pairs, that are held out together; none for leave-pair-out."""
-        graph, cv, judged = problem.graph, self.cv, isinstance(scoring, JudgementScoring)
-        names, codes, target = JUDGEMENT_FOLDS if judged else ROW_FOLDS, None, y
+        graph, cv, judged = problem.graph, self.cv, scoring.judged
+        names, n, what = ROW_FOLDS, graph.n_rows, "queries" if graph.has_qid else "rows"
+        codes, target = graph.query_codes if graph.has_qid else None, graph.scores
+        target = y if isinstance(y, PreferenceGraph) else target
         if judged:
-            n, X, target, what = graph.n_given_pairs, graph.pairs, graph.magnitude, "pairs"
-            if groups is not None:
-                codes, what = encode_qid(groups, n, name="groups", of="pairs").codes, "groups"
-        else:
-            scoring.require_scores()
-            n, what = graph.n_rows, "queries" if graph.has_qid else "rows"
-            target = y if isinstance(y, PreferenceGraph) else graph.scores
-            codes = graph.query_codes if graph.has_qid else None
-        together = codes is not None
-        codes = np.arange(n) if codes is None else codes
+            names, n, X, target = JUDGEMENT_FOLDS, graph.n_given_pairs, graph.pairs, graph.magnitude
+            coded = None if groups is None else encode_qid(groups, n, name="groups", of="pairs")
+            codes, what = (None, "pairs") if coded is None else (coded.codes, "groups")
         if isinstance(cv, str):
             check_option("cv", cv, ("auto", *names))
             if judged:
-                return self._named_judgements(graph, groups)
-            return self._named_folds(problem, codes, scoring)
+                if cv != "auto" and (cv == "leave-group-out") == (groups is None):
+                    raise ValueError(
+                        "cv='leave-group-out' needs groups, one for each pair, and groups need it, "
+                        f"'auto' or a number of folds; got cv={cv!r}"
+                    )
+                by = "judgement" if groups is None else "group"
+                return judgement_folds(graph, "item" if cv == "leave-item-out" else by, groups)[0]
+            if codes is not None and cv != "leave-pair-out":
+                return Folds.of_groups(codes)
+            if cv == "leave-query-out":
+                raise ValueError("cv='leave-query-out' needs qid")
+            pairwise = scoring.name in PAIR_METRICS and not self.store_cv_predictions
+            if cv == "leave-pair-out" and not pairwise:
+                raise ValueError(
+                    "leave-pair-out compares two rows at a time, so scoring must be one of "
+                    f"{', '.join(map(repr, PAIR_METRICS))}, without store_cv_predictions; "
+                    "otherwise use an int cv (or rankrls.model_selection.leave_pair_out_predict)"
+                )
+            few = pairwise and 4 <= n <= MAX_PAIR_ROWS
+            if cv == "leave-pair-out" or (few and can_leave_pairs_out(problem)):
+                return Folds.of_list([])
+            cv = max(2, min(10, n // 5))
         if is_fold_count(cv):
-            return self._random_folds(codes, what, int(cv))
+            together, rng = np.arange(n) if codes is None else codes, self.random_state
+            return Folds.of_groups(
+                random_fold_of(together, int(cv), check_random_state(rng), what=what)
+            )
         if not is_splits(cv):
             raise ValueError(
                 f"cv must be 'auto', {', '.join(map(repr, names))}, an int, a splitter or an "
                 f"iterable of (train, test); got {show(cv)}"
             )
-        splits = read_splits(cv, n, X, target, codes if together else None, complement=True)
-        folds = [test for _, test in splits]
+        folds = [test for _, test in read_splits(cv, n, X, target, codes, complement=True)]
         # A splitter such as LeavePairOut may say that it means to split queries.
-        whole = together and not judged and not getattr(cv, "splits_queries", False)
+        whole = codes is not None and not judged and not getattr(cv, "splits_queries", False)
         if whole and split_folds(problem.objectives[0].laplacian, folds).any():
             warn(
                 f"cv={show(cv)} splits queries: rows of a query are both trained on and held out, "
@@ -524,36 +537,6 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
                 "hold out whole queries use cv='leave-query-out', an int, or GroupKFold"
             )
         return Folds.of_list(folds)
-
-    def _named_judgements(self, graph: PreferenceGraph, groups: Any) -> Folds:
-        if self.cv == "leave-group-out" and groups is None:
-            raise ValueError("cv='leave-group-out' needs groups, one for each pair")
-        if groups is not None and self.cv not in ("auto", "leave-group-out"):
-            raise ValueError(f"groups goes with cv='leave-group-out', not with cv={self.cv!r}")
-        by = "item" if self.cv == "leave-item-out" else "judgement" if groups is None else "group"
-        return judgement_folds(graph, by, groups)[0]
-
-    def _named_folds(self, problem: RidgeProblem, codes: Array, scoring: Scoring) -> Folds:
-        graph, cv = problem.graph, self.cv
-        if cv == "leave-query-out" and not graph.has_qid:
-            raise ValueError("cv='leave-query-out' needs qid")
-        if cv != "leave-pair-out" and graph.has_qid:
-            return Folds.of_groups(codes)
-        few = 4 <= graph.n_rows <= MAX_PAIR_ROWS and not self.store_cv_predictions
-        exact = few and scoring.name in PAIR_METRICS and can_leave_pairs_out(problem)
-        if cv == "auto" and not exact:
-            return self._random_folds(codes, "rows", max(2, min(10, graph.n_rows // 5)))
-        if scoring.name not in PAIR_METRICS or self.store_cv_predictions:
-            raise ValueError(
-                "leave-pair-out compares two rows at a time, so scoring must be one of "
-                f"{', '.join(map(repr, PAIR_METRICS))}, without store_cv_predictions; otherwise "
-                "use an int cv (or rankrls.model_selection.leave_pair_out_predict)"
-            )
-        return Folds.of_list([])
-
-    def _random_folds(self, codes: Array, what: str, k: int) -> Folds:
-        rng = check_random_state(self.random_state)
-        return Folds.of_groups(random_fold_of(codes, k, rng, what=what))
 
     @property
     def alphas_(self) -> Array:
