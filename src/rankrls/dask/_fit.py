@@ -86,7 +86,7 @@ def fit_ranker(
         f"{rows.n_rows:,} rows in {len(rows.lengths)} partitions, {rows.n_queries:,} queries, "
         f"{rows.n_crossing:,} of them in several partitions"
     )
-    if not rows.with_qid:
+    if not rows.has_qid:
         require_addition(ranker._loss, "partitions")
     solver = _choose_solver(ranker, kernel, rows, scaler)
     progress(f"solver {solver}")
@@ -102,7 +102,7 @@ def fit_ranker(
     if solver == "nystroem":
         basis = Basis.from_rows(kernel, rows.take(indices), indices)
     if chooses:
-        if not rows.with_qid or n_folds > rows.n_queries:
+        if not rows.has_qid or n_folds > rows.n_queries:
             raise ValueError(
                 f"{n_folds} folds of {rows.n_queries} queries: give qid, or smaller cv"
             )
@@ -160,7 +160,7 @@ def _choose_solver(ranker: Any, kernel: Kernel, rows: DistributedRows, scaler: A
             f"{type(scaler).__name__} before solver={solver!r}: scales change the sums that "
             "solver='primal' has; use it, or scale the features before"
         )
-    elif solver == "cg" and not rows.with_qid:
+    elif solver == "cg" and not rows.has_qid:
         problem = "solver='cg' needs qid: without it use solver='primal', or a basis"
     elif solver == "cg" and rows.n_outputs > 1 and not ranker._loss.keeps_ties:
         problem = (
@@ -194,13 +194,13 @@ def _sum(
     that offsets and units cost no digits, and are converted to that of all rows afterwards.
     """
     raw, names = rows.X, getattr(ranker, "feature_names_in_", None)
-    wanted = layer("columns", [(partial(_columns, names, rows.with_qid), raw[0], rows.graphs[0])])
+    wanted = layer("columns", [(partial(_columns, names, rows.has_qid), raw[0], rows.graphs[0])])
     if scaler is not None:
         fit = partial(_fitted, scaler)
         first, *every = layer("scaler", [(fit, X) for X in (raw[0], *raw)])
         wanted += [first, tree("scaler", merged, every)]
         rows.X = layer("scaled", [(scaled, first, X) for X in raw])
-    shape = rows.dtype, rows.n_outputs, rows.flat, rows.with_qid
+    shape = rows.dtype, rows.n_outputs, rows.flat, rows.has_qid
     nothing = partial(_nothing, rows.n_features, shape, n_folds)
     work = partial(_part_sums, nothing, ranker._loss)
     total = tree("sum", _add_sums, rows.parts(work, shared(basis), shared(fold_of)))
@@ -213,7 +213,7 @@ def _sum(
         rows.X = layer("scaled", [(scaled, new, X) for X in raw])
     sums[0].seen.weighted = rows.weighted
     sums[0].end_ranking(rows.n_rows, ranker._loss)
-    if rows.with_qid:
+    if rows.has_qid:
         sums[0].seen.add(rows.labels, rows.sizes)
     return sums, found, scaler
 
@@ -293,15 +293,9 @@ def _fit_cg(
                 [equations], alphas, iteration, Products(X_val), score, n_outputs
             )
     coef = join_outputs([equations.outputs], W).astype(rows.dtype, copy=False)
-    ranker._store_fit(
-        FittedFunction(alphas[: len(coef)], coef=coef),
-        history,
-        solver="cg",
-        flat=rows.flat,
-        with_qid=True,
-        n_pairs=int(equations.n_pairs) * rows.n_outputs,
-        n_queries=rows.n_queries,
-    )
+    model, n_pairs = FittedFunction(alphas[: len(coef)], coef=coef), int(equations.n_pairs)
+    ranker._store_fit(model, rows, n_pairs * rows.n_outputs, "cg", history.n_iter)
+    ranker._store_history(history)
 
 
 class _DistributedEquations:

@@ -219,7 +219,7 @@ class DistributedRows:
             raise ValueError("ranking requires y to be passed, but the target y is None")
         self.flat = (y if is_lazy(y) else check_scores(y)).ndim == 1
         rows, self.dtype = features(X)
-        self.n_features, self.with_qid = int(X.shape[1]), qid is not None
+        self.n_features, self.has_qid = int(X.shape[1]), qid is not None
         given = [
             beside(*one, X, rows) for one in (("y", y), ("qid", qid), ("sample_weight", weight))
         ]
@@ -242,7 +242,7 @@ class DistributedRows:
         self.X = layer("X", calls)
         queries = [counts[i][2] for i in used]
         sizes, labels = np.array(list(map(len, queries))), [one for some in queries for one in some]
-        coded = encode_qid(labels if self.with_qid else None, int(sizes.sum()))
+        coded = encode_qid(labels if self.has_qid else None, int(sizes.sum()))
         codes, per_query = coded.codes, np.concatenate([counts[i][3] for i in used])
         self.labels, self.n_queries = coded.labels, len(coded)
         self.sizes = np.bincount(codes, per_query).astype(np.int64)
@@ -252,7 +252,7 @@ class DistributedRows:
         place = np.repeat(np.arange(len(sizes)), sizes)
         order = np.lexsort([(place - codes) % len(sizes), -per_query, codes])
         first = order[np.append(True, np.diff(codes[order]) > 0)]
-        crosses = (np.bincount(codes) > 1) & self.with_qid
+        crosses = (np.bincount(codes) > 1) & self.has_qid
         self.n_crossing, self._group = int(crosses.sum()), np.where(crosses, place[first], -1)
 
     def parts(

@@ -177,6 +177,12 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
     True
     """
 
+    alphas: ArrayLike | None
+    cv: Any
+    scoring: Any
+    link: str
+    store_cv_predictions: bool
+
     def __init__(
         self,
         alphas: ArrayLike | None = None,
@@ -204,29 +210,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         verbose: int = 0,
         n_jobs: int | None = None,
     ) -> None:
-        self.alphas = alphas
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.cost = cost
-        self.ties = ties
-        self.query_weighting = query_weighting
-        self.solver = solver
-        self.basis = basis
-        self.max_iter = max_iter
-        self.tol = tol
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.cv = cv
-        self.scoring = scoring
-        self.link = link
-        self.store_cv_predictions = store_cv_predictions
-        self.random_state = random_state
-        self.verbose = verbose
-        self.n_jobs = n_jobs
+        self._set(locals())
 
     @takes_queries
     def fit(
@@ -254,13 +238,11 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         grid = np.array(DEFAULT_ALPHAS) if self.early_stopping else None
         if self.alphas is not None:
             grid = check_alphas("alphas", self.alphas, allow_zero=bool(self.early_stopping))
-        preferences = Preferences(
-            y, qid, pairs, magnitude, pair_weight, pair_features, sample_weight
-        )
+        given = (y, qid, pairs, magnitude, pair_weight, sample_weight, pair_features)
         with unchanged_on_error(self):
             for name in OPTIONAL:
                 self.__dict__.pop(name, None)
-            kernel, X, graph = self._prepare(X, preferences)
+            kernel, X, graph = self._prepare(X, Preferences(*given))
             judged, by_rows = self._held_out(kernel, graph, groups, eval_set)
             progress, split, folds = Progress(type(self).__name__, self.verbose), None, None
             scoring: Any
@@ -273,8 +255,9 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
                 split = split_for_validation(self, X, graph, eval_set)
             searches = []
             for one in self._gammas() or [kernel]:
-                stops = split is not None and self.early_stopping
-                found = AlphaSearch(self._problem(one, X, split.graph if stops else graph))
+                stops = bool(self.early_stopping)
+                trained = graph if split is None or not stops else split.graph
+                found = AlphaSearch(self._problem(one, X, trained))
                 if split is not None:
                     refit = eval_set is None
                     score = partial(self._score_rows, found, split, scoring, callback, refit)
@@ -418,9 +401,9 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         held_out = f"{len(folds):,} folds" if len(folds) else "leave-pair-out"
         progress(f"{len(alphas)} alphas, {held_out}")
         if not len(folds):
-            pairs = list(pair_accuracies(problem, alphas, n_threads(self.n_jobs)))
-            mean = np.array([accuracy.mean() for accuracy, _ in pairs])
-            return {"mean_score": mean, "n_refits": np.array([n_refits for _, n_refits in pairs])}
+            found_pairs = list(pair_accuracies(problem, alphas, n_threads(self.n_jobs)))
+            mean, n_refits = (np.array(part) for part in zip(*found_pairs, strict=True))
+            return {"mean_score": mean.mean(axis=1), "n_refits": n_refits}
         if judged:
             held = self._leave_judgements_out(problem, folds, alphas, variances=scoring.log_loss)
             scores = scoring.scores(held, alphas)
@@ -428,8 +411,10 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             held = problem.leave_out(folds, alphas)
             scores = scoring.of_folds(graph, held)
         if self.store_cv_predictions:
-            pairs = graph.pairs
-            values = by_judgement(held.values, folds, pairs) if judged else held.by_row(len(graph))
+            if judged:
+                values = by_judgement(held.values, folds, graph.pairs)
+            else:
+                values = held.by_row(graph.n_rows)
             found.predictions.update(zip(alphas.tolist(), values, strict=True))
         return {"mean_score": scores["mean_score"], "n_refits": held.n_refits} | scores
 
@@ -486,8 +471,8 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         """The rows, or given pairs, that are held out together; none for leave-pair-out."""
         graph, cv, judged = problem.graph, self.cv, scoring.judged
         names, n, what = ROW_FOLDS, graph.n_rows, "queries" if graph.has_qid else "rows"
-        codes, target = graph.query_codes if graph.has_qid else None, graph.scores
-        target = y if isinstance(y, PreferenceGraph) else target
+        codes = graph.query_codes if graph.has_qid else None
+        target: Any = y if isinstance(y, PreferenceGraph) else graph.scores
         if judged:
             names, n, X, target = JUDGEMENT_FOLDS, graph.n_given_pairs, graph.pairs, graph.magnitude
             coded = None if groups is None else encode_qid(groups, n, name="groups", of="pairs")

@@ -154,6 +154,16 @@ class Learned:
             self.seen.projection = self.seen.projection.rescaled(factor, offset)
 
     @property
+    def n_queries(self) -> int:
+        """Number of queries, and of rankings without id."""
+        return self.seen.n_queries
+
+    @property
+    def has_qid(self) -> bool:
+        """Whether some query has an id."""
+        return self.n_queries > len(self.seen.rankings)
+
+    @property
     def n_pairs(self) -> int:
         """Number of edges, summed over outputs."""
         return sum(part.n_pairs * len(part.outputs) for part in self.total)
@@ -283,14 +293,8 @@ def store_learned(ranker: Any, learned: Learned, kernel: Kernel) -> None:
     # threads that predict meanwhile see the old model or the new one.
     new = object.__new__(type(ranker))
     new.__dict__.update(ranker.__dict__)
-    new._store_fit(
-        model,
-        solver="primal" if learned.basis is None else "nystroem",
-        flat=learned.flat,
-        with_qid=seen.n_queries > len(seen.rankings),
-        n_pairs=learned.n_pairs,
-        n_queries=seen.n_queries,
-    )
+    solver = "primal" if learned.basis is None else "nystroem"
+    new._store_fit(model, learned, learned.n_pairs, solver)
     if model is None:
         new._pending = learned
     new._seen, new._preferences = seen, learned.preferences
@@ -327,7 +331,7 @@ def empty_sums(
     with_qid: bool = True,
 ) -> list[Learned]:
     """Sums of each fold before the first rows X, which decide on the outputs and the basis."""
-    ranker._warn_about_columns(kernel, X, graph.query_codes if graph.has_qid else None)
+    ranker._warn_about_columns(kernel, X, graph)
     basis, n = None, X.shape[1]
     if ranker.basis is not None or ranker.solver == "nystroem" or basis_rows is not None:
         if ranker.solver == "primal":

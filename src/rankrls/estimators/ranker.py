@@ -29,7 +29,6 @@ from rankrls._validation import (
     check_finite_array,
     check_length,
     check_scores,
-    encode_qid,
     is_integer,
     show,
 )
@@ -54,6 +53,13 @@ Array = NDArray[Any]
 #: than the predictions of a few rows.
 SMALL = 20_000
 
+#: What a fit may leave in a ranker, besides its model, that does not belong to the next one.
+STORED = (
+    *("best_iteration_", "validation_curve_", "validation_iterations_"),
+    *("_seen", "_preferences", "_learned_with", "_pending"),
+)
+COEFFICIENTS = ("coef_", "dual_coef_", "basis_indices_", "pair_coef_")
+
 
 @dataclass(frozen=True)
 class Preferences:
@@ -64,8 +70,8 @@ class Preferences:
     pairs: Any = None
     magnitude: Any = None
     pair_weight: Any = None
-    pair_features: Any = None
     sample_weight: Any = None
+    pair_features: Any = None
 
     def check_names(self, X: Any) -> None:
         """Raise if arguments have the names of the rows of X in another order."""
@@ -178,30 +184,28 @@ class QueryRequests:
             known = frame.f_locals
             params = known["params"] if isinstance(known.get("params"), dict) else {}
             groups = params.get("groups") if known.get("groups") is None else known["groups"]
-            if groups is None or not frame.f_globals["__name__"].startswith("sklearn."):
-                continue
-            with_qid = any(str(key).split("__")[-1] == "qid" for key in params)
-            if not with_qid and _differ_within(groups, known.get("y")):
-                warn(
-                    "groups only define which rows are held out together; "
-                    f"{type(self).__name__} receives no qid and compares rows of different "
-                    "groups. If the groups are queries, use "
-                    "rankrls.model_selection.cross_val_score (cross_validate, cross_val_predict) "
-                    "with qid=, or y=PreferenceGraph.from_scores(y, qid=groups) and "
-                    "cv=QueryKFold() in a search"
-                )
-            break
+            if groups is not None and frame.f_globals["__name__"].startswith("sklearn."):
+                if not any(str(key).split("__")[-1] == "qid" for key in params):
+                    self._warn_of_groups(groups, known.get("y"))
+                break
         return super().__sklearn_clone__()  # type: ignore[misc]
 
-
-def _differ_within(groups: Any, y: Any) -> bool:
-    """Whether y differs within most groups, unlike, for example, the samples of a patient."""
-    try:
-        varied = PreferenceGraph.from_scores(y, qid=groups).varying_queries.any(axis=1)
-        several = np.bincount(encode_qid(groups, len(y)).codes) > 1
-    except Exception:  # errors are reported elsewhere; a hint must not fail
-        return False
-    return bool(several.any()) and 2 * int(varied.sum()) >= int(several.sum())
+    def _warn_of_groups(self, groups: Any, y: Any) -> None:
+        """Warn if y differs within most groups, unlike, for example, the samples of a patient."""
+        try:
+            graph = PreferenceGraph.from_scores(y, qid=groups)
+            several = np.count_nonzero(np.bincount(graph.query_codes) > 1)  # type: ignore[arg-type]
+            like_queries = 2 * graph.varying_queries.any(axis=1).sum() >= several > 0
+        except Exception:  # errors are reported elsewhere; a hint must not fail
+            return
+        if like_queries:
+            warn(
+                "groups only define which rows are held out together; "
+                f"{type(self).__name__} receives no qid and compares rows of different groups. If "
+                "the groups are queries, use rankrls.model_selection.cross_val_score "
+                "(cross_validate, cross_val_predict) with qid=, or "
+                "y=PreferenceGraph.from_scores(y, qid=groups) and cv=QueryKFold() in a search"
+            )
 
 
 def warn_of_pooled_queries(name: str) -> None:
@@ -247,6 +251,7 @@ class BaseRanker(QueryRequests, BaseEstimator):
     _model: Any
     _flat: bool
     _with_qid: bool
+    solver_: str
     #: Names of the columns of a precomputed kernel matrix, if they are integers.
     _kernel_numbers: Array | None = None
     #: Whether the feature names came beside arrays, which have none themselves.
@@ -257,11 +262,6 @@ class BaseRanker(QueryRequests, BaseEstimator):
     @abstractmethod
     def _check_options(self) -> Kernel:
         """Check the parameters that do not depend on the data, and make the kernel."""
-
-    @property
-    def _keeps_columns(self) -> bool:
-        """Whether sparse X in CSC format may stay so."""
-        return isinstance(self.kernel, str) and self.kernel == "linear"
 
     def _check_kernel(self, gamma: Any = None) -> Kernel:
         return Kernel.from_options(
@@ -277,7 +277,8 @@ class BaseRanker(QueryRequests, BaseEstimator):
         """Validate parameters and data, once: the kernel, the rows and the preference graph."""
         kernel = self._check_options()
         preferences.check_names(X)
-        X = self._check_rows(X, reset=True, least=2, columns=self._keeps_columns)
+        # Products need no rows, so that sparse X in CSC format may stay so.
+        X = self._check_rows(X, reset=True, least=2, columns=self.solver == "cg" and kernel.linear)
         require_features(X.shape[1])
         graph = preferences.graph(X.shape[0])
         require_preferences(graph)
@@ -285,13 +286,14 @@ class BaseRanker(QueryRequests, BaseEstimator):
             warn_of_pooled_queries(type(self).__name__)
         if kernel.precomputed:
             check_kernel_values(X, self.basis)
-        self._warn_about_columns(kernel, X, graph.query_codes if graph.has_qid else None)
+        self._warn_about_columns(kernel, X, graph)
         return kernel, X, graph
 
-    def _warn_about_columns(self, kernel: Kernel, X: Any, codes: Array | None) -> None:
-        """Warn about ids and unequal scales, except with kernels that are functions."""
+    def _warn_about_columns(self, kernel: Kernel, X: Any, graph: PreferenceGraph) -> None:
+        """Warn about ids, and about unequal scales except with kernels that are functions."""
         if not kernel.precomputed:
             names, scales = getattr(self, "feature_names_in_", None), isinstance(kernel.metric, str)
+            codes = graph.query_codes if graph.has_qid else None
             warn_about_columns(X, names=names, codes=codes, scales=scales)
 
     def _check_new(self, X: Any) -> Any:
@@ -345,9 +347,23 @@ class BaseRanker(QueryRequests, BaseEstimator):
             )
         return canonical(X, dense=precomputed, columns=columns) if sparse.issparse(X) else X
 
+    def _set(self, parameters: dict[str, Any]) -> None:
+        """Store the arguments of ``__init__``, its ``locals()``, under their names."""
+        self.__dict__.update((name, parameters[name]) for name in parameters if name != "self")
+
+    def _store_fit(self, model: Any, data: Any, n_pairs: int, solver: str, n_iter: int = 1) -> None:
+        """Store a model, if there is one, and what is known of its data; forget an older one."""
+        for name in STORED if model is not None else (*STORED, "_model", *COEFFICIENTS):
+            self.__dict__.pop(name, None)
+        self._flat, self._with_qid, self.n_queries_ = data.flat, data.has_qid, data.n_queries
+        self.n_pairs_, self.solver_, self.n_iter_ = n_pairs, solver, n_iter
+        if model is not None:
+            self._model = model
+            self._store_coefficients()
+
     def _store_coefficients(self) -> None:
         """Set the attributes that users see of the model."""
-        for name in ("coef_", "dual_coef_", "basis_indices_", "pair_coef_"):
+        for name in COEFFICIENTS:
             self.__dict__.pop(name, None)
         model = self._model
         for name in ("coef", "pair_coef"):
@@ -439,9 +455,8 @@ class BaseRanker(QueryRequests, BaseEstimator):
             1 − `rankrls.metrics.pairwise_error` (tied predictions count ½), averaged over
             outputs.
         """
-        preferences = Preferences(
-            y, qid, pairs, magnitude, pair_weight, pair_features, sample_weight
-        )
+        given = (y, qid, pairs, magnitude, pair_weight, sample_weight, pair_features)
+        preferences = Preferences(*given)
         preferences.check_names(X)
         return self._accuracy(self.predict(X), preferences)
 

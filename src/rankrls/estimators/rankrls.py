@@ -34,13 +34,6 @@ __all__ = ["RankRLS", "RidgeRanker", "check_covariates", "exact_problem"]
 
 Array = NDArray[Any]
 
-#: What a fit may leave in a ranker, besides its model, that does not belong to the next one.
-STORED = (
-    *("best_iteration_", "validation_curve_", "validation_iterations_"),
-    *("_seen", "_preferences", "_learned_with", "_pending"),
-)
-COEFFICIENTS = ("_model", "coef_", "dual_coef_", "basis_indices_", "pair_coef_")
-
 
 class RidgeRanker(BaseRanker):
     """Base class of `RankRLS` and `RankRLSCV`: least squares, its posterior, and exact updates."""
@@ -50,7 +43,6 @@ class RidgeRanker(BaseRanker):
     early_stopping: bool
     validation_fraction: float
     n_iter_no_change: int
-    solver_: str
     noise_variance_: Any
     fit: Callable[..., Any]
     _seen: SeenQueries
@@ -58,10 +50,6 @@ class RidgeRanker(BaseRanker):
     _learned_with: dict[str, Any]
 
     __metadata_request__partial_fit = {"qid": True}  # noqa: RUF012 (scikit-learn reads the class)
-
-    @property
-    def _keeps_columns(self) -> bool:
-        return self.solver == "cg" and super()._keeps_columns
 
     @property
     def _loss(self) -> Loss:
@@ -153,36 +141,15 @@ class RidgeRanker(BaseRanker):
     def _store(self, problem: RidgeProblem, model: Any, history: History) -> None:
         """Store a model and, if it can be updated, which queries it has learned."""
         graph, kernel, solver = problem.graph, problem.space.kernel, problem.space.solver
-        counts = {"n_pairs": problem.n_pairs, "n_queries": graph.n_queries}
-        self._store_fit(
-            model, history, solver=solver, flat=graph.flat, with_qid=graph.has_qid, **counts
-        )
+        self._store_fit(model, graph, problem.n_pairs, solver, history.n_iter)
+        self._store_history(history)
         if solver in ("primal", "nystroem"):
             self._seen = SeenQueries()
             self._seen.add_graph(graph, None if kernel.precomputed else problem.space.X)
             self._preferences, self._learned_with = graph.n_preferences, self._terms(kernel)
 
-    def _store_fit(
-        self,
-        model: Any,
-        history: History | None = None,
-        *,
-        solver: str,
-        flat: bool,
-        with_qid: bool,
-        n_pairs: int,
-        n_queries: int,
-    ) -> None:
-        """Store a model, if there is one, and what is known of its data; forget an older one."""
-        for name in STORED if model is not None else (*STORED, *COEFFICIENTS):
-            self.__dict__.pop(name, None)
-        self._flat, self._with_qid, self.solver_ = flat, with_qid, solver
-        self.n_pairs_, self.n_queries_ = n_pairs, n_queries
-        self.n_iter_ = 1 if history is None else history.n_iter
-        if model is not None:
-            self._model = model
-            self._store_coefficients()
-        if history is not None and history.best_iteration is not None:
+    def _store_history(self, history: History) -> None:
+        if history.best_iteration is not None:
             self.best_iteration_ = history.best_iteration
             self.validation_iterations_ = history.iterations
             several = hasattr(self, "alphas")
@@ -232,9 +199,7 @@ class RidgeRanker(BaseRanker):
         >>> ranker.forget(X[2:], [1, 0], qid=["b", "b"]).coef_.round(3)
         array([ 0.333, -0.333])
         """
-        preferences = Preferences(
-            y, qid, pairs, magnitude, pair_weight, sample_weight=sample_weight
-        )
+        preferences = Preferences(y, qid, pairs, magnitude, pair_weight, sample_weight)
         if self._alpha is None:
             return self.fit(X, **vars(preferences))
         update(self, 1, X, preferences)
@@ -270,9 +235,7 @@ class RidgeRanker(BaseRanker):
             pairs, and queries of Dask models). So is a remainder that has lost too many digits for
             alpha: a new fit is then more accurate.
         """
-        preferences = Preferences(
-            y, qid, pairs, magnitude, pair_weight, sample_weight=sample_weight
-        )
+        preferences = Preferences(y, qid, pairs, magnitude, pair_weight, sample_weight)
         update(self, -1, X, preferences)
         return self
 
@@ -475,6 +438,8 @@ class RankRLS(RidgeRanker):
     1.0
     """
 
+    alpha: float
+
     def __init__(
         self,
         alpha: float = 1.0,
@@ -498,25 +463,7 @@ class RankRLS(RidgeRanker):
         verbose: int = 0,
         n_jobs: int | None = None,
     ) -> None:
-        self.alpha = alpha
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.cost = cost
-        self.ties = ties
-        self.query_weighting = query_weighting
-        self.solver = solver
-        self.basis = basis
-        self.max_iter = max_iter
-        self.tol = tol
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.random_state = random_state
-        self.verbose = verbose
-        self.n_jobs = n_jobs
+        self._set(locals())
 
     @takes_queries
     def fit(
@@ -573,11 +520,9 @@ class RankRLS(RidgeRanker):
         alphas = np.array([self._check_alpha("alpha", self.alpha)])
         if eval_set is not None and not self.early_stopping:
             raise ValueError("eval_set is what early stopping stops by: set early_stopping=True")
-        preferences = Preferences(
-            y, qid, pairs, magnitude, pair_weight, pair_features, sample_weight
-        )
+        given = (y, qid, pairs, magnitude, pair_weight, sample_weight, pair_features)
         with unchanged_on_error(self):
-            self._fit_prepared(*self._prepare(X, preferences), alphas, eval_set, callback)
+            self._fit_prepared(*self._prepare(X, Preferences(*given)), alphas, eval_set, callback)
         return self
 
     def _fit_prepared(

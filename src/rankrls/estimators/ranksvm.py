@@ -96,6 +96,10 @@ class RankSVM(BaseRanker):
     True
     """
 
+    alpha: float
+    loss: str
+    max_iter: int
+
     def __init__(
         self,
         alpha: float = 1.0,
@@ -115,21 +119,7 @@ class RankSVM(BaseRanker):
         verbose: int = 0,
         n_jobs: int | None = None,
     ) -> None:
-        self.alpha = alpha
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.loss = loss
-        self.query_weighting = query_weighting
-        self.solver = solver
-        self.basis = basis
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.verbose = verbose
-        self.n_jobs = n_jobs
+        self._set(locals())
 
     _model: FittedFunction
 
@@ -154,9 +144,7 @@ class RankSVM(BaseRanker):
             is always 1.
         """
         alphas = np.array([check_positive("alpha", self.alpha)])
-        preferences = Preferences(
-            y, qid, pairs, magnitude, pair_weight, sample_weight=sample_weight
-        )
+        preferences = Preferences(y, qid, pairs, magnitude, pair_weight, sample_weight)
         with unchanged_on_error(self):
             self._fit_prepared(*self._prepare(X, preferences), alphas)
         return self
@@ -180,16 +168,9 @@ class RankSVM(BaseRanker):
             progress=Progress(type(self).__name__, self.verbose),
             n_jobs=self.n_jobs,
         )
-        self._model = fit.model
-        self.solver_ = fit.solver
-        self.n_pairs_ = fit.n_pairs
-        self.n_iter_ = int(fit.n_iter[0].max())
-        self.n_queries_ = graph.n_queries
-        self._flat = graph.flat
-        self._with_qid = graph.has_qid
+        self._store_fit(fit.model, graph, fit.n_pairs, fit.solver, int(fit.n_iter[0].max()))
         for name, values in {"objective_": fit.objective, "gap_": fit.gap}.items():
             setattr(self, name, float(values[0, 0]) if self._flat else values[0])
-        self._store_coefficients()
         return fit
 
     def _check_options(self) -> Kernel:

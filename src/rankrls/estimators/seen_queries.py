@@ -133,23 +133,18 @@ class SeenQueries:
         """Record queries with their numbers of rows (0: none), and their checksums if known."""
         self._unread.append((labels, counts, checksums))
 
-    def add_rows(self, labels: Any, X: Any, y: Any, codes: Any, weight: Array | None) -> None:
-        """Record whole queries with features X (None: unknown) and scores of shape (m, k)."""
+    def add_graph(self, graph: PreferenceGraph, X: Any) -> None:
+        """Record the contents of ``graph``, whose rows have the features X (None: unknown)."""
+        codes, y, weight = graph.query_codes, graph.scores, graph.sample_weight
         self.weighted |= weight is not None
-        sums = None
+        if codes is None or y is None or not graph.has_qid:
+            self.rankings.append((graph.n_rows, graph.n_given_pairs))
+            return
+        labels, sums = graph.query_labels, None
         if X is not None:
             self.projection = self.projection or Projection.like(X, y)
             sums = self.projection.of(X, y, codes, weight, len(labels))
-        self._unread.append((labels, np.bincount(codes, minlength=len(labels)), sums))
-
-    def add_graph(self, graph: PreferenceGraph, X: Any) -> None:
-        """Record the contents of ``graph``, whose rows have the features X (None: unknown)."""
-        if not graph.has_qid:
-            self.weighted |= graph.sample_weight is not None
-            self.rankings.append((graph.n_rows, graph.n_given_pairs))
-            return
-        labels = graph.query_labels
-        self.add_rows(labels, X, graph.scores, graph.query_codes, graph.sample_weight)
+        self.add(labels, np.bincount(codes, minlength=len(labels)), sums)
         if graph.n_given_pairs:
             self.joined.append((frozenset(query_keys(labels)), graph.n_given_pairs))
 
