@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 from rankrls import PreferenceGraph, RankRLS, RankRLSCV
 from rankrls.datasets import make_ranking
-from rankrls.diagnostics import _deletion, audit
+from rankrls.diagnostics import _audit, audit
 from rankrls.metrics import pairwise_accuracy
 
 SPACES = {
@@ -539,6 +539,8 @@ def test_leave_one_out_refused(monkeypatch):
             audit(RankRLS(), X, **arguments, eval_set="leave-one-out")
     with pytest.raises(ValueError, match="eval_set must be"):
         audit(RankRLS(), X, y, qid=qid, eval_set="others")
-    monkeypatch.setattr(_deletion, "MAX_PAIRS", 2)
+    monkeypatch.setattr(_audit, "MAX_PAIRS", 2)
     with pytest.raises(ValueError, match=r"3 pairs of lines .* eval_set=\(X_val, y_val\)"):
         audit(RankRLS(), X, y, qid=qid, eval_set="leave-one-out")
+    table = audit(RankRLS(), X, pairs=pairs, eval_set="leave-one-out")  # one by one: many more
+    assert np.isfinite(table.metric_change).all()

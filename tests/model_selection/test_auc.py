@@ -22,7 +22,7 @@ from sklearn.model_selection import (
 
 from rankrls import PreferenceGraph, RankRLS
 from rankrls.model_selection import (
-    _auc,
+    auc,
     averaged_auc,
     balanced_leave_one_out_auc,
     leave_one_out_auc,
@@ -85,10 +85,10 @@ def test_leave_one_out():
 
 def test_balanced_leave_one_out(monkeypatch):
     X, y = make_data(17)
-    splits, fit = [], _auc.held_out_scores
+    splits, fit = [], auc.held_out_scores
     kept = lambda m, X, y, given, **o: fit(m, X, y, splits.extend(given) or splits, **o)  # noqa: E731
     with monkeypatch.context() as patch:
-        patch.setattr(_auc, "held_out_scores", kept)
+        patch.setattr(auc, "held_out_scores", kept)
         estimate = balanced_leave_one_out_auc(RankRLS(), X, y, random_state=3)
     for i, (train, test) in enumerate(splits):
         left = np.setdiff1d(np.arange(17), train)

@@ -27,16 +27,13 @@ class Explanation:
     ----------
     kind : {"feature", "row"}
         Whether contributions are by feature or, for kernel models, by training row.
-    labels : ndarray of shape (n,)
-        Names of the features (x0, x1, … if they have no names), or indices of the training rows.
-    index : ndarray of shape (n,), int
-        Indices of the features or of the training rows.
+    labels, index : ndarray of shape (n,)
+        Names (x0, x1, … if there are none) and indices of the features, or of the training rows.
     contribution : ndarray of shape (n,)
         ``weight * change``; the contributions add up to ``difference``.
-    weight : ndarray of shape (n,)
-        Coefficient of the feature, or dual coefficient of the training row.
-    change : ndarray of shape (n,)
-        Difference between a and b of the feature, or of the kernel values k(·, x_i).
+    weight, change : ndarray of shape (n,)
+        Coefficient, and difference between a and b, of the feature; or dual coefficient of the
+        training row, and difference of the kernel values k(·, x_i).
     difference : float
         f(a) − f(b).
     """
@@ -75,8 +72,8 @@ def explain(estimator: Any, x_a: Any, x_b: Any = None, *, among: Any = None) -> 
         the last step.
     x_a, x_b : array-like, sparse matrix or data frame of shape (n_features,) or (1, n_features)
         The two rows to compare. Without ``x_b``, the score f(a) returned by `predict` is split.
-        Scores are only defined relative to each other, so it is better to pass a second row, such
-        as the competitor ranked above or below. An `AutoRanker` needs both.
+        Scores are only defined relative to each other, so it is better to pass a second row. An
+        `AutoRanker` needs both.
     among : array-like or data frame of shape (n, n_features), optional
         For an `AutoRanker`: the other rows of the query of a and b, with which they are compared.
         Without it, the two rows are a query of their own.
@@ -88,8 +85,7 @@ def explain(estimator: Any, x_a: Any, x_b: Any = None, *, among: Any = None) -> 
     Notes
     -----
     For a linear kernel f(a) − f(b) = Σ_j w_j (a_j − b_j), over features j. For other kernels it is
-    Σ_i A_i (k(a, x_i) − k(b, x_i)), over training rows or Nyström basis vectors i. The
-    contributions add up to the difference exactly, without approximation or sampling.
+    Σ_i A_i (k(a, x_i) − k(b, x_i)), over training rows or Nyström basis vectors i.
 
     For an `AutoRanker`, the columns of b are replaced by those of a one after the other, in their
     order and in reverse, and the changes of the score are averaged: with kernels and trees, the

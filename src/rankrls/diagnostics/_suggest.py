@@ -48,19 +48,18 @@ def suggest_pairs(
     k : int, default=10
         Number of pairs to choose.
     top : int, optional
-        Number of rows at the top of the ranking that matter: judgements are chosen to determine
-        which rows are among the first ``top``. If None, the order of all rows matters.
+        Choose judgements that determine which rows are among the first ``top``. If None, the order
+        of all rows matters.
     candidates : array-like of shape (n_candidates, 2), optional
-        Row indices of the pairs to choose from. If None, all pairs of rows, or, if X has more than
-        1500 rows, all pairs of a random sample of 1500 rows.
+        Row indices of the pairs to choose from, each at most once. If None, all pairs of rows, or,
+        if X has more than 1500 rows, all pairs of a random sample of 1500 rows.
     random_state : int, RandomState instance or None, default=None
         Seed of the random sample.
 
     Returns
     -------
     ndarray of shape (k, 2), int
-        Row indices of X, the most informative pair first. Each candidate is chosen at most once, so
-        there are fewer than k pairs if there are fewer candidates.
+        Row indices of X, the most informative pair first; fewer if there are fewer candidates.
 
     Notes
     -----
@@ -70,15 +69,13 @@ def suggest_pairs(
         Σ_{i<j} var(f(x_i) − f(x_j)),   by   n ‖C cov(f, f_a − f_b)‖²/(var(f_a − f_b) + alpha),
 
     with C the centring of the n rows, whatever its outcome. Pairs are chosen greedily, with a
-    rank-one update of the covariance after each and without refitting the model. With a Nyström
-    basis, only the variance spanned by the basis is considered. Each pair stands for a single
-    judgement; to ask several judges for the same pair, repeat it in ``candidates``.
+    rank-one update of the covariance after each. With a Nyström basis, only the variance spanned by
+    the basis is considered.
 
     With ``top``, the variance of a difference has weight p_i p_j, where p_i is the posterior
     probability that row i is on the wrong side of the border, half-way between the scores at ranks
-    ``top`` and ``top + 1``. Here the absolute size of the noise matters: it comes from the
-    calibrated probabilities of a `RankRLSCV` with a ``calibration_``, otherwise it is alpha, which
-    should then be about the variance of the magnitudes around f.
+    ``top`` and ``top + 1``. The noise is then that of the calibrated probabilities of a `RankRLSCV`
+    with a ``calibration_``, otherwise alpha.
 
     Examples
     --------
@@ -113,8 +110,12 @@ def suggest_pairs(
     Z = model.posterior_root(rows)
     weight = np.ones(n)
     if top is not None:
-        f = np.ravel(estimator.predict(X))
-        weight = _misplaced(Z * _noise(estimator, model.alpha), f, top)
+        # Noise of a judgement, in units of √alpha, from the calibration.
+        known, noise = getattr(estimator, "calibration_", None), 1.0
+        if known is not None and known.slope > 0:
+            unit = 1.0 if known.link == "probit" else LOGISTIC
+            noise = unit / (known.slope * np.sqrt(model.alpha))
+        weight = _misplaced(Z * noise, np.ravel(estimator.predict(X)), top)
     if candidates is None:
         drawn = np.arange(n)
         if n > MAX_ROWS:
@@ -123,15 +124,6 @@ def suggest_pairs(
     else:
         pairs = check_pairs(candidates, n, name="candidates")
     return _choose(pairs, Z, weight, model.alpha, k)
-
-
-def _noise(estimator: RankRLS | RankRLSCV, alpha: float) -> float:
-    """Standard deviation of the noise of a judgement from the calibration, in units of √alpha."""
-    calibration = getattr(estimator, "calibration_", None)
-    if calibration is None or not calibration.slope > 0:
-        return 1.0
-    unit = 1.0 if calibration.link == "probit" else LOGISTIC
-    return float(unit / (calibration.slope * np.sqrt(alpha)))
 
 
 def _misplaced(Z: Array, f: Array, top: int) -> Array:

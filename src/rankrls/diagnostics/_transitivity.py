@@ -21,15 +21,11 @@ class Transitivity(NamedTuple):
         Number of triples of objects with three observed pairs, none of them a tie but possibly the
         pair of the best and the worst object.
     cyclic : float
-        Share of the triples that are cycles (a above b above c above a). A relation that orders
-        its objects has none, and a quarter of the triples of random preferences are cycles.
-    weak : float
-        Share that is weakly stochastically transitive: if a is above b and b above c, a is not
-        below c.
-    moderate : float
-        Share in which a is above c at least as clearly as in the weaker of the two other pairs.
-    strong : float
-        Share in which a is above c at least as clearly as in the stronger of the two other pairs.
+        Share of the triples that are cycles (a above b above c above a); a quarter for random
+        preferences.
+    weak, moderate, strong : float
+        Shares in which, with a above b and b above c, a is not below c, and above c at least as
+        clearly as in the weaker, or the stronger, of the two other pairs.
     """
 
     n_triples: int
@@ -49,14 +45,13 @@ def transitivity(Y: Any) -> Transitivity:
     Parameters
     ----------
     Y : array-like, data frame or sparse matrix of shape (n, n)
-        Observed labels, or scores ``ranker.predict(X)`` of a fitted model: Y[i, j] > 0 if object i
-        is above object j, and Y[j, i] = −Y[i, j]. NaN marks unobserved pairs. Probabilities must be
-        centred: subtract ½. If both labels of a pair are observed, their difference counts.
+        Observed labels, or scores ``ranker.predict(X)``: Y[i, j] > 0 if object i is above object j,
+        and Y[j, i] = −Y[i, j]. NaN marks unobserved pairs. Probabilities must be centred: subtract
+        ½. If both labels of a pair are observed, their difference counts.
 
     Returns
     -------
     Transitivity
-        Number of triples, and shares of cycles and of transitive triples.
 
     Examples
     --------

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.feature_selection import SelectorMixin
 from sklearn.impute import SimpleImputer
@@ -38,8 +39,7 @@ class LinearScores:
     ----------
     weights : ndarray of shape (n_features,), float64
     constant : float
-        Constant term, equal for all rows, so it does not change the ranking. It is zero if no
-        scaler shifts the features.
+        Equal for all rows, so it does not change the ranking; zero if no scaler shifts features.
     feature_names : list of str or None
         Feature names seen in ``fit``.
     """
@@ -63,13 +63,12 @@ def linear_scores(
         `RankRLS`, `RankRLSCV`, `RankSVM`, `GreedyRankRLS`, a ``Pipeline`` that ends in one of them,
         or a search with its best estimator. Steps of a pipeline can be StandardScaler,
         MinMaxScaler, MaxAbsScaler, RobustScaler, PCA, TruncatedSVD, feature selectors, and a
-        SimpleImputer that fills with 0 (see ``missing``).
+        SimpleImputer that fills with 0.
     output : int, optional
         Index of the output to export, for a model with several.
     missing : {"zero", "ignore"}, default="zero"
-        "zero" assumes that a missing feature counts as 0 in the weighted sum, so only imputers that
-        fill with 0 can be folded into the weights. "ignore" assumes that rows have no missing
-        features and ignores imputers.
+        "zero": a missing feature counts as 0 in the weighted sum, so only imputers that fill with 0
+        can be folded into the weights. "ignore": rows have no missing features.
 
     Returns
     -------
@@ -92,36 +91,17 @@ def linear_scores(
     return fold(decompose(estimator), output=output, complete=missing == "ignore")
 
 
-# ---------------------------------------------------------------- parts of an estimator
-
-
 @dataclass(frozen=True)
 class Step:
-    """z = (x[columns] M) ∘ scale + shift in float64, after ``missing`` was replaced by ``fill``.
+    """z = x A + shift in float64, after ``missing`` was replaced by ``fill``, if that is given.
 
-    Parts that are None are omitted. ``n_in`` is the number of features of x, ``matrix`` has shape
-    (len(columns) or n_in, n_out).
+    A is dense, or sparse with one number in each column: the scale of the feature in its row.
     """
 
-    n_in: int
-    columns: Array | None = None
+    matrix: Any
+    shift: Any = 0.0
     fill: Array | None = None
     missing: float = np.nan
-    matrix: Array | None = None
-    scale: Array | None = None
-    shift: Array | None = None
-
-    def weights_before(self, w: Array) -> tuple[Array, float]:
-        """Return weights and constant of x, without missing values, for the scores ⟨w, z⟩."""
-        constant = 0.0 if self.shift is None else float(self.shift @ w)
-        if self.scale is not None:
-            w = self.scale * w
-        if self.matrix is not None:
-            w = self.matrix @ w
-        if self.columns is not None:
-            chosen, w = w, np.zeros(self.n_in)
-            w[self.columns] = chosen
-        return w, constant
 
 
 @dataclass(frozen=True)
@@ -138,9 +118,17 @@ class Parts:
         W = np.atleast_2d(_float64(self.ranker.coef_))
         return W[choose_output(len(W), output)]
 
+    def affine(self) -> tuple[Any, Array]:
+        """Combine all steps, without missing values, into one matrix and shift."""
+        matrix, shift = _columns(self.n_features).matrix, np.zeros(self.n_features)
+        for step in self.steps:
+            matrix, shift = matrix @ step.matrix, shift @ step.matrix + step.shift
+        return matrix, shift
+
 
 def decompose(estimator: Any) -> Parts:
     """Decompose an estimator, after checking that it is fitted and can be exported."""
+    check_is_fitted(estimator)
     *transformers, ranker = _flatten(estimator)
     if not isinstance(ranker, BaseRanker | GreedyRankRLS):
         reason = ", because it compares rows within their query"
@@ -148,10 +136,9 @@ def decompose(estimator: Any) -> Parts:
             f"{type(ranker).__name__} cannot be exported"
             f"{reason if isinstance(ranker, AutoRanker) else ''}: give a fitted RankRLS, "
             "RankRLSCV, RankSVM or GreedyRankRLS (rankrls fit without --auto makes one), a "
-            "Pipeline that ends in one, or a search over it"
+            "Pipeline that ends in one, or a search over it that was not made with refit=False"
         )
-    check_is_fitted(ranker)
-    steps = [made for step in transformers if (made := _step(step)) is not None]
+    steps = [_step(step) for step in transformers]
     first = next((step for step in transformers if hasattr(step, "n_features_in_")), ranker)
     names = getattr(first, "feature_names_in_", None)
     names = None if names is None else [str(name) for name in names]
@@ -159,40 +146,26 @@ def decompose(estimator: Any) -> Parts:
 
 
 def _flatten(estimator: Any) -> list[Any]:
-    """Return the steps of (nested) pipelines, with the final estimator last."""
-    if hasattr(estimator, "best_estimator_"):  # a search of scikit-learn or of another library
+    """Return the steps of (nested) pipelines and searches, with the final estimator last."""
+    if hasattr(estimator, "best_estimator_"):
         return _flatten(estimator.best_estimator_)
-    if hasattr(estimator, "refit") and hasattr(estimator, "estimator"):
-        check_is_fitted(estimator, "cv_results_")
-        raise ValueError(
-            f"this {type(estimator).__name__} has no fitted model: it was made with refit=False. "
-            "Fit it with refit=True, or export a model with the best parameters"
-        )
     if not isinstance(estimator, Pipeline):
-        return [estimator]
-    steps = [step for _, step in estimator.steps if step is not None and step != "passthrough"]
-    return [inner for step in steps for inner in _flatten(step)]
+        identity = type(estimator) is FunctionTransformer and estimator.func is None
+        return [] if identity or estimator in (None, "passthrough") else [estimator]
+    return [inner for _, step in estimator.steps for inner in _flatten(step)]
 
 
-def _step(step: Any) -> Step | None:
-    """Return the map of a fitted transformer; None if it leaves the features unchanged."""
-    if isinstance(step, QueryScaler):
-        raise ValueError(
-            "QueryScaler cannot be exported: it scales a document by the other documents of the "
-            "same query, and the exported model sees one document at a time. Fit with a scaler "
-            "that is the same for all rows (StandardScaler, MinMaxScaler), or scale the features "
-            "by query beforehand and export the ranker alone"
-        )
-    if type(step) is FunctionTransformer and step.func is None:
-        return None
+def _step(step: Any) -> Step:
+    """Return the map of a fitted transformer."""
     selects = isinstance(step, SelectorMixin) and type(step).transform is SelectorMixin.transform
     if not selects and type(step) not in STEPS:
         known = ", ".join(kind.__name__ for kind in STEPS)
+        reason = ", because it scales a row by the other documents of its query"
         raise ValueError(
-            f"a {type(step).__name__} cannot be folded into the weights; only {known} and feature "
+            f"a {type(step).__name__} cannot be folded into the weights"
+            f"{reason if isinstance(step, QueryScaler) else ''}; only {known} and feature "
             "selectors can. Apply it to the features beforehand, and export the steps after it"
         )
-    check_is_fitted(step)
     for option in ("clip", "whiten", "add_indicator"):
         if getattr(step, option, False):
             raise ValueError(
@@ -201,21 +174,22 @@ def _step(step: Any) -> Step | None:
             )
     if selects:
         support = step.get_support()
-        return Step(len(support), columns=np.flatnonzero(support))
+        return _columns(len(support), np.flatnonzero(support))
     return STEPS[type(step)](step)
 
 
-def _centred(step: Any, centre: Any) -> Step:
+def _columns(n: int, columns: Any = None, scale: Any = None, shift: Any = 0.0) -> Step:
+    """z = x[columns] ∘ scale + shift, for n features x."""
+    columns = np.arange(n) if columns is None else columns
+    data = (np.ones(len(columns)) if scale is None else scale, columns, np.arange(len(columns) + 1))
+    return Step(sparse.csc_array(data, shape=(n, len(columns))), shift)
+
+
+def _centred(step: Any, centre: Any = None) -> Step:
     """(x − centre)/scale, where either may be None."""
-    scale = None if step.scale_ is None else 1.0 / _float64(step.scale_)
-    shift = None if centre is None else -_float64(centre) * (1.0 if scale is None else scale)
-    return Step(step.n_features_in_, scale=scale, shift=shift)
-
-
-def _projected(step: Any, mean: Any = None) -> Step:
-    matrix = _float64(step.components_).T
-    shift = None if mean is None else -_float64(mean) @ matrix
-    return Step(step.n_features_in_, matrix=matrix, shift=shift)
+    scale = 1.0 / _float64(np.ones(step.n_features_in_) if step.scale_ is None else step.scale_)
+    shift = 0.0 if centre is None else -_float64(centre) * scale
+    return _columns(step.n_features_in_, scale=scale, shift=shift)
 
 
 def _filled(step: Any) -> Step:
@@ -225,32 +199,31 @@ def _filled(step: Any) -> Step:
             "a SimpleImputer of values that are not numbers is not exported: fit it to numbers, "
             "with missing_values=np.nan"
         )
-    values, columns = _float64(step.statistics_), None
-    if not step.keep_empty_features and np.isnan(values).any():  # SimpleImputer drops these
-        columns = np.flatnonzero(~np.isnan(values))
-        values = values[columns]
-    return Step(step.n_features_in_, columns, values, float(step.missing_values))
+    values = _float64(step.statistics_)
+    empty = np.isnan(values) & (not step.keep_empty_features)  # SimpleImputer drops these
+    kept = _columns(len(values), np.flatnonzero(~empty))
+    fill = np.where(empty, 0.0, values)
+    return replace(kept, fill=fill, missing=float(step.missing_values))
 
 
 #: Exact types only: a subclass can behave differently.
 STEPS: dict[type, Callable[[Any], Step]] = {
     StandardScaler: lambda step: _centred(step, step.mean_ if step.with_mean else None),
     RobustScaler: lambda step: _centred(step, step.center_),
-    MinMaxScaler: lambda step: Step(
+    MinMaxScaler: lambda step: _columns(
         step.n_features_in_, scale=_float64(step.scale_), shift=_float64(step.min_)
     ),
-    MaxAbsScaler: lambda step: _centred(step, None),
-    PCA: lambda step: _projected(step, step.mean_),
-    TruncatedSVD: _projected,
+    MaxAbsScaler: _centred,
+    PCA: lambda step: Step(
+        _float64(step.components_).T, -_float64(step.mean_) @ _float64(step.components_).T
+    ),
+    TruncatedSVD: lambda step: Step(_float64(step.components_).T),
     SimpleImputer: _filled,
 }
 
 
 def _float64(values: Any) -> Array:
     return np.asarray(values, dtype=np.float64)
-
-
-# ---------------------------------------------------------------- folding
 
 
 def fold(parts: Parts, *, output: int | None, complete: bool = False) -> LinearScores:
@@ -262,20 +235,21 @@ def fold(parts: Parts, *, output: int | None, complete: bool = False) -> LinearS
             "fit with kernel='linear' (with more features, if needed), or export the kernel model "
             "with to_onnx"
         )
-    w, constant = parts.weights(output), 0.0
-    for i, step in reversed(list(enumerate(parts.steps))):
-        if step.fill is not None and not complete:
-            # A missing value counts as 0 if no step before shifts it.
-            shifted = any(before.shift is not None for before in parts.steps[:i])
-            if shifted or step.fill.any() or not np.isnan(step.missing):
-                raise ValueError(
-                    "a SimpleImputer cannot be folded into the weights, because a missing feature "
-                    "counts as 0 in a weighted sum; make it the first step with "
-                    "SimpleImputer(strategy='constant', fill_value=0), export with to_onnx, or "
-                    "fill missing values beforehand and export the steps after the imputer"
-                )
-        w, shift = step.weights_before(w)
-        constant += shift
+    shifted = False  # a missing value counts as 0 if no step before shifts it
+    for step in parts.steps:
+        zero = step.fill is None or not (shifted or step.fill.any() or not np.isnan(step.missing))
+        if not (zero or complete):
+            raise ValueError(
+                "a SimpleImputer cannot be folded into the weights, because a missing feature "
+                "counts as 0 in a weighted sum; make it the first step with "
+                "SimpleImputer(strategy='constant', fill_value=0), export with to_onnx, or "
+                "fill missing values beforehand and export the steps after the imputer"
+            )
+        shifted = shifted or bool(np.any(step.shift))
+    matrix, shift = parts.affine()
+    w = parts.weights(output)
+    with np.errstate(invalid="ignore"):  # told below
+        w, constant = matrix @ w, float(shift @ w)
     if not (np.isfinite(w).all() and np.isfinite(constant)):
         where = np.flatnonzero(~np.isfinite(w))
         what = f"the weight of feature {where[0]} (from 0) is" if len(where) else "the constant is"
@@ -284,26 +258,6 @@ def fold(parts: Parts, *, output: int | None, complete: bool = False) -> LinearS
             "the scaler for features that are nearly constant"
         )
     return LinearScores(w, constant, parts.feature_names)
-
-
-def elementwise(parts: Parts) -> tuple[Array, Array, Array]:
-    """Combine steps that scale single features into z = x[columns] ∘ scale + shift."""
-    columns = np.arange(parts.n_features)
-    scale, shift = np.ones(len(columns)), np.zeros(len(columns))
-    for step in parts.steps:
-        if step.matrix is not None:
-            raise ValueError(
-                "normalizers=True needs scalers of single features, and the pipeline mixes "
-                "features (PCA, TruncatedSVD); use normalizers=False"
-            )
-        if step.columns is not None:
-            chosen = step.columns
-            columns, scale, shift = columns[chosen], scale[chosen], shift[chosen]
-        if step.scale is not None:
-            scale, shift = scale * step.scale, shift * step.scale
-        if step.shift is not None:
-            shift = shift + step.shift
-    return columns, scale, shift
 
 
 def choose_output(n_outputs: int, output: int | None) -> int:

@@ -38,10 +38,8 @@ def to_onnx(
     Parameters
     ----------
     estimator : fitted estimator
-        `RankRLS`, `RankRLSCV`, `RankSVM` or `GreedyRankRLS`, a ``Pipeline`` that ends in one of
-        them, or a search with its best estimator. Pipelines can have the steps that `linear_scores`
-        supports, and any SimpleImputer of numbers. Supported kernels are linear, rbf, polynomial,
-        sigmoid and cosine, with all training rows or a basis.
+        As for `linear_scores`, with any SimpleImputer of numbers, and with the kernels linear, rbf,
+        polynomial, sigmoid and cosine.
     path : str or path, optional
         File to which the model is written.
     output : int, optional
@@ -53,14 +51,9 @@ def to_onnx(
     -------
     onnx.ModelProto
         Input "X" of shape (n_rows, n_features), output "scores" of shape (n_rows,), or
-        (n_rows, n_outputs) for several outputs. The names of the features, if the model has them,
-        are in the metadata, as a JSON list "feature_names".
-
-    Notes
-    -----
-    The graph has opset 13 and IR version 7. The scores equal those of ``predict``, including the
-    constant of scalers. A kernel model contains its training rows or basis vectors: fit with
-    ``solver="nystroem"`` and a ``basis`` for a small file.
+        (n_rows, n_outputs) for several outputs; opset 13, IR version 7. The scores equal those of
+        ``predict``. The names of the features, if the model has them, are in the metadata, as a
+        JSON list "feature_names". A kernel model contains its training rows or basis vectors.
 
     Examples
     --------
@@ -80,48 +73,35 @@ def to_onnx(
                 f"missing_values={m!r} of SimpleImputer is not exact in 32 bits; export with "
                 "dtype='float64', or fit with missing_values=np.nan"
             )
-    if hasattr(parts.ranker, "coef_"):
-        scores, columns = _linear(graph, parts, output)
-    else:
-        scores, columns = _kernel(graph, parts, output)
-    width = None if _is_flat(parts, output) else len(columns)
-    if width is None:
+    ranker, linear = parts.ranker, hasattr(parts.ranker, "coef_")
+    n_outputs = len(np.atleast_2d(ranker.coef_)) if linear else ranker._model.n_outputs
+    flat = output is not None or getattr(ranker, "_flat", linear and ranker.coef_.ndim == 1)
+    columns = [choose_output(n_outputs, output)] if flat else list(range(n_outputs))
+    scores = (_linear if linear else _kernel)(graph, parts, columns)
+    if flat:
         scores = graph.add("Reshape", scores, np.array([-1]))
-    properties = {"producer": f"rankrls {__version__}", "estimator": type(parts.ranker).__name__}
+    properties = {"producer": f"rankrls {__version__}", "estimator": type(ranker).__name__}
     if parts.feature_names is not None:
         properties["feature_names"] = json.dumps(parts.feature_names, ensure_ascii=False)
-    model = graph.finish(scores, width, properties)
+    model = graph.finish(scores, None if flat else n_outputs, properties)
     write_bytes(path, model.SerializeToString(deterministic=True))
     return model
 
 
-def _is_flat(parts: Parts, output: int | None) -> bool:
-    """Return whether the scores have one axis."""
-    ranker = parts.ranker
-    return output is not None or getattr(ranker, "_flat", np.ndim(getattr(ranker, "coef_", 0)) == 1)
-
-
-def _columns(parts: Parts, n_outputs: int, output: int | None) -> list[int]:
-    """Return the exported outputs."""
-    if _is_flat(parts, output):
-        return [choose_output(n_outputs, output)]
-    return list(range(n_outputs))
-
-
-def _linear(graph: _Graph, parts: Parts, output: int | None) -> tuple[str, list[int]]:
-    columns = _columns(parts, len(np.atleast_2d(parts.ranker.coef_)), output)
+def _linear(graph: _Graph, parts: Parts, columns: list[int]) -> str:
+    """Add the weighted sum of the features for each output of ``columns``."""
     # All steps after the last imputation are combined into one matrix.
-    fills = [i + 1 for i, step in enumerate(parts.steps) if step.fill is not None]
-    n_applied = fills[-1] if fills else 0
-    X = _apply(graph, parts.steps[:n_applied])
-    rest = replace(parts, steps=parts.steps[n_applied:])
+    last = max((i + 1 for i, step in enumerate(parts.steps) if step.fill is not None), default=0)
+    X = _apply(graph, parts.steps[:last])
+    n_features = parts.steps[last - 1].matrix.shape[1] if last else parts.n_features
+    rest = replace(parts, steps=parts.steps[last:], n_features=n_features)
     folded = [fold(rest, output=j) for j in columns]
     scores = graph.add("MatMul", X, np.stack([one.weights for one in folded], axis=1))
     constants = np.array([one.constant for one in folded])
-    return graph.add("Add", scores, constants) if constants.any() else scores, columns
+    return graph.add("Add", scores, constants) if constants.any() else scores
 
 
-def _kernel(graph: _Graph, parts: Parts, output: int | None) -> tuple[str, list[int]]:
+def _kernel(graph: _Graph, parts: Parts, columns: list[int]) -> str:
     """Add f(x) = Σ a_i k(x, x_i) over the rows x_i with a coefficient."""
     model = parts.ranker._model
     kernel = model.kernel
@@ -131,7 +111,6 @@ def _kernel(graph: _Graph, parts: Parts, output: int | None) -> tuple[str, list[
             f"elementwise functions, so the kernel must be one of {', '.join(map(repr, KERNELS))}"
         )
     (rows, shift), A = model.expansion, model.dual_coef[0][model.kept].astype(np.float64)
-    columns = _columns(parts, A.shape[1], output)
     A = A[:, columns]
     used = np.flatnonzero(A.any(axis=1))
     if not len(used):
@@ -146,21 +125,24 @@ def _kernel(graph: _Graph, parts: Parts, output: int | None) -> tuple[str, list[
     if not (np.isfinite(rows).all() and np.isfinite(A).all()):
         raise ValueError("the model has coefficients or rows that are not finite")
     K = _kernel_matrix(graph, _apply(graph, parts.steps), kernel, rows)
-    return graph.add("MatMul", K, A), columns
+    return graph.add("MatMul", K, A)
 
 
 def _apply(graph: _Graph, steps: list[Step]) -> str:
     X = graph.X
     for step in steps:
-        if step.columns is not None:
-            X = graph.add("Gather", X, step.columns.astype(np.int64), axis=1)
         if step.fill is not None:
             is_nan = np.isnan(step.missing)
             absent = graph.add("IsNaN", X) if is_nan else graph.add("Equal", X, step.missing)
             X = graph.add("Where", absent, step.fill, X)
-        for operator, values in (("MatMul", step.matrix), ("Mul", step.scale), ("Add", step.shift)):
-            if values is not None:
-                X = graph.add(operator, X, values)
+        if sparse.issparse(step.matrix):
+            columns, scale = step.matrix.indices.astype(np.int64), step.matrix.data
+            if not np.array_equal(columns, np.arange(step.matrix.shape[0])):
+                X = graph.add("Gather", X, columns, axis=1)
+            X = graph.add("Mul", X, scale) if (scale != 1).any() else X
+        else:
+            X = graph.add("MatMul", X, step.matrix)
+        X = graph.add("Add", X, step.shift) if np.any(step.shift) else X
     return X
 
 

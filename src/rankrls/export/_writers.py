@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from rankrls._streams import written
 from rankrls._validation import check_option, show
-from rankrls.export._linear import Parts, decompose, elementwise, fold
+from rankrls.export._linear import Parts, decompose, fold
 
 Array = NDArray[Any]
 
@@ -71,10 +72,10 @@ def to_elasticsearch(
     estimator : fitted estimator with a linear kernel
         As for `linear_scores`. Scalers in a pipeline are folded into the weights.
     feature_names : sequence of str, optional
-        Names of the columns of X in the feature set. If None, the column names of the data frame
-        that the estimator was fitted to are used.
+        Names of the columns of X in the feature set; by default those of the data frame that the
+        estimator was fitted to.
     name : str, default="rankrls"
-        Name of the model.
+        Name of the model. Models cannot be updated in place: give each version a new name.
     output : int, optional
         Index of the output to export, for a model with several.
     drop_zeros : bool, default=False
@@ -82,7 +83,7 @@ def to_elasticsearch(
     normalizers : bool, default=False
         Whether to export scalers as feature normalizers of the plugin (``standard``) instead of
         folding them into the weights. The scores then equal those of ``predict``, including the
-        constant.
+        constant, which matters in a rescore window.
     path : str or path, optional
         File to which the body is written, as JSON.
 
@@ -96,12 +97,9 @@ def to_elasticsearch(
     -----
     The plugin scores a document by Σ weight × feature in 32-bit floats; a feature whose query does
     not match counts as 0. The scores are those of ``predict`` minus the constant returned by
-    `linear_scores`. In a rescore window the constant matters, because documents below the window
-    keep the score of the first query: with ``normalizers=True`` the average training row scores
-    about zero. Use ``normalizers``, too, for features whose values are large compared with their
-    differences. Features are query scores and must not be negative. The format is that of the
-    open-source plugin, not of Elastic's own learning to rank (Eland). Models cannot be updated in
-    place: give each version a new name.
+    `linear_scores`. Use ``normalizers`` for features whose values are large compared with their
+    differences. The format is that of the open-source plugin, not of Elastic's own learning to rank
+    (Eland).
 
     Examples
     --------
@@ -111,8 +109,6 @@ def to_elasticsearch(
     >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 3.0]])
     >>> ranker = RankRLS().fit(X, [0, 1, 2, 3])
     >>> body = to_elasticsearch(ranker, ["title_match", "recency"], "films-1")
-    >>> body["model"]["model"]["type"]
-    'model/linear'
     >>> body["model"]["model"]["definition"]
     '{"title_match": 0.91..., "recency": 0.06...}'
     """
@@ -131,14 +127,7 @@ def to_elasticsearch(
 
 
 def to_opensearch(
-    estimator: Any,
-    feature_names: Any = None,
-    name: str = "rankrls",
-    *,
-    output: int | None = None,
-    drop_zeros: bool = False,
-    normalizers: bool = False,
-    path: Any = None,
+    estimator: Any, feature_names: Any = None, name: str = "rankrls", **options: Any
 ) -> dict[str, Any]:
     """Export a linear model to OpenSearch's Learning to Rank plugin (``model/linear``).
 
@@ -146,23 +135,10 @@ def to_opensearch(
 
     Parameters
     ----------
-    estimator, feature_names, name, output, drop_zeros, normalizers, path
+    estimator, feature_names, name, **options
         As for `to_elasticsearch`.
-
-    Returns
-    -------
-    dict
-        The body of ``POST _ltr/_featureset/<feature set>/_createmodel``.
     """
-    return to_elasticsearch(
-        estimator,
-        feature_names,
-        name,
-        output=output,
-        drop_zeros=drop_zeros,
-        normalizers=normalizers,
-        path=path,
-    )
+    return to_elasticsearch(estimator, feature_names, name, **options)
 
 
 def to_solr(
@@ -189,25 +165,8 @@ def to_solr(
     Returns
     -------
     dict
-        The body of ``PUT …/schema/model-store``.
-
-    Notes
-    -----
-    Solr requires a weight for each feature in ``features`` and computes in 32-bit floats. Without
-    ``normalizers``, the scores are those of ``predict`` minus the constant of `linear_scores`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rankrls import RankRLS
-    >>> from rankrls.export import to_solr
-    >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 3.0]])
-    >>> ranker = RankRLS().fit(X, [0, 1, 2, 3])
-    >>> model = to_solr(ranker, ["title", "recency"], "films-1", store="films")
-    >>> model["features"]
-    [{'name': 'title'}, {'name': 'recency'}]
-    >>> sorted(model["params"]["weights"])
-    ['recency', 'title']
+        The body of ``PUT …/schema/model-store``. Solr computes in 32-bit floats; without
+        ``normalizers``, the scores are those of ``predict`` minus the constant of `linear_scores`.
     """
     named = {"name": name} if store is None else {"name": name, "store": store}
     for what, value in named.items():
@@ -238,7 +197,7 @@ def to_sql(
 
     Parameters
     ----------
-    estimator : fitted estimator with a linear kernel
+    estimator, output, path
         As for `to_elasticsearch`; a SimpleImputer as the first step of a pipeline becomes
         ``COALESCE``.
     feature_names : sequence of str, optional
@@ -246,8 +205,6 @@ def to_sql(
     quote : {'"', "`", "["}, default='"'
         Quote around names: standard SQL uses ``"name"``, MySQL and BigQuery use backticks, SQL
         Server uses ``[name]``.
-    output, path
-        As for `to_elasticsearch`.
 
     Returns
     -------
@@ -277,8 +234,7 @@ def to_sql(
     columns = [first + name.replace(last, inner) + last for name in names]
     step = parts.steps[0] if parts.steps else None
     if step is not None and step.fill is not None:
-        filled = range(parts.n_features) if step.columns is None else step.columns
-        for i, value in zip(filled, step.fill.tolist(), strict=True):
+        for i, value in enumerate(step.fill.tolist()):
             if not np.isnan(step.missing):
                 columns[i] = f"NULLIF({columns[i]}, {_literal(step.missing)})"
             columns[i] = f"COALESCE({columns[i]}, {_literal(value)})"
@@ -310,32 +266,9 @@ def to_vespa(
     Returns
     -------
     str
-        The text of a ``rank-profile``, for a schema or its ``.profile`` file. The profile has a
-        function that computes the score and uses it in the second phase.
-
-    Notes
-    -----
-    The scores equal those of ``predict``, including the constant, up to rounding. Features of
-    weight zero are omitted.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rankrls import RankRLS
-    >>> from rankrls.export import to_vespa
-    >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 3.0]])
-    >>> ranker = RankRLS().fit(X, [0, 1, 2, 3])
-    >>> print(to_vespa(ranker, ["bm25(title)", "attribute(age)"], "films"))
-    rank-profile films inherits default {
-        function films_score() {
-            expression {
-                9.1...E-01 * bm25(title) + 6.2...E-02 * attribute(age)
-            }
-        }
-        second-phase {
-            expression: films_score()
-        }
-    }
+        The text of a ``rank-profile``, for a schema or its ``.profile`` file, with a function that
+        computes the score and its use in the second phase. The scores equal those of ``predict``,
+        including the constant, up to rounding. Features of weight zero are omitted.
     """
     if not isinstance(name, str) or not _IDENTIFIER.fullmatch(name):
         raise ValueError(
@@ -371,17 +304,8 @@ def to_svmrank(estimator: Any, path: Any = None, *, output: int | None = None) -
     A linear model is one support vector, the weights ``1:w₁ 2:w₂ …``, as svm_rank_learn writes it;
     the first column of X is feature 1, and weights of zero are omitted. The score of a document is
     ⟨w, x⟩ − b, where b accounts for the shift by scalers, so the scores equal those of ``predict``
-    up to SVMrank's 32-bit floats and the eight decimals that it prints. The first line names the
-    version V6.20 that svm_rank_classify 1.00 checks; for SVM-light 6.02 change it to V6.02.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rankrls import RankRLS
-    >>> from rankrls.export import to_svmrank
-    >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 3.0]])
-    >>> print(to_svmrank(RankRLS().fit(X, [0, 1, 2, 3])).splitlines()[-1])
-    1 1:0.91... 2:0.06... #
+    up to SVMrank's 32-bit floats. The first line names the version V6.20 that svm_rank_classify
+    1.00 checks; for SVM-light 6.02 change it to V6.02.
     """
     scores = fold(decompose(estimator), output=output)
     w = scores.weights
@@ -395,9 +319,6 @@ def to_svmrank(estimator: Any, path: Any = None, *, output: int | None = None) -
     text = SVMRANK_HEADER.format(n=len(w), b=0.0 - scores.constant) + f"1 {words} #\n"
     write_bytes(path, text.encode("ascii"))
     return text
-
-
-# ---------------------------------------------------------------- search engines
 
 
 def _engine_weights(
@@ -414,9 +335,14 @@ def _engine_weights(
     weights = fold(parts, output=output).weights
     scaled: dict[str, tuple[float, float]] = {}
     if normalizers:
-        columns, scale, shift = elementwise(parts)
-        names = [names[column] for column in columns]
-        weights, scaled = parts.weights(output), _normalizers(names, scale, shift)
+        matrix, shift = parts.affine()
+        if not sparse.issparse(matrix) or matrix.nnz != matrix.shape[1]:
+            raise ValueError(
+                "normalizers=True needs scalers of single features, and the pipeline mixes "
+                "features (PCA, TruncatedSVD); use normalizers=False"
+            )
+        names = [names[column] for column in matrix.indices]
+        weights, scaled = parts.weights(output), _normalizers(names, matrix.data, shift)
     rounded = _float32(weights)
     _require_weights(rounded)
     if not np.isfinite(rounded).all():
@@ -434,7 +360,8 @@ def _engine_weights(
 
 def _normalizers(names: list[str], scale: Array, shift: Array) -> dict[str, tuple[float, float]]:
     """Return mean and deviation of each feature: (x − mean)/deviation = scale x + shift."""
-    if (scale == 1).all() and (shift == 0).all():
+    moved = np.flatnonzero((scale != 1) | (shift != 0))
+    if not len(moved):
         raise ValueError(
             "normalizers=True needs a pipeline with a scaler, and this model scales no feature"
         )
@@ -447,7 +374,6 @@ def _normalizers(names: list[str], scale: Array, shift: Array) -> dict[str, tupl
             f"the scale {deviation[i]:.3g} of {names[i]!r} does not fit into the engine's 32-bit "
             "floats: drop the feature, or leave out normalizers"
         )
-    moved = np.flatnonzero((scale != 1) | (shift != 0))
     return {names[i]: (float(mean[i]), float(deviation[i])) for i in moved}
 
 
@@ -462,9 +388,6 @@ def _require_weights(weights: Array) -> None:
             "every weight is zero (in the precision of the target): all rows would have the same "
             "score. Check that the features differ within queries, and that alpha is not huge"
         )
-
-
-# ---------------------------------------------------------------- expressions
 
 
 def _expression(parts: Parts, names: Sequence[str], output: int | None) -> str:
@@ -489,9 +412,6 @@ def _literal(number: float) -> str:
     """Format a number so that it is read back as the same double."""
     digits = next(d for d in range(17) if float(f"{number:.{d}E}") == number or d == 16)
     return f"{number:.{digits}E}" if digits else f"{number:.1E}"
-
-
-# ---------------------------------------------------------------- names and files
 
 
 def _check_feature_names(given: Any, parts: Parts, separators: str = "") -> list[str]:

@@ -1,12 +1,5 @@
 """Exact cross-validation, splitters, permutation tests and cross-validated estimates of AUC."""
 
-from rankrls.model_selection._auc import (
-    averaged_auc,
-    balanced_leave_one_out_auc,
-    leave_one_out_auc,
-    leave_pair_out_auc,
-    pooled_auc,
-)
 from rankrls.model_selection._cross_validation import (
     cross_val_predict,
     cross_val_score,
@@ -29,6 +22,13 @@ from rankrls.model_selection._splitters import (
     LeavePairOut,
     LeaveQueryOut,
     QueryKFold,
+)
+from rankrls.model_selection.auc import (
+    averaged_auc,
+    balanced_leave_one_out_auc,
+    leave_one_out_auc,
+    leave_pair_out_auc,
+    pooled_auc,
 )
 
 __all__ = [

@@ -13,7 +13,7 @@ from rankrls._validation import check_finite_array, check_pairs
 from rankrls.core.ridge.pairs import all_pairs
 from rankrls.estimators import RankRLS
 from rankrls.model_selection import leave_pair_out_predict, tournament_scores
-from rankrls.model_selection._auc import two_levels
+from rankrls.model_selection.auc import two_levels
 from rankrls.plotting._display import BLUE, Display
 
 Array = NDArray[Any]
