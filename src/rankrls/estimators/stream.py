@@ -59,7 +59,7 @@ FORMS = "(X, y), (X, y, qid), or a mapping with data, target and qid"
 
 
 class Batch(NamedTuple):
-    """Rows with scores, and optionally query ids, weights and feature names; numbered from 1."""
+    """CheckedRows with scores, and optionally query ids, weights and feature names; numbered from 1."""
 
     number: int
     X: Any
@@ -121,21 +121,21 @@ def stacked(parts: Sequence[Any]) -> Any:
     return np.concatenate(parts)
 
 
-class Rows(NamedTuple):
+class CheckedRows(NamedTuple):
     """Checked rows of a batch, and their preferences."""
 
     number: int
     X: Any
     graph: PreferenceGraph
 
-    def take(self, rows: Any) -> Rows:
+    def take(self, rows: Any) -> CheckedRows:
         """Select rows by number, in new arrays, or by a slice."""
-        return Rows(self.number, self.X[rows], self.graph[rows])
+        return CheckedRows(self.number, self.X[rows], self.graph[rows])
 
 
-def whole_queries(batches: Iterable[Rows]) -> Iterator[Rows]:
+def whole_queries(batches: Iterable[CheckedRows]) -> Iterator[CheckedRows]:
     """Generate the rows of whole queries; the last query of a batch may go on in the next."""
-    pieces: list[Rows] = []  # of a query that may go on
+    pieces: list[CheckedRows] = []  # of a query that may go on
     for rows in batches:
         if not rows.graph.has_qid:
             yield rows
@@ -155,7 +155,7 @@ def whole_queries(batches: Iterable[Rows]) -> Iterator[Rows]:
     yield from _one_query(pieces)
 
 
-def _one_query(pieces: list[Rows]) -> Iterator[Rows]:
+def _one_query(pieces: list[CheckedRows]) -> Iterator[CheckedRows]:
     """Join the pieces of a query, if there are any."""
     graphs: list[Any] = [piece.graph for piece in pieces]
     if len(pieces) < 2:
@@ -167,7 +167,7 @@ def _one_query(pieces: list[Rows]) -> Iterator[Rows]:
         weight = np.concatenate(list(ones))
     queries = Queries(np.zeros(len(y), dtype=np.int64), graphs[0].query_labels)
     graph = PreferenceGraph(len(y), y, queries, weight, flat=graphs[0].flat)
-    yield Rows(pieces[-1].number, stacked([piece.X for piece in pieces]), graph)
+    yield CheckedRows(pieces[-1].number, stacked([piece.X for piece in pieces]), graph)
 
 
 # -- sums -------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ class StreamSums:
         self.names: Array | None = None  # of features, given beside arrays
         self._n_rows = self.n_queries = 0
 
-    def check(self, batch: Batch, *, again: bool = False) -> Rows:
+    def check(self, batch: Batch, *, again: bool = False) -> CheckedRows:
         """Check a batch; the first one decides on features, outputs and the basis."""
         with named_batch(batch.number):
             by_row = {"qid": batch.qid, "sample_weight": batch.sample_weight}
@@ -243,7 +243,7 @@ class StreamSums:
         if not again:
             self._n_rows += graph.n_rows
             self._progress(f"batch {batch.number}: {self._n_rows:,} rows so far")
-        return Rows(batch.number, X, graph)
+        return CheckedRows(batch.number, X, graph)
 
     def _check_names(self, names: Any, n: int) -> None:
         """Store the names of features that the first batch has beside an array, or compare."""
@@ -259,7 +259,7 @@ class StreamSums:
         if self.steps is None:
             owner.feature_names_in_, owner._names_beside = self.names, True
 
-    def add(self, rows: Rows) -> None:
+    def add(self, rows: CheckedRows) -> None:
         """Add rows of whole queries."""
         X, graph, seen = rows.X, rows.graph, self.folds[0].seen
         with named_batch(rows.number):
