@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
 from rankrls import _resources, metrics
-from rankrls._calls import warn as warn_user
+from rankrls._calls import warn
 from rankrls._frames import check_same_rows
 from rankrls._validation import check_finite_array, check_positive, show
 from rankrls.core.preferences.costs import Loss
@@ -36,7 +36,6 @@ __all__ = [
     "check_rows",
     "choose_alpha",
     "continuation",
-    "covering_grid",
     "default_grid",
     "is_fold_count",
     "is_splits",
@@ -103,21 +102,22 @@ def search_alphas(
     an end. ``size_of_problem`` returns approximately the largest eigenvalue, the scale of alpha.
     """
     at_once = max(1, _resources.budget() // (4 * 8 * n_values))  # bounds the memory
-    grid, size = alphas, np.inf
-    if grid is None:
-        at_once, size = min(at_once, len(DEFAULT_ALPHAS)), size_of_problem()
-        grid = default_grid(size)
+    size = size_of_problem() if alphas is None else np.inf
+    grid = default_grid(size) if alphas is None else alphas
     starts = range(0, len(grid), at_once)
     found = joined_results([evaluate(grid[start : start + at_once]) for start in starts])
     while alphas is None and len(more := continuation(grid, found, size)):
         scored = evaluate(more)
         found = joined_results([found, scored] if more[0] > grid[-1] else [scored, found])
         grid = np.union1d(grid, more)
-    scores, losses = found["mean_score"], found.get("mean_squared_error")
-    # Below the smallest alpha of the default grid, rounding errors would dominate.
-    warn = alphas is not None or choose_alpha(grid, scores, losses, warn=False) > 0
-    bound = None if alphas is None else size_of_problem
-    best = choose_alpha(grid, scores, losses, warn=warn, size_of_problem=bound)
+    best = choose_alpha(
+        grid,
+        found["mean_score"],
+        found.get("mean_squared_error"),
+        size_of_problem=None if alphas is None else size_of_problem,
+        # Below the smallest alpha of the default grid, rounding errors would dominate.
+        ends=(alphas is not None, True),
+    )
     return best, {"alpha": grid, **found}
 
 
@@ -126,22 +126,19 @@ def joined_results(parts: Sequence[dict[str, Array]]) -> dict[str, Array]:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def default_grid(size: float) -> Array:
-    """Powers of two from 2^-15 to 2^15, and more for a problem of another largest eigenvalue."""
+def default_grid(size: float, *, complete: bool = False) -> Array:
+    """Powers of two from 2^-15 to 2^15, and more for a problem of another largest eigenvalue.
+
+    ``complete``: with all extensions upwards.
+    """
     # That may be dominated by a single feature of large scale, so alphas that suit smaller
     # features stay in the grid.
     low, high = np.log2(DEFAULT_ALPHAS[0]), np.log2(DEFAULT_ALPHAS[-1])
     if 0 < size < np.inf:
         low = min(low, np.rint(np.log2(size * COVERED[1])))
         high = max(high, np.rint(np.log2(size * COVERED[0])))
+        high = max(high, np.floor(np.log2(MOST * size))) if complete else high
     return 2.0 ** np.arange(max(low, -MAX_POWER), min(high, MAX_POWER) + 1)
-
-
-def covering_grid(size: float) -> Array:
-    """The default grid with all extensions upwards."""
-    grid = default_grid(size)
-    high = np.floor(np.log2(MOST * size)) if 0 < size < np.inf else 0.0
-    return np.union1d(grid, 2.0 ** np.arange(np.log2(grid[-1]), min(high, MAX_POWER) + 1))
 
 
 def continuation(grid: Array, found: dict[str, Array], size: float) -> Array:
@@ -185,17 +182,18 @@ def choose_alpha(
     scores: Array,
     losses: Array | None = None,
     *,
-    warn: bool = True,
     size_of_problem: Callable[[], float] | None = None,
+    ends: tuple[bool, bool] = (True, True),
 ) -> int:
-    """Return the index of the best alpha of an ascending grid; ``warn`` if it is at an open end."""
+    """Return the index of the best alpha of an ascending grid; warn if it is at an open end."""
     if not np.isfinite(scores).all():
         raise ValueError(
             f"scoring returned {scores[~np.isfinite(scores)][0]} for alpha="
             f"{grid[~np.isfinite(scores)][0]:g}; it must return a finite number"
         )
     best, last = best_of(scores, losses), len(grid) - 1
-    if not warn or last == 0 or best not in (0, last):
+    at_end = (best == 0 and ends[0]) or (best == last and ends[1])
+    if last == 0 or not at_end:
         return best
     open_end = bool(_better(scores[best], scores[1 if best == 0 else last - 1]))
     # Beyond the largest eigenvalue, stronger regularisation no longer changes the ranking.
@@ -203,7 +201,7 @@ def choose_alpha(
         open_end = open_end or grid[last] < size_of_problem()
     if open_end:
         where = "smallest" if best == 0 else "largest"
-        warn_user(
+        warn(
             f"the best alpha, {grid[best]:g}, is the {where} of the grid: extend alphas, or leave "
             "alphas=None, which extends the grid itself"
         )

@@ -59,7 +59,7 @@ FORMS = "(X, y), (X, y, qid), or a mapping with data, target and qid"
 
 
 class Batch(NamedTuple):
-    """CheckedRows with scores, and optionally query ids, weights and feature names; numbered from 1."""
+    """Rows with scores, and optionally query ids, weights and feature names; numbered from 1."""
 
     number: int
     X: Any

@@ -20,7 +20,7 @@ from rankrls.core.ridge.pairs import can_leave_pairs_out, decompose_ranking, pai
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.core.ridge.residuals import query_folds
 from rankrls.estimators import RankRLS, RankRLSCV
-from rankrls.estimators.choosing import covering_grid, is_fold_count
+from rankrls.estimators.choosing import default_grid, is_fold_count
 from rankrls.estimators.ranker import Preferences
 from rankrls.estimators.rankrls import exact_problem
 from rankrls.metrics import pairwise_accuracy
@@ -136,7 +136,8 @@ def permutation_test(
     check_option("cv", cv, ("leave-pair-out", "leave-query-out"))
     auto = isinstance(alphas, str) and bool(check_option("alphas", alphas, ("auto",)))
     ranker, first, grid = exact_problem(estimator, X, Preferences(y, qid), None if auto else alphas)
-    graph, grid = first.graph, covering_grid(first.size()) if auto else np.unique(grid)
+    grid = default_grid(first.size(), complete=True) if auto else np.unique(grid)
+    graph = first.graph
     if graph.n_outputs > 1 or graph.scores is None or graph.n_given_pairs:
         raise ValueError("permutation_test takes y of shape (n,), one score for each row")
     if graph.sample_weight is not None:
