@@ -331,7 +331,6 @@ def empty_sums(
     with_qid: bool = True,
 ) -> list[Learned]:
     """Sums of each fold before the first rows X, which decide on the outputs and the basis."""
-    ranker._warn_about_columns(kernel, X, graph)
     basis, n = None, X.shape[1]
     if ranker.basis is not None or ranker.solver == "nystroem" or basis_rows is not None:
         if ranker.solver == "primal":
@@ -348,5 +347,6 @@ def empty_sums(
     advice = "use fewer features, or fewer basis vectors (solver='nystroem')"
     copies = 3 if n_folds == 1 else n_folds + 4
     _resources.require("learning batch by batch", n, n, copies=copies, advice=advice)
+    ranker._warn_about_columns(kernel, X, graph)
     shape = X.shape[1], basis, X.dtype, graph.n_outputs, graph.flat, with_qid
     return [Learned.nothing(*shape) for _ in range(n_folds)]
