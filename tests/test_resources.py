@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from rankrls import _resources
 from rankrls._resources import GIB, at_most, n_threads
-from rankrls.core.preferences.query_weights import Groups
+from rankrls.core.preferences.laplacian import Groups
 
 # -- Memory limits: of the machine, of control groups (containers), of the address space
 

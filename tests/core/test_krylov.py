@@ -241,7 +241,7 @@ def test_systems_are_solved(cost, weighting, n_pairs, layout):
     case = Case(3, cost=cost, query_weighting=weighting, n_pairs=n_pairs, weight="zeros")
     X = case.rng.standard_normal((case.m, 6))
     objective = case.system()
-    L = objective.laplacian.L @ np.eye(case.m)
+    L = objective.laplacian.apply(np.eye(case.m))
     options = IterationOptions(tol=1e-12)
     with Products.of(LAYOUTS[layout](X), 2) as product:
         system = LinearSystem(product, objective)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls.core.preferences.query_weights import varying_queries
+from rankrls.core.preferences.costs import varying_queries
 from rankrls.core.ridge.residuals import Folds, query_folds
 from rankrls.estimators.auto_members import (
     ALL_ROWS,

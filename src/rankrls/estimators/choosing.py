@@ -15,9 +15,8 @@ from rankrls import _resources, metrics
 from rankrls._calls import warn
 from rankrls._frames import check_same_rows
 from rankrls._validation import check_finite_array, check_positive, show
-from rankrls.core.preferences.costs import Loss
+from rankrls.core.preferences.costs import Loss, varying_queries
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.query_weights import varying_queries
 from rankrls.core.ridge.models import explained_part
 from rankrls.core.ridge.residuals import HeldOut
 from rankrls.estimators.ranker import Preferences, graph_accuracy, require_preferences

@@ -14,9 +14,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from rankrls._calls import Progress, all_or_nothing, takes_queries
 from rankrls._frames import clear_errors, warn_about_columns
 from rankrls._validation import check_option, check_positive, is_integer, is_number, show
-from rankrls.core.preferences.costs import Loss
+from rankrls.core.preferences.costs import Loss, query_factor
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.query_weights import query_factor
 from rankrls.core.ridge.greedy import select_leave_one_out, select_leave_query_out
 from rankrls.estimators.ranker import Preferences, QueryRequests, require_preferences
 from rankrls.estimators.rankrls import RankRLS

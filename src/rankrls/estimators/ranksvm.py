@@ -11,8 +11,8 @@ from sklearn.utils import check_random_state
 from rankrls._calls import Progress, takes_queries, unchanged_on_error
 from rankrls._validation import check_integer, check_option, check_positive
 from rankrls.core.hinge.problem import HINGE_SOLVERS, HingeFit, fit_hinge
+from rankrls.core.preferences.costs import check_query_weighting
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.query_weights import check_query_weighting
 from rankrls.core.ridge.models import FittedFunction
 from rankrls.core.spaces.spaces import Kernel
 from rankrls.estimators.ranker import BaseRanker, Preferences

@@ -33,7 +33,7 @@ part Basis of rankrls.core.spaces.spaces
     shift: finite | float[n]
     columns_only: flag
 
-part Groups of rankrls.core.preferences.query_weights
+part Groups of rankrls.core.preferences.laplacian
     n_groups: length[g]
     total: float[g]
     codes: int[m] <g

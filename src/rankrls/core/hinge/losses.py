@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from rankrls._sorting import stable_argsort
 from rankrls.core.hinge.dominance import Dominance
+from rankrls.core.preferences.costs import Levels, QueryWeighting, QueryWeights
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.query_weights import Levels, QueryWeighting, QueryWeights
 
 __all__ = ["PairHinge", "ScoreHinge", "Violations", "hinge_losses"]
 

@@ -16,8 +16,8 @@ from rankrls._resources import n_threads
 from rankrls.core.hinge.function_spaces import MAX_DIMENSION, FeatureSpace, KernelSpace
 from rankrls.core.hinge.losses import hinge_losses
 from rankrls.core.hinge.minimize import HingeSolution, minimize_hinge
+from rankrls.core.preferences.costs import QueryWeighting
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.query_weights import QueryWeighting
 from rankrls.core.ridge.models import FittedFunction
 from rankrls.core.spaces.products import Offsets, Products, subtract
 from rankrls.core.spaces.spaces import Kernel, Space, choose_space

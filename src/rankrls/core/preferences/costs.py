@@ -1,4 +1,8 @@
-"""Costs: the loss w²(d) (z(d) − (f_h − f_j))² of a preference of magnitude d."""
+"""Costs of preferences, levels of equal score, and the weights of queries, levels and pairs.
+
+The loss of a preference of magnitude d is w²(d) (z(d) − (f_h − f_j))². The weighting of queries
+(``query_weighting`` of the estimators) is defined only in this module.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +13,154 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls._validation import check_option
-from rankrls.core.preferences.query_weights import (
-    Levels,
-    QueryWeighting,
-    QueryWeights,
-    check_query_weighting,
-)
+from rankrls._validation import check_option, show
 
 Array = NDArray[Any]
 
 TIES = ("keep", "drop")
+
+QUERY_WEIGHTINGS = ("pair", "size", "query")
+
+#: One of these names, or a function of the total weights of queries (numbers of rows, without
+#: sample weights) and of the weights of all their pairs (numbers of pairs), as arrays, which
+#: returns the weight of a pair of each query.
+QueryWeighting = str | Callable[[Array, Array], Any]
+
+
+def sums(codes: Array, values: Array | None, n: int) -> Array:
+    """Sum ``values`` (ones, if None) for each code in ``range(n)``, in float64."""
+    return np.bincount(codes, weights=values, minlength=n).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Groups of rows with equal score in the same query, numbered by (query, score)."""
+
+    codes: Array  # (m,)
+    score: Array  # (g,)
+    query: Array  # (g,)
+
+    @classmethod
+    def of(cls, s: Array, query: Array) -> Levels:
+        """Find the levels of scores ``s`` in queries ``query``, both of shape (m,)."""
+        order = np.lexsort((s, query))
+        sorted_s, sorted_q = s[order], query[order]
+        new = np.empty(len(s), dtype=bool)
+        new[:1] = True
+        new[1:] = (sorted_s[1:] != sorted_s[:-1]) | (sorted_q[1:] != sorted_q[:-1])
+        codes = np.empty(len(s), dtype=np.int64)
+        codes[order] = np.cumsum(new) - 1
+        return cls(codes, sorted_s[new], sorted_q[new])
+
+    def __len__(self) -> int:
+        return len(self.score)
+
+
+def check_query_weighting(how: Any) -> None:
+    """Raise an error unless ``how`` is one of `QUERY_WEIGHTINGS` or a function."""
+    if not callable(how):
+        check_option("query_weighting", how, QUERY_WEIGHTINGS)
+
+
+def query_factor(how: QueryWeighting, weight: Any, edge_weight: Any) -> Any:
+    """Factor c of a query's edges: 1 ("pair"), 1/Σω ("size") or 1/Σ_edges ω_iω_j ("query").
+
+    A function is called with both arrays, for the queries that have an edge; c is 0 for the others.
+    """
+    weight, edge_weight = np.asarray(weight, dtype=float), np.asarray(edge_weight, dtype=float)
+    c = np.zeros(weight.shape)
+    some = edge_weight > 0
+    if not callable(how):
+        divisor = {"pair": np.ones_like(weight), "size": weight, "query": edge_weight}[how]
+        return np.divide(1.0, divisor, out=c, where=some)
+    if some.any():
+        values = np.asarray(how(weight[some], edge_weight[some]), dtype=float)
+        if values.ndim > 1 or values.size not in (1, some.sum()) or not (values > 0).all():
+            raise ValueError(
+                "query_weighting must return a positive weight for each of the "
+                f"{some.sum():,} queries; got {show(values)}"
+            )
+        c[some] = values
+    return c
+
+
+def varying_queries(s: Array, query: Array, n_queries: int) -> Array:
+    """Whether a query has two different scores, shape (n_queries, k), bool, for s (m, k)."""
+    example = np.zeros((n_queries, s.shape[1]))
+    example[query] = s
+    found = np.zeros((n_queries, s.shape[1]), dtype=bool)
+    row, output = np.nonzero(s != example[query])
+    found[query[row], output] = True
+    return found
+
+
+def pair_weights(group: Array, weight: Array, n_groups: int) -> tuple[Array, Array]:
+    """Σ_{j≠i} ω_j of each member of a group, shape (g,), and Σ_{i<j} ω_i ω_j, shape (n_groups,)."""
+    # The largest ω of a group is treated apart: N − ω and N² − Σω² would cancel if it dominates.
+    top = np.zeros(n_groups)
+    np.maximum.at(top, group, weight)
+    largest = np.flatnonzero(weight == top[group])
+    member = np.zeros(n_groups, dtype=np.int64)
+    member[group[largest]] = largest  # one of them
+    rest = weight.copy()
+    rest[member[group[largest]]] = 0.0
+    R = sums(group, rest, n_groups)
+    others = (R + top)[group] - weight
+    others[member[group[largest]]] = R[group[largest]]
+    return others, top * R + np.maximum(R**2 - sums(group, rest**2, n_groups), 0.0) / 2
+
+
+class QueryWeights:
+    """Counts and weights of queries and of groups of their rows, and the query weighting c.
+
+    The groups are ``levels`` if tied pairs are dropped, and whole queries if they are kept (None).
+    ``n_a`` and ``Omega``, (g,), are the number of rows with ω > 0 of each group, and Σω; ``n_q``
+    and ``N``, (n_queries,), the same of each query; ``edges``, ``edge_weight`` and ``c`` its number
+    of edges, Σ_edges ω_i ω_j, and their factor, 0 without edges. All pairs of a query add up to
+    ``kappa`` times its scatter, and those of a level with others to ``level_kappa`` times its own.
+    """
+
+    def __init__(
+        self,
+        how: QueryWeighting,
+        query: Array,
+        n_queries: int,
+        weight: Array | None,
+        levels: Levels | None,
+    ) -> None:
+        codes, group, g = query, np.arange(n_queries), n_queries
+        if levels is not None:
+            codes, group, g = levels.codes, levels.query, len(levels)
+        positive = np.ones(len(codes), dtype=bool) if weight is None else weight > 0
+        self.n_a = sums(codes, positive.astype(float), g)
+        self.Omega = self.n_a if weight is None else sums(codes, weight, g)
+        self.n_q = sums(group, self.n_a, n_queries)
+        self.N = sums(group, self.Omega, n_queries)
+        # All pairs minus the pairs within a level, or minus the rows themselves.
+        inside = self.n_a if levels is None else self.n_a**2
+        self.edges = (self.n_q**2 - sums(group, inside, n_queries)) / 2
+        if levels is not None:
+            others, between = pair_weights(group, self.Omega, n_queries)
+        elif weight is None:
+            between = self.edges
+        else:
+            between = pair_weights(query, weight, n_queries)[1]
+        self.edge_weight = np.where(self.edges > 0, between, 0.0)
+        lost = (self.edges > 0) & ~((self.edge_weight > 0) & np.isfinite(self.edge_weight))
+        if lost.any() and how not in ("pair", "size"):
+            raise ValueError("the products of the weights underflow or overflow; scale the weights")
+        self.c = query_factor(how, self.N, np.where(lost, 1.0, self.edge_weight))
+        self.kappa = self.c * self.N
+        if levels is not None:
+            self.level_kappa = self.c[group] * others
+        counts = [values.astype(np.int64) for values in (self.n_q, inside)]
+        self.n_pairs = int((counts[0] ** 2).sum() - counts[1].sum()) // 2  # exact, unlike edges
+        used = self.edges > 0
+        self.log_weight = float(self.edges[used] @ np.log(self.c[used]))
+        if weight is not None:
+            logarithms = sums(codes[positive], np.log(weight[positive]), g)
+            partners = self.n_q[group] - (1.0 if levels is None else self.n_a)
+            self.log_weight += float(partners @ logarithms)
 
 
 def _normalised_ranks(levels: Levels, weights: QueryWeights) -> tuple[Array, float]:

@@ -22,9 +22,8 @@ from rankrls._validation import (
     check_weights,
     encode_qid,
 )
-from rankrls.core.preferences.costs import Loss
+from rankrls.core.preferences.costs import Loss, QueryWeighting, varying_queries
 from rankrls.core.preferences.laplacian import Objective, add, from_edges, from_scores
-from rankrls.core.preferences.query_weights import QueryWeighting, varying_queries
 
 Array = NDArray[Any]
 
@@ -347,8 +346,14 @@ class PreferenceGraph:
         output: int = 0,
     ) -> LinearOperator:
         """Laplacian L as a SciPy ``LinearOperator`` of shape (m, m); O(m) per column for scores."""
-        objective, _ = self._find(output, Loss(cost, ties, query_weighting))
-        return objective.laplacian.L
+        system = self._find(output, Loss(cost, ties, query_weighting))[0].laplacian
+
+        def apply(v: Array) -> Array:
+            return system.apply(np.reshape(v, (-1, 1)))[:, 0]
+
+        products = {"matmat": system.apply, "rmatvec": apply, "rmatmat": system.apply}
+        shape = (self.n_rows, self.n_rows)
+        return LinearOperator(shape, matvec=apply, **products, dtype=np.float64)
 
     def target(
         self,

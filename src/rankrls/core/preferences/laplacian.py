@@ -14,7 +14,7 @@ annihilates constants exactly if L does (Fᵀ1 = 0).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -26,20 +26,20 @@ from scipy.linalg import LinAlgError, blas, cholesky, solve_triangular
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import LinearOperator
 
-from rankrls.core.preferences.costs import Cost, Loss
-from rankrls.core.preferences.query_weights import (
-    CANCELLED,
-    Groups,
-    Levels,
-    QueryWeights,
-    centre_columns,
-    clear_rounding,
-    row_blocks,
-    sums,
-)
+from rankrls._resources import SMALL, in_threads
+from rankrls.core.preferences.costs import Cost, Levels, Loss, QueryWeights, sums
 
 Array = NDArray[Any]
 EPS = float(np.finfo(np.float64).eps)
+
+#: Above this density a sparse product costs more than a dense one.
+DENSE_ENOUGH = 0.05
+
+#: A centred sum of squares is too inaccurate if it is below this fraction of the uncentred one.
+CANCELLED = 1e-3
+
+#: Sums over rows are computed in at most this many parts, which threads may share.
+PARTS = 8
 
 #: Edges are light if their weight is less than the largest one divided by this.
 UNEVEN = 1e6
@@ -47,6 +47,161 @@ UNEVEN = 1e6
 #: Maximum number of pairs of distinct scores of a query for a cost without a closed form (about
 #: 4500 distinct scores in one query).
 MAX_LEVEL_PAIRS = 10_000_000
+
+
+def row_blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
+    """Generate slices of rows that fit into the cache but are large enough for level-3 BLAS."""
+    size = max(2**18 // max(n_columns, 1), 4 * n_columns, 256)
+    for start in range(0, n_rows, size):
+        yield slice(start, min(start + size, n_rows))
+
+
+class Groups:
+    """A partition of m rows into g groups; each row has a weight ω >= 0, 1 if None."""
+
+    def __init__(self, codes: Array, weight: Array | None, n_groups: int) -> None:
+        self.codes = codes
+        self.n_groups = n_groups
+        self.weighted = weight is not None
+        self.weight = np.ones(len(codes)) if weight is None else weight
+        self.total = sums(codes, weight, n_groups)
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @cached_property
+    def share(self) -> Array:
+        """ω_i/Ω_a, the fraction of its group's weight that each row has, shape (m,)."""
+        total = self.total[self.codes]
+        return np.divide(self.weight, total, out=np.zeros_like(total), where=total > 0)
+
+    @cached_property
+    def averaging(self) -> sparse.csr_array:
+        """P, shape (g, m): P V are the group means of V."""
+        return self._indicator(self.share).T.tocsr()
+
+    @cached_property
+    def isometry(self) -> sparse.csr_array:
+        """U, shape (m, g), U_ia = √(ω_i/Ω_a): orthonormal columns, one per group."""
+        return self._indicator(np.sqrt(self.share))
+
+    def _indicator(self, values: Array) -> sparse.csr_array:
+        m = len(self.codes)
+        return sparse.csr_array((values, self.codes, np.arange(m + 1)), shape=(m, self.n_groups))
+
+    def mean(self, V: Any) -> Any:
+        """Group means P V of the rows of V, in float64, shape (g, k); sparse if V is sparse."""
+        if sparse.issparse(V) or V.dtype == np.float64:
+            return self.averaging @ V
+        spread = self._indicator(self.share)
+        means = np.zeros((self.n_groups, V.shape[1]))
+        for block in row_blocks(*V.shape):
+            means += spread[block].T @ V[block].astype(np.float64)
+        return means
+
+    def deviations(self, V: Array) -> Array:
+        """V minus the mean of each row's group, shape (m, k); a new array."""
+        V = V if V.dtype.kind == "f" else V.astype(np.float64)
+        means = self.mean(V).astype(V.dtype, copy=False)
+        out = np.empty_like(V)
+        for block in row_blocks(*V.shape):
+            np.subtract(V[block], means[self.codes[block]], out=out[block])
+        return out
+
+    def scatter(self, X: Any, means: Any, scale: Array, r: Array) -> tuple[Array, Array]:
+        """Σ_i scale_i (x_i − x̄_a)(x_i − x̄_a)ᵀ, shape (n, n), and Σ_i (x_i − x̄_a) r_iᵀ, in float64.
+
+        ``scale``/ω must be constant in a group, and ``r`` of shape (m, k) sum to zero in it.
+        Dense rows are centred before they are multiplied, so that an offset does not affect the
+        accuracy; of sparse rows only the columns in which uncentred sums would cancel.
+        """
+        m, n = X.shape
+        weight = sums(self.codes, scale, self.n_groups)
+        squares = weight @ (means.multiply(means) if sparse.issparse(means) else means * means)
+        if sparse.issparse(X):
+            gram, cross = _sparse_gram(X, scale), X.T @ r
+            uncentred = gram.diagonal().copy()
+            gram -= _sparse_gram(means, weight)
+            apply = scale[:, None].__mul__
+            centre_columns(gram, cross, uncentred, X, self.deviations, apply, r)
+            clear_rounding(gram, cross, squares, float(np.finfo(means.dtype).eps))
+            return gram, cross
+        constant = m > 0 and bool((scale == scale[0]).all())
+        root = np.sqrt(scale).astype(X.dtype)
+        r, means = r.astype(X.dtype, copy=False), means.astype(X.dtype, copy=False)
+
+        def products(blocks: list[slice]) -> tuple[Array, Array]:
+            gram, cross = np.zeros((n, n)), np.zeros((n, r.shape[1]))
+            work = np.empty((0, n), dtype=X.dtype)
+            for block in blocks:
+                size = block.stop - block.start
+                work = np.empty((size, n), dtype=X.dtype) if len(work) < size else work
+                part = work[:size]
+                np.take(means, self.codes[block], axis=0, out=part, mode="clip")
+                np.subtract(X[block], part, out=part)
+                cross += part.T @ r[block]
+                if not constant:
+                    part *= root[block, None]
+                gram += part.T @ part
+            return gram, cross
+
+        blocks = list(row_blocks(m, n))
+        # The number of parts, and so the result, does not depend on the number of threads.
+        n_parts = max(min(len(blocks), PARTS), 1) if n <= SMALL else 1
+        parts = [blocks[i::n_parts] for i in range(n_parts)]
+        (gram, cross), *others = in_threads(products, parts, n)
+        for other_gram, other_cross in others:
+            gram += other_gram
+            cross += other_cross
+        if constant:
+            gram *= scale[0]
+        clear_rounding(gram, cross, squares, float(np.finfo(X.dtype).eps))
+        return gram, cross
+
+
+def clear_rounding(gram: Array, cross: Array, squares: Array, eps: float) -> None:
+    """Set columns that are constant up to rounding to zero; (n,) squares of subtracted values."""
+    diagonal = gram.diagonal()
+    rounding = diagonal <= 64 * eps**2 * squares
+    constant = np.flatnonzero(rounding & np.isfinite(diagonal))
+    gram[constant] = gram[:, constant] = cross[constant] = 0.0
+
+
+def centre_columns(
+    gram: Array,
+    cross: Array,
+    squares: Array,
+    X: Any,
+    deviations: Callable[[Array], Array],
+    apply: Callable[[Array], Array],
+    r: Array,
+) -> None:
+    """Recompute, in place, rows of XᵀLX and Xᵀr whose difference from ``squares`` cancels.
+
+    Only these columns of the sparse X (an offset that is large compared with the spread) are made
+    dense: ``deviations`` centres them without changing products with L, and ``apply`` maps centred
+    columns D to LD. Their products with other columns need no second centring.
+    """
+    lost = np.flatnonzero(gram.diagonal() < CANCELLED * squares)
+    if len(lost):
+        D = deviations(X[:, lost].toarray())
+        LD = apply(D)
+        gram[lost] = (X.T @ LD).T
+        gram[:, lost] = gram[lost].T
+        gram[np.ix_(lost, lost)] = D.T @ LD
+        cross[lost] = D.T @ r
+
+
+def _sparse_gram(X: sparse.csr_array, weight: Array) -> Array:
+    """Xᵀ diag(weight) X, shape (n, n); denser columns are multiplied in dense blocks."""
+    m, n = X.shape
+    if X.nnz <= DENSE_ENOUGH * m * n:
+        return (X.T @ (sparse.diags_array(weight) @ X)).toarray()
+    gram = np.zeros((n, n))
+    for block in row_blocks(m, n):
+        part = X[block].toarray()
+        gram += part.T @ (weight[block, None] * part)
+    return gram
 
 
 class _Quadratic:
@@ -65,17 +220,6 @@ class _Quadratic:
     def n_rows(self) -> int:
         """Number m of rows (vertices)."""
         return self.r.shape[0]
-
-    @property
-    def L(self) -> LinearOperator:
-        """The Laplacian as a SciPy ``LinearOperator`` of shape (m, m)."""
-
-        def apply(v: Array) -> Array:
-            return self.apply(np.reshape(v, (-1, 1)))[:, 0]
-
-        products = {"matmat": self.apply, "rmatvec": apply, "rmatmat": self.apply}
-        shape = (self.n_rows, self.n_rows)
-        return LinearOperator(shape, matvec=apply, **products, dtype=np.float64)
 
     def components(self) -> Array:
         """Index of the connected component of each row, shape (m,)."""
@@ -152,10 +296,22 @@ class CentredLaplacian(_Quadratic):
 
 
 class EdgeLaplacian(_Quadratic):
-    """An explicit multigraph: edges (head, tail) with weight w² and target z, in any number."""
+    """An explicit multigraph: edges (head, tail) with weight w² and target z, in any number.
 
-    def __init__(self, head: Array, tail: Array, weight: Array, z: Array, n_rows: int) -> None:
+    With ``covariates`` c of the edges, (l, q), z ≈ f_h − f_j + cᵀγ; they only count in `moments`.
+    """
+
+    def __init__(
+        self,
+        head: Array,
+        tail: Array,
+        weight: Array,
+        z: Array,
+        n_rows: int,
+        covariates: Array | None = None,
+    ) -> None:
         self.head, self.tail, self.weight, self.z = head, tail, weight, z
+        self.covariates = covariates
         flow = weight * z
         self.energy = np.array([float(flow @ z)])
         self.r = (sums(head, flow, n_rows) - sums(tail, flow, n_rows))[:, None]
@@ -176,7 +332,7 @@ class EdgeLaplacian(_Quadratic):
         return self.matrix @ V
 
     def moments(self, X: Any) -> tuple[Array, Array, Array]:
-        """Xᵀ(L X), or sums over differences of rows if that would cancel."""
+        """Xᵀ(L X), or sums over differences of rows if that would cancel; covariates follow X."""
         mean = _weighted_mean(self.row_weight(), X)
         degree = self.degree()
         if sparse.issparse(X):
@@ -201,7 +357,15 @@ class EdgeLaplacian(_Quadratic):
                     cross += weighted.T @ self.z[edges, None]
         gram = (gram + gram.T) / 2
         clear_rounding(gram, cross, squares, float(np.finfo(X.dtype).eps))
-        return gram, cross, mean
+        if self.covariates is None:
+            return gram, cross, mean
+        C, w = self.covariates, self.weight
+        ends = (np.concatenate([self.head, self.tail]), np.tile(np.arange(len(w)), 2))
+        incidence = sparse.csr_array((np.concatenate([w, -w]), ends), shape=(self.n_rows, len(w)))
+        beside = np.asarray(X.T @ (incidence @ C), dtype=np.float64)
+        gram = np.block([[gram, beside], [beside.T, C.T @ (w[:, None] * C)]])
+        cross = np.vstack([cross, (C.T @ (w * self.z))[:, None]])
+        return gram, cross, np.append(mean, np.zeros(C.shape[1]))
 
     def factor(self) -> Factor:
         """A factor with independent columns, at most one for each row."""
@@ -240,8 +404,12 @@ class SumLaplacian(_Quadratic):
 
     def moments(self, X: Any) -> tuple[Array, Array, Array]:
         """The sums of both parts."""
-        (gram, cross, _), (more, added, _) = self.scored.moments(X), self.edges.moments(X)
-        return gram + more, cross + added, _weighted_mean(self.row_weight(), X)
+        (more, added, _), (gram, cross, mean) = self.scored.moments(X), self.edges.moments(X)
+        n, cross = X.shape[1], np.repeat(cross, added.shape[1], axis=1)
+        gram[:n, :n] += more
+        cross[:n] += added
+        mean[:n] = _weighted_mean(self.row_weight(), X)
+        return gram, cross, mean
 
     def factor(self) -> Factor:
         """A Cholesky factor of L₁ + L₂."""
@@ -460,15 +628,6 @@ def _dense(V: Any) -> Array:
 
 
 @dataclass(frozen=True)
-class Covariates:
-    """Terms of the normal equations for covariates c of the edges, z ≈ f_h − f_j + cᵀγ."""
-
-    flow: Any  # Σ_edges w² (e_h − e_j) cᵀ, sparse, (m, q); Φᵀ flow is the block next to ΦᵀLΦ
-    gram: Array  # Σ_edges w² c cᵀ, (q, q)
-    cross: Array  # Σ_edges w² z c, (q,)
-
-
-@dataclass(frozen=True)
 class Objective:
     """The data term of the objective for the outputs that share one preference graph."""
 
@@ -476,7 +635,6 @@ class Objective:
     outputs: Array  # the columns of y to which it applies
     n_pairs: int  # number of edges, including ties if they are kept
     log_weight: float  # Σ_edges log w², for the marginal likelihood
-    covariates: Covariates | None = None  # of given pairs
 
     @property
     def energy(self) -> Array:
@@ -573,15 +731,9 @@ def from_edges(
     used = weight > 0
     pairs, magnitude, weight = pairs[used], magnitude[used], weight[used]
     z, weight = cost.edges(magnitude, weight)
-    system = EdgeLaplacian(pairs[:, 0], pairs[:, 1], weight, z, n_rows)
-    covariates = None
-    if features is not None:
-        C, ends = features[used], (pairs.T.ravel(), np.tile(np.arange(len(pairs)), 2))
-        signs = np.concatenate([weight, -weight])
-        flow = sparse.csr_array((signs, ends), shape=(n_rows, len(pairs))) @ C
-        covariates = Covariates(flow, C.T @ (weight[:, None] * C), C.T @ (weight * z))
-    log_weight = float(np.log(weight).sum())
-    return Objective(system, np.arange(1), len(pairs), log_weight, covariates)
+    C = None if features is None else features[used]
+    system = EdgeLaplacian(pairs[:, 0], pairs[:, 1], weight, z, n_rows, C)
+    return Objective(system, np.arange(1), len(pairs), float(np.log(weight).sum()))
 
 
 def add(scored: Objective, edges: Objective) -> Objective:
@@ -594,5 +746,4 @@ def add(scored: Objective, edges: Objective) -> Objective:
         scored.outputs,
         scored.n_pairs + edges.n_pairs,
         scored.log_weight + edges.log_weight,
-        edges.covariates,
     )

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls.core.preferences.costs import Loss
+from rankrls.core.preferences.costs import Loss, query_factor
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.laplacian import CentredLaplacian, Objective
-from rankrls.core.preferences.query_weights import Groups, query_factor
+from rankrls.core.preferences.laplacian import CentredLaplacian, Groups, Objective
 
 Array = NDArray[Any]
 
@@ -58,12 +57,6 @@ class Statistics:
         k = len(objective.outputs)
         gram, cross, mean = objective.laplacian.moments(Phi)
         cross = np.repeat(cross, k // cross.shape[1], axis=1)
-        if objective.covariates is not None:
-            added = objective.covariates
-            beside = np.asarray(Phi.T @ added.flow, dtype=np.float64)
-            gram = np.block([[gram, beside], [beside.T, added.gram]])
-            cross = np.vstack([cross, np.repeat(added.cross[:, None], k, axis=1)])
-            mean = np.append(mean, np.zeros(len(added.cross)))
         return cls(
             objective.outputs,
             gram,

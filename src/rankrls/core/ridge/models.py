@@ -20,8 +20,7 @@ from scipy.linalg import eigh
 
 from rankrls._calls import Progress, warn, whole_call
 from rankrls.core.linalg.factorizations import factorize
-from rankrls.core.preferences.laplacian import Objective
-from rankrls.core.preferences.query_weights import Groups
+from rankrls.core.preferences.laplacian import Groups, Objective
 from rankrls.core.preferences.statistics import Statistics, add_batch
 from rankrls.core.spaces.products import subtract
 from rankrls.core.spaces.spaces import Basis, Kernel

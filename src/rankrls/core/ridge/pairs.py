@@ -18,7 +18,8 @@ from scipy import sparse
 
 from rankrls import _resources
 from rankrls.core.linalg.factorizations import EigenFactorization, is_graded, rounding_level
-from rankrls.core.preferences.query_weights import Groups, query_factor
+from rankrls.core.preferences.costs import query_factor
+from rankrls.core.preferences.laplacian import Groups
 from rankrls.core.ridge.problem import NO_SHORTCUT, RidgeProblem, refit_unsafe
 from rankrls.core.ridge.residuals import SINGULAR, Folds
 

@@ -14,19 +14,15 @@ from scipy.linalg import solve_triangular
 
 from rankrls import _resources
 from rankrls.core.linalg.factorizations import is_graded
-from rankrls.core.preferences.costs import Loss
+from rankrls.core.preferences.costs import Loss, query_factor, varying_queries
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.laplacian import (
     Factor,
     GroundedFactor,
+    Groups,
     Objective,
     lost_to_heavy_edges,
-)
-from rankrls.core.preferences.query_weights import (
-    Groups,
-    query_factor,
     row_blocks,
-    varying_queries,
 )
 from rankrls.core.preferences.statistics import UNDERFLOW, Statistics
 from rankrls.core.ridge.models import (
