@@ -21,8 +21,6 @@ from rankrls.estimators.ranker import Preferences
 from rankrls.estimators.rankrls import RidgeRanker
 from rankrls.estimators.scalers import SCALERS, taken_apart
 
-__all__ = ["RankRLS", "RankRLSCV", "fit"]
-
 Array = NDArray[Any]
 
 

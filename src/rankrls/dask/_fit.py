@@ -38,8 +38,6 @@ from rankrls.estimators.stream import (
 )
 from rankrls.exceptions import FeatureScaleWarning, IdColumnWarning
 
-__all__ = ["check_columns", "fit_ranker"]
-
 Array = NDArray[Any]
 
 #: Up to this number of features, ``solver="auto"`` forms the n × n matrix (128 MiB a partition).

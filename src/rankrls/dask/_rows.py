@@ -24,20 +24,6 @@ from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.estimators.ranker import canonical
 from rankrls.estimators.stream import as_slice, stacked
 
-__all__ = [
-    "DistributedRows",
-    "Partitions",
-    "beside",
-    "compute",
-    "features",
-    "is_lazy",
-    "layer",
-    "like",
-    "load",
-    "shared",
-    "tree",
-]
-
 Array = NDArray[Any]
 
 #: Number of results that one task of a tree reduction combines.

@@ -15,16 +15,6 @@ from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.residuals import Folds, HeldOut
 from rankrls.metrics.metric_names import check_metric_name
 
-__all__ = [
-    "LINKS",
-    "Calibration",
-    "JudgementScoring",
-    "by_judgement",
-    "fit_calibration",
-    "judgement_folds",
-    "margins",
-]
-
 Array = NDArray[Any]
 
 LINKS = ("logit", "probit")

@@ -22,31 +22,6 @@ from rankrls.core.ridge.residuals import HeldOut
 from rankrls.estimators.ranker import Preferences, graph_accuracy, require_preferences
 from rankrls.metrics.metric_names import LIST_METRICS, PAIR_METRICS, parse_metric
 
-__all__ = [
-    "DEFAULT_ALPHAS",
-    "EQUAL",
-    "LOSS_METRIC",
-    "PAIR_METRICS",
-    "Scoring",
-    "Split",
-    "best_of",
-    "check_alphas",
-    "check_eval_set",
-    "check_rows",
-    "choose_alpha",
-    "continuation",
-    "default_grid",
-    "is_fold_count",
-    "is_splits",
-    "joined_results",
-    "one_fold",
-    "random_fold_of",
-    "random_folds",
-    "read_splits",
-    "search_alphas",
-    "split_for_validation",
-]
-
 Array = NDArray[Any]
 
 #: Default grid of the cross-validating estimators: 2^-15 … 2^15.

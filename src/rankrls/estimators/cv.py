@@ -25,7 +25,6 @@ from rankrls.core.spaces.spaces import Kernel
 from rankrls.estimators.calibration import JudgementScoring, by_judgement, judgement_folds
 from rankrls.estimators.choosing import (
     DEFAULT_ALPHAS,
-    PAIR_METRICS,
     Scoring,
     Split,
     check_alphas,
@@ -42,8 +41,7 @@ from rankrls.estimators.logistic import hold_out, newton
 from rankrls.estimators.ranker import Preferences
 from rankrls.estimators.rankrls import RankRLS, RidgeRanker
 from rankrls.estimators.stream import fit_stream
-
-__all__ = ["RankRLSCV", "as_rankrls"]
+from rankrls.metrics.metric_names import PAIR_METRICS
 
 Array = NDArray[Any]
 

@@ -36,19 +36,6 @@ from rankrls.core.spaces.spaces import Basis, Kernel, check_kernel_values, choos
 from rankrls.estimators.ranker import Preferences
 from rankrls.estimators.seen_queries import SeenQueries, query_keys
 
-__all__ = [
-    "IncrementalMethod",
-    "Learned",
-    "NotIncrementalError",
-    "check_terms",
-    "empty_sums",
-    "learned_by",
-    "require_learned",
-    "rescale_features",
-    "store_learned",
-    "update",
-]
-
 Array = NDArray[Any]
 
 #: Forgetting is refused if it leaves a larger relative error than this in the coefficients.

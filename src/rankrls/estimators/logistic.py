@@ -19,8 +19,6 @@ from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.core.ridge.residuals import Folds, HeldOut
 
-__all__ = ["NewtonStep", "hold_out", "newton"]
-
 Array = NDArray[Any]
 
 #: Newton steps end when no difference changes by more than TOL; a step changes none by more than

@@ -36,17 +36,6 @@ from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.spaces.spaces import Kernel, check_kernel_values
 from rankrls.metrics import pairwise_accuracy
 
-__all__ = [
-    "BaseRanker",
-    "Preferences",
-    "QueryRequests",
-    "canonical",
-    "check_return_std",
-    "graph_accuracy",
-    "require_preferences",
-    "warn_of_pooled_queries",
-]
-
 Array = NDArray[Any]
 
 #: Arrays of at most this many numbers are checked without scikit-learn, whose checks take longer

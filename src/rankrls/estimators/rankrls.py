@@ -30,8 +30,6 @@ from rankrls.estimators.ranker import BaseRanker, Preferences, graph_accuracy
 from rankrls.estimators.seen_queries import SeenQueries
 from rankrls.estimators.stream import fit_stream
 
-__all__ = ["RankRLS", "RidgeRanker", "check_covariates", "exact_problem"]
-
 Array = NDArray[Any]
 
 

@@ -18,8 +18,6 @@ from rankrls.estimators.cv import RankRLSCV
 from rankrls.estimators.rankrls import RankRLS
 from rankrls.preprocessing import QueryScaler
 
-__all__ = ["SCALERS", "merged", "rescaling", "scaled", "taken_apart", "unlearn"]
-
 Array = NDArray[Any]
 
 #: Forgetting is refused if the relative error of the remaining squared deviations of a feature may

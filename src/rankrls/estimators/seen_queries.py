@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from rankrls._validation import show, written_integer
 from rankrls.core.preferences.graph import PreferenceGraph
 
-__all__ = ["Projection", "SeenQueries", "query_keys", "show_query"]
-
 Array = NDArray[Any]
 
 #: Relative tolerance of checksums, at least, and as a multiple of the rounding error of the rows.

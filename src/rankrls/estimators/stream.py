@@ -35,21 +35,6 @@ from rankrls.estimators.incremental import (
 )
 from rankrls.estimators.seen_queries import query_keys
 
-__all__ = [
-    "Batch",
-    "add_to_folds",
-    "as_slice",
-    "check_folds",
-    "choose_by_folds",
-    "fit_stream",
-    "fit_streams",
-    "named_batch",
-    "read_batches",
-    "require_addition",
-    "score_queries",
-    "stacked",
-]
-
 Array = NDArray[Any]
 
 #: Folds of ``cv="auto"``.
