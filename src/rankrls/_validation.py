@@ -19,6 +19,7 @@ __all__ = [
     "check_length",
     "check_magnitudes",
     "check_number",
+    "check_numbers",
     "check_option",
     "check_pairs",
     "check_positive",
@@ -102,6 +103,17 @@ def check_integer(name: str, value: Any, *, least: int) -> int:
     if not is_integer(value) or value < least:
         raise ValueError(f"{name} must be an integer >= {least}; got {show(value)}")
     return int(value)
+
+
+def check_numbers(name: str, values: Any, n: int) -> NDArray[np.int64]:
+    """Return row indices as int64, shape (n_edges,), from integers in range(n)."""
+    array = np.asarray(values)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise ValueError(f"{name} must be row numbers (integers, 1-D); got {show(values)}")
+    if array.size and (array.min() < 0 or array.max() >= n):
+        bad = array.min() if array.min() < 0 else array.max()
+        raise ValueError(f"{name} has {bad}, but rows are numbered 0 to {n - 1}")
+    return array.astype(np.int64)
 
 
 def check_length(name: str, values: Any, n: int, of: str = "rows of X") -> None:

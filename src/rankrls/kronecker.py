@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from rankrls._validation import check_finite_array, check_option, show
+from rankrls._validation import check_finite_array, check_numbers, check_option, show
 from rankrls.core.relations.incomplete import SAMPLED_COST
 from rankrls.core.relations.pairwise_kernels import sampled_products
 
@@ -132,16 +132,10 @@ def _pairs(name: str, pairs: Any, n: int, m: int) -> tuple[Array, Array] | None:
         return None
     if not isinstance(pairs, tuple | list) or len(pairs) != 2:
         raise ValueError(f"{name} must be two arrays of numbers, or None; got {show(pairs)}")
-    made = []
-    for part, size in zip(pairs, (n, m), strict=True):
-        numbers = np.asarray(part)
-        good = numbers.ndim == 1 and (not numbers.size or numbers.dtype.kind in "iu")
-        if not good or (numbers.size and not 0 <= numbers.min() <= numbers.max() < size):
-            raise ValueError(
-                f"{name} must have integers from 0 to {size - 1}, one for each pair; got "
-                f"{show(part)}"
-            )
-        made.append(numbers.astype(np.int64))
-    if len(made[0]) != len(made[1]):
-        raise ValueError(f"{name} has {len(made[0])} first and {len(made[1])} second numbers")
-    return made[0], made[1]
+    first, second = (
+        check_numbers(f"{name}[{k}]", part, size)
+        for k, (part, size) in enumerate(zip(pairs, (n, m), strict=True))
+    )
+    if len(first) != len(second):
+        raise ValueError(f"{name} has {len(first)} first and {len(second)} second numbers")
+    return first, second

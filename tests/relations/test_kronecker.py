@@ -71,8 +71,8 @@ def test_it_solves_and_predicts_as_the_estimator_does():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"ends": ([0, 5], [0, 0])}, r"ends must have integers from 0 to 4"),
-        ({"to": ([0.5], [0])}, r"to must have integers from 0 to 3"),
+        ({"ends": ([0, 5], [0, 0])}, r"ends\[0\] has 5, but rows are numbered 0 to 4"),
+        ({"to": ([0.5], [0])}, r"to\[0\] must be row numbers"),
         ({"to": ([0, 1], [0])}, r"to has 2 first and 1 second numbers"),
         ({"ends": 3}, r"ends must be two arrays of numbers, or None; got 3"),
         ({"form": "fast"}, r"form must be one of"),

@@ -29,7 +29,7 @@ from rankrls._frames import (
     row_names,
     table_frame,
 )
-from rankrls._validation import check_integer, check_positive, show
+from rankrls._validation import check_integer, check_numbers, check_positive, show
 from rankrls.core.linalg.krylov import IterationOptions
 from rankrls.core.relations.incomplete import Validation, hold_out_cells
 from rankrls.core.relations.labels import FittedOffsets, FreeOffsets, Observations
@@ -45,14 +45,13 @@ from rankrls.core.relations.problem import LOST, SOLVERS, RelationModel, Relatio
 from rankrls.core.relations.sides import Side
 from rankrls.core.relations.squared_hinge import solve_squared_hinge
 from rankrls.core.spaces.spaces import check_gram
-from rankrls.estimators.conditional_updates import add_labels, remove_labels, remove_objects
+from rankrls.estimators.conditional_updates import changed_labels, remove_objects
 from rankrls.estimators.objects import KernelSum, NewObjects, Objects, read_kernels, read_objects
 from rankrls.estimators.ranker import check_return_std
 from rankrls.estimators.relation_inputs import (
     SIGNS,
     Relation,
     check_alpha_pairs,
-    check_numbers,
     check_relation,
     read_relation,
     require_labels,
@@ -500,7 +499,7 @@ class ConditionalRanker(BaseEstimator):
         if not self.__sklearn_is_fitted__():
             return self.fit(X, Y, Z)
         with unchanged_on_error(self):
-            self._refit(add_labels(self, X, Y, Z))
+            self._refit(changed_labels(self, X, Y, Z, forget=False))
         return self
 
     def forget(self, X: Any, Y: Any = None, Z: Any = None) -> Any:
@@ -524,7 +523,10 @@ class ConditionalRanker(BaseEstimator):
         """
         check_is_fitted(self)
         with unchanged_on_error(self):
-            self._refit(remove_objects(self, X, Z) if Y is None else remove_labels(self, X, Y, Z))
+            if Y is None:
+                self._refit(remove_objects(self, X, Z))
+            else:
+                self._refit(changed_labels(self, X, Y, Z, forget=True))
         return self
 
     def _refit(self, relation: Relation) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,34 +12,47 @@ from rankrls.core.relations.labels import Observations
 from rankrls.estimators.objects import NewObjects, Objects
 from rankrls.estimators.relation_inputs import Relation, check_relation, read_relation
 
-__all__ = ["add_labels", "remove_labels", "remove_objects"]
+__all__ = ["changed_labels", "remove_objects"]
 
 Array = NDArray[Any]
 
 
-def add_labels(ranker: Any, X: Any, Y: Any, Z: Any) -> Relation:
-    """Join the labels of a ranker and new ones, also of new objects."""
-    known = _known_labels(ranker, "partial_fit")
-    new, (rows, columns), where = _read(ranker, X, Y, Z)
-    i, j, y = (np.concatenate(parts) for parts in zip(known.lists, new.lists, strict=True))
-    taken = np.isin(_flat(new), _flat(known, new.shape[1]))
-    if taken.any():
-        raise ValueError(
-            f"{int(taken.sum())} of the pairs have a label already, the first is {where(taken)}: "
-            "forget their labels first, or pass NaN for them"
-        )
-    labels = Observations(i, j, y, new.shape).as_matrix()
-    return Relation(rows, columns, labels, ranker._two_domains)
-
-
-def remove_labels(ranker: Any, X: Any, Y: Any, Z: Any) -> Relation:
-    """Remove labels from those of a ranker, which must contain them; objects stay."""
-    known = _known_labels(ranker, "forget")
-    new, (rows, columns), where = _read(ranker, X, Y, Z, known=True)
-    flat, wanted, y = _flat(known), _flat(new), new.lists[2]
+def changed_labels(ranker: Any, X: Any, Y: Any, Z: Any, *, forget: bool) -> Relation:
+    """Add labels to those of a ranker, also of new objects, or ``forget`` some of them."""
+    known, one_domain = _known_labels(ranker, forget), not ranker._two_domains
+    if X is None and one_domain:
+        raise ValueError("X is None: pass the row objects that Y has labels of")
+    same = Z is None and one_domain
+    names = [None if objects is None else row_names(objects) for objects in (X, X if same else Z)]
+    Y = labels_in_order(Y, *names, one_domain=same)
+    places, (rows, columns) = _locate(ranker, X, Z, known=forget)
+    new = read_relation(Y, len(places[0]), len(places[1]), one_domain=same)
+    if not new.n_edges:
+        raise ValueError("Y has no label: every entry is NaN, or none is stored")
+    if same:
+        check_relation(new, ranker.relation, noisy=new.matrix is None)
+    i, j, y = new.lists
+    shape = len(rows), len(rows if columns is None else columns)
+    wanted, ends = places[0][i] * shape[1] + places[1][j], known.lists
+    flat = ends[0] * shape[1] + ends[1]
     order = np.argsort(flat, kind="stable")
     start = np.searchsorted(flat[order], wanted, "left")
     count = np.searchsorted(flat[order], wanted, "right") - start
+
+    def where(mask: Array) -> str:
+        e = int(np.argmax(mask))
+        return f"Y[{i[e]}, {j[e]}]"
+
+    if not forget:
+        if (count > 0).any():
+            raise ValueError(
+                f"{int((count > 0).sum())} of the pairs have a label already, the first is "
+                f"{where(count > 0)}: forget their labels first, or pass NaN for them"
+            )
+        added = (places[0][i], places[1][j], y)
+        i, j, y = (np.concatenate(both) for both in zip(ends, added, strict=True))
+        labels = Observations(i, j, y, shape).as_matrix()
+        return Relation(rows, columns, labels, ranker._two_domains)
     if (count == 0).any():
         raise ValueError(f"{where(count == 0)} has no label in the model: there is none to forget")
     if (count > 1).any():
@@ -48,21 +60,20 @@ def remove_labels(ranker: Any, X: Any, Y: Any, Z: Any) -> Relation:
             f"{where(count > 1)} has {count[count > 1][0]} labels in the model: to forget one of "
             "them, fit again"
         )
-    learned = known.lists[2][order[start]]
+    learned = ends[2][order[start]]
     different = ~np.isclose(learned, y, rtol=1e-9, atol=0.0)
     if different.any():
         raise ValueError(
             f"{where(different)} is {y[different][0]:g}, but the model has learned "
             f"{learned[different][0]:g}"
         )
-    kept = np.ones(known.n_edges, dtype=bool)
-    kept[order[start]] = False
+    kept = np.setdiff1d(np.arange(known.n_edges), order[start])
     return Relation(rows, columns, known.select(kept), ranker._two_domains)
 
 
 def remove_objects(ranker: Any, X: Any, Z: Any) -> Relation:
     """Remove objects from those of a ranker, with all their labels."""
-    labels, two = _known_labels(ranker, "forget"), ranker._two_domains
+    labels, two = _known_labels(ranker, True), ranker._two_domains
     if X is None and Z is None:
         raise ValueError("pass X or Z, the objects that are forgotten")
     if not two and (X is None or Z is not None):
@@ -81,7 +92,8 @@ def remove_objects(ranker: Any, X: Any, Z: Any) -> Relation:
     return Relation(sides[0], columns, labels.between(*kept), two)
 
 
-def _known_labels(ranker: Any, method: str) -> Observations:
+def _known_labels(ranker: Any, forget: bool) -> Observations:
+    method = "forget" if forget else "partial_fit"
     if ranker.early_stopping:
         raise ValueError(
             f"{method} is not for early_stopping=True, where the number of iterations depends "
@@ -93,38 +105,6 @@ def _known_labels(ranker: Any, method: str) -> Observations:
             "file of a model of few features. Fit again"
         )
     return ranker._labels
-
-
-def _flat(labels: Observations, width: int | None = None) -> Array:
-    """Row-major numbers of the pairs of all edges, in a table of ``width`` columns."""
-    rows, cols, _ = labels.lists
-    return rows * (labels.shape[1] if width is None else width) + cols
-
-
-def _read(
-    ranker: Any, X: Any, Y: Any, Z: Any, *, known: bool = False
-) -> tuple[Observations, tuple[Objects, Objects | None], Callable[[Array], str]]:
-    """Read an update: its labels between all objects, these, and the first of some labels."""
-    one_domain = not ranker._two_domains
-    if X is None and one_domain:
-        raise ValueError("X is None: pass the row objects that Y has labels of")
-    same = Z is None and one_domain
-    names = [None if objects is None else row_names(objects) for objects in (X, X if same else Z)]
-    Y = labels_in_order(Y, *names, one_domain=same)
-    (rows, columns), objects = _locate(ranker, X, Z, known=known)
-    labels = read_relation(Y, len(rows), len(columns), one_domain=same)
-    if not labels.n_edges:
-        raise ValueError("Y has no label: every entry is NaN, or none is stored")
-    if same:
-        check_relation(labels, ranker.relation, noisy=labels.matrix is None)
-    i, j, y = labels.lists
-
-    def where(mask: Array) -> str:
-        e = int(np.argmax(mask))
-        return f"Y[{i[e]}, {j[e]}]"
-
-    shape = len(objects[0]), len(objects[0] if objects[1] is None else objects[1])
-    return Observations(rows[i], columns[j], y, shape), objects, where
 
 
 def _locate(

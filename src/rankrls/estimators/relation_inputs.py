@@ -18,7 +18,6 @@ __all__ = [
     "Relation",
     "check_alpha_grids",
     "check_alpha_pairs",
-    "check_numbers",
     "check_relation",
     "read_relation",
     "require_labels",
@@ -151,14 +150,3 @@ def check_alpha_grids(values: Any) -> tuple[Array, Array]:
         return check_alphas("alphas[0]", values[0]), check_alphas("alphas[1]", values[1])
     grid = check_alphas("alphas", values)
     return grid, grid
-
-
-def check_numbers(name: str, values: Any, n: int) -> Array:
-    """Return row indices as int64, shape (n_edges,), from integers in range(n)."""
-    array = np.asarray(values)
-    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise ValueError(f"{name} must be row numbers (integers, 1-D); got {show(values)}")
-    if array.size and (array.min() < 0 or array.max() >= n):
-        bad = array.min() if array.min() < 0 else array.max()
-        raise ValueError(f"{name} has {bad}, but rows are numbered 0 to {n - 1}")
-    return array.astype(np.int64)

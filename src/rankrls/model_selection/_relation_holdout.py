@@ -10,13 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from rankrls._calls import Progress, tells
-from rankrls._validation import check_option, show
+from rankrls._validation import check_numbers, check_option, show
 from rankrls.core.relations.holdout import CompleteHoldout, refitted
 from rankrls.core.relations.labels import Observations
 from rankrls.core.relations.problem import RelationProblem
 from rankrls.estimators.choosing import check_alphas, check_rows
 from rankrls.estimators.conditional import ConditionalRankRLS
-from rankrls.estimators.relation_inputs import check_alpha_pairs, check_numbers
+from rankrls.estimators.relation_inputs import check_alpha_pairs
 
 __all__ = ["relation_holdout_predict"]
 

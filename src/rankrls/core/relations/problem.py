@@ -32,7 +32,6 @@ from rankrls.core.relations.labels import (
     TableOffsets,
 )
 from rankrls.core.relations.pairwise_kernels import (
-    KRONECKER,
     PairwiseKernel,
     RelationLoss,
     sampled_products,
@@ -67,14 +66,13 @@ SAMPLE = 64
 class RelationModel:
     """A fitted relation f(x, z) = k_xᵀ A g_z of kernel values, or xᵀ A z of features if ``linear``.
 
-    A are the tables ``given`` (n_alphas, p, g), or V inner Uᵀ of ``factors``: the spectra of both
-    sides, and inner coefficients (r, s) for every alpha.
+    For every alpha, A is a table (p, g), or V inner Uᵀ in ``bases``, the spectra of both sides.
     """
 
     solver: str
-    pairwise: PairwiseKernel = KRONECKER
-    given: Array | None = None
-    factors: tuple[Spectrum, Spectrum, Any] | None = None
+    pairwise: PairwiseKernel
+    inner: Any  # (n_alphas, p, g), or (n_alphas, r, s) in ``bases``
+    bases: tuple[Spectrum, Spectrum] | None = None
     linear: bool = False
     n_iter: int = 1
     history: History | None = None
@@ -83,12 +81,10 @@ class RelationModel:
     @cached_property
     def tables(self) -> Array:
         """The coefficients A of kernel values, or of features if ``linear``, for every alpha."""
-        if self.factors is None:
-            assert self.given is not None
-            return self.given
-        *spectra, inners = self.factors
-        V, U = (side.weights * side.values if self.linear else side.vectors for side in spectra)
-        return np.stack([V @ inner @ U.T for inner in inners])
+        if self.bases is None:
+            return self.inner
+        V, U = (b.weights * b.values if self.linear else b.vectors for b in self.bases)
+        return np.stack([V @ inner @ U.T for inner in self.inner])
 
     def coefficients(self, sides: tuple[Side, Side]) -> Array:
         """Compute the coefficients A of kernel values, shape (n_alphas, p, g)."""
@@ -102,7 +98,18 @@ class RelationModel:
     ) -> Array:
         """Predict pairs of objects of the two sides, shape (n_alphas, n_pairs)."""
         if self.pairwise.plain:
-            values = self._plain(sides, rows, cols)
+            (used, i), (others, j) = (np.unique(ends, return_inverse=True) for ends in (rows, cols))
+            if self.bases is None:
+                left, right = (side.features if self.linear else side.K for side in sides)
+                left, right = left[used], right[others]
+            else:
+                left = sides[0].images(self.bases[0], used)
+                right = sides[1].images(self.bases[1], others)
+            few = few_cells(len(rows), len(left), len(right))
+            if few or not _resources.fits(len(left), len(right), copies=2):
+                values = np.stack([sampled_products(left @ A, right, i, j) for A in self.inner])
+            else:
+                values = np.stack([(left @ A @ right.T)[i, j] for A in self.inner])
         else:
             tables = (self.pairwise.table(*sides, A) for A in self.tables)
             values = np.stack([table[rows, cols] for table in tables])
@@ -110,23 +117,6 @@ class RelationModel:
             for row, fitted in zip(values, self.offsets, strict=True):
                 row += fitted.at(rows, cols)
         return values
-
-    def _plain(self, sides: tuple[Side, Side], rows: Array, cols: Array) -> Array:
-        inners = self.tables if self.factors is None else self.factors[2]
-        parts: list[Any] = []
-        places: list[Array] = []
-        for number, (side, used) in enumerate(zip(sides, (rows, cols), strict=True)):
-            chosen, place = np.unique(used, return_inverse=True)
-            if self.factors is None:
-                parts.append((side.features if self.linear else side.K)[chosen])
-            else:
-                parts.append(side.images(self.factors[number], chosen))
-            places.append(place)
-        left, right = parts
-        few = few_cells(len(rows), len(left), len(right))
-        if few or not _resources.fits(len(left), len(right), copies=2):
-            return np.stack([sampled_products(left @ A, right, *places) for A in inners])
-        return np.stack([(left @ A @ right.T)[places[0], places[1]] for A in inners])
 
 
 class RelationProblem:
@@ -172,12 +162,8 @@ class RelationProblem:
         return float(self.pairwise.diagonal(*self.sides).sum())
 
     def select(self, chosen: Array) -> RelationProblem:
-        """Return the problem restricted to some edges, given by a mask or indices."""
-        return self.given(self.observations.select(chosen))
-
-    def given(self, observations: Observations) -> RelationProblem:
-        """Return the problem with other labels. Profile kernels are computed from these."""
-        rows, columns = self.sides
+        """Return the problem of some edges, a mask or indices; profiles are those of these."""
+        observations, (rows, columns) = self.observations.select(chosen), self.sides
         rows = rows.given(observations)
         columns = columns.given(observations.T) if columns.profiled else columns
         return RelationProblem(rows, columns, observations, self.loss)
@@ -304,29 +290,26 @@ class RelationProblem:
             raise ValueError(
                 f"early_stopping and alpha=0 need solver='cg' (or 'auto'), not {solver!r}"
             )
-        features = all(side.features is not None for side in self.sides)
-        reason = ""
-        if self.two_step:
-            if solver not in ("auto", "closed"):
-                reason = "two-step regression has a closed form only"
-            elif block is None or block.multiplicity != 1:
+        reason, additive = "", self.pairwise.additive
+        if self.two_step and solver in ("auto", "closed"):
+            if block is None or block.multiplicity != 1:
                 raise ValueError(
                     "pairwise='two-step' needs a complete Y: every pair of the objects that have a "
                     "label observed, once. Use another pairwise kernel, or fill Y in"
                 )
-        elif solver == "closed" and not self.has_closed_form:
-            reason = "there is no closed form"
+        elif self.two_step or (solver == "closed" and not self.has_closed_form):
+            reason = "two-step regression has a closed form only" * self.two_step
+            reason = reason or "there is no closed form"
         elif solver == "closed" and block is None:
             reason = "it needs a complete relation: every pair of objects with labels observed, "
             reason += "equally often" + ", with the same objects on both sides" * (self.sign != 0)
-        elif solver == "primal" and self.pairwise.additive:
-            reason = "" if self._positive() else "it needs positive semi-definite kernels"
-        elif solver == "primal" and not self.pairwise.plain:
-            reason = "functions are no sums over products of features"
-        elif solver == "primal" and not features:
-            reason = "it needs the features of linear kernels, not more than objects if sparse"
-        elif solver == "primal" and self.free.columns:
-            reason = "it has no offsets of ranked objects"
+        elif solver == "primal" and additive and not self._positive():
+            reason = "it needs positive semi-definite kernels"
+        elif solver == "primal" and not additive:
+            featured = all(side.features is not None for side in self.sides)
+            if not (self.pairwise.plain and featured) or self.free.columns:
+                reason = "it needs the features of linear kernels, not more than objects if "
+                reason += "sparse, in products, and no offsets of ranked objects"
         if reason:
             raise ValueError(
                 f"solver={solver!r} is not for this problem with pairwise={self.pairwise.name!r}: "
@@ -410,8 +393,7 @@ class RelationProblem:
         self, solver: str, left: Spectrum, right: Spectrum, inners: Any, n_iter: int = 1
     ) -> RelationModel:
         linear = left.weights is not None and right.weights is not None
-        factors = left, right, inners
-        return RelationModel(solver, self.pairwise, factors=factors, linear=linear, n_iter=n_iter)
+        return RelationModel(solver, self.pairwise, inners, (left, right), linear, n_iter)
 
     def _with_offsets(self, model: RelationModel, cells: Cells | None = None) -> RelationModel:
         """Fit offsets to the residuals of cells, for every alpha, if the problem has any."""

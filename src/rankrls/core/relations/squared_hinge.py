@@ -116,6 +116,6 @@ def _between(
 ) -> RelationModel:
     """Compute (1 − t) old + t new, without offsets."""
     if old.linear == new.linear:
-        return replace(new, given=(1 - t) * old.tables + t * new.tables, factors=None)
+        return replace(new, inner=(1 - t) * old.tables + t * new.tables, bases=None)
     first, second = (model.coefficients(problem.sides) for model in (old, new))
-    return replace(new, given=(1 - t) * first + t * second, factors=None, linear=False)
+    return replace(new, inner=(1 - t) * first + t * second, bases=None, linear=False)
