@@ -485,5 +485,5 @@ VALUES = [
     None, True, False, -1, 0, 1, 7, 2**31, 2**62, 10**30, -(2**63), 0.5, -1e300, "", "rbf", "x", [],
     [[]], {}, {"float": "nan"}, {"float": "inf"}, {"tuple": []}, {"tuple": [1, 2]}, {"set": [1]},
     {"dict": {}}, {"dict": {"gamma": 1}}, {"scalar": "int64", "value": -5},
-    {"strings": ["a"], "shape": [1], "dtype": "O"},
+    {"items": ["a"], "shape": [1], "dtype": "O"},
 ]  # fmt: skip

@@ -2,11 +2,9 @@
 
 import io
 import os
-import signal
 import stat
 import subprocess
 import sys
-import textwrap
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -97,13 +95,6 @@ def test_links_are_followed(tmp_path, writer, name, exists):
     assert len(os.listdir(tmp_path)) == 3
 
 
-def test_a_ring_of_links(tmp_path):
-    (tmp_path / "a").symlink_to(tmp_path / "b")
-    (tmp_path / "b").symlink_to(tmp_path / "a")
-    with pytest.raises(OSError, match=r"symbolic links.*/a'"):
-        dump_letor(X, Y, tmp_path / "a")
-
-
 def test_what_cannot_be_written_to(tmp_path):
     import socket
 
@@ -129,17 +120,13 @@ def test_mode_and_owner_are_kept(tmp_path):
         file.write(b"new")
     after = os.stat(path)
     assert seen == [0o640]  # never readable by more than before
-    assert (after.st_mode, after.st_uid, after.st_gid) == (
-        before.st_mode,
-        before.st_uid,
-        before.st_gid,
-    )
+    for kept in ("st_mode", "st_uid", "st_gid"):
+        assert getattr(after, kept) == getattr(before, kept)
     assert path.read_bytes() == b"new"
 
 
 @pytest.mark.parametrize("where", ["open", "fsync", "replace", "chmod"])
-@pytest.mark.parametrize("signal_", [KeyboardInterrupt, SystemExit])
-def test_a_signal_right_after_a_call(tmp_path, monkeypatch, where, signal_):
+def test_a_signal_right_after_a_call(tmp_path, monkeypatch, where):
     """Nothing is left behind, and the signal is what is reported."""
     path = tmp_path / "f"
     path.write_bytes(b"old")
@@ -148,46 +135,24 @@ def test_a_signal_right_after_a_call(tmp_path, monkeypatch, where, signal_):
     def interrupted(*args, **options):
         result = real(*args, **options)
         if where != "open" or str(args[0]).endswith(".tmp"):
-            raise signal_(3)
+            raise KeyboardInterrupt
         return result
 
     monkeypatch.setattr(os, where, interrupted)
-    with pytest.raises(signal_), atomic_file(str(path)) as file:
+    with pytest.raises(KeyboardInterrupt), atomic_file(str(path)) as file:
         file.write(b"new")
     assert path.read_bytes() == (b"new" if where == "replace" else b"old")
     assert os.listdir(tmp_path) == ["f"]
 
 
 def run(script, **options):
-    code = "from rankrls._atomic import atomic_file\n" + textwrap.dedent(script)
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, **options)
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_real_signal_leaves_no_file(tmp_path, number):
-    script = f"""
-    import os, signal, sys
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    with atomic_file("f") as file:
-        file.write(b"half")
-        file.flush()
-        os.kill(os.getpid(), {int(number)})
-        signal.pause()
-    """
-    done = run(script, cwd=tmp_path)
-    assert done.returncode == {signal.SIGTERM: 143, signal.SIGINT: -signal.SIGINT}[number]
-    assert os.listdir(tmp_path) == []
+    code = f"from rankrls._atomic import atomic_file\n{script}"
+    return subprocess.run([sys.executable, "-c", code], check=False, **options)
 
 
 def test_a_later_call_clears_what_a_killed_call_left(tmp_path):
-    script = """
-    import os, signal
-    with atomic_file("f") as file:
-        file.write(b"half")
-        file.flush()
-        os.kill(os.getpid(), signal.SIGKILL)
-    """
-    run(script, cwd=tmp_path)
+    kill = 'import os\nwith atomic_file("f") as file:\n    os.kill(os.getpid(), 9)'
+    run(kill, cwd=tmp_path)
     (left,) = os.listdir(tmp_path)
     (tmp_path / ".g.0123456789abcdef.tmp").write_bytes(b"of another file")
     with atomic_file(str(tmp_path / "f")) as file:  # it may still be written
@@ -220,38 +185,19 @@ def test_a_full_device_is_named(writer):
     assert caught.value.filename == "/dev/full"
 
 
-def test_a_full_disk_is_named(tmp_path):
-    script = """
-    import resource
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
-    try:
-        with atomic_file("big") as file:
-            file.write(bytes(20_000))
-    except OSError as error:
-        print(error)
-    """
-    done = run(script, cwd=tmp_path)
-    assert done.stdout == b"[Errno 27] File too large: 'big'\n", done
-    assert os.listdir(tmp_path) == []
-
-
 def test_an_open_file_is_written_on(tmp_path):
     """/dev/stdout may be the end of a file that others have written to."""
     if not os.path.exists("/dev/stdout"):
         pytest.skip("needs /dev/stdout")
-    script = """
-    with atomic_file("/dev/stdout") as file:
-        file.write(b"new\\n")
-    """
+    script = 'with atomic_file("/dev/stdout") as file:\n    file.write(b"new\\n")'
     log = tmp_path / "log"
     log.write_bytes(b"old\n")
     inode = log.stat().st_ino
     with open(log, "ab") as file:
-        code = "from rankrls._atomic import atomic_file\n" + textwrap.dedent(script)
-        subprocess.run([sys.executable, "-c", code], stdout=file, check=True)
+        run(script, stdout=file)
     assert log.read_bytes() == b"old\nnew\n"
     assert log.stat().st_ino == inode
-    assert run(script).stdout == b"new\n"  # a pipe
+    assert run(script, stdout=subprocess.PIPE).stdout == b"new\n"
 
 
 def test_streams_are_written_forward():

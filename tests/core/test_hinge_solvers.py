@@ -86,7 +86,7 @@ def test_systems_of_newton(n_pairs, kind):
     D = np.zeros((n_pairs, 40))
     np.add.at(D, (np.arange(n_pairs), pairs.head), 1)
     np.add.at(D, (np.arange(n_pairs), pairs.tail), -1)
-    Phi = space.Phi @ np.eye(space.dimension)
+    Phi = np.transpose([space.forward(unit) for unit in np.eye(space.dimension)])
     matrix = 2 * 0.3 * np.eye(space.dimension) + Phi.T @ D.T @ (theta[:, None] * D) @ Phi
     for refine in (True, False):
         w = space.newton(0.3, pairs, theta)(b, refine)

@@ -102,7 +102,7 @@ FORGED = {
     "endless basis": (put(params, "basis", [10**400]), "basis of RankRLS must be"),
     "features": (put(fields, "n_features_in_", 3), "not a valid RankRLS"),
     "names": (
-        put(fields, "feature_names_in_", {"strings": ["a"], "shape": [1], "dtype": "O"}),
+        put(fields, "feature_names_in_", {"items": ["a"], "shape": [1], "dtype": "O"}),
         "feature_names_in_ of RankRLS must be texts",
     ),
     "array for text": (put(fields, "solver_", {"array": 0}), "solver_ of RankRLS must be text"),
@@ -120,10 +120,10 @@ FORGED = {
     "scalar": (put(fields, "n_iter_", {"scalar": "int8", "value": 300}), "300 is not a int8"),
     "half": (put(params, "alpha", {"scalar": "float16", "value": 0.1}), "0.1 is not a float16"),
     "deep": (put(params, "basis", nested(400)), "recursion"),
-    "text shape": (put(params, "basis", {"strings": ["a"], "shape": [2], "dtype": "O"}), "shape"),
+    "text shape": (put(params, "basis", {"items": ["a"], "shape": [2], "dtype": "O"}), "shape"),
     "wide texts": (
         put(
-            params, "basis", {"strings": ["x" * 10**5, *[""] * 999], "shape": [1000], "dtype": "U"}
+            params, "basis", {"items": ["x" * 10**5, *[""] * 999], "shape": [1000], "dtype": "U"}
         ),
         "would take",
     ),
@@ -246,7 +246,7 @@ def parameter(name, value):
     return lambda manifest, add: params(manifest).__setitem__(name, value)
 
 
-WIDE_TEXTS = {"strings": ["x" * 10**4, *[""] * 10**4], "shape": [10_001], "dtype": "U"}
+WIDE_TEXTS = {"items": ["x" * 10**4, *[""] * 10**4], "shape": [10_001], "dtype": "U"}
 
 MANY_PARAMS = {"dict": {str(i): 1 for i in range(20_000)}}
 

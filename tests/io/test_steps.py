@@ -483,7 +483,7 @@ NO_PART = "transformers_ of ColumnTransformer must be"
 @pytest.mark.parametrize(
     ("model", "change", "message"),
     [
-        (SCALED, twice, r"two steps of the same name|no transformer"),
+        (SCALED, twice, "not unique|should be transformers"),
         (SLICED, many, "would take"),
         (DROPPED, columns_of(None), NO_PART),
         (DROPPED, columns_of("passthrough"), NO_PART),

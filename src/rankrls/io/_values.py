@@ -7,8 +7,7 @@ JSON object with a tag for its type:
     {"scalar": "float32", "value": 0.5}              a NumPy number
     {"tuple": […]}  {"dict": {…}}
     {"array": 3}                                     the third array of the file
-    {"strings": […], "shape": […], "dtype": "U"}     an array of text ("O": of Python strings)
-    {"items": […], "shape": […]}                     an array of Python objects, each a value
+    {"items": […], "shape": […], "dtype": "O"}       an array of Python values ("U": of text)
     {"csr": "array", "shape": […], "data": …, "indices": …, "indptr": …}
     {"dtype": "float64"}                             a type of NumPy's numbers
     {"function": "numpy.log1p"}                      a function of `rankrls.io._records`
@@ -48,8 +47,7 @@ MAX_NESTING = 8
 #: The tags and the keys that accompany them (optional for objects).
 TAGS: dict[str, set[str]] = {
     "scalar": {"value"},
-    "strings": {"shape", "dtype"},
-    "items": {"shape"},
+    "items": {"shape", "dtype"},
     "csr": {"shape", "data", "indices", "indptr"},
     "object": {"params", "fields", "requests"},
     **{tag: set() for tag in ("array", "float", "tuple", "dict", "dtype", "function")},
@@ -126,10 +124,8 @@ class Encoder:
     def _array(self, value: Array, where: str) -> Any:
         if value.dtype.kind in "UO":
             flat, shape = value.ravel().tolist(), list(value.shape)
-            if all(isinstance(v, str) for v in flat):
-                return {"strings": list(map(str, flat)), "shape": shape, "dtype": value.dtype.kind}
             require(all(map(is_item, flat)), f"{where} is an array of Python objects")
-            return {"items": self._items(flat, where), "shape": shape}
+            return {"items": self._items(flat, where), "shape": shape, "dtype": value.dtype.kind}
         require(value.dtype.name in ARRAY_TYPES, f"{where} is an array of {value.dtype}")
         if id(value) not in self._numbers:
             self._numbers[id(value)] = len(self.arrays), value
@@ -197,24 +193,18 @@ class Decoder:
     def _array(self, tree: Any) -> Array:
         return self._array_of(tree["array"])
 
-    def _strings(self, tree: Any) -> Array:
-        texts, dtype = tree["strings"], tree["dtype"]
-        good = type(texts) is list and all(type(text) is str for text in texts)
-        require(good, "an array of text that holds something else")
-        require(dtype in ("U", "O"), f"an array of text of type {show(dtype)}")
-        # NumPy stores every text with the length of the longest.
-        width = max(map(len, texts), default=0) if dtype == "U" else 2
-        self._charge(4 * width * len(texts), "an array of text")
-        out = np.array(texts, dtype=str if dtype == "U" else object)
-        return out.reshape(_shape(tree["shape"], len(texts)))
-
     def _items(self, tree: Any) -> Array:
         require(type(tree["items"]) is list, "expected the entries of an array")
-        self._charge(8 * len(tree["items"]), "an array of values")
-        out = np.empty(len(tree["items"]), dtype=object)
-        out[:] = [self.decode(item) for item in tree["items"]]
-        require(all(map(is_item, out)), "an array of other values than numbers and text")
-        return out.reshape(_shape(tree["shape"], len(out)))
+        items, is_text = self.decode(tree["items"]), tree["dtype"] == "U"
+        good = all(type(item) is str for item in items) if is_text else all(map(is_item, items))
+        require(good and tree["dtype"] in ("U", "O"), "an array of other values than it says")
+        # NumPy stores every text with the length of the longest.
+        width = max(map(len, items), default=0) if is_text else 2
+        self._charge(4 * width * len(items), "an array of text")
+        out = np.empty(len(items), dtype=object)
+        out[:] = items
+        out = out.astype(str) if is_text else out
+        return out.reshape(_shape(tree["shape"], len(items)))
 
     def _dtype(self, tree: Any) -> Any:
         require(tree["dtype"] in ARRAY_TYPES, f"no such type of number: {show(tree['dtype'])}")

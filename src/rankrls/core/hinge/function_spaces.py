@@ -29,7 +29,7 @@ DENSE = 0.01
 
 
 class FeatureSpace:
-    """f = Φ w for features Φ of shape (m, q).
+    """f = Φ w for features Φ of shape (m, q); ``forward`` is Φ w and ``adjoint`` is Φᵀδ.
 
     ``to_rows`` computes kernel coefficients of rows or basis vectors from w, and ``rounding`` is
     the rounding error of an entry of the kernel matrix, if Φ was computed from one.
@@ -38,19 +38,10 @@ class FeatureSpace:
     def __init__(self, Phi: Products, to_rows: Map | None = None, rounding: float = 0.0) -> None:
         self.Phi, self.to_rows, self.rounding = Phi, to_rows, rounding
         self.n_rows, self.dimension = Phi.shape
-
-    @property
-    def has_newton(self) -> bool:
-        """Whether the systems of `newton` are small enough."""
-        return self.dimension <= MAX_DIMENSION
-
-    def forward(self, w: Array) -> Array:
-        """f = Φ w, shape (m,)."""
-        return self.Phi.matvec(w)
-
-    def adjoint(self, delta: Array) -> Array:
-        """Φᵀδ, shape (q,)."""
-        return self.Phi.rmatvec(delta)
+        self.forward: Map = Phi.matvec
+        self.adjoint: Map = Phi.rmatvec
+        #: Whether the systems of `newton` are small enough.
+        self.has_newton = self.dimension <= MAX_DIMENSION
 
     def stored(self, w: Array) -> tuple[Array | None, Array, float]:
         """Kernel coefficients, if any, and f and ‖f‖² as they follow from what is stored."""
@@ -107,13 +98,18 @@ class KernelSpace(FeatureSpace):
         # K is symmetric, so its transpose has LAPACK's memory order.
         factor, pivots, rank, _ = lapack.dpstrf(K.T, lower=1, tol=m * EPS * scale)
         self.K, self.factor, self.pivots = K, factor[:, :rank], pivots - 1
-        self.n_rows, self.dimension, self.rounding = m, rank, EPS * scale
-        self.to_rows = self._rows
-        # A square Φ is triangular: half of it is read. Its inverse is used if it is accurate.
-        self.square = rank == m
-        self.invertible = self.square and m <= MAX_INVERSE
-        if self.invertible:
+        self.invertible = False
+        if rank == m <= MAX_INVERSE:
             self.invertible = bool(factor[0, 0] ** 2 <= MAX_CONDITION * factor[-1, -1] ** 2)
+        if self.invertible or rank == m > MAX_DIMENSION:  # Φ is triangular: half of it is read
+            self.n_rows = self.dimension = m
+            self.to_rows, self.rounding = self._rows, EPS * scale
+            self.forward, self.adjoint = self._forward, self._adjoint
+            self.has_newton = self.invertible
+        else:
+            Phi = np.empty((m, rank))
+            Phi[self.pivots] = np.tril(self.factor)
+            super().__init__(Products(Phi), self._rows, EPS * scale)
         signs = np.where(np.random.default_rng(0).random(m) < 0.5, -1.0, 1.0)
         error = np.abs(self.forward(self.adjoint(signs)) - K @ signs).max()
         if error > np.sqrt(m) * (16 * m * EPS * scale + 1e-4 * np.abs(K.diagonal()).max()):
@@ -122,25 +118,12 @@ class KernelSpace(FeatureSpace):
                 "another kernel, or other kernel parameters"
             )
 
-    @cached_property
-    def Phi(self) -> Products:  # type: ignore[override]
-        """Products with Φ, which are not needed if it is square."""
-        Phi = np.empty((self.n_rows, self.dimension))
-        Phi[self.pivots] = np.tril(self.factor)
-        return Products(Phi)
-
-    def forward(self, w: Array) -> Array:
-        """See `FeatureSpace`."""
-        if not self.square:
-            return super().forward(w)
+    def _forward(self, w: Array) -> Array:
         f = np.empty(self.n_rows)
         f[self.pivots] = blas.dtrmv(self.factor, w, lower=1)
         return f
 
-    def adjoint(self, delta: Array) -> Array:
-        """See `FeatureSpace`."""
-        if not self.square:
-            return super().adjoint(delta)
+    def _adjoint(self, delta: Array) -> Array:
         return blas.dtrmv(self.factor, delta[self.pivots], lower=1, trans=1)
 
     def _rows(self, w: Array) -> Array:
@@ -157,11 +140,6 @@ class KernelSpace(FeatureSpace):
         a = self._rows(w)
         f = self.K @ a
         return a, f, max(float(a @ f), 0.0)
-
-    @property
-    def has_newton(self) -> bool:
-        """See `FeatureSpace`."""
-        return self.invertible or super().has_newton
 
     @cached_property
     def inverse(self) -> Array:

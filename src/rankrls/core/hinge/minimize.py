@@ -140,6 +140,7 @@ class _Search:
         """Amount by which smoothing may change the objective."""
         return SMOOTHING * self.tol * self.best.objective
 
+    @property
     def done(self) -> bool:
         """Converged, or out of iterations."""
         return self.n_iter >= self.max_iter or self.gap <= self.tol
@@ -188,7 +189,7 @@ class _Search:
         point, evaluate, mu = self.best, self.evaluate, 0.0
         history = [(point.objective, point.excess)]
         memory: Memory = deque(maxlen=MEMORY)
-        while len(history) <= limit and not self.done():
+        while len(history) <= limit and not self.done:
             if smoothed:
                 point, mu = self._smooth(point, mu)
                 evaluate = partial(self.loss.smoothed, mu=mu)
@@ -256,7 +257,7 @@ class _Search:
         # The second derivative is the Laplacian of the violated pairs, with weights 2c.
         point = self.best
         for _ in range(NEWTON_ITER):
-            if self.done():
+            if self.done:
                 return
             pairs = self.loss.between(point.f, -np.inf, 1.0, MAX_NEWTON_PAIRS)
             solve = pairs and self.space.newton(self.alpha, pairs, 2 * pairs.weight)
@@ -271,7 +272,7 @@ class _Search:
         """Solve for the pairs near the margin, check all pairs, and repeat."""
         for _ in range(MAX_ROUNDS):
             best = self.best
-            near = None if self.done() else self._near(best.f)
+            near = None if self.done else self._near(best.f)
             if near is None:
                 return
             gap, (low, pairs) = self.gap, near
