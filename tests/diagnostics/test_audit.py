@@ -26,6 +26,11 @@ SPACES = {
 WELL_SCALED = [space for space in SPACES if space != "graded"]
 
 
+def in_turn(*kinds, n):
+    """n cases, which take the values of each kind in turn."""
+    return [tuple(list(kind)[i % len(kind)] for kind in kinds) for i in range(n)]
+
+
 def _rows(space, rng, m=24, n_new=9):
     """Training rows with duplicates, and new rows, in the form that the space takes."""
     X = rng.standard_normal((m + n_new, 40 if space == "wide" else 5)) + 3.0
@@ -53,8 +58,7 @@ def _expected(t, Sigma, terms, alpha):
 
 
 @pytest.mark.filterwarnings("ignore:the features have|values of kernel|feature scales")
-@pytest.mark.parametrize("space", SPACES)
-@pytest.mark.parametrize("by", ["judgement", "item", "group"])
+@pytest.mark.parametrize(("space", "by"), in_turn(SPACES, ["judgement", "item", "group"], n=10))
 def test_judgements_against_refits(space, by):
     rng = np.random.default_rng(sum(map(ord, space + by)))
     X, X_new = _rows(space, rng)
@@ -167,8 +171,7 @@ LOSSES = [
 
 
 @pytest.mark.filterwarnings("ignore:the features have|values of kernel|feature scales")
-@pytest.mark.parametrize("space", SPACES)
-@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: "-".join(loss.values()))
+@pytest.mark.parametrize(("space", "loss"), in_turn(SPACES, LOSSES, n=11))
 def test_queries_against_refits(space, loss):
     rng = np.random.default_rng(sum(map(ord, space)))
     X, X_new = _rows(space, rng)
@@ -436,8 +439,9 @@ def _right(ranker, X, pairs, magnitude, weight, judged, left_out):
     return float((weight[judged] * (0.5 + 0.5 * np.sign(difference)))[told].sum())
 
 
-@pytest.mark.parametrize("space", WELL_SCALED)
-@pytest.mark.parametrize("by", ["judgement", "group"])
+@pytest.mark.parametrize(
+    ("space", "by"), [*in_turn(WELL_SCALED, ["judgement", "group"], n=6), ("rbf", "judgement")]
+)
 def test_judgements_left_out_in_twos(space, by):
     X, pairs, magnitude, weight = _judgements(space, sum(map(ord, space)))
     judges = np.arange(len(pairs)) % 5 if by == "group" else np.arange(len(pairs))
@@ -465,8 +469,9 @@ def test_judgements_left_out_in_twos(space, by):
 
 
 @pytest.mark.parametrize("space", WELL_SCALED)
-@pytest.mark.parametrize("by", ["query", "group"])
-@pytest.mark.parametrize("loss", [{"query_weighting": "size"}, {"cost": "unit"}])
+@pytest.mark.parametrize(
+    ("by", "loss"), [("query", {"cost": "unit"}), ("group", {"query_weighting": "size"})]
+)
 def test_queries_left_out_in_twos(space, by, loss):
     rng = np.random.default_rng(sum(map(ord, space)))
     X = _rows(space, rng, m=18)[0]

@@ -57,8 +57,7 @@ def _misplaced(model, X, top):
 
 
 @pytest.mark.parametrize("space", SPACES)
-@pytest.mark.parametrize("given", [False, True])
-@pytest.mark.parametrize("top", [None, 1, 3])
+@pytest.mark.parametrize(("given", "top"), [(False, None), (True, None), (False, 3), (True, 1)])
 def test_suggestions_equal_greedy_refits(space, given, top):
     X, pairs = _items()
     ranker = RankRLS(0.5, **SPACES[space])

@@ -328,7 +328,7 @@ def test_scores_in_pieces(monkeypatch):
     F, known = RNG.standard_normal(GAPS.shape), ~np.isnan(GAPS)
     coo = sparse.coo_array((GAPS[known], np.nonzero(known)), shape=GAPS.shape)
     whole = conditional_scores(GAPS, F, metric=ndcg, k=3)
-    monkeypatch.setattr("rankrls.metrics._conditional_scores.WORK", 10)
+    monkeypatch.setattr("rankrls.metrics._evaluate.WORK", 10)
     for labels in (GAPS, coo):
         found = conditional_scores(labels, F, metric=ndcg, k=3)
         assert np.array_equal(found, whole, equal_nan=True)

@@ -12,7 +12,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from rankrls import AutoRanker, ConditionalRankRLSCV, RankRLS, RankRLSCV, metrics
 from rankrls import model_selection as ms
 from rankrls._calls import takes_queries
-from rankrls.metrics import _inputs, metric_names
+from rankrls.metrics import _lists, metric_names
 from rankrls.metrics.metric_names import parse_metrics
 
 rng = np.random.default_rng(0)
@@ -22,7 +22,7 @@ X, Y, QID = rng.normal(size=(60, 3)), rng.integers(0, 3, 60), rng.integers(0, 12
 @takes_queries
 def first_label(y_true, y_score, *, qid=None, k=None, undefined="skip", average="query"):
     """The mean label of the first k rows: a metric of a few lines."""
-    inputs = _inputs.check_lists(y_true, y_score, qid, k, undefined, average)
+    inputs = _lists.check_lists(y_true, y_score, qid, k, undefined, average)
 
     def one_output(y, score):
         lists = inputs.ranked(score)

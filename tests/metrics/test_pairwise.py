@@ -80,9 +80,9 @@ def test_pair_weights_and_cycles():
     assert pairwise_error(None, score, pairs=pairs, ties="error") == 3 / 4
 
 
-@pytest.mark.parametrize("block", [1, 7, 40])
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("in_order", [False, True])
+@pytest.mark.parametrize(
+    ("block", "weighted", "in_order"), [(1, False, True), (7, True, False), (40, False, False)]
+)
 def test_blocks_of_queries_change_nothing(block, weighted, in_order, monkeypatch):
     rng = np.random.default_rng(block)
     codes = rng.integers(0, 12, 100)
@@ -186,12 +186,11 @@ BAD = [
 
 
 @pytest.mark.parametrize(("change", "message"), BAD)
-@pytest.mark.parametrize("metric", [pairwise_error, pairwise_accuracy])
-def test_bad_arguments(metric, change, message):
+def test_bad_arguments(change, message):
     arguments = {"y_true": [2, 1, 0], "y_score": [1.0, 2.0, 3.0], **change}
-    y_true, y_score = arguments.pop("y_true"), arguments.pop("y_score")
-    with pytest.raises(ValueError, match=message):
-        metric(y_true, y_score, **arguments)
+    for metric in (pairwise_error, pairwise_accuracy):
+        with pytest.raises(ValueError, match=message):
+            metric(**arguments)
 
 
 @given(ranked_data(), st.booleans())

@@ -40,8 +40,10 @@ LOST = {
 }
 
 
-@pytest.mark.parametrize("call", LOST.values(), ids=LOST)
-@pytest.mark.parametrize("model", [RankRLS(), RankSVM(), RankRLSCV([1.0], cv=2), PIPELINE])
+MODELS = [RankRLS(), RankSVM(), RankRLSCV([1.0], cv=2), PIPELINE, PIPELINE]
+
+
+@pytest.mark.parametrize(("call", "model"), [*zip(LOST.values(), MODELS, strict=True)], ids=LOST)
 def test_groups_without_qid_are_a_warning(call, model):
     with pytest.warns(UserWarning, match="RankRLS|RankSVM") as caught:
         call(model, groups=qid, cv=FOLDS)
@@ -93,9 +95,14 @@ def by_hand(model, splits, metric=pairwise_accuracy, **options):
     return scores
 
 
-@pytest.mark.parametrize("model", [RankRLS(), RankSVM(), PIPELINE])
-@pytest.mark.parametrize("cv", [3, QueryKFold(3), FOLDS])
-@pytest.mark.parametrize("ids", [np.asarray, pd.Series, lambda q: [f"q{i}" for i in q]])
+@pytest.mark.parametrize(
+    ("model", "cv", "ids"),
+    [
+        (RankRLS(), QueryKFold(3), lambda q: [f"q{i}" for i in q]),
+        (RankSVM(), FOLDS, np.asarray),
+        (PIPELINE, 3, pd.Series),
+    ],
+)
 def test_cross_val_score(model, cv, ids):
     splitter = QueryKFold(3) if cv == 3 else cv
     splits = list(splitter.split(X, y, groups=ids(qid)))

@@ -65,8 +65,10 @@ def permuted(y, codes, n, rng):
 # ---------------------------------------------------------------------- scores
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("kind", ["continuous", "graded", "binary"])
+@pytest.mark.parametrize(
+    ("kind", "model"),
+    [("continuous", "linear"), ("graded", "rbf"), ("binary", "size"), ("graded", "query")],
+)
 def test_leave_pair_out(kind, model):
     X, y, _ = make(kind=kind)
     ranker = RankRLS(**MODELS[model])
@@ -79,9 +81,8 @@ def test_leave_pair_out(kind, model):
 
 
 @pytest.mark.parametrize("model", [*MODELS, "nystroem"])
-@pytest.mark.parametrize("kind", ["continuous", "graded"])
-def test_leave_query_out(kind, model):
-    X, y, qid = make(seed=2, kind=kind)
+def test_leave_query_out(model):
+    X, y, qid = make(seed=2, kind="graded")
     basis = {"kernel": "rbf", "basis": [0, 5, 9, 13, 20]}
     ranker = RankRLS(**MODELS.get(model, basis))
     result = permutation_test(
@@ -382,9 +383,10 @@ def test_selection_inside_the_folds():
     """Noise: selected on all rows it looks like a signal, inside the folds it does not."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(16, 300)), np.tile([0, 1], 8)
-    honest = permutation_test(selecting(), X, y, cv=4, n_permutations=19, random_state=0)
+    options = {"cv": 4, "n_permutations": 19, "random_state": 0}
+    honest = permutation_test(selecting(), X, y, **options)
     best = SelectKBest(k=2).fit_transform(X, y)
-    fooled = permutation_test(LogisticRegression(), best, y, cv=4, n_permutations=19)
+    fooled = permutation_test(LogisticRegression(), best, y, **options)
     assert honest.p_value > 0.1
     assert fooled.p_value == 0.05
     assert np.isnan(honest.alpha)

@@ -54,14 +54,6 @@ def to_onnx(
         (n_rows, n_outputs) for several outputs; opset 13, IR version 7. The scores equal those of
         ``predict``. The names of the features, if the model has them, are in the metadata, as a
         JSON list "feature_names". A kernel model contains its training rows or basis vectors.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rankrls import RankRLS
-    >>> from rankrls.export import to_onnx
-    >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 3.0]])
-    >>> model = to_onnx(RankRLS(kernel="rbf").fit(X, [0, 1, 2, 3]))
     """
     check_option("dtype", dtype, ("float32", "float64"))
     parts = decompose(estimator)

@@ -11,8 +11,7 @@ from rankrls.metrics._compare import (
     compare_runs,
     mean_interval,
 )
-from rankrls.metrics._conditional_scores import conditional_scores
-from rankrls.metrics._evaluate import evaluate, evaluate_run
+from rankrls.metrics._evaluate import conditional_scores, evaluate, evaluate_run
 from rankrls.metrics._lists import (
     average_precision,
     expected_reciprocal_rank,

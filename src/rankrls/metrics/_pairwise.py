@@ -17,7 +17,7 @@ from rankrls._validation import (
     check_weights,
     encode_qid,
 )
-from rankrls.metrics._inputs import averaged, check_choice, check_labels_and_scores
+from rankrls.metrics._lists import averaged, check_choice, check_labels_and_scores
 from rankrls.metrics.counting import count_pairs
 
 Array = NDArray[Any]
@@ -207,12 +207,6 @@ def pairwise_accuracy(
     float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
         One minus `pairwise_error` for the same arguments. With ``ties="half"``, binary labels and a
         single query this is the area under the ROC curve.
-
-    Examples
-    --------
-    >>> from rankrls.metrics import pairwise_accuracy
-    >>> pairwise_accuracy([2, 1, 0, 1, 0], [0.9, 0.4, 0.5, 0.1, 0.1], qid=[1, 1, 1, 2, 2])
-    0.58333...
     """
     return 1.0 - pairwise_error(y_true, y_score, **options)
 
@@ -245,12 +239,6 @@ def concordance_index(
     -----
     Predictions of several queries or folds without ``qid`` give the *pooled* AUC of P1 §5.4, which
     compares scores of different models, whose constants are arbitrary, and is therefore biased.
-
-    Examples
-    --------
-    >>> from rankrls.metrics import concordance_index
-    >>> concordance_index([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
-    0.75
     """
     value = pairwise_accuracy(y_true, y_score, qid=qid, average="pair", sample_weight=sample_weight)
     return float(value)

@@ -16,9 +16,9 @@ from functools import cached_property
 from typing import Any
 
 from rankrls._validation import check_option
-from rankrls.metrics._inputs import check_k
 from rankrls.metrics._lists import (
     average_precision,
+    check_k,
     expected_reciprocal_rank,
     ndcg,
     precision,

@@ -269,9 +269,6 @@ def holdout_judgements(
     by: str = "judgement",
     groups: Any = None,
     folds: Iterable[ArrayLike] | None = None,
-    magnitude: ArrayLike | None = None,
-    pair_weight: ArrayLike | None = None,
-    pair_features: ArrayLike | None = None,
     alphas: ArrayLike | None = None,
     return_std: bool = False,
     **fit_params: Any,
@@ -280,7 +277,7 @@ def holdout_judgements(
 
     Parameters
     ----------
-    estimator, X, pairs, magnitude, pair_weight, alphas
+    estimator, X, pairs, alphas
         As for `leave_query_out_predict`. Only judgements are left out; rows and basis stay.
     by : {"judgement", "item", "group", "fold"}, default="judgement"
         What is left out when a judgement is predicted: only the judgement itself, or all judgements
@@ -289,18 +286,18 @@ def holdout_judgements(
         With ``by="group"``: the judge, prompt or session of each judgement.
     folds : iterable of int arrays, optional
         With ``by="fold"``: judgements to leave out together, each in at most one fold.
-    pair_features : array-like of shape (n_pairs, n_pair_features), optional
-        As for ``fit``. The predictions then include their effect: f(preferred) − f(other) + cᵀγ.
     return_std : bool, default=False
         Whether to also return the posterior standard deviations of the differences, without the
         noise of a new judgement.
     **fit_params
-        y, qid and sample_weight, if there are scores in addition to the judgements.
+        magnitude, pair_weight and pair_features, as for ``fit``, and y, qid and sample_weight, if
+        there are scores in addition to the judgements.
 
     Returns
     -------
     ndarray of shape (n_pairs[, n_outputs]), or (n_pairs, 2[, n_outputs]) by item
-        f(preferred) − f(other), as that of a refit, with a leading axis for ``alphas``; NaN for
+        f(preferred) − f(other), plus the effect cᵀγ of pair_features, as that of a refit, with a
+        leading axis for ``alphas``; NaN for
         judgements that are in no fold. By item: without the judgements of the preferred item, and
         without those of the other one. With ``return_std``, a pair of such arrays.
 
@@ -319,14 +316,7 @@ def holdout_judgements(
             raise ValueError(
                 f"by={by!r} needs {name}" if by == needed else f"{name} goes with by={needed!r}"
             )
-    given = Preferences(
-        fit_params.pop("y", None),
-        pairs=pairs,
-        magnitude=magnitude,
-        pair_weight=pair_weight,
-        pair_features=pair_features,
-        **fit_params,
-    )
+    given = Preferences(fit_params.pop("y", None), pairs=pairs, **fit_params)
     _, problem, grid = exact_problem(estimator, X, given, alphas)
     graph = problem.graph
     if folds is not None:
@@ -369,13 +359,6 @@ def leave_pair_out_tournament(
     -------
     ndarray of shape (n,)
         Fraction of comparisons won by each row, between 0 and 1.
-
-    Examples
-    --------
-    >>> from rankrls import RankRLS
-    >>> from rankrls.model_selection import leave_pair_out_tournament
-    >>> leave_pair_out_tournament(RankRLS(), [[0.0], [1.0], [3.0], [2.0]], [0, 1, 3, 2])
-    array([0.        , 0.33333333, 1.        , 0.66666667])
     """
     n = X.shape[0] if hasattr(X, "shape") else len(X)
     pairs = all_pairs(n)

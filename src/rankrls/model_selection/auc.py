@@ -58,16 +58,6 @@ def pooled_auc(
         Between 0 and 1; tied scores count as ½. Pooling is biased: if a fold has many positives,
         the model that predicts it was trained on few and gives lower scores. `leave_pair_out_auc`
         does not compare predictions of different models.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rankrls import RankRLS
-    >>> from rankrls.model_selection import pooled_auc
-    >>> X = np.random.default_rng(0).normal(size=(20, 2))
-    >>> y = (X[:, 0] > 0).astype(int)
-    >>> round(pooled_auc(RankRLS(), X, y, cv=5), 3)
-    0.989
     """
     positive = two_levels(y)
     splits = check_cv(cv, positive, classifier=True).split(X, positive, groups)
