@@ -46,7 +46,7 @@ def fit_stream(estimator: Any, batches: Any, *, basis_rows: Any = None) -> Any:
     -------
     estimator
         The fitted estimator; it equals ``fit`` to all rows. With `RankRLSCV`, the scaler is also
-        fitted to held-out rows (their features, not their labels).
+        fitted to the features of held-out rows.
 
     Examples
     --------
@@ -58,10 +58,8 @@ def fit_stream(estimator: Any, batches: Any, *, basis_rows: Any = None) -> Any:
     >>> X, y, qid = make_ranking(n_queries=20, random_state=0, return_X_y_qid=True)
     >>> parts = [slice(i, i + 64) for i in range(0, len(X), 64)]
     >>> batches = ((X[part], y[part], qid[part]) for part in parts)
-    >>> model = fit_stream(make_pipeline(StandardScaler(), RankRLS()), batches)
-    >>> fitted = make_pipeline(StandardScaler(), RankRLS()).fit(X, y, rankrls__qid=qid)
-    >>> bool(abs(model[-1].coef_ - fitted[-1].coef_).max() < 1e-9)
-    True
+    >>> fit_stream(make_pipeline(StandardScaler(), RankRLS()), batches).predict(X[:2]).shape
+    (2,)
     """
     if isinstance(estimator, AutoRanker) and basis_rows is None:
         return estimator.fit_stream(batches)
@@ -86,14 +84,10 @@ def partial_fit(
     Parameters
     ----------
     estimator : RankRLS, RankRLSCV, Pipeline or AutoRanker, as for `fit_stream`
+        It then equals a fit of scaler and ranker to all rows; `RankRLSCV` keeps ``alpha_``. If the
+        call fails, it does not change.
     X, y, qid, sample_weight
         New queries, as for `RankRLS.partial_fit`.
-
-    Returns
-    -------
-    estimator
-        The updated estimator; it equals a fit of scaler and ranker to all rows. `RankRLSCV` keeps
-        ``alpha_``. If the call fails, the estimator does not change.
     """
     return _updated(estimator, 1, X, y, qid=qid, sample_weight=sample_weight)
 
@@ -104,26 +98,16 @@ def forget(estimator: Any, X: Any, y: Any, *, qid: Any = None, sample_weight: An
     Parameters
     ----------
     estimator : RankRLS, RankRLSCV, or Pipeline, as for `fit_stream`
+        It then equals a fit without these queries. If the call fails, it does not change.
     X, y, qid, sample_weight
-        The queries to remove, as they were added; see `RankRLS.forget`.
-
-    Returns
-    -------
-    estimator
-        The updated estimator; it equals a fit without these queries. Rows with the extreme values
-        of a MinMaxScaler or MaxAbsScaler raise an error. If the call fails, the estimator does not
-        change.
+        The queries to remove, as they were added; see `RankRLS.forget`. Rows with the extreme
+        values of a MinMaxScaler or MaxAbsScaler are refused.
     """
     return _updated(estimator, -1, X, y, qid=qid, sample_weight=sample_weight)
 
 
 def require_updatable(estimator: Any) -> None:
-    """Raise a ValueError with the reason if a fitted estimator cannot be updated.
-
-    Parameters
-    ----------
-    estimator : fitted estimator
-    """
+    """Raise a ValueError with the reason if a fitted estimator cannot be updated."""
     if isinstance(estimator, AutoRanker):
         check_is_fitted(estimator)
         if not estimator.estimators_:

@@ -329,7 +329,7 @@ def test_data_that_are_refused():
     for rows, target, options, message in (
         (X, y, {}, r"Dask array or data frame; got a ndarray.*rankrls.Rank"),
         (lazy, None, {}, "y is None"),
-        (lazy, y, {"pairs": [(0, 1)]}, "pairs may join rows of different partitions"),
+        (lazy, y, {"pairs": [(0, 1)]}, "pairs is no argument on Dask: given pairs may join rows"),
         (lazy[:, 0], y, {}, "X must be 2-D"),
         (columns, y, {}, "unknown number of columns"),
         (chunked(bad), y, {"qid": qid}, place),

@@ -96,20 +96,49 @@ def _batches(X: Any, y: Any, qid: Any, sample_weight: Any) -> Iterator[dict[str,
         yield dict(zip(blocks, compute(batch), strict=True))
 
 
-def _refuse(given: dict[str, Any]) -> None:
-    """Raise an error if arguments of the local ``fit`` are given that are not supported."""
-    for name, value in given.items():
-        if name not in ("pairs", "magnitude", "pair_weight", "pair_features", "groups"):
-            raise TypeError(f"fit() got an unexpected keyword argument {name!r}")
-        if value is not None:
-            raise ValueError(
-                f"{name}: given pairs may join rows of different partitions: give scores y and a "
-                "qid, or fit rankrls.RankRLS to the rows that have pairs"
-            )
-
-
 class DaskRanker(RidgeRanker):
     """Base class of estimators whose training rows stay on the workers."""
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        qid: Any = None,
+        sample_weight: Any = None,
+        eval_set: Any = None,
+        callback: Any = None,
+        persist: bool = True,
+        **others: Any,
+    ) -> Any:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : dask array or data frame of shape (n_rows, n_features)
+            Dense or sparse (SciPy CSR) blocks, float32 or float64. Chunk sizes can be unknown.
+        y : dask array, series or frame, or array-like, of shape (n_rows,) or (n_rows, n_outputs)
+            Scores; higher is preferred. Other partitions than those of X are repartitioned, which
+            takes one more pass over X if its partition lengths are unknown.
+        qid, sample_weight : the same, of shape (n_rows,), optional
+            As for the local estimator; `RankRLSCV` requires qid.
+        eval_set, callback
+            As for `rankrls.RankRLS`, with validation data in memory. Not for `RankRLSCV`.
+        persist : bool, default=True
+            Whether X is kept in the workers' memory during the iterations of "cg". If False, X is
+            computed again in every iteration.
+        **others
+            pairs, magnitude, pair_weight, pair_features and groups are not supported.
+        """
+        for name in [name for name, value in others.items() if value is not None]:
+            raise ValueError(
+                f"{name} is no argument on Dask: given pairs may join rows of different "
+                "partitions. Give scores y and a qid, or fit rankrls.RankRLS to rows with pairs"
+            )
+        options = {"eval_set": eval_set, "callback": callback, "persist": persist}
+        with unchanged_on_error(self):
+            fit_ranker(self, X, y, qid, sample_weight, **options)
+        return self
 
     def _why_not_incremental(self) -> str:
         return (
@@ -222,43 +251,6 @@ class RankRLS(DaskRanker, estimators.RankRLS):
     (2,)
     """
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        qid: Any = None,
-        sample_weight: Any = None,
-        eval_set: Any = None,
-        callback: Any = None,
-        persist: bool = True,
-        **others: Any,
-    ) -> RankRLS:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : dask array or data frame of shape (n_rows, n_features)
-            Dense or sparse (SciPy CSR) blocks, float32 or float64. Chunk sizes can be unknown.
-        y : dask array, series or frame, or array-like, of shape (n_rows,) or (n_rows, n_outputs)
-            Scores; higher is preferred. Other partitions than those of X are repartitioned, which
-            takes one more pass over X if its partition lengths are unknown.
-        qid, sample_weight : the same, of shape (n_rows,), optional
-            As for `rankrls.RankRLS`.
-        eval_set, callback
-            As for `rankrls.RankRLS`; validation data are in memory.
-        persist : bool, default=True
-            Whether X is kept in the workers' memory during the iterations of "cg". If False, X is
-            computed again in every iteration.
-        **others
-            pairs, magnitude, pair_weight and pair_features are not supported.
-        """
-        _refuse(others)
-        options = {"eval_set": eval_set, "callback": callback, "persist": persist}
-        with unchanged_on_error(self):
-            fit_ranker(self, X, y, qid, sample_weight, **options)
-        return self
-
 
 class RankRLSCV(DaskRanker, estimators.RankRLSCV):
     """RankRLS on Dask with alpha chosen by cross-validation over queries.
@@ -277,24 +269,3 @@ class RankRLSCV(DaskRanker, estimators.RankRLSCV):
         "pairwise_r2" is computed from the statistics. Metrics of lists ("pairwise_accuracy",
         "ndcg@10", …) take a second pass over X, and a third one if the default grid is extended.
     """
-
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        qid: Any = None,
-        sample_weight: Any = None,
-        eval_set: Any = None,
-        callback: Any = None,
-        **others: Any,
-    ) -> RankRLSCV:
-        """Choose alpha by cross-validation over queries and fit on all rows.
-
-        Arguments are those of ``rankrls.dask.RankRLS``; qid is required, and ``eval_set`` and
-        ``callback`` are not supported.
-        """
-        _refuse(others)
-        with unchanged_on_error(self):
-            fit_ranker(self, X, y, qid, sample_weight, eval_set=eval_set, callback=callback)
-        return self
