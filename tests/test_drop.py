@@ -106,7 +106,7 @@ def test_an_empty_cell_and_a_bad_label():
         load_ranking(io.BytesIO(b"qid,label,a\n1,2,\n"))
     with pytest.raises(ValueError, match=r"'label' is 'x', not a finite number$"):
         load_ranking(io.BytesIO(b"qid,label,a\n1,x,3\n"))
-    with pytest.raises(ValueError, match=r"'label' is empty; .* \(leave out rows without one\)$"):
+    with pytest.raises(ValueError, match=r"'label' is empty; .* \(unlabelled='drop' leaves"):
         load_ranking(io.BytesIO(b"qid,label,a\n1,,3\n"))
     with pytest.raises(ValueError, match=r"""\(drop='a,b', --drop '"a,b"'\), or"""):
         load_ranking(io.BytesIO(b'qid,label,"a,b"\n1,2,x\n'))

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -99,6 +100,17 @@ def test_a_model_that_is_not_better_than_a_column(table, run):
     frame[["session", "grade", "best", "c"]].to_csv("leak.csv", index=False)
     told = run("fit leak.csv -m model --qid-column session --label grade --alpha auto").err
     assert "sorting by 'best' alone, largest first" in told
+
+
+def test_a_split_leaves_rows_as_they_are(run, tmp_path, monkeypatch):
+    """Quoted delimiters and line ends do not count."""
+    monkeypatch.chdir(tmp_path)
+    head, rows = 'qid;label;"x,y,z"', ['1;1;"2"', "1;0;1", '"2";1;"a\nb"', "2;0;1"]
+    Path("all.csv").write_text("\n".join([head, *rows]))
+    run("split all.csv train.csv test.csv --test 0.5")
+    parts = sorted(Path(name).read_text() for name in ("train.csv", "test.csv"))
+    halves = ("\n".join([head, *half, ""]) for half in (rows[:2], rows[2:]))
+    assert parts == sorted(halves)
 
 
 def test_a_split_by_query(table, run, tmp_path):

@@ -90,7 +90,7 @@ FILES = {
         ("predict train.dat -m nowhere", "nowhere: No such file or directory"),
         ("predict train.dat -m train.dat", "train.dat cannot be loaded: it is not a model"),
         ("predict train.dat -m -", "the model is read from a file"),
-        ("predict train.dat -m model --top ten", "'ten' is not a valid integer"),
+        ("predict train.dat -m model --top ten", "'ten' is not a valid whole number"),
         ("fit train.dat -m x --kernel rbf --basis 99999999999999999999", "is not in the range"),
         ("predict train.dat -m model -o train.dat", "train.dat is an input file"),
         ("fit train.dat -m train.dat", "train.dat is an input file"),

@@ -222,7 +222,7 @@ Examples:
 )  # fmt: skip
 
 _command(
-    "export", "_exporting:export", "",
+    "export", "_models:export", "",
     "model to output name names store drop_zeros normalizers",
     "Write a model for a search engine, a database, ONNX or SVMrank.",
     """
@@ -235,7 +235,7 @@ Examples:
 )  # fmt: skip
 
 _command(
-    "report", "_reporting:report", "data+",
+    "report", "_pages:report", "data+",
     f"test output alphas scoring title auto effort {MODEL} {DATA} clicks position item impressions "
     "json",
     """
@@ -252,7 +252,7 @@ Examples:
 )  # fmt: skip
 
 _command(
-    "weights", "_exporting:weights", "", "model top names json",
+    "weights", "_models:weights", "", "model top names json",
     """
     Print the weights of a linear model, the most important feature first.
 
@@ -264,7 +264,7 @@ _command(
 )  # fmt: skip
 
 _command(
-    "explain", "_explaining:explain", "data+",
+    "explain", "_models:explain", "data+",
     f"model query ranks top {SCORED.replace(' missing unlabelled', '')} json",
     """
     Tell why a row of DATA is ranked above another, by a model of fit --auto.
@@ -275,7 +275,7 @@ _command(
 )  # fmt: skip
 
 _command(
-    "leaderboard", "_rating:leaderboard", "judgements",
+    "leaderboard", "_pages:leaderboard", "judgements",
     "controls groups sample_weight trusted confidence elo random_state output json",
     """
     Rate items by pairwise JUDGEMENTS, with intervals and sets of ranks.
@@ -296,7 +296,7 @@ _command(
     "Example:\n  rankrls split all.csv train.csv test.csv --test 0.2",
 )  # fmt: skip
 
-_command("info", "_exporting:info", "model", "json", "Describe the contents of the file MODEL.")
+_command("info", "_models:info", "model", "json", "Describe the contents of the file MODEL.")
 
 _command("demo", "_demo:demo", "", "output",
          "Fit, evaluate and report on generated search data.")  # fmt: skip

@@ -89,6 +89,7 @@ def _ranks(text: Any) -> tuple[int, int]:
 
 
 _whole = click.IntRange(1, 2**31)
+_whole.name = "whole number"  # click says 'integer range'
 _share = click.FloatRange(0, 1, min_open=True, max_open=True)
 
 

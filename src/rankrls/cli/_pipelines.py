@@ -18,9 +18,17 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 from rankrls import AutoRanker, RankRLS, RankRLSCV, RankSVM
-from rankrls._frames import RawTable, first_step, required_features
+from rankrls._calls import warn
+from rankrls._frames import (
+    RawTable,
+    columns_like_ids,
+    first_step,
+    id_text,
+    required_features,
+    scale_text,
+    unequal_scales,
+)
 from rankrls._resources import SCALER_VECTORS, require_features
-from rankrls.cli._doubts import warn_about_columns
 from rankrls.cli._files import DataFile
 from rankrls.core.preferences.costs import Loss
 from rankrls.estimators.choosing import Scoring
@@ -102,7 +110,7 @@ def with_steps(ranker: Any, o: Any, rows: Any) -> Any:
         if not isinstance(scaler, QueryScaler):
             require_features(X.shape[1], copies=SCALER_VECTORS)
     if o.kernel != "precomputed":
-        warn_about_columns(rows, X, o, scales=kind == "none")
+        _warn_about_columns(rows, X, o, scales=kind == "none")
     if not steps:
         return ranker
     with config_context(enable_metadata_routing=True):  # for those who load the model in Python
@@ -112,6 +120,38 @@ def with_steps(ranker: Any, o: Any, rows: Any) -> Any:
             ranker.set_fit_request(qid=True)
             ranker.set_score_request(qid=True)
     return Pipeline([*steps, ("rank", ranker)])
+
+
+def _warn_about_columns(rows: Any, X: Any, o: Any, *, scales: bool) -> None:
+    """Warn of columns that look like ids, positions or timestamps, that are empty, and of scales.
+
+    X holds the features of ``rows``, without missing ones, before scaling; ``scales`` says whether
+    they are used as they are.
+    """
+    names = rows.feature_names
+    labels: Any = names or range(not o.zero_based, X.shape[1] + 1)
+
+    def remedy(columns: list[int]) -> str:
+        them = "it" if len(columns) == 1 else "them"
+        if names is None:
+            return f"write the file without {them}"
+        found = [names[j] if names[j].isidentifier() else repr(names[j]) for j in columns]
+        return f"leave {them} out by " + " ".join(f"--drop {name}" for name in found)
+
+    empty = []
+    if isinstance(rows.data, np.ndarray):
+        empty = np.flatnonzero(np.isnan(rows.data).all(axis=0)).tolist()
+    if empty:
+        shown = ", ".join(repr(labels[j]) for j in empty[:5]) + ", …" * (len(empty) > 5)
+        what = f"column {shown} has" if len(empty) == 1 else f"columns {shown} have"
+        warn(f"{what} no value in any row; zeros are filled in: {remedy(empty)}")
+    codes = None if rows.qid is None else np.unique(rows.qid, return_inverse=True)[1]
+    ids = columns_like_ids(X, names, codes)
+    if ids:
+        warn(id_text(ids, labels, remedy(ids)))
+    unequal = unequal_scales(X, codes) if scales else None
+    if unequal is not None:
+        warn(scale_text(unequal, labels, "leave out --scale none"))
 
 
 def fit_rows(model: Any, rows: Any) -> None:

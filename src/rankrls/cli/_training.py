@@ -16,7 +16,6 @@ from rankrls import AutoRanker, RankRLSCV, streaming
 from rankrls._frames import RawTable
 from rankrls._resources import pyplot
 from rankrls.cli._click_log import click_rows
-from rankrls.cli._doubts import better_column, not_better
 from rankrls.cli._files import DataFile, check_output, output_file
 from rankrls.cli._output import (
     Work,
@@ -62,6 +61,12 @@ MANY_ROWS = 4000
 
 #: How `DataFile` reads text and missing values as they are.
 RAW: dict[str, Any] = {"text": "auto", "missing": "nan"}
+
+#: Standard errors above chance that a score has to be: it is the best of those of many alphas.
+N_ERRORS = 3.0
+
+#: Columns that are tried as rankers of their own: those that correlate most with the labels.
+MAX_COLUMNS = 20
 
 #: Labels above this have gains 2^y − 1 that are too large.
 MAX_GAIN = 1000
@@ -219,7 +224,7 @@ def _fit_stream(o: Any, reader: DataFile) -> Any:
     with reader.named_errors():
         streaming.fit_stream(model, lambda: next(passes, None) or reader.batches(by_query=True))
     name_features(model, first.feature_names)
-    doubt = not_better(ranker) if alpha == "auto" else None
+    doubt = _doubt(ranker) if alpha == "auto" else None
     return model, _about(o, first, ranker, n_rows, streamed=True), doubt
 
 
@@ -238,11 +243,8 @@ def _fit_in_memory(o: Any, reader: DataFile, work: Work) -> tuple[Any, dict[str,
         cv = "validation"
         more |= {"cv": cv}
     model = _fitted(o, make_ranker(o, alpha, cv), reader, rows, work)
-    ranker, doubt = last_step(model), None
-    if isinstance(ranker, RankRLSCV | AutoRanker):
-        doubt = not_better(ranker, rows.target, rows.qid)
-    if isinstance(ranker, RankRLSCV) and doubt is None:
-        doubt = better_column(ranker, rows.data, rows.target, rows.qid, rows.feature_names)
+    ranker = last_step(model)
+    doubt = _doubt(ranker, rows) if isinstance(ranker, RankRLSCV | AutoRanker) else None
     return model, _about(o, rows, ranker, rows.data.shape[0], **more), doubt
 
 
@@ -266,6 +268,58 @@ def _fitted(o: Any, ranker: Any, reader: DataFile, rows: Any, work: Work) -> Any
     if o.auto and not o.json:
         _tell_columns(ranker, rows.data, o)
     return model
+
+
+def _doubt(ranker: Any, rows: Any = None) -> str | None:
+    """A warning if the held-out score is not clearly above chance, or above that of one column.
+
+    Without the rows it was fitted to, of a stream, only the chance of pairwise accuracy is known.
+    """
+    scoring, score, error = Scoring(ranker.scoring, loss=Loss()), ranker.best_score_, 0.0
+    known = {LOSS_METRIC: 0.0, "pairwise_accuracy": 0.5, "concordance_index": 0.5}
+    chance = known.get(str(scoring.name))
+    if rows is None and chance is None:
+        return None
+    nested, results = getattr(ranker, "nested_scores_", None), getattr(ranker, "cv_results_", {})
+    if rows is not None:
+        y, qid = rows.target, rows.qid
+        if chance is None:
+            # Metrics average over ties: equal scores of all rows have the value of a random order.
+            chance = float(scoring.metric(y, np.zeros(len(y)), qid=qid, **scoring.options))
+        if nested is not None and qid is not None:
+            some = ~np.isnan(nested)
+            options = {**scoring.options, "average": None}
+            values = scoring.metric(y[some], nested[some], qid=qid[some], **options)
+            error = float(np.nanstd(values) / np.sqrt(max(np.isfinite(values).sum(), 1)))
+    if "std_score" in results:
+        best = int(np.argmax(results["mean_score"]))
+        error = float(results["std_score"][best] / np.sqrt(max(results["n_scores"][best], 1)))
+    name = f"the held-out {ranker.scoring} of {score:.4f}"
+    if score - chance <= N_ERRORS * error:
+        return (
+            f"{name}{f' ± {error:.4f}' if error else ''} is not better than that of a random "
+            f"order, {chance:.4f}: are labels, query ids and features the right columns?"
+        )
+    if rows is None or not isinstance(ranker, RankRLSCV) or scoring.name == LOSS_METRIC:
+        return None
+    if sparse.issparse(rows.data):
+        return None
+    X = np.nan_to_num(np.asarray(rows.data, dtype=np.float64))
+    codes = np.unique(np.zeros(len(y)) if qid is None else qid, return_inverse=True)[1]
+    target = y - (np.bincount(codes, y) / np.bincount(codes))[codes]
+    size = np.sqrt(np.maximum((X**2).sum(axis=0), np.finfo(float).tiny))
+    likely = np.argsort(-np.abs(target @ X) / size, kind="stable")[:MAX_COLUMNS]
+    tried = [(float(scoring.metric(y, sign * X[:, j], qid=qid, **scoring.options)), int(j), sign)
+             for j in likely for sign in (1, -1)]  # fmt: skip
+    value, j, sign = max(tried, default=(-np.inf, 0, 1), key=lambda one: one[0])
+    if not value >= score:
+        return None
+    names = rows.feature_names
+    column = f"feature {j + 1}" if names is None else repr(str(names[j]))
+    return (
+        f"{name} is not better than that of sorting by {column} alone, "
+        f"{'largest' if sign > 0 else 'smallest'} first: {value:.4f}"
+    )
 
 
 # ---------------------------------------------------------------------- --auto
@@ -326,7 +380,7 @@ def _tell_columns(ranker: AutoRanker, X: Any, o: Any) -> None:
 
 def _is_number(text: str) -> bool:
     try:
-        return bool(np.isfinite(float(text)))
+        return "_" not in text and bool(np.isfinite(float(text)))
     except ValueError:
         return False
 

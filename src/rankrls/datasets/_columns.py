@@ -463,7 +463,10 @@ class TableReader(RowReader):
         what = f"is {shown(cell)}, not a finite number{number_hint(cell)}"
         if not cell:
             what = "is empty; every row needs a number there"
-            what += "" if feature else " (leave out rows without one)"
+            hint = (
+                " (unlabelled='drop' leaves such rows out)" if name == self.roles["target"] else ""
+            )
+            what += "" if feature else hint or " (leave out rows without one)"
         hint = REMEDY * (feature and is_missing(cell))
         if feature and not self.chosen:
             known = self.text or ()
