@@ -193,6 +193,12 @@ def test_texts_and_vectors_of_queries(kind, tmp_path):
     save_model(encoder, tmp_path / "encoder.rankrls")
     loaded = load_model(tmp_path / "encoder.rankrls")
     assert_array_equal(loaded.transform(X), encoder.transform(X))
+    # Rows without vectors have the mean vector, and match no query.
+    none = encoder.transform(kind(frame.iloc[:2].assign(vector=None)))
+    found = dict(zip(encoder.get_feature_names_out(), none.T, strict=True))
+    assert_allclose(found["vector[0]"], np.delete(vectors, 4, axis=0)[:, 0].mean())
+    assert not found["asked ~ vector cosine"].any()
+    assert not found["asked ~ vector[0]"].any()
     with pytest.raises(ValueError, match="'vector' of X had vectors of 3 numbers in fit"):
         encoder.transform(frame.assign(vector=list(rng.normal(size=(n, 2)))))
     with pytest.raises(ValueError, match="'vector' of X was vectors in fit and is numeric now"):
@@ -211,6 +217,11 @@ def test_errors():
         TableEncoder().fit(np.array([[1.0], [np.inf], [2.0]]))
     with pytest.raises(ValueError, match="no column of X is a usable feature"):
         TableEncoder().fit(pd.DataFrame({"a": [1, 1, 1]}))
+    with (
+        pytest.raises(ValueError, match="'shop' of X held text or vectors in fit, and X is an arr"),
+        pytest.warns(UserWarning, match="X does not have valid feature names"),
+    ):
+        TableEncoder().fit(table()[["price", "shop"]]).transform(np.ones((2, 2)))
     with pytest.raises(ValueError, match="fitted to a table with text or missing values"):
         TableEncoder().fit(table()[["price", "shop"]].to_numpy()).transform(
             sparse.csr_array(np.ones((2, 2)))

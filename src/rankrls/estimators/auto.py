@@ -136,26 +136,23 @@ class AutoRanker(QueryRequests, BaseEstimator):
     Several views of the numbers (logarithms, quantiles, ranks and standard scores within the query,
     random partitions), each with a linear or a kernel `RankRLS`, with and without the categories,
     texts and vectors of the table, several losses and a grid of alphas, are compared by exact
-    leave-query-out cross-validation. The best models of the best views are averaged. No validation
-    set is needed.
+    leave-query-out cross-validation. The best models of the best views are averaged.
 
     Parameters
     ----------
     scoring : str or callable, default="ndcg@10"
-        Name of a metric of `rankrls.metrics`, or a function ``metric(y_true, y_score, qid=...)``
-        that is called for one query at a time, higher = better. Members are chosen by this metric
-        plus half of the pairwise accuracy, which is less noisy. With given pairs, the pairwise
-        accuracy is used instead.
+        Name of a metric of `rankrls.metrics`, or a function ``metric(y_true, y_score, qid=...)`` of
+        one query, higher = better. Members are chosen by it plus half of the pairwise accuracy,
+        which is less noisy. With given pairs, it is the pairwise accuracy.
     effort : {"quick", "normal", "thorough"}, default="normal"
-        Number of views, losses and basis vectors to try. "quick" is for a first result, "thorough"
-        for the best ranking.
+        Number of views, losses and basis vectors to try.
     trees : bool or "auto", default="auto"
         Whether boosted trees (lambdarank of LightGBM, which the extra ``trees`` installs) can be in
         the average, with a weight of 1/3 or 1/2 that is chosen on held-out queries. "auto" uses
         them with effort="thorough", if LightGBM is installed. A fitted ranker does not need it.
     query_columns : sequence of str or int, optional
         Columns with texts or vectors of queries, which are compared with those of the rows. By
-        default, these are the columns of texts and vectors that are constant within queries.
+        default, those that are constant within queries.
     drop_ids : bool, default=True
         Whether to drop columns that look like ids, row numbers or timestamps.
     random_state : int, RandomState instance or None, default=None
@@ -168,17 +165,16 @@ class AutoRanker(QueryRequests, BaseEstimator):
     Attributes
     ----------
     members_ : dict of ndarray
-        Table of all candidates, those in the average first, with the columns "view", "kernel",
-        "blocks" (categories, texts and vectors with their weights), "cost", "compared" (rows within
-        queries, or all rows), "alpha", "score" (held-out mean of the metric), and "weight" in the
-        average, 0 if not chosen. ``pandas.DataFrame(ranker.members_)`` prints it.
+        Table of all candidates, those in the average first: "view", "kernel", "blocks" (categories,
+        texts and vectors with their weights), "cost", "compared" (rows within queries, or all
+        rows), "alpha", "score" (held-out mean of the metric), and "weight" in the average, 0 if not
+        chosen. ``pandas.DataFrame(ranker.members_)`` prints it.
     columns_ : dict of ndarray
         Table of what was made of each column of X: "column" and "used as".
     best_score_ : float
-        Nested cross-validated mean of the metric: each query is scored by an average of models that
-        were fitted without it and chosen by the other queries. With fewer than about 15 queries it
-        is optimistic by 0.01 or 0.02. With sample weights, a query has the mean weight of its rows;
-        with several labels, it is their mean.
+        Nested cross-validated mean of the metric: each query is scored by models that were fitted
+        without it and chosen by the other queries; optimistic by 0.01 or 0.02 with fewer than about
+        15 queries. A query has the mean weight of its rows; several labels are averaged.
     held_out_scores_ : ndarray of shape (n_rows,), (n_rows, n_labels) or (n_pairs,)
         Scores of the training rows by members fitted without their query; NaN for rows that were
         not compared. With given pairs, f(preferred) − f(other) without the judgement.
@@ -188,9 +184,8 @@ class AutoRanker(QueryRequests, BaseEstimator):
         With several labels: weights of the labels, and the mean of the metric of each label if rows
         are ranked by ``predict(X, qid=qid) @ weights`` (from ``nested_scores_``).
     n_compared_ : int
-        Number of rows on which candidates were compared: all rows, or for large data a sample of
-        whole queries (10,000, 30,000 or 60,000 rows, depending on ``effort``). The members are
-        fitted to all rows.
+        Number of rows on which candidates were compared: all, or for large data a sample of whole
+        queries (10,000, 30,000 or 60,000 rows by ``effort``). Members are fitted to all rows.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
         Names of the columns of X, if they are all strings.
@@ -260,17 +255,17 @@ class AutoRanker(QueryRequests, BaseEstimator):
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
-            Raw columns; they may have any scale, missing values, text, categories, booleans and
-            vectors (lists of the same length). A pyarrow table is converted to a pandas data frame.
+            Raw columns, as `TableEncoder` takes them: of any scale, with missing values, text,
+            categories, booleans and vectors.
         y : array-like of shape (n_rows,) or (n_rows, n_labels)
             Scores or grades, higher = preferred. Several labels, such as clicks and purchases, get
             the same spread within queries, and ``predict`` returns a score for each of them.
         qid : array-like of shape (n_rows,), optional
-            Query label of each row. If None, all rows form one ranking; views within queries are
-            then not used, and candidates are compared by tenfold cross-validation over rows.
+            Query label of each row. If None, all rows form one ranking, without views within
+            queries, and candidates are compared by tenfold cross-validation over rows.
         pairs : array-like of shape (n_pairs, 2), optional
-            Row numbers (preferred, other) of judgements, instead of y and qid. Each judgement is
-            held out once. Views within queries are not used.
+            Row numbers (preferred, other) of judgements, instead of y and qid. Each is held out
+            once.
         magnitude : array-like of shape (n_pairs,), optional
             Strength of each preference, >= 0; 0 is a tie. If None, all are 1.
         sample_weight : array-like of shape (n_rows,), optional
@@ -472,14 +467,17 @@ class AutoRanker(QueryRequests, BaseEstimator):
         """Fit the linear members to parts of the rows, each of whole queries."""
         rankers = [clone(ranker) for ranker in self.estimators_]
         batches = (self._fields(rows, target) for rows, target in parts)
-        with warnings.catch_warnings():  # transformed columns have their scales on purpose
-            warnings.simplefilter("ignore", FeatureScaleWarning)
-            warnings.simplefilter("ignore", IdColumnWarning)
-            if streamed and rankers:
+        if streamed and rankers:
+            with warnings.catch_warnings():  # transformed columns have their scales on purpose
+                warnings.simplefilter("ignore", FeatureScaleWarning)
+                warnings.simplefilter("ignore", IdColumnWarning)
                 fit_streams(rankers, batches)
-            elif not streamed:
-                for ranker, fields in zip(rankers, next(batches), strict=True):
-                    ranker.fit(**fields)
+        elif not streamed:
+            for ranker, fields in zip(rankers, next(batches), strict=True):
+                phi = fields.pop("X")
+                ranker.n_features_in_ = phi.shape[1]
+                graph = Preferences(**fields).graph(len(phi))
+                ranker._fit_prepared(ranker._check_options(), phi, graph, np.array([ranker.alpha]))
         self._store(rankers)
 
     def _store(self, rankers: Iterable[RankRLS]) -> None:
@@ -493,16 +491,13 @@ class AutoRanker(QueryRequests, BaseEstimator):
     def fit_stream(self, batches: Any) -> AutoRanker:
         """Fit to a stream of batches, for data larger than memory. The batches are read twice.
 
-        Members are chosen on a random sample of whole queries, and fitted to all batches. Boosted
-        trees are trained on the sample.
+        Members are chosen on a random sample of whole queries, on which boosted trees are trained,
+        and fitted to all batches.
 
         Parameters
         ----------
         batches : sequence, or function that returns an iterable
-            Batches (X, y) or (X, y, qid), or mappings with ``data``, ``target``, ``qid`` and
-            optionally ``sample_weight`` and ``feature_names``, as returned by
-            `rankrls.datasets.iter_letor` and `iter_parquet`. X may be a table. The last query of a
-            batch may continue in the next one; a query that appears again later is an error.
+            Batches as for `RankRLS.fit_stream`; X may be a table.
 
         Returns
         -------
@@ -548,10 +543,8 @@ class AutoRanker(QueryRequests, BaseEstimator):
     ) -> AutoRanker:
         """Add queries to a fitted ranker; the first call is `fit`.
 
-        The choice of members, their alphas, views and weights stay as they are. Linear and kernel
-        members are updated exactly. Members that compare all rows compare those of one call with
-        each other. Boosted trees and single columns are kept, as are ``best_score_`` and
-        ``held_out_scores_``.
+        Linear and kernel members are updated exactly; those that compare all rows compare those of
+        one call. The choice of members, boosted trees, single columns and scores stay.
 
         Parameters
         ----------

@@ -214,15 +214,19 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                     "sparse"
                 )
             return sparse.csr_array(X[:, self.sources_])
-        cells = {column: self._cells(X, column, what) for column, what in was.items()}
         plain = getattr(X, "dtype", None) == np.float64 and len(was) == X.shape[1]
-        if plain and not kinds.any() and not any(np.isnan(v).any() for v in cells.values()):
+        numbers = (self._cells(X, column, "numeric") for column in was)
+        if plain and not kinds.any() and not any(np.isnan(one).any() for one in numbers):
             return X  # large tables of numbers are not copied
         ends, counts = np.cumsum(self._parts[:, 3]), dict[int, Any]()
-        encoded = np.empty((X.shape[0], ends[-1]))
+        encoded, cells = np.empty((X.shape[0], ends[-1])), dict[int, Array]()
         for part, end in zip(self._parts.tolist(), ends.tolist(), strict=True):
+            for column in {*part[1:3]} - {-1, *cells}:
+                cells[column] = self._cells(X, column, was[column])
             columns = slice(end - part[3], end)
             encoded[:, columns] = self._encode(part, self._fills[columns], cells, counts)
+            if was[part[1]] == "numeric":  # not all of them are kept in memory
+                del cells[part[1]]
         return encoded
 
     def _encode(
@@ -248,7 +252,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 return model.components(counts[source])
             return model.matches(counts[query], counts[source])
         for column in {source, query} - {-1} if kind != COSINE else ():
-            if cells[column].shape[1] != width:
+            if cells[column].shape[1] != width and not np.isnan(cells[column]).all():
                 raise ValueError(
                     f"{self._told([column])} of X had vectors of {width} numbers in fit, and has "
                     f"vectors of {cells[column].shape[1]} now"
@@ -374,7 +378,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         else:
             cells = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
         if cells.dtype.kind in "biuf" and cells.ndim == 1 and not levels:
-            found, now = cells.astype(np.float64, copy=False), "numeric"
+            found, now = cells if cells.dtype.kind == "f" else cells.astype(np.float64), "numeric"
         else:
             missing = np.array([_is_missing(value) for value in cells], dtype=bool)
             found, now = self._others(source, cells[~missing], levels)
@@ -389,6 +393,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 f"Input X contains infinity (first at row {first}, {self._told([source])}): "
                 "replace it by a finite number, or by NaN for a missing value"
             )
+        if was == "vectors" and now == "numeric" and np.isnan(found).all():
+            return found[:, None]  # no row has a vector
         if was not in (None, now):
             shown = {"text": "contains text", "numeric": "is numeric", "vectors": "holds lists"}
             raise ValueError(f"{self._told([source])} of X was {was} in fit and {shown[now]} now")
@@ -424,7 +430,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             if values.ndim == 1 and values.dtype != object:
                 known = values[~np.isnan(values)]
                 if known.size and known.min() < known.max():
-                    medians[source] = float(np.median(known))
+                    medians[source] = float(np.median(known.astype(np.float64, copy=False)))
                 if 0 < known.size < values.size:
                     gaps.append(source)
         n_rows = min(len(next(iter(cells.values()))), ID_ROWS)
