@@ -222,11 +222,9 @@ class Examination:
     ----------
     positions : ndarray of shape (n_positions,)
         Positions of the log, ascending.
-    examination : ndarray of shape (n_positions,)
-        θ, 1 at the first position. With ``model="additive"``, the effect of the position on the
-        feedback, 0 at the first one.
-    std : ndarray of shape (n_positions,)
-        Standard errors, with queries taken as independent; NaN if θ was given.
+    examination, std : ndarray of shape (n_positions,)
+        θ, 1 at the first position (``model="additive"``: the effect of the position on the
+        feedback, 0 at the first one), and its standard error, by query; NaN if θ was given.
     n_clicks : ndarray of shape (n_positions,)
         Clicks on items that were shown at another position, too: what θ is estimated from.
     group : ndarray of shape (n_positions,), int
@@ -302,17 +300,12 @@ def estimate_examination(
     -------
     Examination
 
-    Raises
-    ------
-    ValueError
-        If no item was shown at two positions with a click: the log then cannot tell examination
-        from relevance.
-
     Notes
     -----
     Given their sum, the clicks of an item are distributed over its positions in proportion to
     impressions × θ. Newton steps maximise this likelihood; standard errors are those of the
-    sandwich, by query. Positions with fewer than 20 clicks share the estimate of the one before.
+    sandwich, by query. Positions with fewer than 20 clicks share the estimate of the one before. A
+    log in which no item with a click was shown at two positions is an error.
 
     Examples
     --------
@@ -442,10 +435,9 @@ class ClickLabels:
     Attributes
     ----------
     query, item : ndarray of shape (n,)
-    label : ndarray of shape (n,)
-        Clicks over expected examinations: an unbiased estimate of the relevance.
-    weight : ndarray of shape (n,)
-        √examinations, with mean 1: labels of more examinations are more precise.
+    label, weight : ndarray of shape (n,)
+        Clicks over expected examinations, an unbiased estimate of the relevance; √examinations,
+        with mean 1.
     clicks, impressions, examined : ndarray of shape (n,)
         Sums over the log; ``examined`` is Σ impressions × θ.
     n_left_out : int
@@ -484,8 +476,8 @@ def _given_examination(examination: Any) -> Examination:
             "examination must come from estimate_examination, or be the examination of positions "
             f"1, 2, 3 … as numbers >= 0; got {examination!r}"
         )
-    unknown, number = np.full(len(theta), np.nan), np.arange(len(theta))
-    return Examination(number + 1.0, theta, unknown, np.zeros(len(theta)), number)
+    number = np.arange(len(theta))
+    return Examination(number + 1.0, theta, np.nan * theta, 0 * theta, number)
 
 
 def _known(ex: Examination, counts: _Counts) -> Array:

@@ -61,15 +61,14 @@ def leaderboard(
         model_b and winner), or what it returns. A tie counts as half a win of each item.
     controls : str or sequence of str, optional
         Columns of the comparison whose effects are removed from the ratings, such as the difference
-        of length: preferred minus other, or first minus second in arena tables. "position" is the
+        of length (preferred minus other; first minus second in arena tables), or "position", the
         effect of being shown first. Ratings are those at a difference of zero.
     groups : str or None, default="auto"
-        Column of what judgements have in common: the judge, the prompt, the session. Intervals
-        allow for any dependence within groups. "auto": as in `load_preferences`.
+        Column of what judgements have in common, such as the judge; intervals allow for any
+        dependence within groups. "auto": as in `load_preferences`.
     features : array-like of shape (n_items, n_features), optional
-        Features of the items, with their names as the index of a data frame (or rows in the order
-        of ``items=``, a further argument of `load_preferences`). Items that were never judged are
-        rated by their features.
+        Features of the items, named by the index of a data frame, or by ``items=``. Items that were
+        never judged are rated by them.
     trusted : sequence, optional
         Groups whose judgements are trusted, such as the human judges. The weight of all other
         judgements is chosen by the log loss of held-out trusted groups.
@@ -83,19 +82,15 @@ def leaderboard(
     -------
     Leaderboard
 
-    Raises
-    ------
-    ValueError
-        If the judgements do not connect all items; the message lists the components.
-
     Notes
     -----
     Standard errors are those of the sandwich estimator, with the scores of a group summed. Sets of
     ranks hold simultaneously: with probability ``confidence`` all items have their true rank in
-    their set. The rank of an item is 1 + the number of items that are surely better, to n − the
-    number of those that are surely worse, by simultaneous bounds of all differences (Mogstad,
-    Romano, Shaikh and Wilhelm, 2024). With ``features``, ratings are f = Xβ + u, with the variances
-    of β and u chosen by the marginal likelihood, and intervals are those of the posterior.
+    their set, from 1 + the number of surely better items to n − that of surely worse ones, by
+    simultaneous bounds of all differences (Mogstad, Romano, Shaikh and Wilhelm, 2024). With
+    ``features``, ratings are f = Xβ + u, with the variances of β and u chosen by the marginal
+    likelihood, and intervals are those of the posterior. Items that judgements do not connect are
+    an error that lists the components.
 
     Examples
     --------
@@ -180,39 +175,28 @@ class _Judgements:
             coded = encode_qid(data.groups, len(self.y), name="groups", of="judgements")
             self.groups, self.group = np.asarray(coded.labels), coded.codes
         self.n_groups = int(self.group.max()) + 1
+        m, ends = len(self.y), np.column_stack([self.h, self.j]).ravel()
+        signs, starts = np.tile([1.0, -1.0], m), np.arange(0, 2 * m + 1, 2)
+        items = sparse.csr_array((signs, ends, starts), shape=(m, self.n_items))
+        self.A = sparse.hstack([items, sparse.csr_array(self.C)], format="csr")
         same: dict[str, str] = {}
         for name in map(str, self.items):
             other = same.setdefault(" ".join(name.lower().split()), name)
             if other != name:
                 warn(f"items {other!r} and {name!r} differ only in case or spaces; are they one?")
 
-    def differences(self, g: Array) -> Array:
-        """A g."""
-        return g[self.h] - g[self.j] + self.C @ g[self.n_items :]
-
-    def sums(self, values: Array) -> Array:
-        """Aᵀ values."""
-        n = self.n_items
-        items = np.bincount(self.h, values, minlength=n) - np.bincount(self.j, values, minlength=n)
-        return np.concatenate([items, self.C.T @ values])
-
     def gram(self, weight: Array) -> Array:
         """Aᵀ diag(weight) A; its part of the items is the Laplacian of the graph of judgements."""
         n = self.n_items
         W = np.bincount(self.h * n + self.j, weight, minlength=n * n).reshape(n, n)
         W += W.T
-        controls = np.array([self.sums(weight * control) for control in self.C.T])
-        controls = controls.reshape(-1, n + self.C.shape[1])
+        controls = (self.A.T @ (weight[:, None] * self.C)).T
         items = np.diag(W.sum(axis=1)) - W
         return np.block([[items, controls[:, :n].T], [controls]])
 
     def group_sums(self, values: Array) -> Array:
         """Sums over groups of values times the rows of A, shape (n_groups, n_columns)."""
-        shape = self.n_groups, self.n_items
-        sums = sparse.csr_array((values, (self.group, self.h)), shape=shape)
-        sums = sums - sparse.csr_array((values, (self.group, self.j)), shape=shape)
-        controls = [np.bincount(self.group, values * control) for control in self.C.T]
-        return np.column_stack([sums.toarray(), *controls])
+        return (sparse.csr_array((values, (self.group, np.arange(len(values))))) @ self.A).toarray()
 
     def require_connected(self) -> None:
         """Raise an error if judgements of positive weight do not connect all items."""
@@ -298,7 +282,7 @@ def _maximise(
     for _ in range(200):
         for halvings in range(30):
             new = b + step / 2**halvings
-            d = judged.differences(R @ new)
+            d = judged.A @ (R @ new)
             # y log σ(d) + (1 − y) log σ(−d) = log σ(d) − (1 − y) d
             value = float(weight @ (log_expit(d) - (1 - y) * d) - 0.5 * ridge @ new**2)
             if value >= best - 1e-12 * abs(best):
@@ -312,13 +296,13 @@ def _maximise(
         if X is None:  # ratings have mean zero
             H[:n, :n] += curvature.sum() / n**2 + RIDGE
         factor = cho_factor(H, check_finite=False)
-        step = cho_solve(factor, R.T @ judged.sums(weight * (y - p)) - ridge * b)
+        step = cho_solve(factor, R.T @ (judged.A.T @ (weight * (y - p))) - ridge * b)
         if converged and np.abs(step).max() < 1e-8:
             b = b + step
             break
     evidence = best - np.log(factor[0].diagonal()).sum() + 0.5 * np.log(ridge).sum()
     inverse = R @ cho_solve(factor, R.T)
-    return Bunch(g=R @ b, d=judged.differences(R @ b), inverse=inverse, evidence=evidence)
+    return Bunch(g=R @ b, d=judged.A @ (R @ b), inverse=inverse, evidence=evidence)
 
 
 class Leaderboard:
@@ -338,6 +322,8 @@ class Leaderboard:
         name, effect (log odds for one unit of the control), std, low and high.
     weight_ : float or None
         Weight of the judgements that are not trusted.
+    n_judgements_, n_groups_ : int
+        Their numbers; groups are None if judgements are taken as independent.
     """
 
     def __init__(
@@ -349,6 +335,8 @@ class Leaderboard:
         weight: float | None,
     ) -> None:
         self._judged, self.confidence, self.weight_ = judged, confidence, weight
+        self.n_judgements_ = len(judged.y)
+        self.n_groups_ = None if judged.groups is None else judged.n_groups
         self._prior, n = X is not None, judged.n_items
         grid = [(RIDGE, RIDGE)] if X is None else itertools.product(PRECISIONS, PRECISIONS)
         fits = (_maximise(judged, judged.weight, X, precisions) for precisions in grid)
@@ -443,16 +431,6 @@ class Leaderboard:
                 "than first or last"
             )
 
-    @property
-    def n_judgements_(self) -> int:
-        """Number of judgements."""
-        return len(self._judged.y)
-
-    @property
-    def n_groups_(self) -> int | None:
-        """Number of groups; None if judgements are taken as independent."""
-        return None if self._judged.groups is None else self._judged.n_groups
-
     def head_to_head(self) -> tuple[Array, Array]:
         """Weighted wins of the item of the row against that of the column, and judgements."""
         judged, n = self._judged, len(self.items_)
@@ -517,15 +495,13 @@ class Leaderboard:
         more = len(self.items_) - 20
         return "\n".join([*lines, *([f"… and {more} more"] if more > 0 else [])])
 
-    def _number(self, name: Any) -> int:
-        found = [i for i, item in enumerate(self.items_) if item == name or str(item) == str(name)]
-        if not found:
-            raise ValueError(f"{name!r} is not an item of this leaderboard")
-        return found[0]
-
     def probability(self, a: Any, b: Any) -> float:
         """Probability that item ``a`` is preferred to item ``b``, with all controls at zero."""
-        return float(expit(self.ratings_[self._number(a)] - self.ratings_[self._number(b)]))
+        rating = {str(item): f for item, f in zip(self.items_, self.ratings_, strict=True)}
+        for name in (a, b):
+            if str(name) not in rating:
+                raise ValueError(f"{name!r} is not an item of this leaderboard")
+        return float(expit(rating[str(a)] - rating[str(b)]))
 
     def judges(self) -> dict[str, Array]:
         """Agreement of every group with the ratings by all other groups.
@@ -534,13 +510,9 @@ class Leaderboard:
         -------
         dict of ndarray of shape (n_groups,)
             group, n_judgements, agreement (share of its judgements without ties whose preferred
-            item is rated higher by the others), expected (the same if it judged as the model says)
-            and p_value (of so low an agreement, by the normal distribution), the smallest first.
-
-        Notes
-        -----
-        Ratings without a group are those after one step from the ratings of all groups, which is
-        accurate to first order in the share of the group.
+            item is rated higher by the others, to first order in the share of the group), expected
+            (the same if it judged as the model says) and p_value (of so low an agreement, by the
+            normal distribution), the smallest first.
         """
         judged, fitted = self._judged, self._fitted
         if judged.groups is None:

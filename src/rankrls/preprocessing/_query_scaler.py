@@ -23,17 +23,15 @@ _METHODS = ("minmax", "standard", "maxabs", "rank")
 class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     r"""Scale each feature within each query.
 
-    Scores are not comparable between queries, and often the features are not either: a text match
-    score, for example, grows with the length of the query. Each query is therefore scaled using its
-    own rows only. ``fit`` learns no statistics: new queries are scaled using their own rows, too.
+    Often features are not comparable between queries: a text match score, for example, grows with
+    the length of the query. Each query is scaled using its own rows only; ``fit`` learns nothing.
 
     Parameters
     ----------
     method : {"minmax", "standard", "maxabs", "rank"}, default="minmax"
-        ``"minmax"`` maps the values of a feature in a query to 0 … 1. ``"standard"`` gives them
-        mean 0 and variance 1. ``"maxabs"`` divides them by their largest absolute value, which
-        keeps zeros and therefore works for sparse data. ``"rank"`` replaces them by their ranks,
-        scaled to between −½ and ½; equal values share the mean of their ranks.
+        ``"minmax"`` maps the values of a feature in a query to 0 … 1, ``"standard"`` to mean 0 and
+        variance 1. ``"maxabs"`` divides by the largest absolute value, also of sparse data.
+        ``"rank"`` takes ranks, scaled to between −½ and ½; equal values share their mean rank.
 
     Attributes
     ----------
@@ -42,17 +40,11 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     feature_names_in_ : ndarray of shape (n_features,)
         Names of the features, if all names are strings.
 
-    See Also
-    --------
-    sklearn.preprocessing.MinMaxScaler : Scales all rows together.
-
     Notes
     -----
     ``"standard"`` divides by the number of rows of the query in the variance, and ranks are
     :math:`(\mathrm{rank}_Q(x_i) - (|Q| + 1) / 2) / |Q|`. A feature that is constant within a query
-    becomes 0 there (with ``"maxabs"``, only a feature that is 0 stays 0). Missing values (NaN) are
-    ignored, and stay missing.
-
+    becomes 0 there, except with ``"maxabs"``. Missing values (NaN) are ignored, and stay missing.
     ``qid`` is metadata: a pipeline passes it on if scikit-learn's metadata routing is enabled.
 
     Examples
@@ -133,17 +125,12 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_rows, n_features)
-            Features; sparse only with ``method="maxabs"``.
-        y : ignored
-            Present for compatibility with pipelines.
-        qid : array-like of shape (n_rows,), default=None
-            Query label of each row, in any order. If None, all rows form one query.
+        X, y, qid
+            As for `fit` and `transform`.
 
         Returns
         -------
         X_scaled : {ndarray, sparse matrix} of shape (n_rows, n_features)
-            As from :meth:`transform`.
         """
         scaled = self.fit(X, y).transform(X, qid=qid)
         self._with_qid = qid is not None

@@ -43,28 +43,25 @@ KNOTS = np.linspace(0.0, 1.0, 5)
 class RankingFeatures(TransformerMixin, BaseEstimator):
     r"""Transform features for ranking by logarithms, quantiles, ranks within queries or partitions.
 
-    The blocks of transformed features use no labels, so that exact cross-validation of a ranker on
-    the transformed rows remains exact. Blocks are concatenated, and each column has mean 0 and
-    variance 1 over the training rows.
+    Labels are not used, so that exact cross-validation of a ranker on the transformed rows remains
+    exact. Blocks are concatenated; each column has mean 0 and variance 1 over the training rows.
 
     Parameters
     ----------
     blocks : sequence of str, default=("log", "standard", "rank")
         ``"log"`` is :math:`\mathrm{sign}(x) \log(1 + |x| / s)`, with s the median absolute value of
-        the non-zero values, which makes it independent of the unit of a feature. ``"standard"``
-        scales to mean 0 and variance 1 within each query, ``"rank"`` takes ranks within each query.
-        ``"quantile"`` maps the quantiles of the training rows to a normal distribution,
+        the non-zero values. ``"standard"`` and ``"rank"`` are those of `QueryScaler`, within each
+        query. ``"quantile"`` maps the quantiles of the training rows to a normal distribution,
         ``"uniform"`` to 0 … 1. ``"hats"`` are piecewise linear functions of the uniform quantiles,
-        for additive models. ``"partitions"`` are the leaves of random trees (see
-        :class:`sklearn.ensemble.RandomTreesEmbedding`) grown on logarithms and, with qid, on ranks
+        for additive models. ``"partitions"`` are the leaves of random trees
+        (:class:`sklearn.ensemble.RandomTreesEmbedding`) grown on logarithms and, with qid, on ranks
         within the query; this block is sparse and cannot be combined with others.
     n_trees : int, default=300
         Number of trees of ``"partitions"``.
     depth : int, default=6
         Depth of the trees, at most 12.
     random_state : int, RandomState instance or None, default=None
-        Seed of the trees, and of the sample of rows used to compute quantiles if there are more
-        than 100,000 rows.
+        Seed of the trees, and of the sample of 100,000 rows for quantiles of more rows.
 
     Attributes
     ----------
@@ -75,8 +72,8 @@ class RankingFeatures(TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    For sparse X only the block ``"log"`` is available. Columns are then divided by their largest
-    absolute value and not centred, and rows are scaled to length 1.
+    Sparse X takes the block ``"log"`` only: columns are then divided by their largest absolute
+    value and not centred, and rows are scaled to length 1.
 
     Examples
     --------
