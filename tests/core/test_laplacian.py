@@ -56,9 +56,9 @@ def test_system_factor_and_moments(options):
     assert ((weight > 0) == touched).all()
 
     F = system.factor()
-    dense = F @ np.eye(F.shape[1])
+    dense = F.matmat(np.eye(F.shape[1]))
     close(dense @ dense.T, L)
-    close(F.T @ np.eye(m), dense.T)
+    close(F.rmatmat(np.eye(m)), dense.T)
     close(dense @ F.t[:, 0], r)
     assert np.abs(np.ones(m) @ dense).max() <= 1e-12 * np.abs(dense).max()
     null = F.null().toarray()
@@ -99,7 +99,7 @@ def test_any_scores_and_queries(data):
     assert_allclose(objective.laplacian.r[:, 0], r, atol=1e-12 * max(1, np.abs(r).max()))
     assert objective.n_pairs == len(edges)
     F = objective.laplacian.factor()
-    dense = F @ np.eye(F.shape[1])
+    dense = F.matmat(np.eye(F.shape[1]))
     assert_allclose(dense @ dense.T, L, atol=1e-12 * max(1, np.abs(L).max()))
 
 

@@ -348,7 +348,15 @@ def factorize(
     if positive and graded:
         made.loss = float(np.finfo(made.C.dtype).eps) * made.condition(alpha)
         return made
-    if positive and _accurate(made, B, size, in_range, noise):
+    # Rounding errors must be small: of the solution, or of S times the solution.
+    eps = float(np.finfo(made.C.dtype).eps)
+    tolerance = 1e-3 if eps > EPS else 1e-11 if len(B) <= CHEAP_SIZE else 1e-7
+    if positive and in_range:
+        positive = max(eps, noise / max(size, TINY)) * made.condition(alpha) <= tolerance
+    elif positive:
+        right, solution = (float(np.linalg.norm(V)) for V in (B, made.solve(B, alpha)))
+        positive = eps * right + max(eps * size, noise) * solution <= tolerance * right
+    if positive:
         return made
     # Directions that are now at rounding level may become relevant when rows are added.
     source = (made.C, made.diagonal) if in_range else None
@@ -357,22 +365,6 @@ def factorize(
     found = EigenFactorization(S, alpha, null=null, noise=noise, source=source)
     found.loss = float(graded) if in_range else found.error(B, alpha)
     return found
-
-
-def _accurate(
-    made: CholeskyFactorization, B: Array, size: float, in_range: bool, noise: float
-) -> bool:
-    """Whether rounding errors are small enough: of the solution, or of S times the solution."""
-    eps = np.finfo(made.C.dtype).eps
-    strict = 1e-11 if len(B) <= CHEAP_SIZE else 1e-7
-    tolerance = strict if made.C.dtype == np.float64 else 1e-3
-    if in_range:
-        relative = max(eps, noise / max(size, TINY))
-        return relative * made.condition(made.alpha) <= tolerance
-    solution = float(np.linalg.norm(made.solve(B, made.alpha)))
-    right = float(np.linalg.norm(B))
-    rounding = eps * right + max(eps * size, noise) * solution
-    return rounding <= tolerance * right
 
 
 def _symmetric(upper: Array, diagonal: Array) -> Array:

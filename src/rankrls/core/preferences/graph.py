@@ -319,13 +319,17 @@ class PreferenceGraph:
 
     # ------------------------------------------------------------------ as a quadratic form
 
-    def objectives(self, loss: Loss | None = None) -> list[Objective]:
-        """L, r and counts for a loss: one `Objective` per group of outputs that share L."""
-        loss = Loss() if loss is None else loss
+    def objectives(self, loss: Loss | None = None, pair_scale: Any = 1.0) -> list[Objective]:
+        """L, r and counts for a loss: one `Objective` per group of outputs that share L.
+
+        The covariates of given pairs are divided by ``pair_scale``.
+        """
+        loss, C = Loss() if loss is None else loss, self.pair_features
         edges = None
         if self.has_given_pairs:
             given = (self.pairs, self.magnitude, self.pair_weight, self.n_rows)
-            edges = from_edges(*given, cost=loss.of_pair, features=self.pair_features)
+            scaled = None if C is None else C / pair_scale
+            edges = from_edges(*given, cost=loss.of_pair, features=scaled)
         if self.scores is None or self.queries is None:
             if edges is None:
                 raise ValueError("the preference graph is empty; give scores or pairs")

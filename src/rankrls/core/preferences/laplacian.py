@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import LinAlgError, blas, cholesky, solve_triangular
 from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import LinearOperator
 
 from rankrls._resources import SMALL, in_threads
 from rankrls.core.preferences.costs import Cost, Levels, Loss, QueryWeights, sums
@@ -465,24 +464,19 @@ def _weighted_mean(weight: Array, rows: Any) -> Array:
 # -- factors L = F Fᵀ ------------------------------------------------------------------------
 
 
-class Factor(LinearOperator):
-    """F of shape (m, p) as a ``LinearOperator``, and t of shape (p, k) with F t = r.
+class Factor:
+    """F of shape (m, p), by its products ``matmat`` F B and ``rmatmat`` FᵀV, and t with F t = r.
 
     ``owner``, of shape (p,), is a row for each coordinate (column of F) such that the column is
     zero outside the connected component of that row; F and t are block-diagonal by component.
     """
 
     t: Array
+    matmat: Any
+    rmatmat: Any
 
     def __init__(self, n_rows: int, owner: Array) -> None:
-        super().__init__(np.dtype(np.float64), (n_rows, len(owner)))
-        self.owner = owner
-
-    def _matvec(self, b: Array) -> Array:
-        return self._matmat(np.reshape(b, (-1, 1)))
-
-    def _rmatvec(self, v: Array) -> Array:
-        return self._rmatmat(np.reshape(v, (-1, 1)))
+        self.shape, self.owner = (n_rows, len(owner)), owner
 
     def null(self) -> sparse.csr_array:
         """Orthonormal columns that span F's null space, shape (p, c), each in one component."""
@@ -526,20 +520,22 @@ class ScatterFactor(Factor):
         self.root = np.sqrt(kappa[groups.codes] * groups.weight)[:, None]
         if between is None:
             assert s is not None
-            self.t = self._rmatmat(s)
+            self.t = self.rmatmat(s)
         else:
             # A coordinate of a group is mapped to the rows of the group that owns it.
             self.embedding = groups.isometry[:, between.owner]
             self.t = self.embedding @ between.t
 
-    def _rmatmat(self, V: Array) -> Array:
+    def rmatmat(self, V: Array) -> Array:
+        """FᵀV, shape (p, k)."""
         if self.between is None:
             return self.root * self.groups.deviations(V)
         means = self.groups.mean(V)
         deviations = (V - means[self.groups.codes]) * self.root
         return deviations + self.embedding @ self.between.rmatmat(means)
 
-    def _matmat(self, B: Array) -> Array:
+    def matmat(self, B: Array) -> Array:
+        """F B, shape (m, k)."""
         U = self.groups.isometry
         within = self.root * (B - U @ (U.T @ B))
         if self.between is None:
@@ -607,14 +603,16 @@ class GroundedFactor(Factor):
                 ) from None
             self.t = solve_triangular(self.R, self.t, lower=True, check_finite=False)
 
-    def _matmat(self, B: Array) -> Array:
+    def matmat(self, B: Array) -> Array:
+        """F B, shape (m, k)."""
         flow = self.R @ B
         out = np.zeros((self.shape[0], B.shape[1]), dtype=flow.dtype)
         out[self.free] = flow
         np.subtract.at(out, self.grounded[self.free], flow)
         return out
 
-    def _rmatmat(self, V: Array) -> Array:
+    def rmatmat(self, V: Array) -> Array:
+        """FᵀV, shape (p, k)."""
         differences = V[self.free] - V[self.grounded[self.free]]
         return np.ascontiguousarray(blas.dtrmm(1.0, self.R, differences, lower=1, trans_a=1))
 
@@ -635,11 +633,6 @@ class Objective:
     outputs: Array  # the columns of y to which it applies
     n_pairs: int  # number of edges, including ties if they are kept
     log_weight: float  # Σ_edges log w², for the marginal likelihood
-
-    @property
-    def energy(self) -> Array:
-        """Σ_edges w² z², shape (k,), or (1,) if all outputs have the same target."""
-        return self.laplacian.energy
 
 
 def from_scores(

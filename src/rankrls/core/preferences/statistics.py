@@ -43,13 +43,9 @@ class Statistics:
     #: Rounding errors in the sums are relative to them, even after rows are subtracted; |Φᵀr| is at
     #: most the square root of their product.
     largest: Array
+    largest_energy: Array
     #: Relative rounding error of the products: more than eps for float32 and Nyström features.
     rounding: float = EPS
-    largest_energy: Any = None
-
-    def __post_init__(self) -> None:
-        if self.largest_energy is None:
-            self.largest_energy = self.energy.copy()
 
     @classmethod
     def of(cls, objective: Objective, Phi: Any) -> Statistics:
@@ -57,16 +53,18 @@ class Statistics:
         k = len(objective.outputs)
         gram, cross, mean = objective.laplacian.moments(Phi)
         cross = np.repeat(cross, k // cross.shape[1], axis=1)
+        energy = np.repeat(objective.laplacian.energy, k // len(objective.laplacian.energy))
         return cls(
             objective.outputs,
             gram,
             cross,
             mean,
             float(objective.laplacian.row_weight().sum()),
-            np.repeat(objective.energy, k // len(objective.energy)),
+            energy,
             objective.n_pairs,
             objective.log_weight,
             gram.diagonal().copy(),
+            energy.copy(),
             float(np.finfo(Phi.dtype).eps),
         )
 
@@ -74,8 +72,8 @@ class Statistics:
     def empty(cls, outputs: Array, n: int) -> Statistics:
         """Statistics of zero rows with n features."""
         k = len(outputs)
-        gram, cross, mean = np.zeros((n, n)), np.zeros((n, k)), np.zeros(n)
-        return cls(outputs, gram, cross, mean, 0.0, np.zeros(k), 0, 0.0, np.zeros(n))
+        gram, cross, mean, energy = np.zeros((n, n)), np.zeros((n, k)), np.zeros(n), np.zeros(k)
+        return cls(outputs, gram, cross, mean, 0.0, energy, 0, 0.0, np.zeros(n), np.zeros(k))
 
     def copy(self) -> Statistics:
         """Return a copy."""

@@ -283,8 +283,18 @@ class _GreedyState:
         without, norm = self.norms_without(feature)
         tiny = (self.det * (without / norm) < CANCELLED) & ~self.refitted
         lost = np.flatnonzero(tiny).tolist()
-        if not self.folds.single:  # the determinant is a lower bound only
-            lost = [q for q in lost if self.smallest_eigenvalue(q, feature) < CANCELLED]
+        if lost and not self.folds.single:  # the determinant is a lower bound of λ only
+            k = self.full.k + 1
+            X_S = np.vstack([self.X_S[: k - 1], self.original(feature)])
+            ridge = self.alpha * np.eye(k)
+            whole, lost, doubtful = X_S @ X_S.T + ridge, [], lost
+            for q in doubtful:
+                rest = np.delete(X_S, self.folds.rows(q), axis=1)
+                try:
+                    values = eigh(rest @ rest.T + ridge, whole, eigvals_only=True)
+                except LinAlgError:
+                    values = np.zeros(1)
+                lost += [q] if values[0] < CANCELLED else []
         self.require_memory(2 + len(self.refits) + len(lost))
         for q in lost:
             out = self.folds.rows(q)
@@ -295,17 +305,6 @@ class _GreedyState:
             self.refitted[q] = True
             self.E[-1][out] = refit.A[-1][out]
         return bool(lost)
-
-    def smallest_eigenvalue(self, q: int, feature: int) -> float:
-        """λ of fold q with one more feature: X̃₋qᵀX̃₋q + alpha I against X̃ᵀX̃ + alpha I."""
-        k = self.full.k
-        X_S = np.vstack([self.X_S[:k], self.original(feature)])
-        rest = np.delete(X_S, self.folds.rows(q), axis=1)
-        ridge = self.alpha * np.eye(k + 1)
-        try:
-            return float(eigh(rest @ rest.T + ridge, X_S @ X_S.T + ridge, eigvals_only=True)[0])
-        except LinAlgError:
-            return 0.0
 
     def original(self, feature: int) -> Array:
         """Recover the column of X̃ from its residual, shape (p,)."""

@@ -127,7 +127,7 @@ class DualSolver:
         )
         self.factorization.loss = max(self.factorization.loss, loss)
         self.n_pairs, self.log_weight = objective.n_pairs, objective.log_weight
-        self.energy, self.outputs = objective.energy, objective.outputs
+        self.energy, self.outputs = objective.laplacian.energy, objective.outputs
 
     def coefficients(self, alphas: Array) -> Array:
         """Kernel coefficients A, shape (n_alphas, m, k)."""
@@ -527,11 +527,11 @@ def explained_part(objectives: Sequence[Objective], lists: Array, values: Array)
     groups = Groups(lists, None, int(lists.max()) + 1)
     for objective in objectives:
         L, outputs = objective.laplacian, objective.outputs
-        energy[outputs] = objective.energy
+        energy[outputs] = objective.laplacian.energy
         for a in range(n_alphas):
             f = values[a][:, outputs]
             f = f - groups.mean(f)[lists]  # L ignores the mean, which may be large
-            loss[a, outputs] = (f * (L.apply(f) - 2 * L.r)).sum(axis=0) + objective.energy
+            loss[a, outputs] = (f * (L.apply(f) - 2 * L.r)).sum(axis=0) + objective.laplacian.energy
     return _one_minus(loss, energy)
 
 

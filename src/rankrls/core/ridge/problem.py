@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from copy import copy
 from functools import cached_property, partial
 from typing import Any
 
@@ -14,7 +13,7 @@ from scipy.linalg import solve_triangular
 
 from rankrls import _resources
 from rankrls.core.linalg.factorizations import is_graded
-from rankrls.core.preferences.costs import Loss, query_factor, varying_queries
+from rankrls.core.preferences.costs import Loss, query_factor
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.laplacian import (
     Factor,
@@ -81,16 +80,13 @@ class RidgeProblem:
     ) -> None:
         self.graph, self.space, self.loss = graph, space, loss
         self.keep_basis, self.names, self.pair_scale = keep_basis, names, pair_scale
-        scaled, C = graph, graph.pair_features
-        if C is not None:
-            if pair_scale is None:
-                largest = np.abs(C).max(axis=0, initial=0.0)
-                unit = np.where(largest > 0, largest, 1.0)
-                scale = unit * np.sqrt(np.square(C / unit).mean(axis=0))
-                self.pair_scale = np.where(scale > 0, scale, 1.0)
-            scaled = copy(graph)
-            scaled.pair_features = C / self.pair_scale
-        self.objectives: list[Objective] = scaled.objectives(loss)
+        C = graph.pair_features
+        if C is not None and pair_scale is None:
+            largest = np.abs(C).max(axis=0, initial=0.0)
+            unit = np.where(largest > 0, largest, 1.0)
+            scale = unit * np.sqrt(np.square(C / unit).mean(axis=0))
+            self.pair_scale = np.where(scale > 0, scale, 1.0)
+        self.objectives: list[Objective] = graph.objectives(loss, self.pair_scale)
         #: Eigenvalues and eigenvectors for leave-pair-out.
         self.ranking: tuple[Array, Array] | None = None
         self._solvers: list[Any] | None = None
@@ -107,8 +103,14 @@ class RidgeProblem:
 
     def like(self, graph: PreferenceGraph, space: Space | None = None) -> RidgeProblem:
         """The problem of other preferences (and another space), with the same options."""
-        options: Any = {name: getattr(self, name) for name in ("keep_basis", "names", "pair_scale")}
-        return RidgeProblem(graph, self.space if space is None else space, self.loss, **options)
+        return RidgeProblem(
+            graph,
+            self.space if space is None else space,
+            self.loss,
+            keep_basis=self.keep_basis,
+            names=self.names,
+            pair_scale=self.pair_scale,
+        )
 
     def on_rows(self, graph: PreferenceGraph, rows: Array) -> RidgeProblem:
         """The problem of some of the rows, with the same basis; ``graph`` is over these rows."""
@@ -142,7 +144,24 @@ class RidgeProblem:
             if space.solver == "dual":
                 self._add_dual_coef(model)
         else:
-            model = self._solve_dual(alphas)
+            objectives, used = self.objectives, self._used_rows()
+            m, rows, whole = space.n_rows, space.rows, len(used) == space.n_rows
+            if not whole:
+                objectives = self.graph[used].objectives(self.loss)
+                rows = None if rows is None else rows[used]
+            model = FittedFunction(alphas, space.kernel, rows=rows, kept=used, shift=space.shift)
+            if self._solvers is not None and alphas.min() >= self._least and whole:
+                model.solvers = self._solvers
+            else:
+                model.solvers = self._dual_solvers(objectives, used, alphas, for_path=False)
+            A = join_outputs(
+                [solver.outputs for solver in model.solvers],
+                [solver.coefficients(alphas) for solver in model.solvers],
+            )
+            model.dual_coef = np.zeros((len(alphas), m, A.shape[-1]))
+            model.dual_coef[:, used] = A
+            if space.kernel.linear:
+                model.coef = np.stack([rows.T @ a for a in A])
         if tell:
             self.warn_of_lost_digits(model.solvers, float(alphas.min()))
         return model
@@ -165,27 +184,6 @@ class RidgeProblem:
             solver.mean = solver.mean + space.shift
         model.kept, model.shift = used, space.shift
         model.rows = space.rows if len(used) == space.n_rows else space.rows[used]
-
-    def _solve_dual(self, alphas: Array) -> FittedFunction:
-        space, objectives, used = self.space, self.objectives, self._used_rows()
-        m, kernel, rows = space.n_rows, space.kernel, space.rows
-        if len(used) < m:
-            objectives = self.graph[used].objectives(self.loss)
-            rows = None if rows is None else rows[used]
-        model = FittedFunction(alphas, kernel, rows=rows, kept=used, shift=space.shift)
-        if self._solvers is not None and alphas.min() >= self._least and len(used) == m:
-            model.solvers = self._solvers
-        else:
-            model.solvers = self._dual_solvers(objectives, used, alphas, for_path=False)
-        A = join_outputs(
-            [solver.outputs for solver in model.solvers],
-            [solver.coefficients(alphas) for solver in model.solvers],
-        )
-        model.dual_coef = np.zeros((len(alphas), m, A.shape[-1]))
-        model.dual_coef[:, used] = A
-        if kernel.linear:
-            model.coef = np.stack([rows.T @ a for a in A])
-        return model
 
     def _dual_solvers(
         self, objectives: Sequence[Objective], used: Array, alphas: Array, *, for_path: bool
@@ -321,9 +319,9 @@ class RidgeProblem:
             B = self._kernel_points(factor, V, sigma) if B is None else B
             found = Residuals(lambda U: V[U], t, made, V.T @ t, sigma=sigma, free=free)
             return found, factor, lambda rows: B[rows]
+        if cut:  # offsets would leave rounding errors in the rest of a query
+            Phi = centre(Phi)[0]
         rows_F, q = factor.rows_of(Phi), Phi.shape[1]
-        if free is not None:
-            rows_F = _centred_rows(rows_F, free, q)
         mean = np.asarray(Phi.mean(axis=0), dtype=np.float64).ravel()
 
         def vectors(U: Array) -> Array:
@@ -441,11 +439,15 @@ class RidgeProblem:
             E = constraints and [residuals.made.rotate(one) for one in constraints]
             return residuals, _coordinates(factor, folds), points, E
 
-        if ratio is None:
-            held = self._held_out(folds, alphas, None, self.refit_rows, NO_SHORTCUT)
-        else:
-            options = {"ratio": ratio, "unsafe": doubtful}
-            held = self._held_out(folds, alphas, terms, self.refit_rows, NO_SHORTCUT, **options)
+        held = self._held_out(
+            folds,
+            alphas,
+            None if ratio is None else terms,
+            self.refit_rows,
+            NO_SHORTCUT,
+            ratio=ratio,
+            unsafe=doubtful | (ratio is None),
+        )
         together = graph.query_codes
         if together is None:
             together = self.objectives[0].laplacian.components()
@@ -493,7 +495,7 @@ class RidgeProblem:
         graph, s, codes = self.graph, self.graph.scores, self.graph.query_codes
         if s is None or codes is None or graph.n_given_pairs:
             return
-        varies = varying_queries(s, codes, graph.n_queries)[codes]
+        varies = graph.varying_queries[codes]
         one = graph.n_queries == 1 and graph.sample_weight is None
         # Something is left if rows of the lowest and of the highest score are, or a whole query.
         needed = [s == s.min(axis=0), s == s.max(axis=0)] if one else [varies]
@@ -556,9 +558,18 @@ class RidgeProblem:
         problem = self if touched.all() else self.on_rows(graph[rows], rows)
         counted = problem.graph.pair_weight > 0
         left_out = Folds(folds.members[counted[folds.members]], folds.sums(counted))
-        outside = np.zeros(len(folds.members)) if variances else None
-        if variances and problem.space.basis is not None:
-            outside = _unspanned(problem.space, problem.graph.pairs[folds.members])
+        outside, space = np.zeros(len(folds.members)) if variances else None, problem.space
+        if outside is not None and space.basis is not None:
+            if space.kernel.precomputed:
+                raise ValueError(
+                    "variances with a basis need k(x, x), which a precomputed kernel does not "
+                    "provide; use a named kernel or a callable, or leave out the basis"
+                )
+            for block in row_blocks(len(outside), space.features.shape[1]):
+                ends = problem.graph.pairs[folds.members[block]].T
+                a, b = (subtract(space.X[rows], space.basis.shift) for rows in ends)
+                spanned = np.square(space.features[ends[0]] - space.features[ends[1]]).sum(axis=1)
+                outside[block] = np.maximum(space.kernel.squared_distance(a, b) - spanned, 0.0)
 
         def terms(number: int) -> tuple[Residuals, Folds, Callable[[Array], Array], Any]:
             residuals, points = problem.judgement_residuals(number, alphas)
@@ -614,22 +625,6 @@ def refit_unsafe(
             variance[bad, start : start + len(folds[i])] = spread
 
 
-def _unspanned(space: Space, pairs: Array) -> Array:
-    """Variance of differences outside the span of the Nyström basis, shape (n_pairs,)."""
-    if space.kernel.precomputed:
-        raise ValueError(
-            "variances with a basis need k(x, x), which a precomputed kernel does not provide; "
-            "use a named kernel or a callable, or leave out the basis"
-        )
-    assert space.basis is not None
-    out = np.empty(len(pairs))
-    for block in row_blocks(len(pairs), space.features.shape[1]):
-        a, b = (subtract(space.X[ends], space.basis.shift) for ends in pairs[block].T)
-        Delta = space.features[pairs[block, 0]] - space.features[pairs[block, 1]]
-        out[block] = space.kernel.squared_distance(a, b) - np.einsum("ij,ij->i", Delta, Delta)
-    return np.maximum(out, 0.0)
-
-
 def _coordinates(factor: Factor, folds: Folds) -> Folds:
     """The coordinates of a factor that belong to the rows of each fold."""
     order = np.argsort(factor.owner, kind="stable")
@@ -641,21 +636,6 @@ def _coordinates(factor: Factor, folds: Folds) -> Folds:
     offset = np.repeat(first - np.cumsum(counts) + counts, counts)
     sizes = Folds(np.arange(len(counts)), folds.sizes).sums(counts)
     return Folds(order[offset + np.arange(int(counts.sum()))], sizes)
-
-
-def _centred_rows(
-    rows_F: Callable[[Array], Array], null: Any, n_columns: int
-) -> Callable[[Array], Array]:
-    """The rows of FᵀΦ without rounding errors along F's null vectors N.
-
-    NᵀFᵀΦ is zero up to the rounding errors of the means of features with an offset; if part of a
-    query is left out, these would remain as a component of the rest.
-    """
-    left = np.zeros((null.shape[1], n_columns))
-    for block in row_blocks(null.shape[0], n_columns):
-        coordinates = np.arange(block.start, block.stop)
-        left += null[coordinates].T @ rows_F(coordinates)
-    return lambda coordinates: rows_F(coordinates) - null[coordinates] @ left
 
 
 def _dense(V: Any) -> Array:
