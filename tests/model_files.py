@@ -373,12 +373,13 @@ def uses(model, new):
     """What else a model may be asked; it may refuse by a ValueError."""
     X = new[0]
     yield lambda: (hasattr(model, "coef_"), hasattr(model, "dual_coef_"), repr(model))
-    yield lambda: model.score(X, y[: X.shape[0]])
+    if hasattr(model, "score"):  # a forged file can be that of a transformer
+        yield lambda: model.score(X, y[: X.shape[0]])
     if X.ndim == 2:
         yield lambda: explain(model, X[:1], X[1:2])
     yield lambda: linear_scores(model, missing="ignore")
     yield lambda: clone(model)
-    if hasattr(model, "transform"):
+    if hasattr(model, "get_feature_names_out"):
         yield model.get_feature_names_out
     if hasattr(model, "steps") and hasattr(model[:-1], "inverse_transform"):
         yield lambda: model[:-1].inverse_transform(model[:-1].transform(X))
