@@ -205,17 +205,6 @@ def test_refusals(steps, message):
     assert not hasattr(steps[0], "n_features_in_")
 
 
-def test_rankers_without_steps():
-    X, y, qid = ugly(11)
-    X = StandardScaler().fit_transform(X)
-    old = np.isin(qid, qid[:40])
-    ranker = fit_stream(RankRLS(), cut(X, y, qid))
-    forget(ranker, X[old], y[old], qid=qid[old])
-    assert np.allclose(ranker.coef_, RankRLS().fit(X[~old], y[~old], qid=qid[~old]).coef_)
-    partial_fit(ranker, X[old], y[old], qid=qid[old])
-    assert np.allclose(ranker.coef_, RankRLS().fit(X, y, qid=qid).coef_)
-
-
 @pytest.mark.parametrize(("offset", "sd"), [(1e3, 0.1), (1e3, 0.01), (2e9, 1e5)])
 def test_float32_rows_with_an_offset_are_forgotten(offset, sd):
     rng = np.random.default_rng(0)

@@ -70,15 +70,11 @@ POSITIVE = "> 0"
 CASES = [
     # ------------------------------------------------------------------ X
     case("X NaN", fit(put(X, np.nan), Y), "Input X contains NaN", sklearn=True),
-    case("X inf", fit(put(X, np.inf), Y), "Input X contains infinity"),
     case("X None", fit(None, Y), "X must be 2-D, .*; got None"),
     case("X 1-D", fit(X[:, 0], Y), "X must be 2-D, .*; got 1-D data of length 100"),
     case("X strings in pandas", fit(pd.DataFrame({"a": ["x"] * N}), Y), "not numbers: 'a' "),
     # ------------------------------------------------------------------ y
     case("y NaN", fit(X, put(Y, np.nan)), r"y contains NaN or infinity \(first at row 7\)"),
-    case(
-        "y NaN in an output", fit(X, np.c_[Y, put(Y, np.nan)]), "y contains NaN .*row 7, column 1"
-    ),
     case("y short", fit(X, Y[:90]), "y has 90 entries for 100 rows of X"),
     case("y missing", fit(X), r"y.* is None: give scores y, or pairs of row numbers"),
     case("y strings", fit(X, ["good"] * N), "y must be numeric; got dtype .*of two classes: y =="),
@@ -89,8 +85,6 @@ CASES = [
         fit(X, 0 * Y + 3),
         "no query .* 100 rows and 1 queries, all labels of a query are equal",
     ),
-    case("y constant in queries", fit(X, QID * 2.0, qid=QID), "no query has a pair .* 8 queries"),
-    case("queries of one row", fit(X, Y, qid=np.arange(N)), "no query has a pair .* single row"),
     case(
         "an output constant",
         fit(X, np.c_[Y, 0 * Y]),
@@ -98,15 +92,12 @@ CASES = [
     ),
     case("no weight", fit_xy(sample_weight=np.zeros(N)), "single row of a weight above zero"),
     case("no pairs", fit_pairs([]), "no query has a pair to learn from|pairs.* empty"),
-    case("no weight on pairs", fit_pairs(PAIRS, pair_weight=[0, 0, 0]), "pair_weight"),
     # ------------------------------------------------------------------ qid
     case("qid NaN", fit_xy(qid=put(QID / 1, np.nan)), "qid is nan at row 7: every row needs an id"),
     case(
         "qid None", fit_xy(qid=put(QID, None)), "qid contains None at row 7: every row needs an id"
     ),
-    case("qid pandas NA", fit_xy(qid=pd.Series([1] * 99 + [None], dtype="Int64")), "row 99"),
     case("qid short", fit_xy(qid=QID[:90]), "^qid has 90 entries for 100 rows of y$"),
-    case("qid 2-D", fit_xy(qid=np.c_[QID, QID]), r"qid must be 1-D.*\(100, 2\)"),
     case("qid unhashable", fit_xy(qid=[["a"]] * N), "qid must hold hashable ids; row 0"),
     case("qid without y", fit_pairs(PAIRS, qid=QID), "qid says how the scores y .* no y"),
     # ------------------------------------------------------------------ sample_weight
@@ -115,18 +106,11 @@ CASES = [
         fit_xy(sample_weight=put(np.ones(N), -1.0)),
         "sample_weight must be >= 0; entry 7 is -1",
     ),
-    case(
-        "sample_weight without y",
-        fit_pairs(PAIRS, sample_weight=np.ones(N)),
-        "sample_weight says how the scores y .* pair_weight",
-    ),
     # ------------------------------------------------------------------ pairs
     case("pairs out of range", fit_pairs([(0, 1), (100, 2)]), r"pairs\[1\] = \(100, 2\).*0 to 99"),
-    case("pairs negative", fit_pairs([(0, -1)]), r"pairs\[0\] = \(0, -1\) is out of range"),
     case(
         "pairs i = j", fit_pairs([(0, 1), (5, 5)]), r"pairs\[1\] = \(5, 5\) prefers a row to itself"
     ),
-    case("pairs floats", fit_pairs([(0.5, 1)]), r"pairs must be row numbers \(integers\)"),
     case("pairs strings", fit_pairs([("0", "1")]), r"row numbers \(integers\).*get_indexer"),
     case("pairs out of range with y", fit_xy(pairs=[(0, 100)]), "PreferenceGraph"),
     case("magnitudes zero", fit_pairs(PAIRS, magnitude=[0, 0, 0]), "every pair is a tie"),
@@ -135,7 +119,6 @@ CASES = [
         fit_pairs(PAIRS, magnitude=[1, 1, -2]),
         "magnitude must be >= 0; entry 2 is -2 .*swap the pair",
     ),
-    case("pair_weight < 0", fit_pairs(PAIRS, pair_weight=[1, -1, 1]), "pair_weight must be >= 0"),
     case("magnitude alone", fit_xy(magnitude=[1.0]), "magnitude belongs to pairs"),
     # ------------------------------------------------------------------ parameters
     *(
@@ -155,7 +138,6 @@ CASES = [
     ),
     case("solver", model(solver="svd"), "solver must be one of 'auto', 'primal', .*; got 'svd'"),
     case("kernel", model(kernel="gaussian"), "kernel must be .*'linear'.*'rbf'.*; got 'gaussian'"),
-    case("kernel code", model(kernel="__import__('os')"), "kernel must be a callable or one of"),
     case(
         "kernel matrix as kernel",
         model(kernel=KERNEL),
@@ -163,14 +145,12 @@ CASES = [
     ),
     case("kernel parameter", rbf(kernel_params={"sigma": 1}), r"'sigma'.*'rbf' .*takes: gamma"),
     case("gamma NaN", rbf(gamma=np.nan), "gamma must be finite and > 0; got nan"),
-    case("kernel of NaN", model(kernel=lambda a, b: np.nan), "<lambda> returned NaN", works=True),
     case("indefinite kernel", model(kernel="sigmoid"), "alpha above|returned NaN", works=True),
     case("primal with rbf", rbf(solver="primal"), "needs kernel='linear'.*'dual' or 'nystroem'"),
     case("basis with dual", rbf(solver="dual", basis=5), "basis belongs to solver='nystroem'"),
     case("basis 0", rbf(basis=0), "basis must be at least 1; got 0"),
     case("basis too large a row", rbf(basis=[0, 100]), "basis has row numbers outside 0 to 99"),
     case("basis twice", rbf(basis=[4, 5, 4]), "basis names a row twice"),
-    case("basis mask", rbf(basis=np.arange(N) < 5), "basis must be a number .* row numbers"),
     # ------------------------------------------------------------------ scores for 'relative'
     case(
         "relative, scores too close",
@@ -191,34 +171,15 @@ CASES = [
         works=True,
     ),
     case("gram, new rows", lambda f: f.gram.predict(X), "3 features.*expecting 100"),
-    case("gram, std", lambda f: f.gram.predict(KERNEL, return_std=True), "use a named kernel"),
     # ------------------------------------------------------------------ graphs as y
     case("graph of other rows", fit(X[:90], GRAPH), "y is a graph over 100 rows for 90 rows of X"),
     case("graph and qid", fit(X, GRAPH, qid=QID), "y is a PreferenceGraph: qid must be part of it"),
-    case(
-        "graph without a preference",
-        fit(X, PreferenceGraph.from_scores(0 * Y)),
-        "no query has a pair to learn from",
-    ),
-    case("graphs of scores", lambda f: GRAPH + GRAPH, "two graphs from scores cannot be added"),
-    case(
-        "graph row twice",
-        lambda f: PreferenceGraph.from_pairs(PAIRS, n_rows=N)[[0, 1, 0]],
-        "a row of a graph with given pairs cannot be selected twice",
-    ),
     # ------------------------------------------------------------------ predict and score
     case("predict before fit", lambda f: RankRLS().predict(X), "not fitted yet", NotFittedError),
-    *(
-        case(f"predict, {name}", lambda f, Z=Z, m=m: getattr(f, m).predict(Z), message, **options)
-        for m in ("plain", "nystroem")
-        for name, Z, message, options in [
-            (f"fewer features, {m}", X[:, :2], "2 features, but RankRLS is expecting 3", {}),
-            (f"more features, {m}", np.c_[X, X], "6 features, but RankRLS is expecting 3", {}),
-            (f"NaN, {m}", put(X, np.nan), "X contains NaN", {"sklearn": True}),
-            (f"1-D, {m}", X[0], "X must be 2-D, .*; got 1-D data of length 3", {}),
-            (f"empty, {m}", X[:0], r"0 sample\(s\)", {}),
-        ]
-    ),
+    case("predict, features", lambda f: f.plain.predict(X[:, :2]), "2 features, .* expecting 3"),
+    case("predict, NaN", lambda f: f.nystroem.predict(put(X, np.nan)), "NaN", sklearn=True),
+    case("predict, 1-D", lambda f: f.plain.predict(X[0]), "X must be 2-D, .*; got 1-D data of"),
+    case("predict, empty", lambda f: f.plain.predict(X[:0]), r"0 sample\(s\)"),
     case(
         "score without qid",
         lambda f: f.queries.score(X, Y),
@@ -228,11 +189,6 @@ CASES = [
         "score, outputs",
         lambda f: f.plain.score(X, np.c_[Y, Y]),
         r"model has 1 output\(s\), y has 2",
-    ),
-    case(
-        "score, graph and qid",
-        lambda f: f.queries.score(X, GRAPH, qid=QID),
-        "y is a PreferenceGraph: qid must be part of it(?!, not into fit)",
     ),
     case(
         "probability, lengths",
@@ -251,12 +207,6 @@ CASES = [
         lambda f: regularization_path(KFold(), X, Y, alphas=[1]),
         "RankRLS",
         (TypeError, ValueError),
-    ),
-    case(
-        "path, new rows",
-        lambda f: regularization_path(RankRLS(), X, Y, alphas=[1]).predict(X[:, :2]),
-        "2 features, but RankRLS is expecting 3",
-        works=True,
     ),
 ]
 

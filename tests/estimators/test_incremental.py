@@ -321,14 +321,6 @@ def test_a_failing_call_changes_nothing(learner, bad):
     assert dump(learner) == before
 
 
-def test_a_query_comes_once(learner):
-    X, y, _, _ = data(13)
-    before = dump(learner)
-    with pytest.raises(ValueError, match="query 'b' was given in an earlier call"):
-        learner.partial_fit(X[:2], y[:2], qid=["b", "x"])
-    assert dump(learner) == before
-
-
 def test_integer_labels_of_any_array_are_the_same():
     X, y, _, _ = data(14)
     ranker = RankRLS().partial_fit(X[:4], y[:4], qid=np.int64([7, 7, 8, 8]))

@@ -583,11 +583,8 @@ def test_direct_solvers_choose_by_an_eval_set_too(options, data):
 X, Y, Q = np.eye(6), np.arange(6.0), np.repeat([0, 1], 3)
 BAD = {
     "basis": (RankRLS(solver="cg", basis=2), {}, "basis belongs to solver='nystroem'"),
-    "alphas 0": (RankRLSCV([0.0, 1.0], solver="cg"), {}, "alphas must be finite and > 0"),
     "direct": (RankRLS(solver="dual", early_stopping=True), {}, "belongs to solver='cg'"),
     "unused": (RankRLS(solver="cg"), {"eval_set": (X, Y)}, "set early_stopping=True"),
-    "max_iter": (RankRLS(solver="cg", max_iter=0), {}, "max_iter must be an integer >= 1"),
-    "tol": (RankRLS(solver="cg", tol=0.0), {}, "tol must be finite and > 0"),
     "patience": (
         RankRLS(early_stopping=True, n_iter_no_change=0),
         {"eval_set": (X, Y)},
@@ -604,11 +601,6 @@ BAD = {
         {"eval_set": (X, np.column_stack([Y, Y]))},
         "eval_set has 2 output",
     ),
-    "constant": (
-        RankRLS(early_stopping=True),
-        {"eval_set": (X, np.ones(6))},
-        "no query has a pair to validate on",
-    ),
     "one query": (
         RankRLS(early_stopping=True),
         {"qid": np.zeros(6)},
@@ -621,7 +613,6 @@ BAD = {
     ),
     "cv": (RankRLSCV([1.0], solver="cg", cv=3), {}, "leave cv='auto'"),
     "callback": (RankRLS(solver="cg"), {"callback": 3}, "callback must be a function"),
-    "overflow": (RankRLS(solver="cg"), {"sample_weight": np.full(6, 1e200)}, "overflow"),
 }
 
 

@@ -359,9 +359,6 @@ def test_feature_names(model, frame, data):
         unnamed.predict(frame(X, list("abcd")))
 
 
-# ---------------------------------------------------------------------- pipelines
-
-
 # ---------------------------------------------------------------------- searches with scores y
 
 
@@ -492,27 +489,6 @@ def test_cross_validation_of_a_graph(kind, name, data):
         assert_array_equal(ranker.predict(X), expected.predict(X))
         assert score == expected.score(X[test], graph[test])
     assert 0.5 < found["test_score"].mean() <= 1
-
-
-def test_fold_of_pairs_equals_explicit_edges(data):
-    """The same, from the definition: the pairs with both ends in the training rows."""
-    X, *_ = data
-    graph = graphs(data)["pairs"]
-    found = cross_validate(
-        RankRLS(), X, graph, cv=FOLDS, return_estimator=True, return_indices=True
-    )
-    for ranker, train in zip(found["estimator"], found["indices"]["train"], strict=True):
-        place = {int(old): new for new, old in enumerate(train)}
-        kept = [e for e, (i, j) in enumerate(graph.pairs.tolist()) if i in place and j in place]
-        assert 0 < len(kept) < graph.n_given_pairs
-        edges = oracles.edges_of_pairs(
-            [(place[i], place[j]) for i, j in graph.pairs[kept].tolist()],
-            graph.magnitude[kept],
-            cost="magnitude",
-        )
-        expected = oracles.primal_coefficients(edges, X[train], 1.0)
-        assert_allclose(ranker.coef_, expected, rtol=1e-8)
-        assert ranker.n_pairs_ == len(kept)
 
 
 @pytest.mark.parametrize("case", ["tied scores", "single rows", "pairs of weight zero"])
