@@ -170,6 +170,8 @@ CASES = [
         "not positive semi-definite .*Use alpha above",
         works=True,
     ),
+    case("gram, std", lambda f: f.gram.predict(KERNEL, return_std=True), "use a named kernel"),
+    case("graphs of scores", lambda f: GRAPH + GRAPH, "two graphs from scores cannot be added"),
     case("gram, new rows", lambda f: f.gram.predict(X), "3 features.*expecting 100"),
     # ------------------------------------------------------------------ graphs as y
     case("graph of other rows", fit(X[:90], GRAPH), "y is a graph over 100 rows for 90 rows of X"),

@@ -583,6 +583,7 @@ def test_direct_solvers_choose_by_an_eval_set_too(options, data):
 X, Y, Q = np.eye(6), np.arange(6.0), np.repeat([0, 1], 3)
 BAD = {
     "basis": (RankRLS(solver="cg", basis=2), {}, "basis belongs to solver='nystroem'"),
+    "max_iter": (RankRLS(solver="cg", max_iter=0), {}, "max_iter must be an integer >= 1"),
     "direct": (RankRLS(solver="dual", early_stopping=True), {}, "belongs to solver='cg'"),
     "unused": (RankRLS(solver="cg"), {"eval_set": (X, Y)}, "set early_stopping=True"),
     "patience": (
