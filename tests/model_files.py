@@ -379,7 +379,7 @@ def uses(model, new):
         yield lambda: explain(model, X[:1], X[1:2])
     yield lambda: linear_scores(model, missing="ignore")
     yield lambda: clone(model)
-    if hasattr(model, "get_feature_names_out"):
+    if hasattr(model, "transform") and hasattr(model, "get_feature_names_out"):
         yield model.get_feature_names_out
     if hasattr(model, "steps") and hasattr(model[:-1], "inverse_transform"):
         yield lambda: model[:-1].inverse_transform(model[:-1].transform(X))
