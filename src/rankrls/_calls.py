@@ -10,12 +10,13 @@ import functools
 import inspect
 import multiprocessing
 import os
+import shutil
 import sys
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from types import FrameType
 from typing import Any, TypeVar, cast
@@ -25,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "Line",
     "Progress",
     "all_or_nothing",
     "library_frames",
@@ -155,8 +157,8 @@ def all_or_nothing(method: F) -> F:
 # -- progress ---------------------------------------------------------------------------------
 
 #: Seconds between two lines of a loop with ``verbose``; until a call without it shows a message,
-#: and between two updates.
-LOG_PAUSE, PATIENCE, LOOK = 5.0, 1.0, 0.25
+#: or a command does so in a log; and between two updates.
+LOG_PAUSE, PATIENCE, LOG_PATIENCE, LOOK = 5.0, 1.0, 20.0, 0.25
 
 #: Function that receives the messages of calls without ``verbose``: of this thread only.
 _listener: ContextVar[Callable[..., None] | None] = ContextVar("progress", default=None)
@@ -178,7 +180,7 @@ def whole_call() -> Iterator[None]:
     if _listener.get() is not None or not _somebody_looks():
         yield
         return
-    line = _Line()
+    line = Line()
     try:
         with progress_goes_to(line):
             yield
@@ -207,7 +209,7 @@ class Progress:
         self.name, self.verbose = name, verbose
         self._start, self._last = time.perf_counter(), -LOG_PAUSE
         listener = _listener.get()
-        if isinstance(listener, _Line):
+        if isinstance(listener, Line):
             if verbose:  # printed lines would break the line of the outer call
                 listener.close()
             listener.name = listener.name or name
@@ -230,11 +232,11 @@ class Progress:
             self(f"{done}/{total} {message}")
 
 
-class _Line:
-    """A line about a long call on a terminal, drawn by a thread and cleared at the end."""
+class Line:
+    """A line about a long call, drawn by a thread and cleared at the end; a few lines in a log."""
 
-    def __init__(self) -> None:
-        self.name = ""
+    def __init__(self, name: str = "", *, log: bool = False) -> None:
+        self.name, self.log = name, log
         self._about = ("", 0, 0)
         self._start = time.perf_counter()
         self._ended = threading.Event()
@@ -253,15 +255,22 @@ class _Line:
             self._thread.join()
 
     def _draw(self) -> None:
-        width, pause = 0, PATIENCE
-        while not self._ended.wait(pause):
-            message, done, total = self._about
-            text = f"{self.name} {time.perf_counter() - self._start:.0f} s: {message}"
-            text += f" {'█' * (20 * done // total):░<20}" if total else ""
-            print(f"\r{text:<{width}}", end="", file=sys.stderr, flush=True)
-            width, pause = len(text), LOOK
-        if width:
-            print(f"\r{'':<{width}}\r", end="", file=sys.stderr, flush=True)
+        width, pause = 0, LOG_PATIENCE if self.log else PATIENCE
+        with suppress(OSError, ValueError):  # stderr may be closed
+            while not self._ended.wait(pause):
+                message, done, total = self._about
+                seconds = time.perf_counter() - self._start
+                text = f"{self.name} {seconds:.0f} s: {message}"
+                if self.log:  # the next line comes when the time has doubled
+                    print(text, file=sys.stderr, flush=True)
+                    pause = seconds
+                    continue
+                text += f" {'█' * (20 * done // total):░<20}" if total else ""
+                text = text[: shutil.get_terminal_size().columns - 1]
+                print(f"\r{text:<{width}}", end="", file=sys.stderr, flush=True)
+                width, pause = len(text), LOOK
+            if width:
+                print(f"\r{'':<{width}}\r", end="", file=sys.stderr, flush=True)
 
 
 def tells(message: str) -> Callable[[F], F]:

@@ -54,7 +54,7 @@ def _tables(log: Any, columns: list[str]) -> Iterator[Any]:
     pa, where = pyarrow(), "the log"
     if isinstance(log, str | os.PathLike):
         where = os.fspath(log)
-        log = _open_file(where)
+        log = open_log(where)
         names = log.schema.names
     elif isinstance(log, Mapping):
         names = list(log)
@@ -92,7 +92,7 @@ def _tables(log: Any, columns: list[str]) -> Iterator[Any]:
             ) from error
 
 
-def _open_file(path: str) -> Any:
+def open_log(path: str, delimiter: str | None = None) -> Any:
     """A CSV, Parquet, Arrow or JSON file, or a directory of Parquet files, as a data set."""
     import pyarrow.csv
     import pyarrow.dataset
@@ -100,7 +100,7 @@ def _open_file(path: str) -> Any:
     kind = sniff_table(path)
     format: Any = {"jsonl": "json"}.get(kind, kind)
     if kind == "csv":
-        parsing = pyarrow.csv.ParseOptions(delimiter=find_delimiter(path))
+        parsing = pyarrow.csv.ParseOptions(delimiter=delimiter or find_delimiter(path))
         format = pyarrow.dataset.CsvFileFormat(parsing)
     elif path.lower().endswith((".arrow", ".feather", ".ipc")):
         format = "feather"

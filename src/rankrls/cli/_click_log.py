@@ -37,11 +37,13 @@ def click_rows(o: Any) -> Iterator[tuple[Any, Any]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from rankrls.clicks import click_labels, estimate_examination
+    from rankrls.clicks import click_labels, estimate_examination, open_log
 
     name = " and ".join(o.data)
+    delimiter = {"tab": "\t", "\\t": "\t"}.get(o.delimiter or "", o.delimiter)
     try:
-        log = _read(o)
+        parts = [open_log(path, delimiter).to_table() for path in o.data]
+        log = pa.concat_tables(parts, promote_options="default")
     except pa.ArrowInvalid as error:
         raise ValueError(f"{name}: {str(error).splitlines()[0]}") from error
     columns: dict[str, Any] = {
@@ -87,25 +89,6 @@ def click_rows(o: Any) -> Iterator[tuple[Any, Any]]:
         except ValueError as error:  # of the user's file, not of the temporary one
             error.args = (str(error).replace(path, name),)
             raise
-
-
-def _read(o: Any) -> Any:
-    """The log as a table of pyarrow; several files are one."""
-    import pyarrow as pa
-    import pyarrow.csv as pa_csv
-    import pyarrow.parquet as pq
-
-    from rankrls.datasets.formats import find_delimiter
-
-    parts = []
-    for path in o.data:
-        if path.endswith((".parquet", ".pq")) or o.format == "parquet":
-            parts.append(pq.read_table(path))
-            continue
-        delimiter = {"tab": "\t", None: find_delimiter(path)}.get(o.delimiter, o.delimiter)
-        options = pa_csv.ParseOptions(delimiter=delimiter)
-        parts.append(pa_csv.read_csv(path, parse_options=options))
-    return pa.concat_tables(parts, promote_options="default")
 
 
 def find_column(names: Sequence[str], given: str | None, known: Sequence[str], option: str) -> str:

@@ -208,8 +208,8 @@ class DataFile:
         format, text = self.reading["format"], self.reading.get("text")
         kind = sniff(self._file[0] if self.several else self._file) if format == "auto" else format
         for name in self.o.given:
-            only = OPTIONS[name].kind if name in OPTIONS else None
-            if only not in (None, kind):
+            only = OPTIONS[name].kind if name in OPTIONS else ""
+            if only and only != kind:
                 option = flag(self.o.command, name)
                 raise ValueError(
                     f"{option} is for {KINDS[only][1]}, and {self.name} is {KINDS[kind][0]}"

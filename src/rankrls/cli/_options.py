@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-__all__ = ["FILE", "OPTIONS", "Command", "Option", "check", "flag", "made", "row_of"]
+__all__ = ["FILE", "OPTIONS", "Command", "check", "flag", "made", "row_of"]
 
 #: A file to read, "-" for stdin. Errors are reported when it is opened.
 FILE = click.Path(allow_dash=True)
@@ -22,27 +22,24 @@ CHOOSES = "chooses kernels, losses and alphas itself"
 PREPARES = "scales features and fills in missing ones itself"
 
 
-class Option:
+def _row(
+    help: str,
+    *needs: Any,
+    auto: str = "",
+    kind: str = "",
+    flags: str = "",
+    also: str = "",
+    **click: Any,
+) -> SimpleNamespace:
     """A row of the table; its flag is its name, unless ``flags`` are given.
 
     ``needs`` are (wrong, text), a function of all options and an error. ``auto`` says what
     ``--auto`` does instead, ``kind`` is the only kind of file it is for, and ``click`` has further
     arguments of ``click.Option``.
     """
-
-    def __init__(
-        self,
-        help: str,
-        *needs: Any,
-        auto: str | None = None,
-        kind: str | None = None,
-        flags: str | None = None,
-        also: str = "",
-        **click: Any,
-    ) -> None:
-        self.help, self.needs, self.auto, self.kind = help, needs, auto, kind
-        self.flags, self.also = flags, also
-        self.click = {"show_default": click.get("default") is not None} | click
+    click = {"show_default": click.get("default") is not None} | click
+    return SimpleNamespace(help=help, needs=needs, auto=auto, kind=kind, flags=flags, also=also,
+                           click=click)  # fmt: skip
 
 
 # ---------------------------------------------------------------------- how values are read
@@ -129,15 +126,12 @@ _OF_MODEL = (lambda o: getattr(o, "scores", None) is not None,
 # ---------------------------------------------------------------------- the table
 
 GRID = "by default 2^-15 … 2^15, extended if the best alpha is at an end."
-_row = Option
 NAMES: dict[str, Any] = {"metavar": "A,B,…|@FILE", "multiple": True}
 
 #: Rows by parameter; ``command.parameter`` where commands differ.
-OPTIONS: dict[str, Option] = {
+OPTIONS: dict[str, SimpleNamespace] = {
     # ------------------------------------------------------------------ rows of files
     "format": _row("Format of the file; detected from its content by default.",
-        also="--input-format", type=_one_of("auto letor csv parquet")),
-    "input_format": _row("Format of the file; detected from its content by default.",
         type=_one_of("auto letor csv parquet")),
     "target": _row("Column of the labels (CSV, Parquet); by default the one called label, "
         "relevance, rel, grade, target or y.", also="--label", metavar="COLUMN"),
@@ -331,7 +325,6 @@ OPTIONS: dict[str, Option] = {
     "normalizers": _row("Elasticsearch, OpenSearch, Solr: write the scaling as normalizers of "
         "features: scores are those of predict.", is_flag=True),
     "weights.top": _row("Only the first K; all by default.", type=_whole, metavar="K"),
-    "explain.top": _row("Only the first K; all by default.", type=_whole, metavar="K"),
     "query": _row("Query of the two rows; the first of DATA by default.", metavar="NAME"),
     "ranks": _row("Places of the two rows in the ranked list.", type=_ranks, default="1,2",
                   metavar="A,B"),
@@ -360,10 +353,12 @@ OPTIONS: dict[str, Option] = {
 }  # fmt: skip
 
 
-OPTIONS["compare.ties"] = OPTIONS["evaluate.ties"]
+for _name, _same in (("compare.ties", "evaluate.ties"), ("explain.top", "weights.top"),
+                     ("input_format", "format")):  # fmt: skip
+    OPTIONS[_name] = OPTIONS[_same]
 
 
-def row_of(command: str, name: str) -> Option:
+def row_of(command: str, name: str) -> SimpleNamespace:
     """Row of a parameter of a command."""
     return OPTIONS.get(f"{command}.{name}") or OPTIONS[name]
 

@@ -6,20 +6,14 @@ import errno
 import json
 import math
 import re
-import shutil
 import sys
-import threading
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-__all__ = ["Work", "escaped", "escaped_json", "facts", "listed", "note", "number", "one_line",
+__all__ = ["escaped", "escaped_json", "facts", "listed", "note", "number", "one_line",
            "queries", "require_stdout", "say", "size", "stdout_errors", "table", "to_json",
-           "warn"]  # fmt: skip
-
-#: Work that ends sooner shows no progress: on a terminal, and in a log.
-PATIENCE, LOG_PATIENCE = 1.0, 20.0
+           "warn", "working"]  # fmt: skip
 
 #: What a terminal may take as a command, or show in another order than it is: control characters,
 #: marks of direction, separators of lines, and halves of characters, which cannot be written.
@@ -150,53 +144,15 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-class Work:
-    """Progress on stderr while the block runs: a line on a terminal, a few lines in a log.
+@contextmanager
+def working(doing: str) -> Iterator[Callable[[str], None]]:
+    """Progress on stderr while the block runs, and a function that tells what is done now."""
+    from rankrls._calls import Line, progress_goes_to  # which imports NumPy
 
-    The line on a terminal comes after a second; the first one in a log after 20 seconds, and the
-    next each time that the time has doubled.
-    """
-
-    def __init__(self, doing: str) -> None:
-        self._started, self._ended = time.perf_counter(), threading.Event()
-        self._thread = threading.Thread(target=self._show, daemon=True)
-        self.now(doing)
-
-    def now(self, doing: str) -> None:
-        """Tell that something else is being done."""
-        self._doing = self._text = escaped(doing)
-
-    def _hear(self, message: str, done: float = 0.0, total: float = 0.0) -> None:
-        """What a ranker says that it is doing."""
-        share = f", {done / total:.0%}" if total else ""
-        self._text = f"{self._doing}: {escaped(message)}{share}"
-
-    def __enter__(self) -> Work:
-        from rankrls._calls import progress_goes_to  # which imports NumPy
-
-        self._thread.start()
-        self._hearing = progress_goes_to(self._hear)
-        self._hearing.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._hearing.__exit__(None, None, None)
-        self._ended.set()
-        self._thread.join()
-
-    def _show(self) -> None:
-        terminal, width = sys.stderr.isatty(), 0
-        pause = PATIENCE if terminal else LOG_PATIENCE
-        with suppress(OSError, ValueError):
-            while not self._ended.wait(pause):
-                seconds = time.perf_counter() - self._started
-                if not terminal:
-                    note(f"{self._text} ({seconds:.0f} s so far)")
-                    pause = seconds
-                    continue
-                clock, columns = f" {seconds:.0f} s", shutil.get_terminal_size().columns - 1
-                text, room = self._text, columns - len(clock)
-                text = (text if len(text) <= room else text[: room - 1] + "…") + clock
-                print(f"\r{text:<{width}}", end="", file=sys.stderr, flush=True)
-                width, pause = len(text), 0.25
-            print(f"\r{'':<{width}}\r" * (width > 0), end="", file=sys.stderr, flush=True)
+    line = Line("rankrls", log=not sys.stderr.isatty())
+    line(escaped(doing))
+    try:
+        with progress_goes_to(line):
+            yield lambda text: line(escaped(text))
+    finally:
+        line.close()

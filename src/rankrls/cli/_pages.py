@@ -10,7 +10,7 @@ from rankrls._frames import RawTable
 from rankrls._resources import REPORT_VECTORS, require_features
 from rankrls.cli._click_log import click_rows
 from rankrls.cli._files import DataFile, check_output, names_from
-from rankrls.cli._output import Work, facts, number, require_stdout, say, size, table, to_json
+from rankrls.cli._output import facts, number, require_stdout, say, size, table, to_json, working
 from rankrls.cli._pipelines import last_step, make_ranker, scale_of, with_steps
 from rankrls.cli._training import RAW, nested, suit_labels
 from rankrls.leaderboards import leaderboard as rated
@@ -66,7 +66,7 @@ def report(o: Any) -> None:
 def _written(o: Any, estimator: Any, examination: Any) -> Any:
     """Read the rows and write the page."""
     reader = DataFile(o.data, o, **(RAW if o.auto else {}))
-    with Work(f"Reading {reader.name}") as work:
+    with working(f"Reading {reader.name}") as work:
         rows, first = reader.load(), 0 if o.zero_based else 1
         n_features = rows.data.shape[1]
         require_features(n_features, copies=REPORT_VECTORS)  # before they get names
@@ -99,7 +99,7 @@ def _written(o: Any, estimator: Any, examination: Any) -> Any:
                 estimator=estimator,
                 sample_weight=rows.sample_weight,
                 load_code="\n".join(code) or None,
-                progress=work.now,
+                progress=work,
                 examination=examination,
                 **options,
             )
@@ -115,7 +115,7 @@ def leaderboard(o: Any) -> None:
     require_stdout()
     if o.output is not None:
         check_output(o.output, o.judgements)
-    with Work(f"Reading {o.judgements}") as work:
+    with working(f"Reading {o.judgements}") as work:
         board = rated(
             o.judgements,
             controls=names_from(o.controls),
@@ -127,7 +127,7 @@ def leaderboard(o: Any) -> None:
         )
         n_bytes = 0
         if o.output is not None:
-            work.now(f"Writing {o.output}")
+            work(f"Writing {o.output}")
             n_bytes = write_leaderboard(o.output, board)
     scale = "elo" if o.elo else "log-odds"
     columns, effects = board.table(scale), board.controls_

@@ -20,7 +20,6 @@ from rankrls.cli._commands import DATA
 from rankrls.cli._files import Copy, DataFile, check_output, output_file, shown, write_all
 from rankrls.cli._options import flag
 from rankrls.cli._output import (
-    Work,
     escaped,
     escaped_json,
     facts,
@@ -31,6 +30,7 @@ from rankrls.cli._output import (
     table,
     to_json,
     warn,
+    working,
 )
 from rankrls.cli._pipelines import Scorer, rows_for
 from rankrls.datasets import dump_run, load_qrels, load_run
@@ -61,7 +61,7 @@ def predict(o: Any) -> None:
     check_output(output, *o.data, o.model)
     with_qid = not o.one_ranking if lists else scorer.needs_qid
     rows = rows_for(scorer, o.data, o, ("qid",) if with_qid else ())
-    with Work(f"Scoring {rows.name}") as work:
+    with working(f"Scoring {rows.name}") as work:
         if not lists:
             with output_file(output) as file:
                 for _, scores in _scored(scorer, rows):
@@ -94,7 +94,7 @@ def _lines(scores: Any) -> bytes:
     return "".join("\t".join(map(repr, row)) + "\n" for row in rows).encode("ascii")
 
 
-def _ranked(o: Any, scorer: Scorer, rows: DataFile, work: Work) -> RankTable:
+def _ranked(o: Any, scorer: Scorer, rows: DataFile, work: Any) -> RankTable:
     """The rows of every query by falling score, with their names."""
     parts = ((score, batch.qid, batch.format) for batch, score in _scored(scorer, rows))
     scores, found, (kind, *_) = zip(*parts, strict=True)
@@ -104,7 +104,7 @@ def _ranked(o: Any, scorer: Scorer, rows: DataFile, work: Work) -> RankTable:
     qid = None if found[0] is None else np.concatenate(found)
     ids = None
     if o.doc_id is not None:
-        work.now(f"Reading {o.doc_id} of {rows.name}")
+        work(f"Reading {o.doc_id} of {rows.name}")
         ids = rows.ids(o.doc_id, kind)
         kept = _without_duplicates(o, y, qid, ids)
         y, ids, qid = y[kept], ids[kept], None if qid is None else qid[kept]
@@ -181,7 +181,7 @@ def _labels_and_scores(o: Any, model: str | None, path: str | None) -> tuple[Any
         scorer = Scorer(model)
         rows = rows_for(scorer, o.data, o, need)
         batches = _scored(scorer, rows)
-    with Work(f"Scoring {rows.name}"):
+    with working(f"Scoring {rows.name}"):
         labels, ids, scores = zip(*((b.target, b.qid, s) for b, s in batches), strict=True)
     y, qid = np.concatenate(labels), None if ids[0] is None else np.concatenate(ids)
     score = np.concatenate(scores) if score is None else score

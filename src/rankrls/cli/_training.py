@@ -18,7 +18,6 @@ from rankrls._resources import pyplot
 from rankrls.cli._click_log import click_rows
 from rankrls.cli._files import DataFile, check_output, output_file
 from rankrls.cli._output import (
-    Work,
     facts,
     listed,
     note,
@@ -30,6 +29,7 @@ from rankrls.cli._output import (
     table,
     to_json,
     warn,
+    working,
 )
 from rankrls.cli._pipelines import (
     add_history,
@@ -92,12 +92,12 @@ def fit(o: Any) -> None:
         why_not = _why_not_streamed(o, reader)
         if o.stream and why_not is not None:
             raise ValueError(f"--stream is not possible: {why_not}")
-        with Work(f"Reading {reader.name}") as work:
+        with working(f"Reading {reader.name}") as work:
             fitted = None
             if why_not is None and (o.stream or (o.stream is None and reader.large)):
                 fitted = _fit_stream(o, reader)
             model, about, doubt = fitted or _fit_in_memory(o, reader, work)
-            work.now(f"Writing {o.model}")
+            work(f"Writing {o.model}")
             qid = about["qid_column"] if about["format"] != "letor" else None
             columns = {"label": about["label_column"], "weight": o.sample_weight}
             event = f"fitted to {reader.name} ({about['n_rows']:,} rows)"
@@ -231,7 +231,7 @@ def _fit_stream(o: Any, reader: DataFile) -> Any:
 # ---------------------------------------------------------------------- at once
 
 
-def _fit_in_memory(o: Any, reader: DataFile, work: Work) -> tuple[Any, dict[str, Any], str | None]:
+def _fit_in_memory(o: Any, reader: DataFile, work: Any) -> tuple[Any, dict[str, Any], str | None]:
     """Read all rows, then fit: the model, facts about it, and what is doubtful."""
     rows = reader.load()
     more: dict[str, Any] = {"streamed": False}
@@ -248,13 +248,13 @@ def _fit_in_memory(o: Any, reader: DataFile, work: Work) -> tuple[Any, dict[str,
     return model, _about(o, rows, ranker, rows.data.shape[0], **more), doubt
 
 
-def _fitted(o: Any, ranker: Any, reader: DataFile, rows: Any, work: Work) -> Any:
+def _fitted(o: Any, ranker: Any, reader: DataFile, rows: Any, work: Any) -> Any:
     """The ranker, with the steps before it, fitted to rows; tells what may take long."""
     m, model = rows.data.shape[0], ranker
-    work.now("Fitting")
+    work("Fitting")
     if o.auto:
         suit_labels(ranker, o, rows.target)
-        work.now(f"Choosing among rankers on {m:,} rows, effort {ranker.effort}")
+        work(f"Choosing among rankers on {m:,} rows, effort {ranker.effort}")
     else:
         model = with_steps(ranker, o, rows)
     if isinstance(ranker, RankRLSCV):
@@ -262,7 +262,7 @@ def _fitted(o: Any, ranker: Any, reader: DataFile, rows: Any, work: Work) -> Any
         if kernel and m > MANY_ROWS:
             note(f"--kernel {o.kernel} decomposes a matrix of {m:,} × {m:,}; --basis 1000 is "
                  "faster")  # fmt: skip
-        work.now(f"Cross-validating on {m:,} rows")
+        work(f"Cross-validating on {m:,} rows")
     with reader.named_errors():
         fit_rows(model, rows)
     if o.auto and not o.json:
@@ -407,11 +407,11 @@ def cross_validate(o: Any) -> None:
     started = time.perf_counter()
     ranker: Any = make_ranker(o)
     reader = DataFile(o.data, o, **(RAW if o.auto else {}))
-    with Work(f"Reading {reader.name}") as work:
+    with working(f"Reading {reader.name}") as work:
         rows = reader.load()
         _fitted(o, ranker, reader, rows, work)
         if o.plot is not None:
-            work.now(f"Drawing {o.plot}")
+            work(f"Drawing {o.plot}")
             _draw(ranker, o.plot)
     seconds = time.perf_counter() - started
     about = _about(o, rows, ranker, rows.data.shape[0])

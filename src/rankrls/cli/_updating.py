@@ -16,7 +16,7 @@ from rankrls import AutoRanker, streaming
 from rankrls._frames import MAX_SHIFT, MAX_SPREAD, shifted_columns
 from rankrls._validation import written_integer
 from rankrls.cli._files import DataFile, check_output
-from rankrls.cli._output import Work, facts, listed, number, size, to_json, warn
+from rankrls.cli._output import facts, listed, number, size, to_json, warn, working
 from rankrls.cli._pipelines import Scorer, add_history, rows_for
 from rankrls.datasets.formats import sniff
 from rankrls.estimators.seen_queries import query_keys, show_query
@@ -137,7 +137,7 @@ def _change(scorer: Scorer, o: Any) -> dict[str, Any]:
         parts = [[path] for path in paths] if o.one_ranking else [paths] * bool(paths)
         return [rows_for(scorer, some, o, need, beyond="error") for some in parts]
 
-    with Work(f"Reading {files[0]}"):
+    with working(f"Reading {files[0]}"):
         adding, forgetting = readers(o.data), readers(o.forget)
         rows = None  # large files are not held in memory
         if not any(file.large for file in adding):
