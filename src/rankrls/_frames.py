@@ -687,20 +687,21 @@ def unequal_scales(X: Any, codes: Any = None) -> Scales | None:
         return None
     per_row = X.nnz // n_rows if sparse.issparse(X) else n_features
     most = max(_SCALE_CELLS // max(per_row, 1), _SCALE_ROWS)
-    codes = np.zeros(n_rows, dtype=np.int64) if codes is None else codes
-    rows = np.flatnonzero(codes % -(-n_rows // most) == 0)  # a sample of whole queries
-    rows = rows[:: max(1, len(rows) // most)]
-    rows = rows[np.argsort(codes[rows], kind="stable")]
-    starts = np.flatnonzero(np.diff(codes[rows], prepend=-1))
+    if codes is None:
+        X, starts = X[:: max(1, n_rows // most)], np.zeros(1, dtype=np.int64)
+    else:
+        rows = np.flatnonzero(codes % -(-n_rows // most) == 0)  # a sample of whole queries
+        rows = rows[:: max(1, len(rows) // most)]
+        rows = rows[np.argsort(codes[rows], kind="stable")]
+        X, starts = X[rows], np.flatnonzero(np.diff(codes[rows], prepend=-1))
     columns = np.arange(n_features)
-    fewest = (1 - _MAX_ZEROS) * len(rows)
-    X = X[rows]
+    fewest = (1 - _MAX_ZEROS) * X.shape[0]
     if sparse.issparse(X):
         X = sparse.csc_array(X)
         columns = np.flatnonzero(np.diff(X.indptr) >= fewest)
         X = X[:, columns]
     scale = np.zeros(n_features)
-    step = max(1, _SCALE_CELLS // len(rows))
+    step = max(1, _SCALE_CELLS // X.shape[0])
     with np.errstate(over="ignore", invalid="ignore"):  # fits refuse huge values themselves
         for first in range(0, len(columns), step):
             block = X[:, first : first + step]
@@ -732,9 +733,13 @@ def _scale(X: Array, starts: Array) -> Array:
     """Standard deviations of columns around the means of groups of consecutive rows."""
     eps = np.finfo(np.result_type(X.dtype, np.float32)).eps
     X = np.asarray(X, dtype=np.float64)
-    sizes = np.diff(np.append(starts, len(X)))
-    D = X - np.repeat(X[starts], sizes, axis=0)  # exactly zero where nothing varies
-    D -= np.repeat(np.add.reduceat(D, starts, axis=0) / sizes[:, None], sizes, axis=0)
+    if len(starts) == 1:
+        D = X - X[:1]  # exactly zero where nothing varies
+        D -= D.mean(axis=0)
+    else:
+        sizes = np.diff(np.append(starts, len(X)))
+        D = X - np.repeat(X[starts], sizes, axis=0)
+        D -= np.repeat(np.add.reduceat(D, starts, axis=0) / sizes[:, None], sizes, axis=0)
     scatter, total = (np.einsum("ij,ij->j", part, part) for part in (D, X))
     scatter[scatter <= (16 * eps) ** 2 * total] = 0.0  # rounding alone can leave this
     return np.sqrt(scatter / len(D))

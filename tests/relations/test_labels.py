@@ -58,7 +58,7 @@ def test_solvers_agree_with_the_dense_system(offsets, ranking, observed, linear)
     K, G = X @ X.T, Z @ Z.T
     rows, cols = cases.edges(observed, p, g, rng)
     y = rng.standard_normal(len(rows)) + 5
-    free = offsets.with_loss(ranking=ranking)
+    free = RelationLoss(ranking, offsets=offsets).free
     every = tuple(part.ravel() for part in np.indices((p, g)))
     sides = (Side(K, X), Side(G, Z)) if linear else (Side(K), Side(G))
     observations = Observations(rows, cols, y, (p, g))

@@ -28,6 +28,7 @@ from rankrls._frames import (
     names_anything,
     row_names,
     table_frame,
+    warn_about_columns,
 )
 from rankrls._validation import check_integer, check_numbers, check_positive, show
 from rankrls.core.linalg.krylov import IterationOptions
@@ -251,12 +252,17 @@ class ConditionalRanker(BaseEstimator):
         Y = labels_in_order(Y, names, others, one_domain=Z is None)
         X = self._check_features(X, "X", reset=True)
         rows, columns = Objects.of(first, X, names, self._pairwise.sees_differences), None
-        rows.warn_about_columns(getattr(self, "feature_names_in_", None))
         if Z is not None:
             columns = Objects.of(second, self._check_features(Z, "Z", reset=True), others)
-            columns.warn_about_columns()
         elif second is not first or second.profiled or self._pairwise.several:
             columns = Objects.of(second, X, names)
+        names = getattr(self, "feature_names_in_", None)
+        for objects, known in ((rows, names), (columns if Z is not None else None, None)):
+            if objects is not None and not (
+                objects.kernel.precomputed or objects.kernel.featureless
+            ):
+                scales = isinstance(objects.kernel.metric, str)
+                warn_about_columns(objects.X, names=known, scales=scales)
         n_columns = len(rows if columns is None else columns)
         labels = read_relation(Y, len(rows), n_columns, one_domain=Z is None)
         check_relation(labels, self.relation, noisy=sparse.issparse(Y))

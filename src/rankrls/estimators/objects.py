@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from typing import Any
 
@@ -22,7 +22,6 @@ from rankrls._frames import (
     row_names,
     shown_names,
     square_in_order,
-    warn_about_columns,
 )
 from rankrls._validation import check_positive, show
 from rankrls.core.relations.labels import FreeOffsets, Observations
@@ -48,49 +47,30 @@ class KernelSum:
     kernels: tuple[Kernel, ...]
     weights: Array
     scaled: bool = True  # kernels are divided by their mean k(x, x), unless there is only one
+    metric: Any = field(init=False)  # of all kernels, or that of the only one
+    linear: bool = field(init=False)  # the plain inner product
+    n_blocks: int = field(init=False)  # precomputed kernel matrices, which X has side by side
+    precomputed: bool = field(init=False)
+    profiled: bool = field(init=False)  # a kernel is computed from labels
+    featureless: bool = field(init=False)  # no kernel uses features
+    blind: bool = field(init=False)  # and all are zero for objects without labels
 
-    @property
-    def metric(self) -> Any:
-        """The metrics of all kernels, or that of the only one."""
+    def __post_init__(self) -> None:
         metrics = [kernel.metric for kernel in self.kernels]
-        return metrics if self.scaled else metrics[0]
-
-    @property
-    def linear(self) -> bool:
-        """Whether this is the plain inner product."""
-        return not self.scaled and self.kernels[0].linear
-
-    @property
-    def n_blocks(self) -> int:
-        """Number of precomputed kernel matrices, which X has side by side."""
-        return sum(kernel.precomputed for kernel in self.kernels)
-
-    @property
-    def precomputed(self) -> bool:
-        """Whether X consists of kernel matrices."""
-        return self.n_blocks > 0
-
-    def only(self, *metrics: str) -> bool:
-        """Whether all kernels are some of these, which do not use features."""
-        return all(_featureless(kernel) and kernel.metric in metrics for kernel in self.kernels)
-
-    @property
-    def blind(self) -> bool:
-        """Whether all kernel values of an object without features and labels are zero."""
-        return self.only("identity", "profile")
-
-    @property
-    def profiled(self) -> bool:
-        """Whether a kernel is computed from labels."""
-        return any(kernel.metric == "profile" for kernel in self.kernels)
+        names = [metric if isinstance(metric, str) else "" for metric in metrics]
+        vars(self).update(
+            metric=metrics if self.scaled else metrics[0],
+            linear=not self.scaled and names[0] == "linear",
+            n_blocks=names.count("precomputed"),
+            precomputed="precomputed" in names,
+            profiled="profile" in names,
+            featureless=set(names) <= set(FEATURELESS),
+            blind=set(names) <= {"identity", "profile"},
+        )
 
     def __iter__(self) -> Any:
         """Iterate over pairs of a weight and a kernel."""
         return zip(self.weights.tolist(), self.kernels, strict=True)
-
-
-def _featureless(kernel: Kernel) -> bool:
-    return isinstance(kernel.metric, str) and kernel.metric in FEATURELESS
 
 
 @dataclass(frozen=True)
@@ -110,19 +90,13 @@ class Objects:
         """Build training objects from checked X with the names of its rows."""
         X = canonical(X, dense=kernel.precomputed)
         made = cls(kernel, X, None, kept_names(names), sees_differences)
-        for _, _, block in made._terms(X):
+        for _, _, block in made._terms(X) if kernel.precomputed else ():
             if block is not None:
                 check_gram(block)
-        return made.weighted(kernel.weights)
+        return made.weighted(kernel.weights) if kernel.scaled else made
 
     def __len__(self) -> int:
         return self.X.shape[0]
-
-    def warn_about_columns(self, names: Any = None) -> None:
-        """Warn about features that look like ids, or have very different scales."""
-        kernel = self.kernel
-        if not (kernel.precomputed or kernel.only(*FEATURELESS)):
-            warn_about_columns(self.X, names=names, scales=isinstance(kernel.metric, str))
 
     def _terms(self, X: Any) -> Iterator[tuple[float, Kernel, Array | None]]:
         """Weights and kernels of the sum, with the values in X (n', …) of precomputed ones."""
@@ -158,17 +132,10 @@ class Objects:
     @cached_property
     def _matrices(self) -> list[Any]:
         """The kernel matrices, (n, n), in float64; None for profiles."""
-        n, made = len(self), []
+        new, made = self.new(self.X), []
         for _, kernel, block in self._terms(self.X):
-            K: Any = None
-            if kernel.metric == "identity":
-                K = np.eye(n)
-            elif kernel.metric == "constant":
-                K = np.ones((n, n))
-            elif kernel.metric != "profile":
-                block = kernel(self._shifted(kernel)) if block is None else block
-                K = np.asarray(block, dtype=np.float64)
-            made.append(K)
+            K = None if kernel.metric == "profile" else self._part(kernel, block, new)
+            made.append(K if K is None else np.asarray(K, dtype=np.float64))
         return made
 
     @cached_property
@@ -176,7 +143,7 @@ class Objects:
         """Mean k(x, x) of every kernel of a sum, or 1 if it is not positive."""
         sizes = np.ones(len(self.kernel.kernels))
         for k, (_, kernel, block) in enumerate(self._terms(self.X)):
-            if self.kernel.scaled and not _featureless(kernel):
+            if self.kernel.scaled and kernel.metric not in FEATURELESS:
                 diagonal = kernel.paired(self.X) if block is None else block.diagonal()
                 sizes[k] = diagonal.mean()
         return np.where(sizes > 0, sizes, 1.0)
@@ -186,13 +153,18 @@ class Objects:
         """Weights of the kernels, as given to `weighted`."""
         return self.kernel.weights * self._sizes
 
-    def gram(self, profile: Array | None = None) -> Array:
-        """Compute the kernel matrix of shape (n, n), in float64, with a profile kernel."""
+    def gram(self) -> Array:
+        """Compute the kernel matrix of shape (n, n), in float64."""
+        n = len(self)
+        advice = "use fewer objects: all n × n kernel values are needed"
+        _resources.require(f"the kernel matrix of {n:,} objects", n, n, copies=3, advice=advice)
         K: Any = None
         for (weight, kernel), part in zip(self.kernel, self._matrices, strict=True):
-            part = profile ** _gamma(kernel) if part is None and profile is not None else part
-            part = part if weight == 1.0 or part is None else weight * part
-            K = part if K is None or part is None else K + part
+            if part is None:
+                assert self.profile is not None
+                part = self.profile ** _gamma(kernel)
+            part = part if weight == 1.0 else weight * part
+            K = part if K is None else K + part
         return K
 
     def inner_products(self, S: Array) -> Array:
@@ -213,24 +185,19 @@ class Objects:
 
     def side(self, free: FreeOffsets) -> Side:
         """Return the objects as a side of a relation; profiles are without the offsets ``free``."""
-        n, linear = len(self), self.kernel.linear
+        linear = self.kernel.linear
         X = self._shifted(self.kernel.kernels[0]) if linear else self.X
-
-        def gram() -> Array:
-            advice = "use fewer objects: all n × n kernel values are needed"
-            _resources.require(f"the kernel matrix of {n:,} objects", n, n, copies=3, advice=advice)
-            return self.gram(self.profile)
 
         def relabelled(observations: Observations) -> Side:
             return self.given(observations, free).side(free)
 
-        if linear and not (sparse.issparse(X) and X.shape[1] > n):
+        if linear and not (sparse.issparse(X) and X.shape[1] > len(self)):
             # A dense copy is no larger than the kernel matrix, and its columns keep their digits.
-            return Side(gram, X.toarray() if sparse.issparse(X) else X)
+            return Side(self.gram, X.toarray() if sparse.issparse(X) else X)
         if self.profile is not None:
-            return Side(gram(), relabel=relabelled)
+            return Side(self.gram(), relabel=relabelled)
         several = (lambda: list(self.parts(self.new(self.X)))) if self.kernel.scaled else None
-        return Side(gram(), several=several)
+        return Side(self.gram(), several=several)
 
     # ------------------------------------------------------------------ new objects
 
@@ -240,27 +207,33 @@ class Objects:
             self, canonical(X, dense=self.kernel.precomputed), names, name, among=among
         )
 
+    def _part(
+        self, kernel: Kernel, block: Array | None, new: NewObjects, coefficients: Any = None
+    ) -> Any:
+        """Values (n', n) of one kernel, times coefficients (n, k) if given."""
+        if kernel.metric == "constant":
+            row = np.ones(len(self)) if coefficients is None else coefficients.sum(axis=0)
+            return np.tile(row, (new.shape[0], 1))
+        if block is None and kernel.metric not in FEATURELESS:
+            known, others = self._shifted(kernel), self._shifted(kernel, new.X)
+            if coefficients is not None:
+                return kernel.product(others, known, coefficients)
+            return kernel(known) if new.X is self.X else kernel(others, known)
+        values: Any = new.known if block is None else block
+        if kernel.metric == "profile":
+            assert self.profile is not None
+            values = values @ self.profile ** _gamma(kernel)
+        values = values if coefficients is None else values @ coefficients
+        return values.toarray() if sparse.issparse(values) else values
+
     def parts(self, new: NewObjects, coefficients: Array | None = None) -> Iterator[Array]:
         """Weighted values (n', n) of every kernel of a sum, times coefficients (n, k) if given."""
-        m, n = new.shape[0], len(self)
         for weight, kernel, block in self._terms(new.X):
-            if kernel.metric == "constant" or weight == 0.0:
-                row = np.ones(n) if coefficients is None else coefficients.sum(axis=0)
-                part: Any = np.tile(row, (m, 1))
-            elif _featureless(kernel):
-                part = new.known
-                if kernel.metric == "profile":
-                    assert self.profile is not None
-                    part = part @ self.profile ** _gamma(kernel)
-                part = part if coefficients is None else part @ coefficients
-                part = part.toarray() if sparse.issparse(part) else part
-            elif block is not None:
-                part = block if coefficients is None else block @ coefficients
-            else:
-                both = self._shifted(kernel, new.X), self._shifted(kernel)
-                part = (
-                    kernel(*both) if coefficients is None else kernel.product(*both, coefficients)
-                )
+            if weight == 0.0:
+                n = len(self) if coefficients is None else coefficients.shape[1]
+                yield np.zeros((new.shape[0], n))
+                continue
+            part = self._part(kernel, block, new, coefficients)
             yield part if weight == 1.0 else weight * part
 
     def values(
@@ -460,7 +433,7 @@ def read_kernels(
             raise ValueError(f"{name}_params has {unknown[0]!r}, which {one!r} does not take")
         given = {key: value for key, value in (own or {}).items() if value is not None}
         parts.append(Kernel(one, {key: check_positive(key, value) for key, value in given.items()}))
-    if len({one.precomputed for one in parts if not _featureless(one)}) == 2:
+    if len({one.precomputed for one in parts if one.metric not in FEATURELESS}) == 2:
         raise ValueError(
             f"{name} has 'precomputed' beside kernels of features: compute all kernel matrices, "
             "and pass a list of them"

@@ -45,11 +45,6 @@ class FreeOffsets(NamedTuple):
         """The offsets of the transposed relation."""
         return FreeOffsets(self.columns, self.rows, self.constant)
 
-    def with_loss(self, *, ranking: bool) -> FreeOffsets:
-        """Return all offsets of a loss. The ranking loss adds offsets of rows."""
-        rows = self.rows or ranking
-        return FreeOffsets(rows, self.columns, self.constant and not (rows or self.columns))
-
 
 NO_OFFSETS = FreeOffsets()
 

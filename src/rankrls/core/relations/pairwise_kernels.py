@@ -287,4 +287,5 @@ class RelationLoss:
     @property
     def free(self) -> FreeOffsets:
         """All free offsets, including those of the ranking loss."""
-        return self.offsets.with_loss(ranking=self.ranking)
+        rows, columns = self.ranking or self.offsets.rows, self.offsets.columns
+        return FreeOffsets(rows, columns, self.offsets.constant and not (rows or columns))
