@@ -125,7 +125,7 @@ def test_a_dropped_column_has_no_role():
     text = b"label,y,qid,a\n1,2,3,4\n"
     assert load_ranking(io.BytesIO(text), drop="y").target.tolist() == [1]
     assert load_ranking(io.BytesIO(text), drop="label").target.tolist() == [2]
-    with pytest.raises(ValueError, match="column 'y' is read, and cannot be dropped"):
+    with pytest.raises(ValueError, match="column 'y' for drop is also read"):
         load_ranking(io.BytesIO(text), drop="y", target="y")
     with pytest.raises(ValueError, match=r"LETOR text.* drop=\['a'\] is for CSV"):
         load_ranking(io.BytesIO(b"1 qid:1 1:2\n"), drop=["a"])
@@ -227,9 +227,9 @@ def test_evaluating_scores_needs_no_features(run, folder, data, name):
             "name the column of query ids in qid=, or pass qid=None if all "
             "rows are one ranking; the columns are 'title', 'qid'",
         ),
-        ("--drop f0 --weight f0", "t.csv: column 'f0' is read, and cannot be dropped"),
-        ("--label label --drop label", "column 'label' is read, and cannot be dropped"),
-        ("--features f0,f1 --drop f1", "column 'f1' is one of the features, and dropped"),
+        ("--drop f0 --weight f0", "t.csv: column 'f0' for drop is also read"),
+        ("--label label --drop label", "column 'label' for drop is also read"),
+        ("--features f0,f1 --drop f1", "column 'f1' for drop is also one of the features"),
     ],
 )
 def test_bad_options(run, words, message):

@@ -112,11 +112,11 @@ def test_names_of_a_kernel_matrix_that_are_numbers(tmp_path):
         ),
         (
             lambda: ConditionalRankRLS().fit(X, SQUARE.rename(columns={"u0": "v0"})),
-            "columns of Y and the rows of X .*'v0'.*Without Z the columns of Y are the same obj",
+            "columns of Y and the rows of X .*'v0' only among the columns of Y",
         ),
         (
             lambda: ConditionalRankRLS().fit(X.rename({"u3": "u4"}), Y, Z),
-            "cannot be aligned because the rows of X contain 'u4' more than once",
+            "'u4' more than once among the rows of X",
         ),
         (
             lambda: ConditionalRankRLS(kernel="precomputed").fit(
@@ -265,7 +265,7 @@ def test_columns_of_a_kernel_matrix(estimator, names, tmp_path):
             model.predict(gram.iloc[:5, ::-1])
         with pytest.raises(ValueError, match=r"different names|should match"):
             model.predict(gram.iloc[:5].rename(columns={names[0]: names[0] * 2}))
-    with pytest.raises(ValueError, match=r"in another order: pass X\[X.index\]"):
+    with pytest.raises(ValueError, match=r"in another order .*: pass X\[X.index\]"):
         estimator.fit(mixed(gram, 1), target, qid=query)
     estimator.fit(mixed(gram, 1)[names], target, qid=query)
     with pytest.raises(ValueError, match="columns of X and the rows of X have different names"):

@@ -252,14 +252,14 @@ def test_models_of_texts_take_one_column(library, search):
 
 
 def test_what_is_wrong_is_said(frame, model, bunch):
-    X = frame[["a", "b", "c"]]
+    X, plain = frame[["a", "b", "c"]], RankRLS().fit(bunch.data, bunch.target)
     for call, message in (
         (lambda: rank(model, frame, qid="nothing"), "qid='nothing' is not a column of data"),
         (lambda: rank(model, frame, ids="nothing"), "ids='nothing' is not a column of data"),
         (lambda: rank(model, X.drop(columns="a")), "data has no column 'a', which the model was"),
         (lambda: rank(model, frame.rename(columns={"session": "Query"})), "pass qid='Query'"),
         (lambda: rank(model, X.to_numpy(), qid="session"), "data has no column names"),
-        (lambda: rank(model, bunch, ids="docid"), "ids='docid' is not in data, which has 'data'"),
+        (lambda: rank(plain, bunch, ids="docid"), "ids='docid' names a column, but data has no"),
         (lambda: rank(model, {"a": [1]}), "a dict without 'data'"),
         (lambda: rank(model, frame, qid="session", k=0), "k must be an integer >= 1; got 0"),
         (lambda: rank(model, frame, qid="session", ids=["a"]), "ids has 1 entries for"),

@@ -180,64 +180,48 @@ def _permutation(names: Any, wanted: Any) -> Array | None:
     return order if (order >= 0).all() else None
 
 
-def _order(names: Any, wanted: Any, what: str, like: str, advice: str) -> Array | None:
-    """Positions of the objects ``wanted`` in ``names``; None if the order is the same.
+def in_order(
+    data: Any, axis: int, wanted: Any, of: str, like: str, advice: str | None, refuse: str = ""
+) -> Any:
+    """Return a frame with its rows or columns in the order of the names ``wanted``, or None.
 
-    Both are a pandas Index or None; None and default indices have no names and are not compared.
-    ``what`` and ``like`` describe them in errors, and ``advice`` is for names that differ.
+    Other names are an error with ``advice``; without, they are not compared. With ``refuse``, the
+    advice for names in another order, these are an error, too. A default index has no names.
     """
+    names = column_names(data) if axis else row_names(data)
     if names is None or wanted is None or names.equals(wanted):
-        return None
-    order = _permutation(names, wanted)
-    if not (names_anything(names) and names_anything(wanted)):
-        if order is not None:
-            _warn_of_order(what, like, "a table with these labels in the other's order")
-        return None
-    if order is not None:
-        return order
-    for index, of in ((names, what), (wanted, like)):
-        if not index.is_unique:
-            twice = shown_names(index[index.duplicated()].unique())
-            raise ValueError(
-                f"{what} and {like} have the same names in another order, and cannot be "
-                f"aligned because {of} contain {twice} more than once"
-            )
-    parts = [
-        f"{shown_names(here.difference(there, sort=False))} only among {of}"
-        for here, there, of in ((names, wanted, what), (wanted, names, like))
-        if len(here.difference(there, sort=False))
-    ]
-    if sorted(map(str, names)) == sorted(map(str, wanted)):
+        return data
+    what, order = f"the {('rows', 'columns')[axis]} of {of}", _permutation(names, wanted)
+    named = names_anything(names) and names_anything(wanted)
+    if order is not None and not named:
+        warn(
+            f"{what} have the same labels as {like} in another order. They are matched by "
+            "position, because one of the two is a default index, which may only be row numbers. "
+            f"To match them by label, {refuse or 'put one in the order of the other'}; to silence "
+            "this warning, use reset_index(drop=True) or to_numpy()"
+        )
+    if order is not None and named and refuse:
+        where = int(np.argmax(np.asarray(names != wanted)))
+        here, there = (shown_names(index[where : where + 1]) for index in (names, wanted))
+        raise ValueError(
+            f"{what} have the names of {like} in another order (number {where} is {here}, not "
+            f"{there}): {refuse}"
+        )
+    if order is not None and named:
+        return data.take(order, axis=axis)
+    if not named or advice is None:
+        return data
+    parts = []
+    for here, there, of in ((names, wanted, what), (wanted, names, like)):
+        only, twice = here.difference(there, sort=False), here[here.duplicated()].unique()
+        parts += [f"{shown_names(only)} only among {of}"] * bool(len(only))
+        parts += [f"{shown_names(twice)} more than once among {of}"] * bool(len(twice))
+    if names.is_unique and sorted(map(str, names)) == sorted(map(str, wanted)):
         advice = (
             "They are written alike, but of different types (texts and numbers?): convert one, as "
             "by index.astype(str)"
         )
     raise ValueError(f"{what} and {like} have different names: {', '.join(parts)}. {advice}")
-
-
-def _warn_of_order(what: str, like: str, remedy: str) -> None:
-    """Warn if the same labels are in another order, and one index may be row numbers only."""
-    warn(
-        f"{what} have the same labels as {like} in another order. They are matched by "
-        "position, because one of the two is a default index, which may only be row numbers. To "
-        f"match them by label, pass {remedy}; to silence this warning, use "
-        "reset_index(drop=True) or to_numpy()"
-    )
-
-
-def in_order(
-    data: Any, axis: int, wanted: Any, of: str, like: str, advice: str, refuse: str = ""
-) -> Any:
-    """Return a frame with its rows or columns in the order of the names ``wanted``.
-
-    With ``refuse``, the advice for names in another order, that is an error instead.
-    """
-    what = f"the {('rows', 'columns')[axis]} of {of}"
-    names = column_names(data) if axis else row_names(data)
-    order = _order(names, wanted, what, like, advice)
-    if order is not None and refuse:
-        raise ValueError(f"{what} have the names of {like} in another order: {refuse}")
-    return data if order is None else data.take(order, axis=axis)
 
 
 def square_in_order(K: Any, name: str = "X", *, refuse: bool = False) -> Any:
@@ -282,7 +266,7 @@ def labels_in_order(Y: Any, rows: Any, columns: Any, *, one_domain: bool = False
     if column_names(Y) is None:
         return Y
     if one_domain and not names_anything(rows):
-        _order(row_names(Y), rows, "the rows of Y", "the rows of X", "")
+        in_order(Y, 0, rows, "Y", "the rows of X", None)
         rows = columns = row_names(Y)
     for axis, wanted in enumerate((rows, columns)):
         of = "X" if axis == 0 or one_domain else "Z"
@@ -290,8 +274,6 @@ def labels_in_order(Y: Any, rows: Any, columns: Any, *, one_domain: bool = False
             f"Pass Y.reindex({('index', 'columns')[axis]}={of}.index), which fills in NaN for "
             "missing labels, or Y.to_numpy() if the order is right"
         )
-        if one_domain and axis == 1:
-            advice = f"Without Z the columns of Y are the same objects as its rows. {advice}"
         Y = in_order(Y, axis, wanted, "Y", f"the rows of {of}", advice)
     return Y
 
@@ -351,19 +333,7 @@ def check_same_rows(X: Any, of: str = "X", /, **arguments: Any) -> None:
             refuse_lazy(values, name)
     wanted: Any = None if type(X) is np.ndarray else row_names(X)
     for name, values in {} if wanted is None else arguments.items():
-        names = row_names(values)
-        if names is None or names.equals(wanted) or _permutation(names, wanted) is None:
-            continue
-        remedy = f"{name}.loc[{of}.index]"
-        if not (names_anything(names) and names_anything(wanted)):
-            _warn_of_order(f"the rows of {name}", f"the rows of {of}", remedy)
-            continue
-        where = int(np.argmax(np.asarray(names != wanted)))
-        here, there = (shown_names(index[where : where + 1]) for index in (names, wanted))
-        raise ValueError(
-            f"the rows of {name} have the names of the rows of {of} in another order (row "
-            f"{where} is {here} in {name} and {there} in {of}): pass {remedy}"
-        )
+        in_order(values, 0, wanted, name, f"the rows of {of}", None, f"pass {name}.loc[{of}.index]")
 
 
 # -- names of features ------------------------------------------------------------------------
@@ -445,16 +415,13 @@ _DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.ti
 
 def refuse_dates(X: Any, name: str = "X") -> None:
     """Raise if X has dates, times or durations, which would be converted to counts of a unit."""
-    found = _dates(X)
-    if not found:
-        return
-    shown = ", ".join(f"{label} ({kind})" for label, kind in found[:5]) + ", …" * (len(found) > 5)
-    what = "a column" if len(found) == 1 else f"{len(found)} columns"
-    raise ValueError(
-        f"{name} has {what} of dates or times: {shown}. They would be converted to a count of "
-        "nanoseconds or another unit. Drop them, or convert them to a meaningful number such as "
-        "the age in days"
-    )
+    found = [f"{label} ({kind})" for label, kind in _dates(X)]
+    if found:
+        what = "a column" if len(found) == 1 else f"{len(found)} columns"
+        raise ValueError(
+            f"{name} has {what} of dates or times: {', '.join(found[:5])}{', …' * (len(found) > 5)}"
+            ". Drop them, or convert them to a meaningful number such as the age in days"
+        )
 
 
 def _dates(X: Any) -> list[tuple[str, str]]:
@@ -513,22 +480,16 @@ def clear_errors(
     except ValueError as error:
         columns = getattr(X, "columns", None)
         if "Reshape your data" in str(error):
-            shape = np.shape(X)
-            got = f"1-D data of length {shape[0]}" if len(shape) == 1 else show(X)
+            got = f"1-D data of length {len(X)}" if np.ndim(X) == 1 else show(X)
             raise ValueError(
                 f"{name} must be 2-D, one row of features for each item; got {got}. Reshape your "
                 f"data: np.reshape({name}, (-1, 1)) if it is a single feature, (1, -1) if it is a "
                 "single row"
             ) from None
         if "contains NaN" in str(error):
-            array = isinstance(X, np.ndarray) and X.dtype.kind == "f"
-            overflow = (
-                "; if the data have none, a step before, such as a scaler, has overflowed: divide "
-                "large values beforehand"
-            ) * (array and bool(np.isnan(X).all(axis=0).any()))  # a column of NaN only
             raise ValueError(
                 f"Input {name} contains NaN{_where_missing(X, columns)}: fill in missing values "
-                f"first, {filled}{overflow}"
+                f"first, {filled}"
             ) from None
         if columns is None or "could not convert string" not in str(error):
             raise

@@ -243,3 +243,19 @@ def pyplot() -> Any:
             "plotting needs matplotlib: pip install 'rankrls[plot]' (or pip install matplotlib)"
         ) from error
     return matplotlib.pyplot
+
+
+def pyarrow() -> Any:
+    """The package, or an error that says how to get it; it is an extra, imported when needed."""
+    try:
+        import pyarrow
+        import pyarrow.compute
+        import pyarrow.csv
+        import pyarrow.ipc
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ImportError(
+            "CSV, Parquet and Arrow files are read by pyarrow, which is not installed: "
+            "pip install 'rankrls[arrow]'"
+        ) from error
+    return pyarrow

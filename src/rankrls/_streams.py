@@ -16,16 +16,6 @@ from typing import IO, Any, BinaryIO, cast
 from rankrls import _resources
 from rankrls._atomic import atomic_file
 
-__all__ = [
-    "DamagedError",
-    "PathOrFile",
-    "name_of",
-    "opened",
-    "unpacked",
-    "without_suffix",
-    "written",
-]
-
 PathOrFile = str | os.PathLike[str] | BinaryIO
 
 #: Suffixes of compressed files.

@@ -11,30 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "Queries",
-    "as_text",
-    "check_finite_array",
-    "check_integer",
-    "check_length",
-    "check_magnitudes",
-    "check_number",
-    "check_numbers",
-    "check_option",
-    "check_pairs",
-    "check_positive",
-    "check_scores",
-    "check_weights",
-    "encode_qid",
-    "is_integer",
-    "is_missing",
-    "is_number",
-    "label_array",
-    "refuse_lazy",
-    "show",
-    "written_integer",
-]
-
 
 @dataclass(frozen=True)
 class Queries:

@@ -22,10 +22,9 @@ from scipy.stats import t
 
 from rankrls._calls import warn
 from rankrls._frames import data_frame
+from rankrls._resources import pyarrow
 from rankrls._validation import check_finite_array, check_integer, check_option
-from rankrls.datasets._arrow import pyarrow
-from rankrls.datasets._columns import missing_column
-from rankrls.datasets.formats import find_delimiter, sniff_table
+from rankrls.datasets.formats import find_delimiter, missing_column, sniff_table
 
 __all__ = [
     "ClickLabels",

@@ -100,7 +100,7 @@ class RankTable(_ArrayTable):
         ids: Any = None,
         k: int | None = None,
     ) -> RankTable:
-        """Rank rows by their scores within queries.
+        """Rank rows by their scores within queries, which are in the order of their first rows.
 
         Parameters
         ----------
@@ -116,7 +116,6 @@ class RankTable(_ArrayTable):
         Returns
         -------
         RankTable
-            Ranked lists, with queries in the order of their first rows.
 
         Examples
         --------
@@ -254,8 +253,7 @@ def rank(
     ----------
     estimator : fitted estimator
         Any estimator whose ``predict`` returns a score for each row, including pipelines and
-        searches. ``qid`` is passed to estimators that use it, such as a pipeline with
-        :class:`~rankrls.preprocessing.QueryScaler`.
+        searches; ``qid`` is passed to those that use it.
     data : {array-like, sparse matrix} of shape (n_rows, n_features), data frame or Bunch
         Rows to rank. From a data frame (pandas, polars) or pyarrow table, the columns that the
         model uses are selected by name; if it has no feature names, all columns except those of
@@ -266,22 +264,15 @@ def rank(
     ids : str or array-like of shape (n_rows,), optional
         Ids of the rows; or the name of a column or of an index level. If None, the index of a
         pandas frame, unless it is only a range of row numbers or the level of ``qid``; otherwise
-        the row indices, from 0. A pandas Series is matched by position, and must not have the
-        labels of ``data`` in another order.
+        the row indices, from 0.
     k : int, optional
         Keep only the first ``k`` rows of each query.
 
     Returns
     -------
     RankTable
-        Table with columns query, rank, id and score; ``to_frame()`` converts it to a data frame.
-        Queries are in the order of their first rows, and rows with equal scores keep their order in
-        ``data``.
-
-    See Also
-    --------
-    RankTable.from_scores : Rank rows by given scores.
-    rankrls.datasets.dump_run : Write the table as a TREC run file.
+        Columns query, rank, id and score, as of :meth:`RankTable.from_scores`; ``to_frame()``
+        converts it to a data frame.
 
     Examples
     --------
@@ -322,7 +313,19 @@ def rank(
 def _named_rows(estimator: Any, data: Any, qid: Any, ids: Any) -> tuple[Any, Any, Any]:
     """Features, queries and names of the rows of data."""
     if isinstance(data, Mapping):
-        data, qid, ids = _rows_of_bunch(estimator, data, qid, ids)
+        bunch, data = data, data.get("data")
+        if data is None:
+            raise ValueError(
+                "data is a dict without 'data', the features: pass a Bunch of rankrls.datasets, "
+                "a data frame or an array"
+            )
+        qid = bunch.get("qid") if qid is None else qid
+        qid, ids = (bunch[value] if isinstance(value, str) and bunch.get(value) is not None
+                    else value for value in (qid, ids))  # fmt: skip
+        names: Any = bunch.get("feature_names")
+        named = names is not None and hasattr(estimator, "feature_names_in_")
+        if isinstance(data, np.ndarray) and named:
+            data = RawTable(list(map(str, names)), data, {})
     if not _is_frame(data):
         for name, value in (("qid", qid), ("ids", ids)):
             if isinstance(value, str):
@@ -352,7 +355,6 @@ def _named_rows(estimator: Any, data: Any, qid: Any, ids: Any) -> tuple[Any, Any
                 "column if all rows are one ranking"
             )
     wanted = list(estimator.feature_names_in_) if chooses_columns(estimator) else features
-    X: Any
     if isinstance(data, RawTable):
         table = data.with_columns(wanted)
         X = table.to_frame() if table.text or wanted is not features else table.numbers
@@ -368,27 +370,6 @@ def _named_rows(estimator: Any, data: Any, qid: Any, ids: Any) -> tuple[Any, Any
             )
         X = X[features[0]]
     return X, _column(data, "qid", qid), _column(data, "ids", _own_ids(data, qid, ids))
-
-
-def _rows_of_bunch(
-    estimator: Any, data: Mapping[str, Any], qid: Any, ids: Any
-) -> tuple[Any, Any, Any]:
-    if data.get("data") is None:
-        raise ValueError(
-            "data is a dict without 'data', the features: pass a Bunch of rankrls.datasets, "
-            "a data frame or an array"
-        )
-    X, given = data["data"], {"qid": data.get("qid") if qid is None else qid, "ids": ids}
-    for name, value in given.items():
-        if isinstance(value, str) and (value in data or not _is_frame(X)):
-            if data.get(value) is None:
-                there = shown_names([key for key in data if data[key] is not None])
-                raise ValueError(f"{name}={value!r} is not in data, which has {there}")
-            given[name] = data[value]
-    names = data.get("feature_names")
-    if isinstance(X, np.ndarray) and names is not None and hasattr(estimator, "feature_names_in_"):
-        X = RawTable(list(map(str, names)), X, {})
-    return X, given["qid"], given["ids"]
 
 
 def _is_frame(data: Any) -> bool:

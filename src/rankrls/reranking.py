@@ -77,9 +77,8 @@ class Candidates:
         lists : mapping of key → (features, scores), or iterable of (features, scores) or of \
 (key, (features, scores))
             ``features`` holds the n candidates of one list: an array or sparse matrix of shape (n,
-            n_features), or n dicts of feature name → value (a string value becomes the feature
-            "name=value"). ``scores`` holds n numbers, higher = better, or is None in all lists if
-            they are unknown.
+            n_features), or n dicts for `DictVectorizer`. ``scores`` holds n numbers, higher =
+            better, or is None in all lists.
         vectorizer : DictVectorizer, optional
             Fitted vectorizer for features given as dicts, so that new data get the same columns.
             Unknown names are ignored.
@@ -114,20 +113,18 @@ class Candidates:
 
 @takes_queries
 def best_candidates(y_score: ArrayLike, *, qid: Any) -> dict[Any, int]:
-    """Choose the candidate with the highest score in each list.
+    """Choose the candidate with the highest score in each list, the first if scores tie.
 
     Parameters
     ----------
-    y_score : array-like of shape (n_candidates,)
-        Predicted scores.
-    qid : array-like of shape (n_candidates,)
-        List of each candidate, in any order.
+    y_score, qid : array-like of shape (n_candidates,)
+        Predicted scores, and the list of each candidate, in any order.
 
     Returns
     -------
     dict
         Index of the best candidate within each list, from 0, with lists in the order of their first
-        candidates. If scores tie, the first candidate is chosen.
+        candidates.
 
     Examples
     --------
@@ -184,12 +181,8 @@ def reranking_scores(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_candidates,)
-        How good each candidate is.
-    y_score : array-like of shape (n_candidates,)
-        Predicted scores.
-    qid : array-like of shape (n_candidates,)
-        List of each candidate, in any order.
+    y_true, y_score, qid : array-like of shape (n_candidates,)
+        How good each candidate is, its predicted score, and its list, in any order.
     baseline : array-like of shape (n_candidates,), optional
         Scores of the system that made the lists, higher = better. By default the candidates of each
         list are assumed to be in the system's order, best first.

@@ -109,8 +109,8 @@ def test_what_does_not_fit_is_read_in_batches(monkeypatch, tmp_path):
     with pytest.raises(MemoryError, match=r"<stream>:\d+: .* smaller batches, with by_query=False"):
         list(iter_letor(io.BytesIO(one), rows=100))
     path = tmp_path / "q.parquet"
-    pq.write_table(pa.table({"qid": [1] * 30_000, "label": [1] * 30_000}), path)
-    columns = {"target": "label", "qid": "qid", "features": "label"}
+    pq.write_table(pa.table({"qid": [1] * 30_000, "label": [1] * 30_000, "a": [2] * 30_000}), path)
+    columns = {"target": "label", "qid": "qid", "features": "a"}
     with pytest.raises(MemoryError, match=r"row group 0, row \d+: .* with by_query=False"):
         list(iter_parquet(path, rows=100, **columns))
     with pytest.raises(

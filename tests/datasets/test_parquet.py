@@ -124,6 +124,12 @@ def test_types_of_columns(tmp_path):
     assert batch.qid.dtype.kind == "U"
     (batch,) = read(tmp_path / "t.parquet", features="fixed", dtype=np.float32)
     assert batch.data.shape == (m, 2)
+    chosen = ["lists_2", "int8", "fixed_0"]
+    (batch,) = read(tmp_path / "t.parquet", features=chosen)
+    np.testing.assert_array_equal(batch.data, np.stack([i + 2, i, i], axis=1))
+    assert batch.feature_names == chosen
+    with pytest.raises(ValueError, match="no column 'lists_3' for features"):
+        read(tmp_path / "t.parquet", features=["lists_0", "lists_3"])
 
 
 @pytest.mark.parametrize("kind", ["string", "large_string", "dictionary", "int16", "uint64"])
@@ -213,7 +219,7 @@ def test_files_that_do_not_match(tmp_path):
     for table, message in [
         (table_of(X[:, :2], y, qid), "no column 'f2' for features"),
         (table_of(X, y, qid.astype(str)), "qid='qid' holds strings, and integers in the first"),
-        (table_of(X, y.astype(str), qid), "target='label' is not numeric but"),
+        (table_of(X, y.astype(str), qid), "column 'label' is not numeric but"),
     ]:
         pq.write_table(table, other)
         with pytest.raises(ValueError, match=rf"b\.parquet: {message}"):
@@ -221,7 +227,7 @@ def test_files_that_do_not_match(tmp_path):
     pq.write_table(table_of(X, y, qid, name=["x"] * 50), other)
     with pytest.raises(ValueError, match="'name' is not numeric but string; drop it if"):
         read(other)
-    with pytest.raises(ValueError, match="must hold integers or strings, and is double"):
+    with pytest.raises(ValueError, match="column 'f0' is not integers or strings but double"):
         read(other, qid="f0", features="f1")
     twice = pa.Table.from_arrays([y, qid, y, y], names=["label", "qid", "x", "x"])
     pq.write_table(twice, other)
@@ -241,8 +247,8 @@ def test_no_rows(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "the file is empty"),
-        (b"2 qid:7 1:0.5\n", "neither a Parquet nor an Arrow file.* iter_letor"),
+        (b"", "it begins with b''"),
+        (b"2 qid:7 1:0.5\n", "neither a Parquet nor an Arrow file"),
         (b"FEA1" + bytes(40), "version 1 of Feather"),
         (b"PARE" + bytes(40), "encrypted"),
         (b"PAR1", "truncated or damaged"),

@@ -92,7 +92,7 @@ def _lists(path, n_rows, width):
 @pytest.mark.parametrize("load", [load_ranking, lambda *args, **o: next(iter_ranking(*args, **o))])
 def test_long_lists_are_refused_before_they_are_read(load, tmp_path, monkeypatch):
     pytest.importorskip("pyarrow")
-    from rankrls.datasets import _parquet
+    from rankrls.datasets import _arrow
 
     path = tmp_path / "lists.parquet"
     _lists(path, 2, 1_000_000)
@@ -100,7 +100,7 @@ def test_long_lists_are_refused_before_they_are_read(load, tmp_path, monkeypatch
     options = {"target": "label", "qid": "qid"}
     assert load(path, **options).data.shape == (2, 1_000_000)
     monkeypatch.setattr(_resources, "budget", lambda: 2**26)
-    monkeypatch.setattr(_parquet.ArrowSource, "parts", None)  # nothing is decoded
+    monkeypatch.setattr(_arrow.ArrowSource, "parts", None)  # nothing is decoded
     message = r"lists.parquet: column 'f' has 1,000,000 numbers in a row, .*drop='f'"
     with pytest.raises(ValueError, match=message):
         load(path, **options)

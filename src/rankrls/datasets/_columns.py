@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -16,12 +15,12 @@ from sklearn.utils import Bunch
 from rankrls import _resources
 from rankrls._calls import warn
 from rankrls._frames import QUERY_NAMES, RawTable
+from rankrls._resources import pyarrow
 from rankrls.datasets._arrow import (
     as_text,
     csv_numbers,
     decoded,
     missing_cells,
-    pyarrow,
     readable,
     stripped,
     type_kind,
@@ -35,6 +34,7 @@ from rankrls.datasets._cells import (
     number_hint,
     shown,
 )
+from rankrls.datasets.formats import listed, missing_column, named
 
 Array = NDArray[Any]
 Place = Callable[[int], str]
@@ -46,7 +46,6 @@ ROLE_NAMES = {
 }
 
 _BLOCK_BYTES = 1 << 21
-_MAX_GUESSES = 1000  # names that are looked at for one like another
 
 _ROW_INDEX = re.compile(r"__index_level_\d+__")  # a data frame's row index, written by pandas
 
@@ -74,28 +73,25 @@ def choose_columns(source: Any, options: dict[str, Any]) -> tuple[dict[str, Any]
         without = used.union(dropped)
         free = [name for name in names if name not in without]
         for role in ROLE_NAMES:
-            if roles[role] in used:
-                raise ValueError(
-                    f"{file}: column {roles[role]!r} for {role} is also one of the features"
-                )
             if roles[role] == "auto":
                 roles[role] = _find_column(source, role, free, need)
         if options["qid"] is None:
             taken = roles.values()
             dropped += [n for n in free if n.lower() in QUERY_NAMES and n not in taken]
-    others = [name for name in roles.values() if name is not None]
-    for role, name in [*roles.items(), *(("drop", name) for name in dropped)]:
-        if name is not None and name not in known:
+    others = {role: name for role, name in roles.items() if name is not None}
+    for role, name in [*others.items(), *(("drop", name) for name in dropped)]:
+        if name not in known:
             raise ValueError(f"{file}: {missing_column(role, name, names)}")
-        if role == "drop" and (name in others or name in used):
-            what = "is read, and cannot be" if name in others else "is one of the features, and"
-            raise ValueError(f"{file}: column {name!r} {what} dropped")
+        is_read = role == "drop" and name in others.values()
+        if is_read or (name in used and role != "sample_weight"):
+            what = "one of the features" if name in used else "read"
+            raise ValueError(f"{file}: column {name!r} for {role} is also {what}")
     if chosen is not None:
         if not chosen and not others:
             raise ValueError(f"{file}: there is no column to read")
         return roles, chosen
     # The row index that pandas writes into a Parquet file is a feature only by name.
-    without = {*others, *dropped, *filter(_ROW_INDEX.fullmatch, names)}
+    without = {*others.values(), *dropped, *filter(_ROW_INDEX.fullmatch, names)}
     left = [name for name in names if name not in without]
     if not left:
         raise ValueError(f"{file}: there is no column left for the features")
@@ -108,7 +104,7 @@ def choose_columns(source: Any, options: dict[str, Any]) -> tuple[dict[str, Any]
             )
         if name.lower() in ROLE_NAMES["target"]:
             warn(
-                f"{file}: column {_named(name)} is read as a feature, and is named like labels; "
+                f"{file}: column {named(name)} is read as a feature, and is named like labels; "
                 f"if it is another label, leave it out by drop={name!r} (--drop {name})"
             )
     return roles, left
@@ -149,30 +145,13 @@ def check_names(given: Any, what: str = "features") -> list[str]:
 def _drop_hint(names: list[str], *, text: bool = False) -> str:
     """What to do about columns that are no numbers; ``text``: whether they can be read as text."""
     one, more = len(names) == 1, ", …" * (len(names) > 10)
-    which = _named(names[0]) if one else f"[{', '.join(map(_named, names[:10]))}{more}]"
+    which = named(names[0]) if one else f"[{', '.join(map(named, names[:10]))}{more}]"
     option = ",".join(f'"{name}"' if "," in name else name for name in names[:10])
     keep = ", or use AutoRanker, which takes text (text='auto', rankrls fit --auto)" * text
     return (
         f"; drop {'it' if one else 'them'} if {'it is' if one else 'they are'} no feature "
         f"(drop={which}, --drop {shown(option, 800)}{more}){keep}"
     )
-
-
-def missing_column(role: str, name: str, names: list[str]) -> str:
-    """Say what columns there are, and which one may be meant."""
-    lower = {known.lower(): known for known in names[:_MAX_GUESSES]}
-    near = difflib.get_close_matches(name.lower(), lower, n=1)
-    hint = f" (did you mean {_named(lower[near[0]])}?)" if near else ""
-    return f"no column {name!r} for {role}{hint}; the columns are {listed(names)}"
-
-
-def listed(names: list[str]) -> str:
-    """The first names of columns, and how many there are."""
-    return ", ".join(map(_named, names[:20])) + f", … {len(names)} in all" * (len(names) > 20)
-
-
-def _named(name: str) -> str:
-    return shown(name, 80)
 
 
 # -- rows ---------------------------------------------------------------------------------------
@@ -191,47 +170,36 @@ class TableReader(RowReader):
         self.kind, self.is_csv = source.kind, source.kind == "CSV"
         super().__init__(source.file, self.is_csv, options)
         self.roles, self.features = choose_columns(source, options)
-        self.chosen, self.qid = options["features"] is not None, self.roles["qid"]
-        if self.is_csv and self.qid is not None and self.qid in self.features:
-            raise ValueError(f"{self.file}: column {self.qid!r} for qid is also read as numbers")
+        self.qid, self.chosen = self.roles["qid"], None
+        if options["features"] is not None:
+            self.chosen, self.features = self.features, self._with_whole_lists(source)
         self.widths: dict[str, int] = {}  # columns of ``data`` by feature: several for lists
         self.lists: set[str] = set()
-        asked_for = self.features
-        if self.chosen and not self.is_csv:
-            self._join_lists(source)
-        self._named_lists = set(self.widths)  # whose numbers are named one by one
-        self._sources: list[Any] = [lambda: source, *openers[1:]]
+        self.id_kind: str | None = None
+        self._sources: list[Any] = [source, *openers[1:]]
         text = options.get("text")
         self._auto_text = isinstance(text, str)
         if self._auto_text:  # what is text in one file is so in all
             every = [source, *(opener() for opener in openers[1:])]
             text = set().union(*(one.find_text(self.features) for one in every))
             if self.is_csv:  # all rows have been read to find text
-                self._sources = [partial(next, iter([one])) for one in every]
+                self._sources = every
         self.text = None if text is None else [name for name in self.features if name in text]
-        self.id_kind: str | None = None
         self._check(source)
-        if self._named_lists and self.feature_names != asked_for:
-            raise ValueError(
-                f"{self.file}: the lists in column {_named(min(self._named_lists))} are read as a "
-                "whole, in their order: name the column in features="
-            )
 
-    def _join_lists(self, source: Any) -> None:
-        """Replace the features of lists, as `feature_names` names them, by their columns."""
-        kinds, columns = {f.name: type_kind(f.type) for f in source.schema}, list[str]()
-        for name in self.features:
-            column, _, number = name.rpartition("_")
-            is_part = name not in kinds and number.isdigit() and kinds.get(column) == "lists"
-            columns.append(column if is_part else name)
-            if is_part:
-                self.widths[column] = self.widths.get(column, 0) + 1
-        self.features = list(dict.fromkeys(columns))
+    def _with_whole_lists(self, source: Any) -> list[str]:
+        """The features that were chosen, with e for e_0, e_1, … if e is a column of lists."""
+        lists = {f.name for f in source.schema or () if type_kind(f.type) == "lists"}
+        parts = {name: name.rpartition("_") for name in self.features if name not in source.names}
+        parts = {name: part for name, part in parts.items() if part[2].isdigit()}
+        columns = [parts[n][0] if n in parts and parts[n][0] in lists else n for n in self.features]
+        return list(dict.fromkeys(columns))
 
     def chunks(self, rows: float) -> Iterator[FileRows]:
-        """All rows of all files."""
-        for opener in self._sources:
-            source = opener()
+        """All rows of all files, which are read once."""
+        while self._sources:
+            source = self._sources.pop(0)
+            source = source() if callable(source) else source
             self._check(source)
             width = sum(self.widths.get(n) or source.numbers_in_a_row(n) for n in self.features)
             others = [name for name in self.roles.values() if name is not None]
@@ -249,7 +217,16 @@ class TableReader(RowReader):
 
     def bunch(self, rows: FileRows) -> Bunch:
         """What the user gets."""
-        data, names = rows.data, self.feature_names
+        data, names = rows.data, []  # name_0, name_1, … for lists
+        for name in self.features:
+            is_list = name in self.lists
+            names += [f"{name}_{i}" for i in range(self.widths[name])] if is_list else [name]
+        if self.lists and self.chosen not in (None, self.features, names):
+            places = {name: j for j, name in enumerate(names)}
+            for name in self.chosen:
+                if name not in places:
+                    raise ValueError(f"{self.file}: {missing_column('features', name, names)}")
+            data, names = data[:, [places[name] for name in self.chosen]], self.chosen
         if self.text is not None:
             words = () if rows.text is None else rows.text.T
             pairs = zip(self.text, words, strict=False)
@@ -266,59 +243,47 @@ class TableReader(RowReader):
             qid_name=self.qid,
         )
 
-    @property
-    def feature_names(self) -> list[str]:
-        """Names for the columns of ``data``: ``name_0``, ``name_1``, … for lists."""
-        names = []
-        for name in self.features:
-            is_list = name in self.lists
-            names += [f"{name}_{i}" for i in range(self.widths[name])] if is_list else [name]
-        return names
-
     def _check(self, source: Any) -> None:
         """Raise unless the file has these columns, with types that can be read."""
         counts, file = Counter(source.names), source.file
-        for role, name in [*self.roles.items(), *(("features", name) for name in self.features)]:
-            if name is not None and name not in counts:
+        others = {role: name for role, name in self.roles.items() if name is not None}
+        text = self.text or ()
+        numeric = [name for name in self.features if name not in text]
+        for role, name in [*others.items(), *(("features", name) for name in self.features)]:
+            if name not in counts:
                 raise ValueError(f"{file}: {missing_column(role, name, source.names)}")
-            if name is not None and counts[name] > 1:
-                raise ValueError(f"{file}: two columns are named {_named(name)}")
+            if counts[name] > 1:
+                raise ValueError(f"{file}: two columns are named {named(name)}")
         if self.is_csv:
             self.widths = dict.fromkeys(self.features, 1)
             return
-        read = [*filter(None, self.roles.values()), *self.features]
-        types = {name: source.schema.field(name).type for name in read}
-        text = self.text or ()
-        numeric = [name for name in self.features if name not in text]
-        wrong = [n for n in text if type_kind(types[n]) in ("lists", "others")]
-        if wrong:
-            raise ValueError(f"{file}: column {_named(wrong[0])} is not text but {types[wrong[0]]}")
-        for role in ("target", "sample_weight"):
-            name = self.roles[role]
-            if name is not None and type_kind(types[name]) not in ("integers", "numbers"):
-                raise ValueError(f"{file}: {role}={name!r} is not numeric but {types[name]}")
-        allowed = ("integers", "numbers", *["nulls"] * self.keep_missing)
-        wrong = [n for n in numeric if type_kind(types[n], within_lists=True) not in allowed]
-        if wrong:
-            is_text = type_kind(types[wrong[0]]) == "strings"
-            hint = "" if self.chosen else _drop_hint(wrong, text=is_text)
-            raise ValueError(
-                f"{file}: column {_named(wrong[0])} is not numeric but {types[wrong[0]]}{hint}"
-            )
+        types = {n: source.schema.field(n).type for n in [*others.values(), *self.features]}
+        numbers = ("integers", "numbers")
+        for names, allowed, what in (
+            ([self.qid] if self.qid else [], ("integers", "strings"), "integers or strings"),
+            ([name for role, name in others.items() if role != "qid"], numbers, "numeric"),
+            (text, (*numbers, "strings", "times", "nulls"), "text"),
+            (numeric, (*numbers, *["nulls"] * self.keep_missing), "numeric"),
+        ):
+            kinds = {name: type_kind(types[name], within_lists=names is numeric) for name in names}
+            wrong = [name for name, kind in kinds.items() if kind not in allowed]
+            if wrong:
+                is_text = type_kind(types[wrong[0]]) == "strings"
+                can_drop = names is numeric and self.chosen is None
+                hint = _drop_hint(wrong, text=is_text) if can_drop else ""
+                raise ValueError(
+                    f"{file}: column {named(wrong[0])} is not {what} but {types[wrong[0]]}{hint}"
+                )
         self.lists = {name for name in numeric if type_kind(types[name]) == "lists"}
         for name in self.features:
-            fixed = getattr(types[name], "list_size", 1)
-            if name in self.lists:
+            if name not in self.lists:
+                self._set_width(name, 1, file)
+            elif pyarrow().types.is_fixed_size_list(types[name]):
+                self._set_width(name, types[name].list_size, file)
+            else:
                 self._require_memory(name, source.numbers_in_a_row(name), file)
-            if name not in self.lists or pyarrow().types.is_fixed_size_list(types[name]):
-                self._set_width(name, fixed if name in self.lists else 1, file)
         if self.qid is not None:
             kind = type_kind(types[self.qid])
-            if kind not in ("integers", "strings"):
-                raise ValueError(
-                    f"{file}: qid={self.qid!r} must hold integers or strings, and is "
-                    f"{types[self.qid]}"
-                )
             if self.id_kind not in (None, kind):
                 raise ValueError(
                     f"{file}: qid={self.qid!r} holds {kind}, and {self.id_kind} in the first file"
@@ -330,7 +295,7 @@ class TableReader(RowReader):
         known = self.widths.setdefault(name, width)
         if known != width:
             raise ValueError(
-                f"{place}: column {_named(name)} has {width} numbers in a row, not {known}"
+                f"{place}: column {named(name)} has {width} numbers in a row, not {known}"
             )
 
     def _require_memory(self, name: str, width: int, place: str) -> None:
@@ -339,7 +304,7 @@ class TableReader(RowReader):
         total = width + sum(n for other, n in self.widths.items() if other != name)
         if width > 1 and not _resources.fits_features(total, copies):
             raise ValueError(
-                f"{place}: column {_named(name)} has {width:,} numbers in a row, and a model of "
+                f"{place}: column {named(name)} has {width:,} numbers in a row, and a model of "
                 f"{total:,} features needs {total * 8 * copies / 2**30:.1f} GiB of memory or more"
                 f"{_drop_hint([name])}"
             )
@@ -398,12 +363,9 @@ class TableReader(RowReader):
         if not pyarrow().types.is_fixed_size_list(column.type):
             lengths = np.asarray(column.value_lengths().to_numpy(zero_copy_only=False))
         for at in np.flatnonzero(lengths != width)[:1]:
-            wanted = f"not {width} as in the first"
-            if name in self._named_lists:
-                wanted = f"not {width} as features are named; to read all, name the column"
             raise ValueError(
-                f"{place(there[at])}: column {_named(name)} has {lengths[at]} numbers in this "
-                f"row, {wanted}"
+                f"{place(there[at])}: column {named(name)} has {lengths[at]} numbers in this "
+                f"row, not {width} as in the first"
             )
         numbers = self._numbers(
             {name: column.flatten()}, name, lambda at: place(there[at // width]), feature=True
@@ -417,7 +379,7 @@ class TableReader(RowReader):
             row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
             blank, need = "empty" if self.is_csv else "null", "an id" * (name == self.qid)
             raise ValueError(
-                f"{place(row)}: column {_named(name)} is {blank}; every row needs "
+                f"{place(row)}: column {named(name)} is {blank}; every row needs "
                 f"{need or 'a value'} there{remedy}"
             )
 
@@ -452,7 +414,7 @@ class TableReader(RowReader):
             else:
                 what = f"{what}; every cell needs a finite number"
                 what += REMEDY * (feature and bool(np.isnan(values[row])))
-            raise ValueError(f"{place(row)}: column {_named(name)} is {what}")
+            raise ValueError(f"{place(row)}: column {named(name)} is {what}")
         return numbers
 
     def _refuse_cell(
@@ -468,12 +430,12 @@ class TableReader(RowReader):
             )
             what += "" if feature else hint or " (leave out rows without one)"
         hint = REMEDY * (feature and is_missing(cell))
-        if feature and not self.chosen:
+        if feature and self.chosen is None:
             known = self.text or ()
             words = {n: columns[n].unique().to_pylist() for n in self.features if n not in known}
             others = [n for n in words if n == name or any(map(is_word, words[n]))]
             hint += _drop_hint(others, text=is_word(cell))
-        raise ValueError(f"{place(row)}: column {_named(name)} {what}{hint}")
+        raise ValueError(f"{place(row)}: column {named(name)} {what}{hint}")
 
     def _ids(self, column: Any, place: Place) -> Array:
         """Query ids: int64 (uint64 if the column is), or str as objects."""

@@ -17,15 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rankrls._frames import refuse_equal_names
+from rankrls._resources import pyarrow
 from rankrls._streams import name_of
 from rankrls._validation import check_option, is_missing, refuse_lazy
-from rankrls.datasets._arrow import pyarrow, readable, stripped
+from rankrls.datasets._arrow import ArrowSource, find_files, readable, stripped
 from rankrls.datasets._cells import cell_number, numbers_of, shown, text_of
-from rankrls.datasets._columns import missing_column
 from rankrls.datasets._csv import CsvSource
-from rankrls.datasets._parquet import ArrowSource, find_files
 from rankrls.datasets._source import place_of, text_blocks
-from rankrls.datasets.formats import TABLE_FORMATS, sniff_table
+from rankrls.datasets.formats import TABLE_FORMATS, missing_column, sniff_table
 
 Array = NDArray[Any]
 Place = Callable[[int], str]

@@ -16,8 +16,9 @@ from sklearn.utils import Bunch
 from rankrls._frames import names_anything, row_names
 from rankrls._validation import check_option
 from rankrls.datasets._cells import Vocabulary, as_objects, integers_of, shown, text_of
-from rankrls.datasets._columns import check_names, listed
+from rankrls.datasets._columns import check_names
 from rankrls.datasets._named_columns import NamedTable, Place, finite_cells, open_table
+from rankrls.datasets.formats import listed
 
 Array = NDArray[Any]
 

@@ -16,12 +16,12 @@ from sklearn.utils import Bunch
 
 from rankrls._streams import PathOrFile, name_of
 from rankrls._validation import as_text, check_option
+from rankrls.datasets._arrow import ArrowSource, find_files
 from rankrls.datasets._batches import RowReader, iterate, load
 from rankrls.datasets._columns import TableReader, check_names
 from rankrls.datasets._csv import CsvSource
 from rankrls.datasets._letor import LetorReader
 from rankrls.datasets._named_columns import open_table
-from rankrls.datasets._parquet import ArrowSource, find_files
 from rankrls.datasets.formats import FORMATS, sniff
 
 PathOrPaths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import io
 import os
 import re
@@ -9,8 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from rankrls._streams import DamagedError, PathOrFile, name_of, unpacked, without_suffix
-
-__all__ = ["FORMATS", "SUFFIXES", "TABLE_FORMATS", "find_delimiter", "sniff", "sniff_table"]
+from rankrls.datasets._cells import shown
 
 FORMATS = ("letor", "csv", "parquet")
 
@@ -23,6 +23,7 @@ _JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 SUFFIXES = (".parquet", ".pq", ".parq", ".arrow", ".arrows", ".feather", ".ipc")
 
 _HEAD_BYTES = 1 << 16
+_MAX_GUESSES = 1000  # names that are looked at for one like another
 
 _COLUMNAR = (b"PAR1", b"PARE", b"ARROW1", b"FEA1", b"\xff\xff\xff\xff")
 
@@ -107,3 +108,24 @@ def _head(path: Any) -> tuple[bytes, str]:
     if file is not path and head and not text:
         raise ValueError(f"{name}: the compressed stream does not tell its format; name it")
     return head, text.decode("utf-8-sig", "replace")
+
+
+# -- names of columns ---------------------------------------------------------------------------
+
+
+def missing_column(role: str, name: str, names: list[str]) -> str:
+    """Say what columns there are, and which one may be meant."""
+    lower = {known.lower(): known for known in names[:_MAX_GUESSES]}
+    near = difflib.get_close_matches(name.lower(), lower, n=1)
+    hint = f" (did you mean {named(lower[near[0]])}?)" if near else ""
+    return f"no column {name!r} for {role}{hint}; the columns are {listed(names)}"
+
+
+def listed(names: list[str]) -> str:
+    """The first names of columns, and how many there are."""
+    return ", ".join(map(named, names[:20])) + f", … {len(names)} in all" * (len(names) > 20)
+
+
+def named(name: str) -> str:
+    """The name of a column in quotes."""
+    return shown(name, 80)
