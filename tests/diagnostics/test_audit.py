@@ -398,7 +398,7 @@ def test_bad_input():
         (labels | {"groups": np.arange(len(y)) % 2}, "whole queries"),
         (labels | {"groups": qid[:3]}, "groups"),
         (labels | {"eval_set": (X, y)}, "eval_set needs it too"),
-        ({"y": y, "by": "query"}, "for the rows of one ranking: by='row'"),
+        ({"y": y, "by": "query"}, "qid; for rows of one ranking: by='row'"),
         ({"y": np.round(y), "qid": qid, "by": "row"}, "by='row' needs cost", drop),
         ({"y": two, "qid": qid}, "one at a time"),
         (judged | {"by": "query"}, "needs labels y"),

@@ -193,12 +193,15 @@ def audit(
         raise ValueError(f"y has {graph.n_outputs} outputs; audit them one at a time, y[:, j]")
     given = graph.n_given_pairs
     by = by or ("judgement" if given else "query" if graph.has_qid else "row")
-    if by == "query" and graph.scores is not None and not graph.has_qid:
-        raise ValueError("by='query' needs qid; for the rows of one ranking: by='row'")
-    if by in ("judgement", "item") and not given:
-        raise ValueError(f"by={by!r} needs pairs")
-    if by in ("query", "row") and graph.scores is None:
-        raise ValueError(f"by={by!r} needs labels y; for given pairs: by='judgement' or 'item'")
+    scored = graph.scores is not None
+    for unit, there, needed in (
+        ("query", scored and graph.has_qid, "labels y and qid; for rows of one ranking: by='row'"),
+        ("row", scored, "labels y; for given pairs: by='judgement' or 'item'"),
+        ("judgement", given, "pairs"),
+        ("item", given, "pairs"),
+    ):
+        if by == unit and not there:
+            raise ValueError(f"by={by!r} needs {needed}")
     new, others = None, isinstance(eval_set, str)
     if others:
         check_option("eval_set", eval_set, ("leave-one-out",))

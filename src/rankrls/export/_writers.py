@@ -112,7 +112,7 @@ def to_elasticsearch(
     >>> body["model"]["model"]["definition"]
     '{"title_match": 0.91..., "recency": 0.06...}'
     """
-    _check_model_name("name", name)
+    _check_name("name", name, forbidden="/")
     weights, scaled = _engine_weights(estimator, feature_names, output, drop_zeros, normalizers)
     model: dict[str, Any] = {"type": "model/linear"}
     if normalizers:
@@ -170,7 +170,7 @@ def to_solr(
     """
     named = {"name": name} if store is None else {"name": name, "store": store}
     for what, value in named.items():
-        _check_model_name(what, value, forbidden="/'\"{}")
+        _check_name(what, value, forbidden="/'\"{}")
     weights, scaled = _engine_weights(
         estimator, feature_names, output, drop_zeros, normalizers, separators=",="
     )
@@ -429,7 +429,7 @@ def _check_feature_names(given: Any, parts: Parts, separators: str = "") -> list
     if len(names) != n_features:
         raise ValueError(f"feature_names has {len(names)} names for {n_features} features")
     for i, name in enumerate(names):
-        _check_text(f"feature_names[{i}]", name)
+        _check_name(f"feature_names[{i}]", name)
         if any(c in name for c in separators):
             raise ValueError(
                 f"feature_names[{i}] is {name!r}: Solr writes features as name=value,name=value"
@@ -448,24 +448,18 @@ def _check_feature_names(given: Any, parts: Parts, separators: str = "") -> list
     return [str(name) for name in names]
 
 
-def _check_model_name(what: str, name: Any, forbidden: str = "/") -> None:
-    """Check that a name can be part of a URL and of an id."""
-    _check_text(what, name)
-    found = next((c for c in name if c.isspace() or c in forbidden), None)
-    if found is not None:
+def _check_name(what: str, name: Any, forbidden: str | None = None) -> None:
+    """Check a name; with ``forbidden`` characters, one that can be part of a URL and of an id."""
+    if not isinstance(name, str) or not name.strip() or not name.isprintable():
+        raise ValueError(
+            f"{what} must be a string, not empty and without control characters; got {show(name)}"
+        )
+    found = next((c for c in name if c.isspace() or c in (forbidden or "")), None)
+    if forbidden and found is not None:
         raise ValueError(
             f"{what} is {name!r}, with {found!r}: it becomes a part of a URL and of a query; use "
             "letters, digits, '_', '-' and '.'"
         )
-
-
-def _check_text(what: str, name: Any) -> None:
-    if not isinstance(name, str):
-        raise ValueError(f"{what} must be a string; got {show(name)}")
-    if not name.strip():
-        raise ValueError(f"{what} is empty")
-    if not name.isprintable():
-        raise ValueError(f"{what} is {name!r}; names must not contain control characters")
 
 
 def write_bytes(path: Any, content: bytes) -> None:

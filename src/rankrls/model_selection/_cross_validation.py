@@ -173,7 +173,19 @@ def held_out_scores(
                 "int cv), or more of them"
             )
         both = np.append(test, train) if residual else test
-        scores = _model_scores(*refit(estimator, X, y, train, both, params), ranks=bool(params))
+        model, rows = refit(estimator, X, y, train, both, params)
+        # The decision function of a ranker with qid refuses, since it compares all rows.
+        if hasattr(model, "decision_function") and not params:
+            scores = np.asarray(model.decision_function(rows))
+        elif is_classifier(model) and hasattr(model, "predict_proba"):
+            scores = np.asarray(model.predict_proba(rows))[:, 1]
+        else:
+            scores = np.asarray(model.predict(rows))
+        if scores.size != scores.shape[0]:
+            raise ValueError(
+                f"the model must give one score for each row; its scores have shape {scores.shape}"
+            )
+        scores = scores.ravel().astype(float)
         if residual:
             n = len(test)
             return test, scores[:n] - scores[n:].mean() + y[train].astype(float).mean()
@@ -186,21 +198,6 @@ def held_out_scores(
         return Parallel(n_jobs=n_jobs)(
             delayed(fit_and_score)(train, test, fold) for fold, (train, test) in enumerate(splits)
         )
-
-
-def _model_scores(model: Any, X: Any, ranks: bool) -> Array:
-    # The decision function of a ranker with qid refuses, since it compares all rows.
-    if hasattr(model, "decision_function") and not ranks:
-        scores = np.asarray(model.decision_function(X))
-    elif is_classifier(model) and hasattr(model, "predict_proba"):
-        scores = np.asarray(model.predict_proba(X))[:, 1]
-    else:
-        scores = np.asarray(model.predict(X))
-    if scores.size != scores.shape[0]:
-        raise ValueError(
-            f"the model must give one score for each row; its scores have shape {scores.shape}"
-        )
-    return scores.ravel().astype(float)
 
 
 def _routed(estimator: Any, X: Any, y: Any, qid: Any, cv: Any, params: Any) -> dict[str, Any]:
