@@ -11,7 +11,6 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 
 from rankrls import AutoRanker, ConditionalRankRLSCV, RankRLS, RankRLSCV, metrics
 from rankrls import model_selection as ms
-from rankrls._calls import takes_queries
 from rankrls.metrics import _lists, metric_names
 from rankrls.metrics.metric_names import parse_metrics
 
@@ -19,17 +18,13 @@ rng = np.random.default_rng(0)
 X, Y, QID = rng.normal(size=(60, 3)), rng.integers(0, 3, 60), rng.integers(0, 12, 60)
 
 
-@takes_queries
-def first_label(y_true, y_score, *, qid=None, k=None, undefined="skip", average="query"):
+@_lists.list_metric
+def first_label(inputs, y, score, relevance_threshold=1.0):
     """The mean label of the first k rows: a metric of a few lines."""
-    inputs = _lists.check_lists(y_true, y_score, qid, k, undefined, average)
-
-    def one_output(y, score):
-        lists = inputs.ranked(score)
-        total = lists.sum_groups(y[lists.order].astype(float))
-        return lists.sum_queries(total / lists.size * lists.inside) / np.maximum(lists.places, 1)
-
-    return inputs.value(one_output)
+    lists = inputs.ranked(score)
+    total = lists.sum_groups(y[lists.order].astype(float))
+    value = lists.sum_queries(total / lists.size * lists.inside) / np.maximum(lists.places, 1)
+    return value, np.ones(len(value))
 
 
 @pytest.fixture

@@ -4,16 +4,17 @@ Where scores tie, each metric is the expected value over all orders of the tied 
 computed from the groups of tied rows. Notation: a tie group has g rows, r of them relevant; s rows
 of its query, R of them relevant, rank above it.
 
-A metric checks its arguments by `check_lists`, and computes one value for each query from the
-labels and the `RankedLists` of one output. A row in `metric_names` makes it available by name.
+A metric is a function of the labels and scores of one output and of an option, `list_metric` makes
+it one of all arguments. A row in `metric_names` makes it available by name.
 """
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,35 +42,21 @@ _LARGEST_EXPONENT = 1000
 #: Probabilities below this do not change an expected reciprocal rank.
 _NEGLIGIBLE = 1e-20
 
-
-@takes_queries
-def ndcg(
-    y_true: ArrayLike,
-    y_score: ArrayLike,
-    *,
-    qid: ArrayLike | None = None,
-    k: int | None = None,
-    gain: Literal["exponential", "linear"] = "exponential",
-    undefined: float | Literal["skip"] = "skip",
-    average: Literal["query"] | None = "query",
-) -> float | NDArray[np.float64]:
-    """Normalised discounted cumulative gain (NDCG).
-
-    Parameters
+#: What all list metrics have in common, in place of ``[parameters]`` in their docstrings.
+_PARAMETERS = """Parameters
     ----------
     y_true : array-like of shape (n_rows,) or (n_rows, n_outputs)
-        Labels >= 0, higher = more relevant.
+        Labels, higher = more relevant.
     y_score : array-like of shape (n_rows,) or (n_rows, n_outputs)
         Predicted scores, higher = ranked earlier. Several outputs are averaged with equal weights.
     qid : array-like of shape (n_rows,), optional
         Query of each row, in any order. If None, all rows form one query.
     k : int, optional
         Only the first ``k`` rows count. If None, all rows count.
-    gain : {"exponential", "linear"}, default="exponential"
-        Gain 2^y − 1, usual for graded relevance in web search, or y.
+    [option]
     undefined : {0, 1, "skip"}, default="skip"
-        Value of a query without a relevant row (all labels zero). "skip" excludes it from the
-        mean. scikit-learn uses 0, LightGBM uses 1.
+        Value of a query without a relevant row. "skip" excludes it from the mean; scikit-learn uses
+        0, LightGBM uses 1.
     average : {"query"} or None, default="query"
         "query" returns the mean over the queries, None one value for each query.
 
@@ -78,6 +65,72 @@ def ndcg(
     float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
         Between 0 and 1. With ``average=None``, in the order of the sorted query labels, with NaN
         for the queries that are skipped.
+"""
+
+_OPTIONS = {
+    "gain": """gain : {"exponential", "linear"}, default="exponential"
+        Gain 2^y − 1, usual for graded relevance in web search, or y; labels must be >= 0.""",
+    "relevance_threshold": """relevance_threshold : float, default=1
+        A row is relevant if its label is at least this, as in trec_eval.""",
+    "max_grade": """max_grade : float, default=4
+        The highest grade of the scale from 0, whether or not it occurs in ``y_true``.""",
+}
+
+
+class ListMetric(Protocol):
+    """A list metric; ``option`` is one of its own."""
+
+    __name__: str
+
+    def __call__(
+        self,
+        y_true: ArrayLike,
+        y_score: ArrayLike,
+        *,
+        qid: ArrayLike | None = None,
+        k: int | None = None,
+        undefined: float | Literal["skip"] = "skip",
+        average: Literal["query"] | None = "query",
+        **option: Any,
+    ) -> float | NDArray[np.float64]: ...
+
+
+def list_metric(by_query: Callable[..., tuple[Array, Array]]) -> ListMetric:
+    """Make a metric of a function of checked inputs, one output's labels and scores, and an option.
+
+    It returns the value of each query, and a number that is 0 for queries without a relevant row.
+    """
+    *_, option = inspect.signature(by_query).parameters.values()
+
+    def metric(
+        y_true: Any,
+        y_score: Any,
+        *,
+        qid: Any = None,
+        k: Any = None,
+        undefined: Any = "skip",
+        average: Any = "query",
+        **option: Any,
+    ) -> Any:
+        inputs = check_lists(y_true, y_score, qid, k, undefined, average)
+        return inputs.value(lambda y, score: by_query(inputs, y, score, **option))
+
+    signature = inspect.signature(ListMetric.__call__)
+    _, *shared, _ = signature.parameters.values()
+    own = option.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+    metric.__signature__ = signature.replace(parameters=[*shared, own])  # type: ignore[attr-defined]
+    for name in ("__name__", "__qualname__", "__module__"):
+        setattr(metric, name, getattr(by_query, name))
+    parameters = _PARAMETERS.replace("[option]", _OPTIONS[own.name])
+    metric.__doc__ = (by_query.__doc__ or "").replace("[parameters]\n", parameters)
+    return takes_queries(metric)
+
+
+@list_metric
+def ndcg(inputs: ListInputs, y: Array, score: Array, gain: str = "exponential") -> Any:
+    """Normalised discounted cumulative gain (NDCG).
+
+    [parameters]
 
     Notes
     -----
@@ -95,28 +148,21 @@ def ndcg(
     >>> ndcg(y_true, y_score, qid=[1, 1, 1, 2, 2], average=None)
     array([0.79670758, 0.63092975])
     """
-    inputs = check_lists(y_true, y_score, qid, k, undefined, average)
     check_option("gain", gain, ("exponential", "linear"))
-    _check_grades(inputs, np.inf, ">= 0 for ndcg (add a constant, so that 0 means not relevant)")
+    _check_grades(y, np.inf, ">= 0 for ndcg (add a constant, so that 0 means not relevant)")
     if gain == "exponential":
-        _check_grades(inputs, _LARGEST_EXPONENT, "<= 1000 for 2^y - 1 (use gain='linear')")
-
-    def one_output(y: Array, score: Array) -> Array:
-        gains = np.exp2(y) - 1.0 if gain == "exponential" else y
-        ideal = _dcg(gains, inputs.ranked(y, all_rows=True))
-        value = np.full(len(ideal), np.nan)
-        np.divide(_dcg(gains, inputs.ranked(score)), ideal, out=value, where=ideal > 0)
-        return np.minimum(value, 1.0, out=value)
-
-    return inputs.value(one_output)
+        _check_grades(y, _LARGEST_EXPONENT, "<= 1000 for 2^y - 1 (use gain='linear')")
+    gains = np.exp2(y) - 1.0 if gain == "exponential" else y
+    ideal = _dcg(gains, inputs.ranked(y, all_rows=True))
+    value = np.divide(_dcg(gains, inputs.ranked(score)), ideal, out=ideal.copy(), where=ideal > 0)
+    return np.minimum(value, 1.0), ideal
 
 
-def _check_grades(inputs: ListInputs, largest: float, bound: str) -> None:
+def _check_grades(y: Array, largest: float, bound: str) -> None:
     """Raise an error for a label below 0 or above ``largest``."""
-    outside = np.argwhere((inputs.y_true < 0) | (inputs.y_true > largest))
+    outside = np.flatnonzero((y < 0) | (y > largest))
     if len(outside):
-        where = tuple(outside[0])
-        raise ValueError(f"y_true must be {bound}; row {where[0]} has {inputs.y_true[where]:g}")
+        raise ValueError(f"y_true must be {bound}; row {outside[0]} has {y[outside[0]]:g}")
 
 
 def _dcg(gains: Array, lists: RankedLists) -> Array:
@@ -126,60 +172,10 @@ def _dcg(gains: Array, lists: RankedLists) -> Array:
     return lists.sum_queries(lists.sum_groups(gains[lists.order]) / lists.size * discounts)
 
 
-_PARAMETERS = """Parameters
-    ----------
-    y_true, y_score, qid, k, undefined, average
-        As in :func:`ndcg`; labels may be negative.
-    relevance_threshold : float, default=1
-        A row is relevant if its label is at least this, as in trec_eval.
-
-    Returns
-    -------
-    float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
-        Between 0 and 1; with ``average=None``, as in :func:`ndcg`.
-"""
-
-
-def _of_relevance(by_query: Callable[[RankedLists, Array, int | None], Array]) -> Any:
-    """Make a metric of the 0/1 relevance of sorted rows; NaN for queries without a relevant row.
-
-    ``[parameters]`` in its docstring stands for what these metrics have in common.
-    """
-
-    @takes_queries
-    def metric(
-        y_true: ArrayLike,
-        y_score: ArrayLike,
-        *,
-        qid: ArrayLike | None = None,
-        k: int | None = None,
-        relevance_threshold: float = 1.0,
-        undefined: float | Literal["skip"] = "skip",
-        average: Literal["query"] | None = "query",
-    ) -> float | NDArray[np.float64]:
-        inputs = check_lists(y_true, y_score, qid, k, undefined, average)
-        if not is_number(relevance_threshold) or not np.isfinite(float(relevance_threshold)):
-            raise ValueError(
-                f"relevance_threshold must be a finite number; got {relevance_threshold!r}"
-            )
-
-        def one_output(y: Array, score: Array) -> Array:
-            lists = inputs.ranked(score)
-            relevant = (y >= float(relevance_threshold))[lists.order].astype(np.int64)
-            value = by_query(lists, relevant, inputs.k)
-            value[lists.sum_queries(lists.sum_groups(relevant)) == 0] = np.nan
-            return value
-
-        return inputs.value(one_output)
-
-    for name in ("__name__", "__qualname__", "__module__"):
-        setattr(metric, name, getattr(by_query, name))
-    metric.__doc__ = (by_query.__doc__ or "").replace("[parameters]\n", _PARAMETERS)
-    return metric
-
-
-@_of_relevance
-def average_precision(lists: RankedLists, relevant: Array, k: int | None) -> Array:
+@list_metric
+def average_precision(
+    inputs: ListInputs, y: Array, score: Array, relevance_threshold: float = 1.0
+) -> Any:
     """Mean of the precision at the rank of each relevant row (MAP).
 
     [parameters]
@@ -195,16 +191,18 @@ def average_precision(lists: RankedLists, relevant: Array, k: int | None) -> Arr
 
         r/g · (R + 1 + (j − 1)(r − 1)/(g − 1)) / (s + j).
     """
-    r, g = lists.sum_groups(relevant), lists.size
-    above, slope = lists.sum_before(r), (r - 1) / np.maximum(g - 1, 1)
+    lists, r, total = inputs.relevant(y, score, relevance_threshold)
+    above, slope = lists.sum_before(r), (r - 1) / np.maximum(lists.size - 1, 1)
     j = lists.rank - lists.before[lists.group]
     found = (above + 1)[lists.group] + (j - 1) * slope[lists.group]
-    value = lists.sum_places((r / g)[lists.group] * found / lists.rank)
-    return value / np.maximum(lists.sum_queries(r), 1)
+    value = lists.sum_places((r / lists.size)[lists.group] * found / lists.rank)
+    return value / np.maximum(total, 1), total
 
 
-@_of_relevance
-def reciprocal_rank(lists: RankedLists, relevant: Array, k: int | None) -> Array:
+@list_metric
+def reciprocal_rank(
+    inputs: ListInputs, y: Array, score: Array, relevance_threshold: float = 1.0
+) -> Any:
     """Reciprocal rank of the first relevant row, 0 if it ranks below ``k`` (MRR).
 
     [parameters]
@@ -219,12 +217,10 @@ def reciprocal_rank(lists: RankedLists, relevant: Array, k: int | None) -> Array
     Examples
     --------
     >>> from rankrls.metrics import reciprocal_rank
-    >>> reciprocal_rank([0, 1, 0, 1], [0.9, 0.8, 0.7, 0.1])
-    0.5
     >>> reciprocal_rank([0, 1], [0.5, 0.5])
     0.75
     """
-    n_relevant = lists.sum_groups(relevant)
+    lists, n_relevant, total = inputs.relevant(y, score, relevance_threshold)
     decides = (n_relevant > 0) & (lists.sum_before(n_relevant) == 0)
     rows = np.flatnonzero(decides[lists.group])
     group = lists.group[rows]
@@ -235,11 +231,11 @@ def reciprocal_rank(lists: RankedLists, relevant: Array, k: int | None) -> Array
     log_none_before = (gammaln(g - r + 1) - gammaln(later)) - (gammaln(g + 1) - gammaln(g - j + 2))
     value = np.zeros(len(lists.rank))
     value[rows] = np.where(possible, r / (g - j + 1) * np.exp(log_none_before), 0.0)
-    return lists.sum_places(value / lists.rank)
+    return lists.sum_places(value / lists.rank), total
 
 
-@_of_relevance
-def precision(lists: RankedLists, relevant: Array, k: int | None) -> Array:
+@list_metric
+def precision(inputs: ListInputs, y: Array, score: Array, relevance_threshold: float = 1.0) -> Any:
     """Fraction of relevant rows among the first ``k``.
 
     [parameters]
@@ -249,12 +245,13 @@ def precision(lists: RankedLists, relevant: Array, k: int | None) -> Array:
     Precision@k = (rel_1 + … + rel_k) / k, also for a query with fewer than k rows: as in
     trec_eval, the missing rows count as not relevant.
     """
-    limit: Any = np.maximum(lists.places, 1) if k is None else k
-    return lists.sum_queries(lists.sum_groups(relevant) * lists.inside / lists.size) / limit
+    lists, r, total = inputs.relevant(y, score, relevance_threshold)
+    limit: Any = np.maximum(lists.places, 1) if inputs.k is None else inputs.k
+    return lists.sum_queries(r * lists.inside / lists.size) / limit, total
 
 
-@_of_relevance
-def recall(lists: RankedLists, relevant: Array, k: int | None) -> Array:
+@list_metric
+def recall(inputs: ListInputs, y: Array, score: Array, relevance_threshold: float = 1.0) -> Any:
     """Fraction of the relevant rows that are among the first ``k``.
 
     [parameters]
@@ -263,37 +260,17 @@ def recall(lists: RankedLists, relevant: Array, k: int | None) -> Array:
     -----
     Recall@k = (rel_1 + … + rel_k) / R_all, with R_all relevant rows in the query.
     """
-    n_relevant = lists.sum_groups(relevant)
-    found = lists.sum_queries(n_relevant * lists.inside / lists.size)
-    return found / np.maximum(lists.sum_queries(n_relevant), 1)
+    lists, r, total = inputs.relevant(y, score, relevance_threshold)
+    return lists.sum_queries(r * lists.inside / lists.size) / np.maximum(total, 1), total
 
 
-@takes_queries
+@list_metric
 def expected_reciprocal_rank(
-    y_true: ArrayLike,
-    y_score: ArrayLike,
-    *,
-    qid: ArrayLike | None = None,
-    k: int | None = None,
-    max_grade: float = 4.0,
-    undefined: float | Literal["skip"] = "skip",
-    average: Literal["query"] | None = "query",
-) -> float | NDArray[np.float64]:
+    inputs: ListInputs, y: Array, score: Array, max_grade: float = 4.0
+) -> Any:
     """Expected reciprocal rank at which a user reading from the top stops (ERR).
 
-    Parameters
-    ----------
-    y_true : array-like of shape (n_rows,) or (n_rows, n_outputs)
-        Grades from 0 to ``max_grade``, higher = more relevant.
-    y_score, qid, k, undefined, average
-        As in :func:`ndcg`.
-    max_grade : float, default=4
-        The highest grade of the scale, whether or not it occurs in ``y_true``.
-
-    Returns
-    -------
-    float or ndarray of shape (n_queries,) or (n_queries, n_outputs)
-        Between 0 and 1; with ``average=None``, as in :func:`ndcg`.
+    [parameters]
 
     Notes
     -----
@@ -304,29 +281,17 @@ def expected_reciprocal_rank(
 
     Where scores tie, the expected product of j of the g factors of a tie group is e_j / C(g, j),
     with e_j the elementary symmetric polynomial (Chapelle, Metzler, Zhang and Grinspan, CIKM 2009).
-
-    Examples
-    --------
-    >>> from rankrls.metrics import expected_reciprocal_rank
-    >>> expected_reciprocal_rank([4, 0, 2], [0.9, 0.8, 0.7])
-    0.94140625
     """
-    inputs = check_lists(y_true, y_score, qid, k, undefined, average)
     highest = check_number("max_grade", max_grade, above=0.0)
-    _check_grades(inputs, highest, f"from 0 to max_grade={highest:g} for this metric")
-
-    def one_output(y: Array, score: Array) -> Array:
-        lists = inputs.ranked(score)
-        stop = np.exp2(y[lists.order] - highest) - np.exp2(-highest)
-        if len(lists.size) < len(stop):  # sums over a tie group do not depend on row order
-            stop = stop[np.lexsort((stop, lists.group))]
-        passed = lists.sum_before(lists.sum_groups(np.log1p(-stop)))
-        reached = np.exp(np.minimum(passed, 0.0))[lists.group]
-        total = lists.sum_places(reached * _stops(stop, lists) / lists.rank)
-        total[lists.sum_queries(lists.sum_groups(stop)) == 0] = np.nan
-        return total
-
-    return inputs.value(one_output)
+    _check_grades(y, highest, f"from 0 to max_grade={highest:g} for this metric")
+    lists = inputs.ranked(score)
+    stop = np.exp2(y[lists.order] - highest) - np.exp2(-highest)
+    if len(lists.size) < len(stop):  # sums over a tie group do not depend on row order
+        stop = stop[np.lexsort((stop, lists.group))]
+    passed = lists.sum_before(lists.sum_groups(np.log1p(-stop)))
+    reached = np.exp(np.minimum(passed, 0.0))[lists.group]
+    total = lists.sum_places(reached * _stops(stop, lists) / lists.rank)
+    return total, lists.sum_queries(lists.sum_groups(stop))
 
 
 def _stops(stop: Array, lists: RankedLists) -> Array:
@@ -388,14 +353,23 @@ class ListInputs:
     k: int | None = None
     retrieved: Array | None = None
 
-    def value(self, metric: Callable[[Array, Array], Array]) -> float | NDArray[np.float64]:
-        """Apply ``metric(y_true, y_score)``, NaN where no row is relevant, and average."""
+    def value(self, metric: Callable[[Array, Array], Any]) -> float | NDArray[np.float64]:
+        """Apply ``metric(y_true, y_score)`` to each output, and average."""
         columns = zip(self.y_true.T, self.y_score.T, strict=True)
-        values = np.column_stack([metric(y, score) for y, score in columns])
-        if not np.isnan(self.undefined):
-            values[np.isnan(values)] = self.undefined
+        found = [metric(y, score) for y, score in columns]
+        values = np.column_stack(
+            [np.where(relevant > 0, value, self.undefined) for value, relevant in found]
+        )
         reason = "no query has a relevant row{}, so undefined='skip' excludes all of them"
         return averaged(values, self.average, self.single, reason)
+
+    def relevant(self, y: Array, score: Array, threshold: Any) -> tuple[RankedLists, Array, Array]:
+        """Ranked lists, and the number of relevant rows of each group and of each query."""
+        if not is_number(threshold) or not np.isfinite(float(threshold)):
+            raise ValueError(f"relevance_threshold must be a finite number; got {threshold!r}")
+        lists = self.ranked(score)
+        r = lists.sum_groups((y >= float(threshold))[lists.order].astype(np.int64))
+        return lists, r, lists.sum_queries(r)
 
     def ranked(self, score: Array, *, all_rows: bool = False) -> RankedLists:
         """Sort by query and descending score; ``all_rows``: also those that were not retrieved."""
