@@ -222,7 +222,7 @@ Examples:
 )  # fmt: skip
 
 _command(
-    "export", "_models:export", "",
+    "export", "_inspecting:export", "",
     "model to output name names store drop_zeros normalizers",
     "Write a model for a search engine, a database, ONNX or SVMrank.",
     """
@@ -252,7 +252,7 @@ Examples:
 )  # fmt: skip
 
 _command(
-    "weights", "_models:weights", "", "model top names json",
+    "weights", "_inspecting:weights", "", "model top names json",
     """
     Print the weights of a linear model, the most important feature first.
 
@@ -264,7 +264,7 @@ _command(
 )  # fmt: skip
 
 _command(
-    "explain", "_models:explain", "data+",
+    "explain", "_inspecting:explain", "data+",
     f"model query ranks top {SCORED.replace(' missing unlabelled', '')} json",
     """
     Tell why a row of DATA is ranked above another, by a model of fit --auto.
@@ -296,7 +296,7 @@ _command(
     "Example:\n  rankrls split all.csv train.csv test.csv --test 0.2",
 )  # fmt: skip
 
-_command("info", "_models:info", "model", "json", "Describe the contents of the file MODEL.")
+_command("info", "_inspecting:info", "model", "json", "Describe the contents of the file MODEL.")
 
 _command("demo", "_demo:demo", "", "output",
          "Fit, evaluate and report on generated search data.")  # fmt: skip
