@@ -11,7 +11,7 @@ import pytest
 from scipy import sparse
 
 from model_files import edit, forge, load_or_none, members, refuse, write
-from rankrls import ConditionalRankRLS, RankRLS
+from rankrls import AutoRanker, ConditionalRankRLS, RankRLS
 from rankrls.io import describe_model, load_model, save_model
 from rankrls.io._values import Decoder
 from rankrls.preprocessing import TableEncoder
@@ -352,6 +352,16 @@ def test_rows_that_are_larger_than_the_file(path):
         save_model(model, path)
         edit(path, lambda m: fields(m).update(n_features_in_=2**41))
         assert load_or_none(path) is None or model is ranker
+
+
+def test_models_that_failed_when_they_were_used(path):
+    """They predicted, but could not explain or learn."""
+    save_model(AutoRanker("pairwise_accuracy", effort="quick", random_state=0).fit(X, y), path)
+    edit(path, lambda m: fields(m).update(n_features_in_=7))
+    refuse(path, "columns of another table")
+    save_model(RankRLS(kernel="rbf", basis=[0, 3, 5]).fit(X, y), path)
+    edit(path, lambda m: model_of(m)["fields"].update(basis=None))
+    refuse(path, "a model that has learned half")
 
 
 def test_numbers_that_numpy_does_not_take(path):

@@ -112,11 +112,10 @@ class AllPathsGraphFeatures(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     gather : {"sum", "max"}, default="sum"
-        How to combine several pairs of nodes with the same two labels: "sum" adds their path
-        weights (P4 §4); "max" takes the largest weight of the pairs that a path connects.
+        How to combine the path weights of several pairs of nodes with the same two labels.
     normalize : bool, default=False
-        Whether to divide the features of each graph by their Euclidean length, so that the kernel
-        becomes a cosine. Label pairs not seen in ``fit`` count in this length.
+        Whether to divide the features of each graph by their Euclidean length, in which label pairs
+        not seen in ``fit`` count, so that the kernel becomes a cosine.
     divergent : {"error", "scale"}, default="error"
         How to treat a graph whose sum over paths does not converge: raise an error that names it,
         or multiply all its edge weights by 0.9 / (spectral radius), with a warning.
@@ -137,19 +136,15 @@ class AllPathsGraphFeatures(TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    A graph with adjacency matrix :math:`A` has the path weights
-    :math:`W = \sum_{n \ge 1} A^n = (I - A)^{-1} - I`: the weight of a path is the product of the
-    weights of its edges, and a path can visit a node repeatedly. With :math:`N` the 0/1 matrix of
-    labels by nodes, the features are the entries of :math:`F = N W N^\top`. The series converges if
-    the spectral radius of :math:`A` is below 1, as for every graph without cycles.
+    With :math:`A` the adjacency matrix and :math:`N` the 0/1 matrix of labels by nodes, the
+    features are the entries of :math:`N W N^\top`, with the path weights
+    :math:`W = \sum_{n \ge 1} A^n = (I - A)^{-1} - I`. The series converges if the spectral radius
+    of :math:`A` is below 1, as for every graph without cycles.
 
-    A graph is a pair ``(adjacency, labels)``, with an array or sparse matrix of shape (v, v) and an
-    iterable of strings (or a string) for every node; a `LabelledGraph`; or a networkx graph with a
-    node attribute ``"labels"`` (or ``"label"``) and an edge attribute ``"weight"`` (1 if missing),
-    in which undirected edges count in both directions.
-
-    ``transform`` ignores labels and label pairs that were not seen in ``fit``. Nodes with such
-    labels still belong to paths between other nodes.
+    A graph is a pair ``(adjacency, labels)``, a `LabelledGraph`, or a networkx graph with a node
+    attribute ``"labels"`` (or ``"label"``) and an edge attribute ``"weight"`` (1 if missing), in
+    which undirected edges count in both directions. ``transform`` ignores labels and label pairs
+    that were not seen in ``fit``; nodes with such labels still belong to paths between others.
 
     Examples
     --------
@@ -220,19 +215,18 @@ class AllPathsGraphFeatures(TransformerMixin, BaseEstimator):
                 f"weights were multiplied so that the spectral radius is {SCALED_RADIUS} "
                 f"({shown}{', …' * (len(scaled) > 5)})"
             )
-        indptr = np.append(0, np.cumsum([len(part) for part in keys], dtype=np.int64))
-        found = np.concatenate(keys) if keys else np.zeros(0, dtype=np.int64)
+        row = np.repeat(np.arange(len(graphs)), [len(part) for part in keys])
+        found = np.concatenate([np.zeros(0, dtype=np.int64), *keys])
         if fit:
             self.graph_scales_ = scales
             self.label_pairs_ = np.column_stack(np.divmod(np.unique(found), max(n_labels, 1)))
         columns = self.label_pairs_[:, 0] * n_labels + self.label_pairs_[:, 1]
         place = np.searchsorted(columns, found)
         kept = np.append(columns, -1)[place] == found
-        indptr = np.append(0, np.cumsum(kept))[indptr]
         kind = np.int32 if max(len(found), len(columns)) < 2**31 else np.int64
-        parts = place[kept].astype(kind), indptr.astype(kind)
+        coords = row[kept].astype(kind), place[kept].astype(kind)
         data = np.concatenate([np.zeros(0), *weights])[kept]
-        return sp.csr_array((data, *parts), shape=(len(graphs), len(columns)))
+        return sp.csr_array((data, coords), shape=(len(graphs), len(columns)))
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Return the names of the columns, of the form "label → label"."""

@@ -79,10 +79,9 @@ def sentence_graph(
 
     Notes
     -----
-    Shortest paths ignore the direction of edges, and lead from any token of one entity to any token
-    of the other. All paths of the smallest length are used. A token that belongs to both entities
-    gets both placeholders and is itself the shortest path. "Between" means from the first token of
-    either entity to the last, both included.
+    Shortest paths ignore the direction of edges, lead from any token of one entity to any of the
+    other, and are all used. A token of both entities gets both placeholders and is itself the
+    shortest path. "Between" includes the entities.
 
     Examples
     --------

@@ -158,35 +158,37 @@ SHARED = {
 def read_records(table: str, hooks: dict[str, dict[str, Any]]) -> None:
     """Add the records of a table to `SCHEMA`, with further arguments by name.
 
-    A paragraph begins with ``part Name of module``, ``estimator Name of module`` or ``fields
-    name``, and has a line ``name other_name?: kind`` for each kind of field. Other lines are
-    ``+ name`` (the fields of that name), ``param name: kind`` and ``derived name other_name``.
+    A paragraph begins with ``part Name of module``, ``estimator Name OtherName of module`` or
+    ``fields name``, and has a line ``name other_name?: kind`` for each kind of field. Other lines
+    are ``+ name`` (the fields of that name), ``param name: kind`` and ``derived name other_name``.
     """
     for paragraph in table.strip().split("\n\n"):
         head, *lines = [line.strip() for line in paragraph.strip().splitlines()]
-        word, name, *module = head.split()
+        word, *names = head.split()
         lines = [
             line
             for given in lines
             for line in (SHARED[given[2:]] if given.startswith("+ ") else [given])
         ]
         if word == "fields":
-            SHARED[name] = lines
+            SHARED[names[0]] = lines
             continue
         fields: dict[str, str] = {}
         params: dict[str, str] = {}
         derived: list[str] = []
         for line in lines:
-            names, _, kind = line.partition(":")
-            if names.startswith("derived "):
-                derived += names.split()[1:]
-            elif names.startswith("param "):
-                params |= dict.fromkeys(names.split()[1:], kind.strip())
+            keys, _, kind = line.partition(":")
+            if keys.startswith("derived "):
+                derived += keys.split()[1:]
+            elif keys.startswith("param "):
+                params |= dict.fromkeys(keys.split()[1:], kind.strip())
             else:
-                fields |= dict.fromkeys(names.split(), kind.strip())
-        options: dict[str, Any] = {"derived": tuple(derived), **hooks.get(name, {})}
-        of_estimator = params if word == "estimator" else None
-        SCHEMA[name] = Record(name, module[1], fields, of_estimator, **options)
+                fields |= dict.fromkeys(keys.split(), kind.strip())
+        *classes, _, module = names
+        for name in classes:
+            options: dict[str, Any] = {"derived": tuple(derived), **hooks.get(name, {})}
+            of_estimator = params if word == "estimator" else None
+            SCHEMA[name] = Record(name, module, fields, of_estimator, **options)
 
 
 def record_of(value: Any) -> Record | None:

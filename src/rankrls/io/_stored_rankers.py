@@ -336,9 +336,11 @@ def _finish_ranker(ranker: Any) -> None:
     ranker._store_coefficients()
     present = [name for name in INCREMENTAL if name in vars(ranker)]
     if present:
-        complete = len(present) == len(INCREMENTAL) and ranker._model.solvers
+        model, projection = ranker._model, ranker._seen.projection
+        fixed = model.coef is not None or model.basis is not None
+        complete = len(present) == len(INCREMENTAL) and model.solvers and fixed
         require(complete, "a model that has learned half")
-        n_outputs, projection = ranker._model.n_outputs, ranker._seen.projection
+        n_outputs = model.n_outputs
         sizes = projection and (len(projection.v), len(projection.u))
         good = sizes in (None, (ranker.n_features_in_, n_outputs))
         good = good and len(ranker._preferences) == n_outputs
@@ -467,9 +469,12 @@ HOOKS: dict[str, dict[str, Any]] = {
     },
     "RankingFeatures": {"finish": _finish_features, "probe": _probe_blocks},
     "AutoRanker": {
+        "finish": lambda ranker: require(
+            ranker.n_features_in_ == ranker._table.n_features_in_, "columns of another table"
+        ),
         "probe": lambda ranker: ranker.predict(
             ranker._table._missing_rows(), qid=np.zeros(2) if ranker._with_qid else None
-        )
+        ),
     },
     "TextModel": {"finish": lambda model: require(model.is_consistent(), "words of another text")},
     "TreeMember": {

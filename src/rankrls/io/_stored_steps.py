@@ -61,10 +61,7 @@ estimator RobustScaler of sklearn.preprocessing
     + step
     center_ scale_: float[n] nan | None
 
-estimator Normalizer of sklearn.preprocessing
-    + step
-
-estimator Binarizer of sklearn.preprocessing
+estimator Normalizer Binarizer of sklearn.preprocessing
     + step
 
 estimator QuantileTransformer of sklearn.preprocessing
@@ -110,17 +107,11 @@ estimator VarianceThreshold of sklearn.feature_selection
     + step
     variances_: float[n] any
 
-fields selector
+estimator SelectKBest SelectPercentile of sklearn.feature_selection
     + step
     scores_: float[n] any
     pvalues_?: float[n] any | None
     param score_func: score_function
-
-estimator SelectKBest of sklearn.feature_selection
-    + selector
-
-estimator SelectPercentile of sklearn.feature_selection
-    + selector
 
 estimator PolynomialFeatures of sklearn.preprocessing
     + step
@@ -133,19 +124,13 @@ estimator FunctionTransformer of sklearn.preprocessing
     param func inverse_func: function | None
     param kw_args inv_kw_args: dict[item] | None
 
-fields encoder
+estimator OneHotEncoder OrdinalEncoder of sklearn.preprocessing
     + step
     categories_: list[any] nonempty
     _infrequent_enabled: flag
     _infrequent_indices?: list[int[rare] | None]
     derived _default_to_infrequent_mappings _drop_idx_after_grouping drop_idx_
     derived _n_features_outs _missing_indices
-
-estimator OneHotEncoder of sklearn.preprocessing
-    + encoder
-
-estimator OrdinalEncoder of sklearn.preprocessing
-    + encoder
 
 estimator KBinsDiscretizer of sklearn.preprocessing
     + step
