@@ -178,18 +178,18 @@ def test_products(layout, threads, dtype, many_threads):
     X[10:30] = 0  # a block may be empty
     V, U = rng.standard_normal((31, 3)), rng.standard_normal((83, 3))
     tolerance = 1e-13 if dtype == np.float64 else 2e-5
-    with Products.of(LAYOUTS[layout](X), threads) as product:
-        for k in (1, 3):
-            assert_allclose(product.matmat(V[:, :k]), X @ V[:, :k], atol=tolerance)
-            assert_allclose(product.rmatmat(U[:, :k]), X.T @ U[:, :k], atol=tolerance)
-        assert_allclose(product @ V[:, 0], X @ V[:, 0], atol=tolerance)
-        assert_allclose(product.T @ U[:, 0], X.T @ U[:, 0], atol=tolerance)
-        weight = rng.uniform(0, 2, 83)
-        centred = X.astype(float) - weight @ X / weight.sum()
-        wanted = weight @ centred**2
-        squares = product.column_squares(weight)
-        assert_allclose(squares, wanted, rtol=10 * tolerance, atol=tolerance)
-        assert (product.column_squares(np.zeros(83)) == 0).all()
+    product = Products(LAYOUTS[layout](X), threads)
+    for k in (1, 3):
+        assert_allclose(product.matmat(V[:, :k]), X @ V[:, :k], atol=tolerance)
+        assert_allclose(product.rmatmat(U[:, :k]), X.T @ U[:, :k], atol=tolerance)
+    assert_allclose(product @ V[:, 0], X @ V[:, 0], atol=tolerance)
+    assert_allclose(product.T @ U[:, 0], X.T @ U[:, 0], atol=tolerance)
+    weight = rng.uniform(0, 2, 83)
+    centred = X.astype(float) - weight @ X / weight.sum()
+    wanted = weight @ centred**2
+    squares = product.column_squares(weight)
+    assert_allclose(squares, wanted, rtol=10 * tolerance, atol=tolerance)
+    assert (product.column_squares(np.zeros(83)) == 0).all()
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -213,11 +213,11 @@ def test_offsets(layout, dtype, many_threads):
     V, U = rng.standard_normal((7, 3)), rng.standard_normal((60, 3))
     weight = rng.uniform(0, 2, 60)
     wanted = weight @ (centred - weight @ centred / weight.sum()) ** 2
-    with Products.of(LAYOUTS[layout](X), 2, offsets) as product:
-        for k in (1, 3):
-            assert_allclose(product.matmat(V[:, :k]), centred @ V[:, :k], atol=100 * eps)
-            assert_allclose(product.rmatmat(U[:, :k]), centred.T @ U[:, :k], atol=300 * eps)
-        assert_allclose(product.column_squares(weight), wanted, rtol=1e3 * eps, atol=1e3 * eps)
+    product = Products(offsets.subtract(LAYOUTS[layout](X)), 2)
+    for k in (1, 3):
+        assert_allclose(product.matmat(V[:, :k]), centred @ V[:, :k], atol=100 * eps)
+        assert_allclose(product.rmatmat(U[:, :k]), centred.T @ U[:, :k], atol=300 * eps)
+    assert_allclose(product.column_squares(weight), wanted, rtol=1e3 * eps, atol=1e3 * eps)
 
 
 @pytest.mark.parametrize("layout", ["dense", "csr_array", "csc_array"])
@@ -241,16 +241,16 @@ def test_systems_are_solved(cost, weighting, n_pairs, layout):
     case = Case(3, cost=cost, query_weighting=weighting, n_pairs=n_pairs, weight="zeros")
     X = case.rng.standard_normal((case.m, 6))
     objective = case.system()
-    L = objective.laplacian.apply(np.eye(case.m))
+    L = objective.apply(np.eye(case.m))
     options = IterationOptions(tol=1e-12)
-    with Products.of(LAYOUTS[layout](X), 2) as product:
-        system = LinearSystem(product, objective)
-        assert_allclose(system.G(np.eye(6)), X.T @ L @ X, atol=1e-9)
-        for alphas in (np.array([0.3]), np.array([5.0, 0.01, 1.0])):
-            (W,), history = converge([system], alphas, options)
-            wanted = exact(X.T @ L @ X, X.T @ objective.laplacian.r, alphas)
-            assert_allclose(W, wanted, rtol=1e-8, atol=1e-9)
-            assert (history.residual <= 1e-12).all()
+    product = Products(LAYOUTS[layout](X), 2)
+    system = LinearSystem(product, objective)
+    assert_allclose(system.G(np.eye(6)), X.T @ L @ X, atol=1e-9)
+    for alphas in (np.array([0.3]), np.array([5.0, 0.01, 1.0])):
+        (W,), history = converge([system], alphas, options)
+        wanted = exact(X.T @ L @ X, X.T @ objective.r, alphas)
+        assert_allclose(W, wanted, rtol=1e-8, atol=1e-9)
+        assert (history.residual <= 1e-12).all()
 
 
 class Noisy:

@@ -37,7 +37,7 @@ def test_system_factor_and_moments(options):
     case = Case(0, **options)
     m, (L, r) = case.m, oracles.laplacian(case.edges, case.m)
     objective = case.system()
-    system, some, operator = objective.laplacian, np.arange(m), case.graph.laplacian(**case.options)
+    system, some, operator = objective, np.arange(m), case.graph.laplacian(**case.options)
     assert isinstance(operator, LinearOperator)
     for actual, expected in [
         (operator @ np.eye(m), L),
@@ -95,10 +95,10 @@ def test_any_scores_and_queries(data):
     L, r = oracles.laplacian(edges, m)
     graph = PreferenceGraph.from_scores(s, qid=qid, sample_weight=weight)
     (objective,) = graph.objectives(Loss(**options))
-    close(objective.laplacian.apply(np.eye(m)), L)
-    assert_allclose(objective.laplacian.r[:, 0], r, atol=1e-12 * max(1, np.abs(r).max()))
+    close(objective.apply(np.eye(m)), L)
+    assert_allclose(objective.r[:, 0], r, atol=1e-12 * max(1, np.abs(r).max()))
     assert objective.n_pairs == len(edges)
-    F = objective.laplacian.factor()
+    F = objective.factor()
     dense = F.matmat(np.eye(F.shape[1]))
     assert_allclose(dense @ dense.T, L, atol=1e-12 * max(1, np.abs(L).max()))
 
@@ -113,8 +113,8 @@ def test_integer_weight_is_a_repeated_row(cost, ties, query_weighting):
     loss = Loss(cost, ties, query_weighting)
     weighted = PreferenceGraph.from_scores(s, qid=qid, sample_weight=counts)
     repeated = PreferenceGraph.from_scores(s[rows], qid=qid[rows])
-    one = weighted.objectives(loss)[0].laplacian.moments(X)
-    other = repeated.objectives(loss)[0].laplacian.moments(X[rows])
+    one = weighted.objectives(loss)[0].moments(X)
+    other = repeated.objectives(loss)[0].moments(X[rows])
     for a, b in zip(one, other, strict=True):
         close(a, b)
 
@@ -142,8 +142,8 @@ def test_large_single_query_needs_no_quadratic_object():
         for cost, ties in (("magnitude", "keep"), ("magnitude", "drop"), ("unit", "drop")):
             tracemalloc.start()
             (objective,) = graph.objectives(Loss(cost=cost, ties=ties))
-            objective.laplacian.apply(s[:, None])
-            objective.laplacian.moments(s[:, None].astype(float))
+            objective.apply(s[:, None])
+            objective.moments(s[:, None].astype(float))
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
             assert peak < 50 * 8 * m

@@ -418,8 +418,8 @@ def test_nystroem_basis_leaves_with_its_query(keep_basis, duplicates, cost):
             graph = PreferenceGraph.from_scores(y[rest], qid=qid[rest])
             (objective,) = graph.objectives(Loss(cost=cost))
             K_MR, K_RR = K[np.ix_(rest, staying)], K[np.ix_(staying, staying)]
-            S = K_MR.T @ objective.laplacian.apply(K_MR) + alpha * K_RR
-            a = np.linalg.lstsq(S, K_MR.T @ objective.laplacian.r[:, 0], rcond=1e-13)[0]
+            S = K_MR.T @ objective.apply(K_MR) + alpha * K_RR
+            a = np.linalg.lstsq(S, K_MR.T @ objective.r[:, 0], rcond=1e-13)[0]
             refitted.append(K[:, staying] @ a)
         for query in np.unique(qid[held]):
             inside = qid[held] == query

@@ -32,7 +32,7 @@ class Process:
         self.k, self.X = k, X
         M, z, C = oracles.difference_process(case.edges, k(X, X), alpha)
         self.M, self.z, self.C = M, z, C
-        self.weight = case.system().laplacian.row_weight()
+        self.weight = case.system().row_weight()
         self.weight = self.weight / self.weight.sum()
 
     def posterior(self, A):

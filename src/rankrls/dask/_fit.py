@@ -326,7 +326,8 @@ class _DistributedEquations:
 def _part_system(loss: Loss, X: Any, graph: PreferenceGraph, query: Array) -> System:
     """Return the equations of the rows of one part; all outputs share L."""
     (objective,) = graph.objectives(loss)
-    system = LinearSystem(Products(X, offsets=Offsets.of(X)), objective)
+    offsets = Offsets.of(X)
+    system = LinearSystem(Products(X if offsets is None else offsets.subtract(X)), objective)
     return system, np.array(objective.n_pairs), graph.n_preferences
 
 

@@ -513,7 +513,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         folds = [test for _, test in read_splits(cv, n, X, target, codes, complement=True)]
         # A splitter such as LeavePairOut may say that it means to split queries.
         whole = codes is not None and not judged and not getattr(cv, "splits_queries", False)
-        if whole and split_folds(problem.objectives[0].laplacian, folds).any():
+        if whole and split_folds(problem.objectives[0], folds).any():
             warn(
                 f"cv={show(cv)} splits queries: rows of a query are both trained on and held out, "
                 "and a held-out row is compared with the held-out part of its query only. To "

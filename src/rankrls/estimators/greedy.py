@@ -159,7 +159,7 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
             raise ValueError(problem)
         progress = Progress(type(self).__name__, self.verbose)
         if codes is not None:
-            degree = objectives[0].laplacian.degree()
+            degree = objectives[0].degree()
             if len(np.unique(codes[degree > 0])) < 2:
                 raise ValueError(
                     "leave-query-out needs at least two queries with a pair, but there is only one "

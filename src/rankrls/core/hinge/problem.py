@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,17 +84,16 @@ def fit_hinge(
         space = Space(kernel, X[used][:, used] if kernel.precomputed else X[used], "dual")
     options: dict[str, Any] = {"squared": squared, "tol": tol, "max_iter": max_iter}
     paths: list[list[HingeSolution]] = []
-    with ExitStack() as stack:
-        functions = _functions(space, stack, n_threads(n_jobs))
-        for loss in losses:
-            solutions, start = {}, None
-            for index in np.argsort(-alphas, kind="stable").tolist():
-                alpha = float(alphas[index])
-                found = minimize_hinge(loss, functions, alpha, start=start, **options)
-                start, solutions[index] = found.w, found
-                if len(alphas) > 1:
-                    progress(f"alpha {alpha:g}: {found.n_iter} iterations")
-            paths.append([solutions[index] for index in range(len(alphas))])
+    functions = _functions(space, n_threads(n_jobs))
+    for loss in losses:
+        solutions, start = {}, None
+        for index in np.argsort(-alphas, kind="stable").tolist():
+            alpha = float(alphas[index])
+            found = minimize_hinge(loss, functions, alpha, start=start, **options)
+            start, solutions[index] = found.w, found
+            if len(alphas) > 1:
+                progress(f"alpha {alpha:g}: {found.n_iter} iterations")
+        paths.append([solutions[index] for index in range(len(alphas))])
     figures = [[(s.objective, s.gap, s.rounding, s.n_iter) for s in path] for path in paths]
     objective, gap, rounding, n_iter = np.array(figures).T
     n_iter = n_iter.astype(int)
@@ -137,7 +135,7 @@ def _choose(
     return Space(kernel, X, solver)
 
 
-def _functions(space: Space, stack: ExitStack, threads: int) -> FeatureSpace:
+def _functions(space: Space, threads: int) -> FeatureSpace:
     """The functions to search; all are changed by a constant at most."""
     X = space.X
     if space.basis is not None:
@@ -155,7 +153,7 @@ def _functions(space: Space, stack: ExitStack, threads: int) -> FeatureSpace:
             shift = np.zeros(X.shape[1])
             shift[offsets.columns] = offsets.values
             X = subtract(X, shift)
-        return FeatureSpace(stack.enter_context(Products.of(X, threads)))
+        return FeatureSpace(Products(X, threads))
     return KernelSpace(space.gram)
 
 

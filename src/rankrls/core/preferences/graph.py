@@ -23,7 +23,7 @@ from rankrls._validation import (
     encode_qid,
 )
 from rankrls.core.preferences.costs import Loss, QueryWeighting, varying_queries
-from rankrls.core.preferences.laplacian import Objective, add, from_edges, from_scores
+from rankrls.core.preferences.laplacian import Laplacian, add, from_edges, from_scores
 
 Array = NDArray[Any]
 
@@ -319,8 +319,8 @@ class PreferenceGraph:
 
     # ------------------------------------------------------------------ as a quadratic form
 
-    def objectives(self, loss: Loss | None = None, pair_scale: Any = 1.0) -> list[Objective]:
-        """L, r and counts for a loss: one `Objective` per group of outputs that share L.
+    def objectives(self, loss: Loss | None = None, pair_scale: Any = 1.0) -> list[Laplacian]:
+        """L, r and counts for a loss: one `Laplacian` per group of outputs that share L.
 
         The covariates of given pairs are divided by ``pair_scale``.
         """
@@ -350,7 +350,7 @@ class PreferenceGraph:
         output: int = 0,
     ) -> LinearOperator:
         """Laplacian L as a SciPy ``LinearOperator`` of shape (m, m); O(m) per column for scores."""
-        system = self._find(output, Loss(cost, ties, query_weighting))[0].laplacian
+        system = self._find(output, Loss(cost, ties, query_weighting))[0]
 
         def apply(v: Array) -> Array:
             return system.apply(np.reshape(v, (-1, 1)))[:, 0]
@@ -369,9 +369,9 @@ class PreferenceGraph:
     ) -> Array:
         """The right-hand side r = Σ_edges w² z (e_h − e_j), shape (m,)."""
         objective, column = self._find(output, Loss(cost, ties, query_weighting))
-        return objective.laplacian.r[:, column]
+        return objective.r[:, column]
 
-    def _find(self, output: int, loss: Loss) -> tuple[Objective, int]:
+    def _find(self, output: int, loss: Loss) -> tuple[Laplacian, int]:
         for objective in self.objectives(loss):
             where = np.flatnonzero(objective.outputs == output)
             if where.size:

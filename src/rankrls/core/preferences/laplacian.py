@@ -15,7 +15,7 @@ annihilates constants exactly if L does (Fᵀ1 = 0).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from copy import copy
 from functools import cached_property
 from typing import Any
 
@@ -207,13 +207,23 @@ class _Quadratic:
     """What all Laplacians share: L and r over m rows, for k outputs that share L.
 
     r = Σ_edges w² z (e_h − e_j) has shape (m, k), and ``energy`` = Σ_edges w² z² shape (k,); both
-    have a single column if all outputs have the same target.
+    have a single column if all outputs have the same target. ``outputs`` are the columns of y to
+    which they apply, ``n_pairs`` is the number of edges, including ties if they are kept, and
+    ``log_weight`` = Σ_edges log w², for the marginal likelihood.
     """
 
     r: Array
     energy: Array
     apply: Any
     links: Any
+    outputs: Array
+    n_pairs: int
+    log_weight: float
+
+    def of(self, outputs: Array, n_pairs: int, log_weight: float) -> Any:
+        """Set the outputs and counts, and return the Laplacian."""
+        self.outputs, self.n_pairs, self.log_weight = outputs, n_pairs, log_weight
+        return self
 
     @property
     def n_rows(self) -> int:
@@ -622,28 +632,18 @@ def _dense(V: Any) -> Array:
     return np.asarray(V.toarray() if sparse.issparse(V) else V, dtype=np.float64)
 
 
-# -- objectives ---------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Objective:
-    """The data term of the objective for the outputs that share one preference graph."""
-
-    laplacian: Laplacian  # L, and r with one column for each of ``outputs``
-    outputs: Array  # the columns of y to which it applies
-    n_pairs: int  # number of edges, including ties if they are kept
-    log_weight: float  # Σ_edges log w², for the marginal likelihood
+# -- from preferences ----------------------------------------------------------------------------
 
 
 def from_scores(
     s: Array, query: Array, n_queries: int, weight: Array | None, loss: Loss
-) -> list[Objective]:
-    """Objectives of scores ``s`` of shape (m, k), one for each group of outputs that share L."""
+) -> list[Laplacian]:
+    """Laplacians of scores ``s`` of shape (m, k), one for each group of outputs that share L."""
     cost, how = loss.of_pair, loss.query_weighting
     if loss.keeps_ties:
         weights = QueryWeights(how, query, n_queries, weight, None)
         system = CentredLaplacian(Groups(query, weight, n_queries), weights.kappa, s)
-        return [Objective(system, np.arange(s.shape[1]), weights.n_pairs, weights.log_weight)]
+        return [system.of(np.arange(s.shape[1]), weights.n_pairs, weights.log_weight)]
     shared: dict[bytes, tuple[Levels, list[int]]] = {}
     for j in range(s.shape[1]):
         levels = Levels.of(s[:, j], query)
@@ -684,7 +684,7 @@ def from_scores(
                 system = CentredLaplacian(rows, weights.level_kappa, None, between)
             if energy is not None:
                 system.energy = np.repeat(energy, k)
-        objectives.append(Objective(system, np.array(outputs), weights.n_pairs, log_weight))
+        objectives.append(system.of(np.array(outputs), weights.n_pairs, log_weight))
     return objectives
 
 
@@ -719,24 +719,21 @@ def from_edges(
     *,
     cost: Cost,
     features: Array | None = None,
-) -> Objective:
-    """The objective of given pairs (preferred, other), one output."""
+) -> EdgeLaplacian:
+    """The Laplacian of given pairs (preferred, other), one output."""
     used = weight > 0
     pairs, magnitude, weight = pairs[used], magnitude[used], weight[used]
     z, weight = cost.edges(magnitude, weight)
     C = None if features is None else features[used]
     system = EdgeLaplacian(pairs[:, 0], pairs[:, 1], weight, z, n_rows, C)
-    return Objective(system, np.arange(1), len(pairs), float(np.log(weight).sum()))
+    return system.of(np.arange(1), len(pairs), float(np.log(weight).sum()))
 
 
-def add(scored: Objective, edges: Objective) -> Objective:
+def add(scored: Laplacian, edges: EdgeLaplacian) -> Laplacian:
     """Combine scores and pairs for the outputs of ``scored``; only pairs if it has no edge."""
-    assert isinstance(edges.laplacian, EdgeLaplacian)
     if scored.n_pairs == 0:
-        return replace(edges, outputs=scored.outputs)
-    return Objective(
-        SumLaplacian(scored.laplacian, edges.laplacian),
-        scored.outputs,
-        scored.n_pairs + edges.n_pairs,
-        scored.log_weight + edges.log_weight,
+        return copy(edges).of(scored.outputs, edges.n_pairs, edges.log_weight)
+    log_weight = scored.log_weight + edges.log_weight
+    return SumLaplacian(scored, edges).of(
+        scored.outputs, scored.n_pairs + edges.n_pairs, log_weight
     )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from rankrls.core.preferences.costs import Loss, query_factor
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.preferences.laplacian import CentredLaplacian, Groups, Objective
+from rankrls.core.preferences.laplacian import CentredLaplacian, Groups, Laplacian
 
 Array = NDArray[Any]
 
@@ -48,18 +48,18 @@ class Statistics:
     rounding: float = EPS
 
     @classmethod
-    def of(cls, objective: Objective, Phi: Any) -> Statistics:
+    def of(cls, objective: Laplacian, Phi: Any) -> Statistics:
         """Compute the statistics of features Φ, (m, n); covariates of given pairs are appended."""
         k = len(objective.outputs)
-        gram, cross, mean = objective.laplacian.moments(Phi)
+        gram, cross, mean = objective.moments(Phi)
         cross = np.repeat(cross, k // cross.shape[1], axis=1)
-        energy = np.repeat(objective.laplacian.energy, k // len(objective.laplacian.energy))
+        energy = np.repeat(objective.energy, k // len(objective.energy))
         return cls(
             objective.outputs,
             gram,
             cross,
             mean,
-            float(objective.laplacian.row_weight().sum()),
+            float(objective.row_weight().sum()),
             energy,
             objective.n_pairs,
             objective.log_weight,
@@ -173,7 +173,7 @@ def batch_statistics(graph: PreferenceGraph, Phi: Any, loss: Loss) -> list[Stati
     for objective in graph.objectives(loss):
         if objective.n_pairs == 0:
             continue
-        if not objective.laplacian.row_weight().any():
+        if not objective.row_weight().any():
             raise ValueError(UNDERFLOW)
         part = Statistics.of(objective, Phi)
         part.require_finite()
@@ -240,7 +240,7 @@ class RankingStatistics:
         if m:
             groups = Groups(np.zeros(m, dtype=np.int64), weight, 1)
             scatter = CentredLaplacian(groups, np.ones(1), s)
-            part.total = Statistics.of(Objective(scatter, np.arange(k), 0, 0.0), Phi)
+            part.total = Statistics.of(scatter.of(np.arange(k), 0, 0.0), Phi)
             part.total.require_finite()
             part.score_mean, part.n_weighted = groups.mean(s)[0], m
             part.edge_weight = float(groups.weight[1:] @ np.cumsum(groups.weight)[:-1])

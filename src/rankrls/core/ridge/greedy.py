@@ -36,7 +36,7 @@ from scipy.linalg import LinAlgError, eigh
 
 from rankrls import _resources
 from rankrls._calls import Progress
-from rankrls.core.preferences.laplacian import Objective
+from rankrls.core.preferences.laplacian import Laplacian
 
 Array = NDArray[Any]
 
@@ -63,7 +63,7 @@ class GreedyPath:
 
 
 def select_leave_query_out(
-    objective: Objective,
+    laplacian: Laplacian,
     query_codes: Array,
     X: Array,
     alpha: float,
@@ -71,11 +71,10 @@ def select_leave_query_out(
     progress: Progress,
 ) -> GreedyPath:
     """Select columns of X, (m, n), by the leave-query-out error of scores of its rows."""
-    laplacian = objective.laplacian
     factor = laplacian.factor()
     codes = np.unique(query_codes[factor.owner], return_inverse=True)[1]
     order = np.argsort(codes, kind="stable")  # coordinates of a query are consecutive
-    t = np.broadcast_to(factor.t, (len(codes), len(objective.outputs)))[order]
+    t = np.broadcast_to(factor.t, (len(codes), len(laplacian.outputs)))[order]
     parts = _column_blocks(len(t), X.shape[1])
 
     def start(out: slice) -> list[Array]:

@@ -65,7 +65,7 @@ def judgement_influence(
         new = replace(new, X=new.X if new.X.shape[1] == len(used) else new.X[:, used])
     terms, root, e = judgement_terms(problem, mine, alpha)
     n_terms, energy = len(root), float(np.square(terms.t[:, 0]).sum())
-    laplacian = problem.objectives[0].laplacian
+    laplacian = problem.objectives[0]
     if isinstance(laplacian, SumLaplacian):  # scores are terms, too
         factor = laplacian.scored.factor()
         n_terms += factor.shape[1] - factor.null().shape[1]
@@ -79,7 +79,7 @@ def query_influence(
 ) -> Influence:
     """Diagnostics of queries or unions of queries, given as rows, which together cover all rows."""
     grid, n = np.array([alpha]), len(folds)
-    if split_folds(problem.objectives[0].laplacian, folds).any():
+    if split_folds(problem.objectives[0], folds).any():
         raise ValueError(
             "a group shares a query or given pairs with the rest; only "
             "groups of whole queries can be audited"
@@ -95,7 +95,7 @@ def query_influence(
     )
     e = (factor.t - factor.rmatmat(f))[mine.members, 0]
     size = np.rint(mine.sums(1.0 - free)).astype(np.int64)
-    scale = np.bincount(number, problem.objectives[0].laplacian.degree(), minlength=n)
+    scale = np.bincount(number, problem.objectives[0].degree(), minlength=n)
     n_terms, energy = round(len(free) - free.sum()), float(np.square(factor.t).sum())
     return _influence(terms, alpha, mine, e, size, scale, n_terms, energy, problem, new)
 
@@ -118,7 +118,7 @@ def row_influence(problem: RidgeProblem, alpha: float, new: NewRows | None = Non
         rho[rows] = residuals[:, 0]
     within, least = free < 1 - 1e-9, 0.0 if terms.exact else terms.least(alpha)
     e = np.divide(rho, J, out=np.full(m, np.nan), where=within & (least < J))
-    degree = problem.objectives[0].laplacian.degree()
+    degree = problem.objectives[0].degree()
     kappa = np.divide(degree, 1.0 - free, out=np.zeros(m), where=within)
     size, n_terms = (kappa > 0).astype(np.int64), round(len(free) - free.sum())
     energy = float(np.square(factor.t).sum())

@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from rankrls._calls import warn
 from rankrls._resources import at_most
 from rankrls.core.linalg.krylov import COLUMNS, History, IterationOptions, converge, stop_early
-from rankrls.core.preferences.laplacian import Objective
+from rankrls.core.preferences.laplacian import Laplacian
 from rankrls.core.ridge.models import FittedFunction, join_outputs
 from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.core.spaces.products import Offsets, Products
@@ -34,9 +34,9 @@ class HeldOutRows:
 class LinearSystem:
     """G = XᵀLX, as a product only, and C = Xᵀr of an objective over ``rows`` (None: all) of X."""
 
-    def __init__(self, product: Products, objective: Objective, rows: Array | None = None) -> None:
+    def __init__(self, product: Products, objective: Laplacian, rows: Array | None = None) -> None:
         self.X, self.rows = product, rows
-        self.system, self.outputs = objective.laplacian, objective.outputs
+        self.system, self.outputs = objective, objective.outputs
         self.dtype, data = product.X.dtype, product.X
         self.n_entries = data.nnz if hasattr(data, "nnz") else data.size
         self.rank = int(np.count_nonzero(self.system.degree()))
@@ -109,17 +109,18 @@ def iterate(
                 f"features{advice} before they are rounded",
                 ConvergenceWarning,
             )
-    with at_most(threads), Products.of(X, threads, offsets) as product:
-        rows = None if held_out is None else held_out.rows
+    centred = X if offsets is None else offsets.subtract(X)
+    with at_most(threads):
+        product, rows = Products(centred, threads), None if held_out is None else held_out.rows
         systems = [LinearSystem(product, objective, rows) for objective in problem.objectives]
         if held_out is None:
             W, history = converge(systems, alphas, options)
         else:
             X_held = held_out.X if basis is None else basis.features(held_out.X)
-            with Products.of(X_held, threads, offsets) as held:
-                W, history = stop_early(
-                    systems, alphas, options, held, held_out.score, problem.graph.n_outputs
-                )
+            held = Products(X_held if offsets is None else offsets.subtract(X_held), threads)
+            W, history = stop_early(
+                systems, alphas, options, held, held_out.score, problem.graph.n_outputs
+            )
             assert history.best is not None
             alphas = alphas[[history.best]]
     weights = join_outputs([system.outputs for system in systems], W).astype(X.dtype, copy=False)

@@ -20,7 +20,7 @@ from scipy.linalg import eigh
 
 from rankrls._calls import Progress, warn, whole_call
 from rankrls.core.linalg.factorizations import factorize
-from rankrls.core.preferences.laplacian import Groups, Objective
+from rankrls.core.preferences.laplacian import Groups, Laplacian
 from rankrls.core.preferences.statistics import Statistics, add_batch
 from rankrls.core.spaces.products import subtract
 from rankrls.core.spaces.spaces import Basis, Kernel
@@ -104,7 +104,7 @@ class DualSolver:
 
     def __init__(
         self,
-        objective: Objective,
+        L: Laplacian,
         K: Array,
         alphas: Array,
         *,
@@ -112,7 +112,7 @@ class DualSolver:
         for_path: bool = False,
         loss: float = 0.0,
     ) -> None:
-        L, share = objective.laplacian, objective.laplacian.row_weight()
+        share = L.row_weight()
         self.factor, self.share = L.factor(), share / share.sum()
         self.row_means = K @ self.share if rows is None else rows @ (self.share @ rows)
         # Parts of K that cancel in FᵀKF (a constant) leave rounding errors of this size.
@@ -120,14 +120,14 @@ class DualSolver:
         S = self.factor.sandwich(K)
         if noise > 100 * EPS * float(np.linalg.norm(S)):
             loss = max(loss, len(S) * noise / float(alphas.min()))
-        t = np.broadcast_to(self.factor.t, (len(self.factor.t), len(objective.outputs)))
+        t = np.broadcast_to(self.factor.t, (len(self.factor.t), len(L.outputs)))
         self.b, null = t.astype(S.dtype), self.factor.null() if for_path else None
         self.factorization = factorize(
             S, alphas, self.b, in_range=False, noise=noise, null=null, for_path=for_path
         )
         self.factorization.loss = max(self.factorization.loss, loss)
-        self.n_pairs, self.log_weight = objective.n_pairs, objective.log_weight
-        self.energy, self.outputs = objective.laplacian.energy, objective.outputs
+        self.n_pairs, self.log_weight = L.n_pairs, L.log_weight
+        self.energy, self.outputs = L.energy, L.outputs
 
     def coefficients(self, alphas: Array) -> Array:
         """Kernel coefficients A, shape (n_alphas, m, k)."""
@@ -517,7 +517,7 @@ class FoldStatistics:
         return total
 
 
-def explained_part(objectives: Sequence[Objective], lists: Array, values: Array) -> Array:
+def explained_part(objectives: Sequence[Laplacian], lists: Array, values: Array) -> Array:
     """The same from held-out predictions ``values``, shape (n_alphas, m, n_outputs).
 
     ``lists``, of shape (m,), is the list of every row, inside which edges lie.
@@ -525,13 +525,12 @@ def explained_part(objectives: Sequence[Objective], lists: Array, values: Array)
     n_alphas, _, n_outputs = values.shape
     loss, energy = np.empty((n_alphas, n_outputs)), np.empty(n_outputs)
     groups = Groups(lists, None, int(lists.max()) + 1)
-    for objective in objectives:
-        L, outputs = objective.laplacian, objective.outputs
-        energy[outputs] = objective.laplacian.energy
+    for L in objectives:
+        energy[L.outputs] = L.energy
         for a in range(n_alphas):
-            f = values[a][:, outputs]
+            f = values[a][:, L.outputs]
             f = f - groups.mean(f)[lists]  # L ignores the mean, which may be large
-            loss[a, outputs] = (f * (L.apply(f) - 2 * L.r)).sum(axis=0) + objective.laplacian.energy
+            loss[a, L.outputs] = (f * (L.apply(f) - 2 * L.r)).sum(axis=0) + L.energy
     return _one_minus(loss, energy)
 
 

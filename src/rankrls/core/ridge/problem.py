@@ -19,7 +19,7 @@ from rankrls.core.preferences.laplacian import (
     Factor,
     GroundedFactor,
     Groups,
-    Objective,
+    Laplacian,
     lost_to_heavy_edges,
     row_blocks,
 )
@@ -86,14 +86,14 @@ class RidgeProblem:
             unit = np.where(largest > 0, largest, 1.0)
             scale = unit * np.sqrt(np.square(C / unit).mean(axis=0))
             self.pair_scale = np.where(scale > 0, scale, 1.0)
-        self.objectives: list[Objective] = graph.objectives(loss, self.pair_scale)
+        self.objectives: list[Laplacian] = graph.objectives(loss, self.pair_scale)
         #: Eigenvalues and eigenvectors for leave-pair-out.
         self.ranking: tuple[Array, Array] | None = None
         self._solvers: list[Any] | None = None
         self._statistics: list[Statistics] | None = None
         self._least = np.inf
         self._warned = False
-        if not any(objective.laplacian.row_weight().any() for objective in self.objectives):
+        if not any(objective.row_weight().any() for objective in self.objectives):
             raise ValueError(UNDERFLOW)
 
     @property
@@ -168,25 +168,24 @@ class RidgeProblem:
 
     def _used_rows(self) -> Array:
         """Indices of the rows that have an edge."""
-        return np.flatnonzero(sum(o.laplacian.row_weight() for o in self.objectives))
+        return np.flatnonzero(sum(o.row_weight() for o in self.objectives))
 
     def _add_dual_coef(self, model: FittedFunction) -> None:
         """Set the coefficients of rows, (r − L X w)/alpha, of a linear model of centred rows."""
         space, coef, used = self.space, model.coef, self._used_rows()
         assert coef is not None
         model.dual_coef = np.zeros((len(coef), space.n_rows, coef.shape[2]))
-        for objective in self.objectives:
-            L, outputs = objective.laplacian, objective.outputs
-            for a, w in enumerate(coef[..., outputs]):
+        for L in self.objectives:
+            for a, w in enumerate(coef[..., L.outputs]):
                 values = (L.r - L.apply(space.rows @ w)) / model.alphas[a]
-                model.dual_coef[a][:, outputs] = values
+                model.dual_coef[a][:, L.outputs] = values
         for solver in model.solvers:
             solver.mean = solver.mean + space.shift
         model.kept, model.shift = used, space.shift
         model.rows = space.rows if len(used) == space.n_rows else space.rows[used]
 
     def _dual_solvers(
-        self, objectives: Sequence[Objective], used: Array, alphas: Array, *, for_path: bool
+        self, objectives: Sequence[Laplacian], used: Array, alphas: Array, *, for_path: bool
     ) -> list[Any]:
         """Make a solver for each objective over the rows ``used``."""
         space, kernel = self.space, self.space.kernel
@@ -200,9 +199,9 @@ class RidgeProblem:
             for o in objectives:
                 D, loss = rows, 0.0
                 if not sparse.issparse(rows):  # offsets of queries would cost digits in K
-                    number = o.laplacian.components()
+                    number = o.components()
                     D = Groups(number, None, int(number.max()) + 1).deviations(rows)
-                squares = Products(D).column_squares(o.laplacian.degree())
+                squares = Products(D).column_squares(o.degree())
                 if is_graded(squares, alpha):  # small columns are lost beside large ones
                     loss = EPS * squares.max() / (float(squares[squares > 0].min()) + alpha)
                 made = DualSolver(o, kernel(D), alphas, rows=rows, for_path=for_path, loss=loss)
@@ -236,7 +235,7 @@ class RidgeProblem:
             return
         kernel = basis is not None or not space.kernel.linear
         loss = max((solver.factorization.loss for solver in solvers), default=0.0)
-        weights = max(lost_to_heavy_edges(o.laplacian) for o in self.objectives)
+        weights = max(lost_to_heavy_edges(o) for o in self.objectives)
         if weights and solvers and not kernel and isinstance(solvers[0], PrimalSolver):
             weights = EPS * max(solver.factorization.condition(alpha) for solver in solvers)
         if basis is not None and solvers and not space.kernel.shift_invariant:
@@ -249,7 +248,7 @@ class RidgeProblem:
         )
 
     def _largest_degree(self) -> float:
-        return max(float(o.laplacian.degree().max()) for o in self.objectives)
+        return max(float(o.degree().max()) for o in self.objectives)
 
     @np.errstate(over="ignore", invalid="ignore")
     def size(self) -> float:
@@ -310,7 +309,7 @@ class RidgeProblem:
         """
         objective, solver = self.objectives[number], self.decompose(alphas)[number]
         made, Phi, k = solver.factorization, self._features(), len(objective.outputs)
-        factor = solver.factor if Phi is None else objective.laplacian.factor()
+        factor = solver.factor if Phi is None else objective.factor()
         t = np.broadcast_to(factor.t, (len(factor.t), k))
         free = factor.null() if cut else None
         if Phi is None:
@@ -425,7 +424,7 @@ class RidgeProblem:
                 "with pair_features only given pairs can be left out, not queries or rows"
             )
         graph, folds = self.graph, Folds.of_list(folds)
-        cut = split_folds(self.objectives[0].laplacian, folds)
+        cut = split_folds(self.objectives[0], folds)
         self._require_something_left(folds, cut)
         ratio = self._penalty_ratio(folds, cut)
         constraints, doubtful = None, np.zeros(len(folds), dtype=bool)
@@ -450,7 +449,7 @@ class RidgeProblem:
         )
         together = graph.query_codes
         if together is None:
-            together = self.objectives[0].laplacian.components()
+            together = self.objectives[0].components()
         equalize(held.values, folds, together, self.first_equal)
         return held
 

@@ -1,15 +1,14 @@
 """Centring of rows, and products with explicit features, X V and XᵀU, distributed over threads.
 
 Preferences do not change if a constant is added to a column. So constants are subtracted from
-columns before any product, in double precision: all means from dense rows of which a copy is needed
+columns before any product: all means from dense rows of which a copy in double precision is needed
 anyway (`centre`), otherwise only means that are large compared with the spread (`Offsets`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -68,7 +67,8 @@ class Offsets:
             deviation = np.sqrt(_sums(part, mean, power=2) / m)
             far = np.abs(mean) > limit * deviation
         columns, mean, deviation = columns[far], mean[far], deviation[far]
-        if not len(columns) or not _resources.fits(m, len(columns), itemsize=X.dtype.itemsize):
+        width = len(columns) + X.nnz // m if sparse.issparse(X) else n
+        if not len(columns) or not _resources.fits(m, width, itemsize=X.dtype.itemsize):
             return None
         eps = float(np.finfo(X.dtype).eps)
         values = mean.astype(X.dtype).astype(np.float64)
@@ -76,11 +76,16 @@ class Offsets:
         lost = np.divide(eps * np.abs(values), deviation, out=np.zeros(len(mean)), where=~constant)
         return cls(columns, values, constant, lost)
 
-    def subtract(self, X: Any) -> Array:
-        """Return the centred columns as a dense array of shape (m, b), in the dtype of X."""
+    def subtract(self, X: Any) -> Any:
+        """Return a copy of X with these columns centred, in the dtype of X."""
         part = _dense(X[:, self.columns]) - self.values.astype(X.dtype)
         part[:, self.constant] = 0.0
-        return part
+        if sparse.issparse(X):
+            centred = replace_columns(X, self.columns, part)
+            return centred.tocsc() if X.format == "csc" else centred
+        centred = X.copy()
+        centred[:, self.columns] = part
+        return centred
 
 
 def centre(X: Any) -> tuple[Any, Any]:
@@ -123,69 +128,28 @@ class Products(LinearOperator):
     """X of shape (m, n) as an operator: ``matmat`` is X V, ``rmatmat`` is XᵀU, both in float64.
 
     X is not copied: dense X is multiplied by BLAS, sparse X by threads, and only results are
-    converted to float64. With ``offsets`` c, the operator is that of X − 1cᵀ: these columns are
-    replaced by a centred copy, since X v − (c·v)1 would leave the rounding errors of X v.
+    converted to float64.
     """
 
-    def __init__(
-        self,
-        X: Any,
-        threads: int = 1,
-        pool: Executor | None = None,
-        offsets: Offsets | None = None,
-    ) -> None:
+    def __init__(self, X: Any, threads: int = 1) -> None:
         super().__init__(np.dtype(np.float64), X.shape)
-        self.X = X
-        self.pool = pool
-        self.offsets = offsets
-        self.centred = None if offsets is None else offsets.subtract(X)
+        self.X, self.blocks = X, list[RowBlock]()
         self.by_columns = sparse.issparse(X) and X.format == "csc"
-        self.blocks: list[RowBlock] = []
         if sparse.issparse(X):
             self.threads = max(1, min(threads, X.nnz // ENTRIES_PER_THREAD))
             A = X.T if self.by_columns else X
             self.blocks = list(_row_blocks(A, self.threads * BLOCKS_PER_THREAD))
 
-    @classmethod
-    @contextmanager
-    def of(cls, X: Any, threads: int, offsets: Offsets | None = None) -> Iterator[Products]:
-        """Create products with a thread pool that is closed at the end of the ``with`` block."""
-        if threads == 1 or not sparse.issparse(X):
-            yield cls(X, offsets=offsets)
-            return
-        with ThreadPoolExecutor(threads) as pool:
-            yield cls(X, threads, pool, offsets)
-
-    def _matvec(self, v: Array) -> Array:
-        return self._matmat(np.reshape(v, (-1, 1)))[:, 0]
-
     def _rmatvec(self, u: Array) -> Array:
         return self._rmatmat(np.reshape(u, (-1, 1)))[:, 0]
 
     def _matmat(self, V: Array) -> Array:
-        if self.offsets is None or self.centred is None:
-            return self._product(V)
-        columns = self.offsets.columns
-        out = _float64(self.centred @ _as(V[columns], self.X.dtype))
-        if len(columns) < self.shape[1]:
-            V = np.array(V)
-            V[columns] = 0.0
-            out += self._product(V)
-        return out
+        return self._product(V, transposed=False)
 
     def _rmatmat(self, U: Array) -> Array:
-        if self.offsets is None or self.centred is None:
-            return self._product(U, transposed=True)
-        columns = self.offsets.columns
-        inner = _float64(self.centred.T @ _as(U, self.X.dtype))
-        if len(columns) == self.shape[1]:
-            return inner
-        out = self._product(U, transposed=True)
-        out[columns] = inner
-        return out
+        return self._product(U, transposed=True)
 
-    def _product(self, V: Array, *, transposed: bool = False) -> Array:
-        """X V or XᵀV, without offsets."""
+    def _product(self, V: Array, *, transposed: bool) -> Array:
         V = _as(V, self.X.dtype)
         if not self.blocks:
             return _float64((self.X.T if transposed else self.X) @ V)
@@ -199,13 +163,10 @@ class Products(LinearOperator):
             return np.zeros(self.shape[1])
         mean = self._product(weight[:, None], transposed=True)[:, 0] / total
         if sparse.issparse(self.X):
-            # No column of a large mean is left, so that little cancels in the difference.
+            # Large means have been subtracted, so that little cancels in the difference.
             squares = np.maximum(self.X.power(2).T @ weight - total * mean**2, 0.0)
         else:
             squares = _sums(self.X, mean, weight, power=2)
-        if self.offsets is not None and self.centred is not None:
-            inner = _sums(self.centred, np.zeros(1), weight) / total
-            squares[self.offsets.columns] = _sums(self.centred, inner, weight, power=2)
         return squares
 
     def _stack(self, V: Array) -> Array:
@@ -231,9 +192,10 @@ class Products(LinearOperator):
         return sum(self._each(multiply, [share for share in shares if share]))
 
     def _each(self, work: Callable[[Any], Any], parts: Iterable[Any]) -> list[Any]:
-        if self.pool is None or self.threads == 1:
+        if self.threads == 1:
             return [work(part) for part in parts]
-        return list(self.pool.map(work, parts))
+        with ThreadPoolExecutor(self.threads) as pool:
+            return list(pool.map(work, parts))
 
 
 class RowBlock(NamedTuple):
