@@ -15,7 +15,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from rankrls import AutoRanker, RankRLS, export, streaming
+from rankrls import AutoRanker, PreferenceGraph, RankRLS, export, streaming
 from rankrls.datasets import make_ranking
 from rankrls.diagnostics import explain, feature_importances
 from rankrls.estimators import auto
@@ -79,8 +79,8 @@ def restored(model, path):
 
 
 def encoded(ranker, X, qid):
-    codes = None if qid is None else auto.encode_qid(qid, len(X)).codes
-    return ranker._rows(ranker._table.transform(X), codes)
+    graph = PreferenceGraph.from_scores(np.zeros(len(X)), qid=qid)
+    return ranker._rows(ranker._table.transform(X), graph)
 
 
 def features_of(ranker, X, qid):
@@ -448,8 +448,8 @@ def made_up(values, scores, spaces):
 
 
 def lists_of(y, lists):
-    target = auto.Target(y, lists, lists)
-    return auto.HeldOutLists("pairwise_accuracy", target, np.random.RandomState(0))
+    graph = PreferenceGraph.from_scores(y, qid=lists)
+    return auto.HeldOutLists("pairwise_accuracy", graph, np.random.RandomState(0))
 
 
 def test_nested_choice_does_not_look_at_the_list_it_scores():
@@ -669,22 +669,24 @@ def test_dask_fit(rows, fitted, kind):
 # ---------------------------------------------------------------------- parts of the rows
 
 
-@pytest.mark.parametrize("kind", [lambda frame: frame, pl.from_pandas])
+@pytest.mark.parametrize(
+    "kind", [lambda frame: frame, pl.from_pandas, lambda frame: frame.to_numpy().tolist()]
+)
 def test_stream_of_tables(kind):
     """Batches that cut queries: the same members as those of all rows at once."""
     frame, y, qid = shop()
     cuts = [slice(i, i + 50) for i in range(0, len(y), 50)]
     batches = [(kind(frame[cut]), y[cut], qid[cut]) for cut in cuts]
     ranker = AutoRanker(effort="quick", random_state=0).fit_stream(batches)
-    whole = quick(frame, y, qid)
-    assert_allclose(ranker.predict(frame, qid=qid), whole.predict(frame, qid=qid), atol=1e-9)
+    whole, rows = quick(frame, y, qid), kind(frame)
+    assert_allclose(ranker.predict(rows, qid=qid), whole.predict(frame, qid=qid), atol=1e-9)
     with pytest.raises(ValueError, match="reads the batches twice"):
         ranker.fit_stream(iter(batches))
     with pytest.raises(ValueError, match="comes back after its rows had ended"):
         ranker.fit_stream([*batches, batches[0]])
     with pytest.raises(ValueError, match="batch 2: "):
         ranker.fit_stream([batches[0], (batches[1][0], y[:3], qid[50:100])])
-    assert_allclose(ranker.predict(frame, qid=qid), whole.predict(frame, qid=qid), atol=1e-9)
+    assert_allclose(ranker.predict(rows, qid=qid), whole.predict(frame, qid=qid), atol=1e-9)
 
 
 @pytest.mark.parametrize("with_qid", [True, False])

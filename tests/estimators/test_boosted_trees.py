@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from rankrls import AutoRanker
+from rankrls import AutoRanker, PreferenceGraph
 from rankrls.datasets import make_ranking
 from rankrls.diagnostics import feature_importances
 from rankrls.estimators import auto
@@ -78,7 +78,7 @@ def test_scores_equal_those_of_lightgbm(labels, monkeypatch):
         classmethod(lambda cls, found: kept.extend(found) or make(cls, found)),
     )
     y = y if labels == "grades" else y - np.abs(X[:, 0])
-    found = train(X, y, qid, None, [1, 2], 1)
+    found = train(X, PreferenceGraph.from_scores(y, qid=qid), [1, 2], 1)
     assert all(isinstance(one, lightgbm.Booster) for one in kept)
     expected = np.mean([one.predict(X) for one in kept], axis=0)
     assert_allclose(found.predict(X), expected, rtol=1e-12, atol=1e-14)

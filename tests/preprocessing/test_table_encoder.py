@@ -48,13 +48,21 @@ VALUES = np.array(
 )
 
 
-@pytest.mark.parametrize("kind", [lambda t: t, pl.from_pandas, lambda t: t.to_numpy(dtype=object)])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        lambda t: t,
+        pl.from_pandas,
+        lambda t: t.to_numpy(dtype=object),
+        lambda t: t.to_numpy(dtype=object).tolist(),
+    ],
+)
 def test_columns(kind, tmp_path):
     X = kind(table())
     with pytest.warns(IdColumnWarning, match="of X: ids, words with a different value in nearly"):
         encoder = TableEncoder().fit(X)
     names = NAMES
-    if isinstance(X, np.ndarray):
+    if isinstance(X, np.ndarray | list):
         of = dict(zip(table().columns, (f"x{j}" for j in range(7)), strict=True))
         names = [
             of[n.split("=")[0].split(" ")[0]] + n[len(n.split("=")[0].split(" ")[0]) :]

@@ -27,20 +27,16 @@ from sklearn.utils.validation import check_is_fitted
 from rankrls._calls import Progress, all_or_nothing, takes_queries, unchanged_on_error
 from rankrls._frames import check_same_rows, feature_names
 from rankrls._resources import at_most, n_threads, require
-from rankrls._validation import (
-    check_option,
-    encode_qid,
-    label_array,
-    refuse_lazy,
-)
+from rankrls._validation import Queries, check_option, encode_qid, refuse_lazy
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.estimators.auto_choice import (
     Candidate,
     HeldOutLists,
-    Target,
     average,
     choose,
+    learned,
     nested_scores,
+    sample,
     table_of,
     tradeoffs,
 )
@@ -56,9 +52,9 @@ from rankrls.estimators.auto_members import (
     Rows,
     View,
 )
-from rankrls.estimators.auto_stream import sample_queries, whole_queries
+from rankrls.estimators.auto_stream import sample_queries, table_batches
 from rankrls.estimators.boosted_trees import MAX_QUERY, TreeMember
-from rankrls.estimators.incremental import learned_by
+from rankrls.estimators.incremental import update
 from rankrls.estimators.ranker import (
     Preferences,
     QueryRequests,
@@ -67,7 +63,7 @@ from rankrls.estimators.ranker import (
     warn_of_pooled_queries,
 )
 from rankrls.estimators.rankrls import RankRLS
-from rankrls.estimators.stream import fit_streams
+from rankrls.estimators.stream import fit_streams, whole_queries
 from rankrls.exceptions import FeatureScaleWarning, IdColumnWarning
 from rankrls.preprocessing import RankingFeatures, TableEncoder
 from rankrls.preprocessing.ranking_features import WITHIN_QUERY
@@ -317,29 +313,12 @@ class AutoRanker(QueryRequests, BaseEstimator):
                 self._labels = default if names is None else [*names]
                 means = [np.bincount(lists, one) / np.bincount(lists) for one in scores.T]
                 self._scale = np.sqrt(np.mean((scores - np.array(means).T[lists]) ** 2, axis=0))
-            target = self._target(graph, qid)
-            order, codes, columns = _canonical_order(table, target)
+            order, graph, columns = _canonical_order(table, graph)
             self._columns = columns[blocks[columns] == "number"]
-            self._fit_members(table, replace(target, codes=codes), order, effort, rng)
+            self._fit_members(table, graph, order, effort, rng)
         return self
 
-    def _target(self, graph: PreferenceGraph, qid: Any) -> Target:
-        """Check what is learned."""
-        if graph.scores is None:
-            return Target(pairs=graph.pairs, magnitude=graph.magnitude)
-        n_labels = max(1, len(self._labels))
-        if graph.n_outputs != n_labels:
-            raise ValueError(f"the model has {n_labels} label(s), y has {graph.n_outputs}")
-        if graph.has_qid != self._with_qid:
-            had = "with" if self._with_qid else "without"
-            raise ValueError(f"AutoRanker was fitted {had} qid, so these rows must be, too")
-        y = graph.scores if self._labels else graph.scores[:, 0]
-        if not graph.has_qid:
-            return Target(y, weights=graph.sample_weight, scale=self._scale)
-        qid = label_array("qid", qid)
-        return Target(y, qid, graph.query_codes, graph.sample_weight, self._scale)
-
-    def _rows(self, table: Any, codes: Array | None) -> Rows:
+    def _rows(self, table: Any, graph: PreferenceGraph) -> Rows:
         """Split encoded rows, which must form whole queries, into numbers and blocks."""
         numbers = table if sparse.issparse(table) else table[:, self._columns]
         if not numbers.shape[1]:
@@ -348,17 +327,22 @@ class AutoRanker(QueryRequests, BaseEstimator):
             name: projection.transform(table[:, self._table.blocks_ == name])
             for name, projection in self._projections.items()
         }
-        return Rows(numbers, blocks, None if codes is None else encode_qid(codes, len(codes)))
+        return Rows(numbers, blocks, graph.queries if graph.has_qid else None)
 
     def _fit_members(
-        self, table: Any, every: Target, order: Array, effort: Effort, rng: np.random.RandomState
+        self,
+        table: Any,
+        every: PreferenceGraph,
+        order: Array,
+        effort: Effort,
+        rng: np.random.RandomState,
     ) -> None:
         """Compare all candidates, choose among them, and fit those that were chosen."""
         progress = Progress("AutoRanker", self.verbose)
-        n_units = len(every.pairs if every.y is None else every.y)
-        index, target, compared = every.sample(order, effort.n_rows, rng)
-        rows = self._rows(table[index], target.codes)
-        lists = HeldOutLists(self.scoring, target, rng)
+        n_units = every.n_given_pairs if every.scores is None else every.n_rows
+        index, graph, compared = sample(every, order, effort.n_rows, rng)
+        rows = self._rows(table[index], graph)
+        lists = HeldOutLists(self.scoring, graph, rng, self._scale)
         candidates = self._compare(rows, lists, effort, rng, progress)
         if not any(np.isfinite(one.metric).any() for one in candidates):
             raise ValueError(f"scoring={self.scoring!r} is not defined for any query of y")
@@ -376,15 +360,15 @@ class AutoRanker(QueryRequests, BaseEstimator):
         self.__dict__.pop("tradeoffs_", None)
         if self._labels:
             self.tradeoffs_ = tradeoffs(nested, lists, self._labels)
-        self._members = [one.member.fitted(one, rows, self._features, target) for one in chosen]
-        parts: Iterable[tuple[Rows, Target]] = [(rows, target)]
+        self._members = [one.member.fitted(one, rows, self._features, graph) for one in chosen]
+        parts: Iterable[tuple[Rows, PreferenceGraph]] = [(rows, graph)]
         streamed = len(compared) < n_units
-        if streamed and every.pairs is not None:
-            index, target, _ = every.sample(order, np.inf, rng)
-            parts, streamed = [(self._rows(table[index], None), target)], False
+        if streamed and every.scores is None:
+            index, graph, _ = sample(every, order, np.inf, rng)
+            parts, streamed = [(self._rows(table[index], graph), graph)], False
         elif streamed:
-            taken = ((index, every.take(index)) for index in _batches(every.codes, n_units))
-            parts = ((self._rows(table[index], part.codes), part) for index, part in taken)
+            taken = ((index, every[index]) for index in _batches(every))
+            parts = ((self._rows(table[index], part), part) for index, part in taken)
         self._learn(parts, streamed=streamed)
         progress("done")
 
@@ -405,11 +389,11 @@ class AutoRanker(QueryRequests, BaseEstimator):
         self._features = features = RankingFeatures(
             blocks, n_trees=max(effort.n_trees, 1), random_state=rng.randint(2**31 - 1)
         ).fit(rows.numbers, qid=None if rows.queries is None else rows.queries.codes)
-        compared = ALL_ROWS if lists.target.pairs is None else GIVEN_PAIRS
+        compared = GIVEN_PAIRS if lists.graph.scores is None else ALL_ROWS
         losses: Sequence[tuple[str, str]] = [("magnitude", compared)]
         if with_qid:
             losses = effort.losses
-            if lists.target.weights is not None:  # weighted pairs of all rows would need refits
+            if lists.graph.sample_weight is not None:  # weighted pairs of all rows need refits
                 losses = [loss for loss in losses if loss[1] != ALL_ROWS]
             if lists.n_labels > 1:  # sums of scores are to be those of a model of summed labels
                 losses = [loss for loss in losses if loss[0] == "magnitude"]
@@ -451,32 +435,30 @@ class AutoRanker(QueryRequests, BaseEstimator):
         if wanted and len(sizes) >= TREE_FOLDS and max(sizes) <= MAX_QUERY:  # that LightGBM takes
             progress("holding out queries from boosted trees")
             trees, scores = TreeMember.held_out(
-                rows, features, lists.target, TREE_FOLDS, rng, n_threads(self.n_jobs)
+                rows, features, lists.graph, TREE_FOLDS, rng, n_threads(self.n_jobs)
             )
             loss = ("lambdarank", WITHIN)
             candidates.append(lists.candidate("trees", trees, loss, 0.0, scores))
         return candidates
 
-    def _fields(self, rows: Rows, target: Target) -> Iterator[dict[str, Any]]:
-        """Generate the arguments of ``fit`` of the linear members."""
+    def _learned(self, rows: Rows, graph: PreferenceGraph) -> Iterator[tuple[Array, Any]]:
+        """Generate the features of the linear members, and the preferences they learn from."""
         for member, compared in zip(self._members, self.members_["compared"], strict=False):
             if isinstance(member, LinearMember):
-                yield {"X": member.phi(rows, self._features), **target.fields(compared)}
+                yield member.phi(rows, self._features), learned(graph, compared, self._scale)
 
-    def _learn(self, parts: Iterable[tuple[Rows, Target]], *, streamed: bool) -> None:
+    def _learn(self, parts: Iterable[tuple[Rows, PreferenceGraph]], *, streamed: bool) -> None:
         """Fit the linear members to parts of the rows, each of whole queries."""
         rankers = [clone(ranker) for ranker in self.estimators_]
-        batches = (self._fields(rows, target) for rows, target in parts)
+        batches = (self._learned(rows, graph) for rows, graph in parts)
         if streamed and rankers:
             with warnings.catch_warnings():  # transformed columns have their scales on purpose
                 warnings.simplefilter("ignore", FeatureScaleWarning)
                 warnings.simplefilter("ignore", IdColumnWarning)
                 fit_streams(rankers, batches)
         elif not streamed:
-            for ranker, fields in zip(rankers, next(batches), strict=True):
-                phi = fields.pop("X")
+            for ranker, (phi, graph) in zip(rankers, next(batches), strict=True):
                 ranker.n_features_in_ = phi.shape[1]
-                graph = Preferences(**fields).graph(len(phi))
                 ranker._fit_prepared(ranker._check_options(), phi, graph, np.array([ranker.alpha]))
         self._store(rankers)
 
@@ -512,23 +494,21 @@ class AutoRanker(QueryRequests, BaseEstimator):
         effort = EFFORTS[check_option("effort", self.effort, tuple(EFFORTS))]
         rng = check_random_state(self.random_state)
         with unchanged_on_error(self):
-            sample = sample_queries(batches, effort.n_rows, rng)
-            self.fit(**sample._asdict())
+            self.fit(**sample_queries(batches, effort.n_rows, rng))
             if self.estimators_:
-                parts = (
-                    self._part(
-                        rows.X, Preferences(rows.y, rows.qid, sample_weight=rows.sample_weight)
-                    )
-                    for rows in whole_queries(batches, self._table._encoded)
-                )
-                self._learn(parts, streamed=True)
+                encoded = whole_queries(table_batches(batches, self._table._encoded))
+                self._learn((self._part(rows.X, rows.graph) for rows in encoded), streamed=True)
         return self
 
-    def _part(self, table: Any, preferences: Preferences) -> tuple[Rows, Target]:
-        """Rows and target of an encoded table, for a fitted ranker."""
-        table = _as_matrix(table, not self._features._centres)
-        target = self._target(preferences.graph(table.shape[0]), preferences.qid)
-        return self._rows(table, target.codes), target
+    def _part(self, table: Any, graph: PreferenceGraph) -> tuple[Rows, PreferenceGraph]:
+        """Encoded rows of a fitted ranker, and their preferences, which must be as in ``fit``."""
+        table, n_labels = _as_matrix(table, not self._features._centres), max(1, len(self._labels))
+        if graph.scores is not None and graph.n_outputs != n_labels:
+            raise ValueError(f"the model has {n_labels} label(s), y has {graph.n_outputs}")
+        if graph.scores is not None and graph.has_qid != self._with_qid:
+            had = "with" if self._with_qid else "without"
+            raise ValueError(f"AutoRanker was fitted {had} qid, so these rows must be, too")
+        return self._rows(table, graph), graph
 
     @all_or_nothing
     def partial_fit(
@@ -563,16 +543,17 @@ class AutoRanker(QueryRequests, BaseEstimator):
         check_same_rows(X, y=y, qid=qid, sample_weight=sample_weight)
         preferences = Preferences(y, qid, pairs, magnitude, sample_weight=sample_weight)
         with at_most(n_threads(self.n_jobs)):
-            part = self._part(self._table._encoded(X), preferences)
+            table = self._table._encoded(X)
+            part = self._part(table, preferences.graph(table.shape[0]))
             if not self.estimators_:
                 raise ValueError(
                     "the model is a single column, which cannot be updated: fit it again to all "
                     "rows"
                 )
-            for ranker in self.estimators_:
-                learned_by(ranker)  # raises if it cannot be updated
-            updates = zip(map(copy, self.estimators_), self._fields(*part), strict=True)
-            self._store([ranker.partial_fit(**fields) for ranker, fields in updates])
+            rankers = [copy(ranker) for ranker in self.estimators_]
+            for ranker, (phi, graph) in zip(rankers, self._learned(*part), strict=True):
+                update(ranker, 1, phi, Preferences(graph))
+            self._store(rankers)
         return self
 
     @property
@@ -613,11 +594,11 @@ class AutoRanker(QueryRequests, BaseEstimator):
         check_same_rows(X, qid=qid)
         with at_most(n_threads(self.n_jobs)):
             table = _as_matrix(self._table._encoded(X), not self._features._centres)
-            codes = None if qid is None else encode_qid(qid, table.shape[0]).codes
             n_rows = table.shape[0]
+            graph = PreferenceGraph(n_rows, np.empty((n_rows, 0)), encode_qid(qid, n_rows))
             scores = np.zeros((n_rows, len(self._labels)) if self._labels else n_rows)
-            for index in _batches(codes, n_rows):
-                part = self._rows(table[index], None if codes is None else codes[index])
+            for index in _batches(graph):
+                part = self._rows(table[index], graph[index])
                 scores[index] = sum(one.predict(part, self._features) for one in self._members)
         return scores
 
@@ -629,7 +610,8 @@ class AutoRanker(QueryRequests, BaseEstimator):
         """
 
         def of_query(table: Array) -> Rows:
-            return self._rows(table, np.zeros(len(table), dtype=int) if self._with_qid else None)
+            queries = encode_qid(np.zeros(len(table)) if self._with_qid else None, len(table))
+            return self._rows(table, PreferenceGraph(len(table), None, queries))
 
         rows, features, sources = of_query(table), self._features, self._table.sources_
         of_numbers = sources[self._columns] if len(self._columns) else np.zeros(1, dtype=np.int64)
@@ -660,15 +642,13 @@ class AutoRanker(QueryRequests, BaseEstimator):
         """
         rng = check_random_state(self.random_state)
         table = _as_matrix(self._table._encoded(X), False)
-        target = self._target(preferences.graph(table.shape[0]), preferences.qid)
-        order, codes, _ = _canonical_order(table, target)
-        n_rows = EFFORTS[self.effort].n_rows
-        index, target, _ = replace(target, codes=codes).sample(order, n_rows, rng)
-        lists = HeldOutLists(self.scoring, target, rng)
+        order, graph, _ = _canonical_order(table, preferences.graph(table.shape[0]))
+        index, graph, _ = sample(graph, order, EFFORTS[self.effort].n_rows, rng)
+        lists = HeldOutLists(self.scoring, graph, rng, self._scale)
         table, features, seed = table[index], self._features, rng.randint(2**31 - 1)
         found = []
         for group in [np.zeros(table.shape[1], dtype=bool), *groups]:
-            rows = self._rows(np.where(group, table.mean(axis=0), table), target.codes)
+            rows = self._rows(np.where(group, table.mean(axis=0), table), graph)
             total = np.zeros(len(lists.y))
             for number, member in enumerate(self._members):
                 if isinstance(member, LinearMember):
@@ -678,7 +658,7 @@ class AutoRanker(QueryRequests, BaseEstimator):
                     scores = lists.linear("", member, rows, features, loss, alphas)[0].scores
                 elif isinstance(member, TreeMember):
                     draws = np.random.RandomState(seed)
-                    scores = member.held_out(rows, features, target, TREE_FOLDS, draws, 0)[1]
+                    scores = member.held_out(rows, features, graph, TREE_FOLDS, draws, 0)[1]
                 else:
                     scores = lists.of_rows(rows.view([member.block], features)[:, member.column])
                 total += member.factor * scores
@@ -726,11 +706,11 @@ class AutoRanker(QueryRequests, BaseEstimator):
         return tags
 
 
-def _canonical_order(table: Any, target: Target) -> tuple[Array, Array | None, Array]:
+def _canonical_order(table: Any, graph: PreferenceGraph) -> tuple[Array, PreferenceGraph, Array]:
     """Return orders of rows, queries and columns that do not depend on their orders and names.
 
-    Basis vectors, folds and trees are drawn at random from these orders. Of the queries, the number
-    of the query of each row is returned.
+    Basis vectors, folds and trees are drawn at random from these orders; that of the queries is
+    given by their numbers in a graph.
     """
     starts = range(0, table.shape[0], BATCH)
     largest, means = np.zeros((2, table.shape[1]))
@@ -746,14 +726,17 @@ def _canonical_order(table: Any, target: Target) -> tuple[Array, Array | None, A
     direction[columns] = np.random.RandomState(0).standard_normal(len(columns))
     direction /= largest
     keys = np.concatenate([abs(table[i : i + BATCH]) @ direction for i in starts])
-    codes = target.codes
-    labels = () if target.y is None else np.atleast_2d(target.y.T)
-    if codes is None:
-        return np.lexsort((*labels, keys)), None, columns
-    first = np.full(codes.max() + 1, np.inf)
+    labels = () if graph.scores is None else graph.scores.T
+    if not graph.has_qid:
+        return np.lexsort((*labels, keys)), graph, columns
+    first, codes = np.full(graph.n_queries, np.inf), graph.query_codes
+    assert codes is not None
     np.minimum.at(first, codes, keys)
-    codes = np.argsort(np.argsort(first, kind="stable"))[codes]
-    return np.lexsort((*labels, keys, codes)), codes, columns
+    queries = np.argsort(first, kind="stable")
+    codes = np.argsort(queries)[codes]
+    names = Queries(codes, [graph.query_labels[k] for k in queries])
+    graph = PreferenceGraph(len(graph), graph.scores, names, graph.sample_weight, flat=graph.flat)
+    return np.lexsort((*labels, keys, codes)), graph, columns
 
 
 def _as_matrix(table: Any, as_sparse: bool) -> Any:
@@ -766,11 +749,12 @@ def _as_matrix(table: Any, as_sparse: bool) -> Any:
     return table
 
 
-def _batches(codes: Array | None, m: int) -> list[Any]:
+def _batches(graph: PreferenceGraph) -> list[Any]:
     """Batches of whole queries of about ``BATCH`` rows; without queries, of any rows."""
+    m, codes = len(graph), graph.query_codes
     if m <= BATCH:
         return [slice(None)]
-    if codes is None:
+    if codes is None or not graph.has_qid:
         return np.array_split(np.arange(m), -(-m // BATCH))
     order, ends = np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))
     cuts = np.unique(np.searchsorted(ends, np.arange(BATCH, m, BATCH)))
@@ -779,14 +763,14 @@ def _batches(codes: Array | None, m: int) -> list[Any]:
 
 def _best_columns(view: Array, lists: HeldOutLists) -> list[int]:
     """Return the columns that correlate most with y, within queries, or with the pairs."""
-    target, codes = lists.target, lists.target.codes
-    if target.pairs is not None:
-        wins, losses = (np.bincount(rows, minlength=len(view)) for rows in target.pairs.T)
+    graph, codes = lists.graph, lists.graph.query_codes
+    centred: Array
+    if graph.scores is None or codes is None:
+        wins, losses = (np.bincount(rows, minlength=len(view)) for rows in graph.pairs.T)
         centred = wins - losses
-    elif codes is None:
-        centred = target.y - target.y.mean()
     else:
-        centred = target.y - (np.bincount(codes, target.y) / lists.sizes)[codes]
+        y = graph.scores[:, 0]
+        centred = y - (np.bincount(codes, y) / np.bincount(codes))[codes]
     sizes = np.sqrt((view**2).sum(axis=0))
     correlations = np.abs(centred @ view) / np.where(sizes > 0, sizes, np.inf)
     best = np.argsort(-correlations, kind="stable")[:N_COLUMNS]

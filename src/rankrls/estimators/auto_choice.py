@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls.core.preferences.costs import varying_queries
+from rankrls._validation import encode_qid
+from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.residuals import Folds, query_folds
 from rankrls.estimators.auto_members import (
     ALL_ROWS,
@@ -22,10 +23,7 @@ from rankrls.estimators.auto_members import (
     unfitted,
 )
 from rankrls.estimators.choosing import Scoring
-from rankrls.estimators.ranker import Preferences
 from rankrls.metrics.counting import count_pairs
-
-__all__ = ["Candidate", "HeldOutLists", "Target", "average", "choose", "nested_scores", "table_of"]
 
 Array = NDArray[Any]
 
@@ -47,69 +45,46 @@ N_FOLDS = 10
 ACCURACY_SHARE = 0.5
 
 
-@dataclass(frozen=True, eq=False)
-class Target:
-    """Labels of rows, with the names and numbers of their queries; or pairs of row numbers.
+def learned(graph: PreferenceGraph, compared: str, scale: Array | None) -> PreferenceGraph:
+    """The preferences that a loss compares; several labels are divided by ``scale``."""
+    if graph.scores is None:
+        return graph
+    scores = graph.scores if scale is None else graph.scores / scale
+    queries = encode_qid(None, len(graph)) if compared == ALL_ROWS else graph.queries
+    flat = graph.n_outputs == 1
+    return PreferenceGraph(len(graph), scores, queries, graph.sample_weight, flat=flat)
 
-    Labels have the shape (n,), or (n, n_labels) if there are several, which are divided by
-    ``scale`` to learn from them.
+
+def sample(
+    graph: PreferenceGraph, order: Array, most: float, rng: np.random.RandomState
+) -> tuple[Array, PreferenceGraph, Array]:
+    """Draw about ``most`` rows in random whole queries, or pairs; all if there are no more.
+
+    Returns the rows, in ``order``, their graph, and the rows, or pairs, that are compared.
     """
 
-    y: Any = None
-    qid: Any = None
-    codes: Array | None = None
-    weights: Array | None = None
-    scale: Array | None = None
-    pairs: Any = None
-    magnitude: Any = None
+    def some(n: int) -> Array:
+        return np.sort(rng.choice(n, int(most), replace=False)) if n > most else np.arange(n)
 
-    def take(self, rows: Any) -> Target:
-        """Select rows with labels."""
-        parts = {name: getattr(self, name) for name in ("y", "qid", "codes", "weights")}
-        return replace(self, **{k: v[rows] for k, v in parts.items() if v is not None})
-
-    def fields(self, compared: str) -> dict[str, Any]:
-        """Return the arguments of ``fit``."""
-        if self.pairs is not None:
-            return {"pairs": self.pairs, "magnitude": self.magnitude}
-        qid = None if compared == ALL_ROWS else self.qid
-        y = self.y if self.scale is None else self.y / self.scale
-        return {"y": y, "qid": qid, "sample_weight": self.weights}
-
-    def sample(
-        self, order: Array, most: float, rng: np.random.RandomState
-    ) -> tuple[Array, Target, Array]:
-        """Draw about ``most`` rows in random whole queries, or pairs; all if there are no more.
-
-        Returns the rows, their target, and the rows, or pairs, that are compared.
-        """
-
-        def some(n: int) -> Any:
-            return np.sort(rng.choice(n, int(most), replace=False)) if n > most else np.arange(n)
-
-        if self.pairs is not None:
-            units = some(len(self.pairs))
-            rows = order[np.isin(order, self.pairs[units])]
-            place = np.zeros(len(order), dtype=np.int64)
-            place[rows] = np.arange(len(rows))
-            magnitude = None if self.magnitude is None else self.magnitude[units]
-            return rows, Target(pairs=place[self.pairs[units]], magnitude=magnitude), units
-        if self.codes is None:
-            rows = order[some(len(order))]
-            return rows, self.take(rows), rows
-        rows, n_queries = order, int(most // ROWS_PER_QUERY)
-        sizes = np.bincount(self.codes)
-        if len(order) > most or len(sizes) > n_queries:
-            varies = varying_queries(self.y.reshape(len(order), -1), self.codes, len(sizes))
-            # Queries with a pair first; the others carry no information about the order.
-            both = (np.flatnonzero(varies.any(axis=1) == has_pair) for has_pair in (True, False))
-            drawn = np.concatenate([rng.permutation(part) for part in both])
-            fitting = int(np.searchsorted(np.cumsum(sizes[drawn]), most))
-            # Fewer rows if queries are short, because holding out each query takes time.
-            taken = drawn[: max(FEWEST_QUERIES, min(fitting, n_queries))]
-            rows = order[np.isin(self.codes[order], taken)]
-        codes = np.unique(self.codes[rows], return_inverse=True)[1]
-        return rows, replace(self.take(rows), codes=codes), rows
+    if graph.scores is None:
+        units = some(graph.n_given_pairs)
+        graph = graph.only_pairs(units)
+        rows = order[np.isin(order, graph.pairs)]
+        return rows, graph[rows], units
+    rows, codes, n_queries = order, graph.query_codes, int(most // ROWS_PER_QUERY)
+    assert codes is not None
+    if not graph.has_qid:
+        rows = order[some(len(order))]
+    elif len(order) > most or graph.n_queries > n_queries:
+        varies = graph.varying_queries.any(axis=1)
+        # Queries with a pair first; the others carry no information about the order.
+        both = (np.flatnonzero(varies == has_pair) for has_pair in (True, False))
+        drawn = np.concatenate([rng.permutation(part) for part in both])
+        fitting = int(np.searchsorted(np.cumsum(np.bincount(codes)[drawn]), most))
+        # Fewer rows if queries are short, because holding out each query takes time.
+        taken = drawn[: max(FEWEST_QUERIES, min(fitting, n_queries))]
+        rows = order[np.isin(codes[order], taken)]
+    return rows, graph[rows], rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,32 +114,38 @@ class HeldOutLists:
     two rows.
     """
 
-    def __init__(self, scoring: Any, target: Target, rng: np.random.RandomState) -> None:
-        self.scoring = Scoring(scoring if target.pairs is None else "pairwise_accuracy")
+    def __init__(
+        self,
+        scoring: Any,
+        graph: PreferenceGraph,
+        rng: np.random.RandomState,
+        scale: Array | None = None,
+    ) -> None:
+        self.graph, self.scale, self.n_labels = graph, scale, graph.n_outputs
+        self.scoring = Scoring("pairwise_accuracy" if graph.scores is None else scoring)
         self.scoring.require_scores()
-        self.target, self.n_labels = target, 1
-        if target.pairs is not None:
-            n = len(target.pairs)
-            prefers = np.ones(n) if target.magnitude is None else target.magnitude > 0
+        if graph.scores is None:
+            n = graph.n_given_pairs
             self.lists = np.repeat(np.arange(n), 2)
-            self.y = np.column_stack([prefers, np.zeros(n)]).ravel()
+            self.y = np.column_stack([graph.magnitude > 0, np.zeros(n)]).ravel()
         else:
-            self.y, self.n_labels = target.y.T.ravel(), target.y[:1].size
-            lists = target.codes
-            if lists is None:
-                lists = _row_folds(target.y.reshape(len(target.y), -1).sum(axis=1), rng)
+            self.y, lists = graph.scores.T.ravel(), graph.query_codes
+            if not graph.has_qid:
+                lists = _row_folds(graph.scores.sum(axis=1), rng)
+            assert lists is not None
             self.folds, n = query_folds(lists), lists.max() + 1
             self.lists = np.concatenate([lists + n * j for j in range(self.n_labels)])
         self.sizes = np.bincount(self.lists)
         self.n_lists = len(self.sizes)
-        weights = None if target.weights is None else np.tile(target.weights, self.n_labels)
+        weights = graph.sample_weight
+        weights = None if weights is None else np.tile(weights, self.n_labels)
         self.weights = np.bincount(self.lists, weights) / self.sizes
 
     def of_rows(self, scores: Array) -> Array:
         """Scores of lists from scores of rows."""
-        if self.target.pairs is None:
+        if self.graph.scores is not None:
             return scores
-        return self._of_differences(np.subtract(*scores[self.target.pairs.T]))
+        return self._of_differences(np.subtract(*scores[self.graph.pairs.T]))
 
     @staticmethod
     def _of_differences(values: Array) -> Array:
@@ -172,7 +153,7 @@ class HeldOutLists:
 
     def unlisted(self, scores: Array) -> Array:
         """Scores of rows, (n,) or (n, n_labels), or differences of pairs from those of lists."""
-        if self.target.pairs is not None:
+        if self.graph.scores is None:
             return 2 * scores[::2]
         return scores if self.n_labels == 1 else scores.reshape(self.n_labels, -1).T
 
@@ -224,12 +205,12 @@ class HeldOutLists:
     ) -> list[Candidate]:
         """Hold out each list from a linear member, exactly, for a grid of alphas by default."""
         phi, ranker = member.phi(rows, features), unfitted(1.0, loss)
-        graph = Preferences(**self.target.fields(loss[1])).graph(len(phi))
+        graph = learned(self.graph, loss[1], self.scale)
         problem = ranker._problem(ranker._check_options(), phi, graph)
         if alphas is None:
             alphas = ALPHAS * mean_squared_norm(phi) * (1 / 64 if loss[1] == BY_QUERY else 1.0)
-        if self.target.pairs is not None:
-            single = Folds.single(len(self.target.pairs))
+        if graph.scores is None:
+            single = Folds.single(graph.n_given_pairs)
             held = problem.leave_judgements_out(single, alphas).values[..., 0]
             scores = self._of_differences(held)
         else:

@@ -14,8 +14,6 @@ from rankrls._validation import Queries
 from rankrls.estimators.rankrls import RankRLS
 from rankrls.preprocessing import RankingFeatures
 
-__all__ = ["BlockScale", "ColumnMember", "LinearMember", "Rows", "View", "unfitted"]
-
 Array = NDArray[Any]
 
 #: The rows that a loss compares.
@@ -135,7 +133,7 @@ class LinearMember:
         parts += [weight * rows.blocks[name] for name, weight in self.weights.items() if weight]
         return np.hstack(parts) if len(parts) > 1 else parts[0]
 
-    def fitted(self, chosen: Any, rows: Rows, features: Any, target: Any) -> LinearMember:
+    def fitted(self, chosen: Any, rows: Rows, features: Any, graph: Any) -> LinearMember:
         """Set the ranker, which learns from all rows later, and the factor."""
         estimator = unfitted(chosen.alpha, chosen.loss)
         return replace(self, estimator=estimator, factor=chosen.factor)
@@ -157,7 +155,7 @@ class ColumnMember:
 
     kernel = used_blocks = "none"
 
-    def fitted(self, chosen: Any, rows: Rows, features: Any, target: Any) -> ColumnMember:
+    def fitted(self, chosen: Any, rows: Rows, features: Any, graph: Any) -> ColumnMember:
         """Set the factor."""
         return replace(self, factor=chosen.factor * self.factor)
 

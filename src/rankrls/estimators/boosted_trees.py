@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from rankrls.preprocessing.trees import Forest
 
-__all__ = ["TreeMember", "train"]
-
 Array = NDArray[Any]
 
 #: Parameters of LightGBM, the number of trees of a model, and the number of averaged models.
@@ -36,12 +34,11 @@ MAX_GRADE, MAX_QUERY = 30, 10_000
 N_GRADES = 8
 
 
-def train(
-    X: Array, y: Array, codes: Array, weights: Array | None, seeds: list[int], n_threads: int
-) -> Forest:
-    """Train models with LambdaMART, one for each seed."""
+def train(X: Array, graph: Any, seeds: list[int], n_threads: int) -> Forest:
+    """Train models with LambdaMART on labels of a graph, one for each seed."""
     import lightgbm
 
+    y, codes, weights = graph.scores[:, 0], graph.query_codes, graph.sample_weight
     order = np.argsort(codes, kind="stable")
     if (y != np.rint(y)).any() or y.min() < 0 or y.max() > MAX_GRADE:
         levels = np.unique(np.quantile(y, np.linspace(0, 1, N_GRADES + 1)[1:-1]))
@@ -82,25 +79,23 @@ class TreeMember:
         cls,
         rows: Any,
         features: Any,
-        target: Any,
+        graph: Any,
         folds: int,
         rng: np.random.RandomState,
         n_threads: int,
     ) -> tuple[TreeMember, Array]:
         """Return the member and scores of each row by trees trained without its fold of queries."""
-        X, codes = cls.inputs(rows, features), target.codes
+        X, codes = cls.inputs(rows, features), graph.query_codes
         fold = rng.permutation(codes.max() + 1)[codes] % folds
         scores, seeds = np.empty(len(codes)), [rng.randint(2**31 - 1)]
         for k in range(folds):
-            kept, out = target.take(fold != k), fold == k
-            forest = train(X[fold != k], kept.y, kept.codes, kept.weights, seeds, n_threads)
-            scores[out] = forest.predict(X[out])
+            forest = train(X[fold != k], graph[fold != k], seeds, n_threads)
+            scores[fold == k] = forest.predict(X[fold == k])
         return cls(X.shape[1]), scores
 
-    def fitted(self, chosen: Any, rows: Any, features: Any, target: Any) -> TreeMember:
+    def fitted(self, chosen: Any, rows: Any, features: Any, graph: Any) -> TreeMember:
         """Train on the rows that were compared."""
-        X, seeds = self.inputs(rows, features), list(range(N_SEEDS))
-        forest = train(X, target.y, target.codes, target.weights, seeds, 0)
+        forest = train(self.inputs(rows, features), graph, list(range(N_SEEDS)), 0)
         return replace(self, forest=forest, factor=chosen.factor)
 
     def predict(self, rows: Any, features: Any) -> Array:

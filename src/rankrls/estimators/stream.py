@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rankrls._calls import Progress, unchanged_on_error
-from rankrls._frames import check_feature_names, check_same_rows
+from rankrls._frames import check_feature_names, check_same_rows, take_rows
 from rankrls._validation import Queries, check_length, check_scores, refuse_lazy, show
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
@@ -115,7 +115,7 @@ class CheckedRows(NamedTuple):
 
     def take(self, rows: Any) -> CheckedRows:
         """Select rows by number, in new arrays, or by a slice."""
-        return CheckedRows(self.number, self.X[rows], self.graph[rows])
+        return CheckedRows(self.number, take_rows(self.X, rows), self.graph[rows])
 
 
 def whole_queries(batches: Iterable[CheckedRows]) -> Iterator[CheckedRows]:
@@ -206,7 +206,9 @@ class StreamSums:
                 X = self.steps.transform(batch) if again else self.steps.learn(batch)
             X = ranker._check_rows(X, reset=first)
             self._check_names(batch.names, X.shape[1])
-            graph = PreferenceGraph.from_scores(check_scores(batch.y, X.shape[0]), **by_row)
+            graph = batch.y
+            if not isinstance(graph, PreferenceGraph):
+                graph = PreferenceGraph.from_scores(check_scores(graph, X.shape[0]), **by_row)
             if first:
                 if not graph.has_qid:
                     if self._n_folds > 1:
@@ -334,15 +336,14 @@ def fit_stream(ranker: Any, batches: Any, basis_rows: Any = None, steps: Any = N
     return ranker
 
 
-def fit_streams(rankers: Sequence[Any], batches: Iterable[Iterable[Mapping[str, Any]]]) -> None:
-    """Fit several linear `RankRLS` in one pass over whole queries.
-
-    A batch has the fields of a `Batch` for each ranker.
-    """
+def fit_streams(
+    rankers: Sequence[Any], batches: Iterable[Iterable[tuple[Array, PreferenceGraph]]]
+) -> None:
+    """Fit several linear `RankRLS` in one pass; a batch has rows of whole queries for each."""
     sums = [StreamSums(ranker) for ranker in rankers]
     for number, parts in enumerate(batches, 1):
-        for one, fields in zip(sums, parts, strict=True):
-            one.add(one.check(Batch(number, **fields)))
+        for one, (X, graph) in zip(sums, parts, strict=True):
+            one.add(one.check(Batch(number, X, graph)))
     for one in sums:
         one.finish()
         store_learned(one.ranker, one.folds[0], one.kernel)

@@ -334,7 +334,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         refuse_dates(X)
         X = without_arrow(X)
         if not hasattr(X, "columns"):
-            X = np.asarray(X)
+            # In lists, numbers beside text stay numbers.
+            X = np.asarray(X, dtype=object if isinstance(X, list | tuple) else None)
             if X.ndim != 2:
                 raise ValueError(
                     f"Expected 2D array, got {X.ndim}D array instead. Reshape your data: "
