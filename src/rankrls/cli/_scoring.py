@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -236,25 +237,47 @@ def evaluate(o: Any) -> None:
     names = ",".join(o.metrics) or f"ndcg@{o.at},map,mrr,precision@{o.at}"
     metrics = parse_metrics(names, "--metrics", allowed=(*pairs, *LIST_METRICS))
     _refuse_unused(o, metrics)
-    found, columns, summary, lines = (_of_run if of_run else _of_rows)(o, metrics)
+    found = (_of_run if of_run else _of_rows)(o, metrics)
+    intervals = {name: measures.mean_interval(values, bounds=parse_metric(name).bounds)
+                 for name, values in found.values.items()}  # fmt: skip
+    summary = {name: _mean(values) for name, values in found.values.items()} | found.summary
+    for name, (low, high) in intervals.items():
+        summary |= {f"{name}_low": low, f"{name}_high": high}
+    columns = found.columns or found.values
     rows = zip(*(column.tolist() for column in columns.values()), strict=True)
-    by_query = list(zip(found.tolist(), rows, strict=True)) if o.per_query else []
+    by_query = list(zip(found.queries.tolist(), rows, strict=True)) if o.per_query else []
     if o.json:
-        if o.per_query:
-            values = [{"qid": name, **dict(zip(columns, row, strict=True))}
-                      for name, row in by_query]  # fmt: skip
-            summary |= {"queries": values}
-        to_json(summary)
-    elif o.per_query:
+        values = [{"qid": name, **dict(zip(columns, row, strict=True))} for name, row in by_query]
+        to_json(summary | ({"queries": values} if o.per_query else {}))
+        return
+    if o.per_query:
         short = {"pairwise_error": "error", "swapped_pairs": "swapped"} if not of_run else {}
         head = ["query", *(short.get(name, name) for name in columns)]
         table(head, [[str(name), *map(number, row)] for name, row in by_query])
-    else:
-        facts(lines)
+        return
+
+    def shown(name: str) -> str:
+        low, high = intervals[name]
+        return number(summary[name]) + ("" if np.isnan(low) else f", {low:.4f} to {high:.4f}")
+
+    lines, told = found.lines, ""
+    if found.with_pairs:
+        lines.append(("pairwise error", f"{shown('pairwise_error')}  (mean over queries, 95 % "
+                                        "interval)"))  # fmt: skip
+    for metric in metrics:
+        undefined, name = np.isnan(found.values[metric.text]), metric.text.partition("@")
+        reasons = {"missing from the run": found.missing, "without a relevant row": undefined
+                   & ~found.missing & metric.is_list}  # fmt: skip
+        why = [f"{queries(int(some.sum()))} {text}" for text, some in reasons.items() if some.any()]
+        aside = f"  ({' and '.join(why)} left out)" if why else ""
+        title = (name[0].upper() if len(name[0]) <= 4 else name[0]) + name[1] + name[2]
+        lines.append((title, shown(metric.text) + aside * (aside != told)))
+        told = aside or told
+    facts([*lines, *found.more])
 
 
-def _of_rows(o: Any, metrics: list[Metric]) -> Any:
-    """Queries, values of each by name, a summary, and lines about rows and their scores."""
+def _of_rows(o: Any, metrics: list[Any]) -> SimpleNamespace:
+    """Values of each query by metric, and what else is told about rows and their scores."""
     for wrong, text in (
         (not o.data, "name a file of rows, or give a run and judgements by --run and --qrels"),
         ((o.model is None) == (o.scores is None), "give a model by -m, or --scores"),
@@ -285,15 +308,10 @@ def _of_rows(o: Any, metrics: list[Metric]) -> Any:
         )
     n_pairs, n_counted, n_swapped = int(pairs.sum()), int(counted.sum()), int(swapped.sum())
     perfect, n_tied = int((swapped[counted] == 0).sum()), int(counts.tied.sum())
-    zero_one, error = 1 - perfect / n_counted if n_counted else np.nan, _mean(errors)
-    relevant = np.unique(codes[y >= o.relevance_threshold])
-    intervals = {name: measures.mean_interval(values, bounds=parse_metric(name).bounds)
-                 for name, values in {"pairwise_error": errors, **lists}.items()}  # fmt: skip
+    zero_one = 1 - perfect / n_counted if n_counted else np.nan
     summary = {
-        "pairwise_error": error,
-        "pairwise_accuracy": 1 - error,
+        "pairwise_accuracy": 1 - _mean(errors),
         "pairwise_error_all_pairs": wrong.sum() / n_pairs if n_pairs else np.nan,
-        **{name: _mean(values) for name, values in lists.items()},
         "swapped_pairs": n_swapped,
         "tied_pairs": n_tied,
         "n_pairs": n_pairs,
@@ -301,36 +319,26 @@ def _of_rows(o: Any, metrics: list[Metric]) -> Any:
         "zero_one_error": zero_one,
         "n_queries": len(names),
         "n_queries_with_pairs": n_counted,
-        "n_queries_without_relevant": len(names) - len(relevant),
+        "n_queries_without_relevant": len(names) - len(set(codes[y >= o.relevance_threshold])),
         "n_rows": len(y),
     }
-    for name, (low, high) in intervals.items():
-        summary |= {f"{name}_low": low, f"{name}_high": high}
-    counted_rows = f"{number(len(y))} in {queries(len(names))}"
-    lines = [("rows", f"{counted_rows}, {number(n_counted)} with a pair")]
-    if n_counted:
-        between = _between(intervals["pairwise_error"])
-        text = f"{number(error)}{between}  (mean over queries, 95 % interval)"
-        lines.append(("pairwise error", text))
-    told = ""
-    for metric in metrics:
-        missing, aside = int(np.isnan(lists[metric.text]).sum()), ""
-        if missing and metric.is_list:
-            aside = f"  ({queries(missing)} without a relevant row left out)"
-        text = number(summary[metric.text]) + _between(intervals[metric.text])
-        lines.append((_shown(metric), text + aside * (aside != told)))
-        told = aside or told
+    rows = f"{number(len(y))} in {queries(len(names))}, {number(n_counted)} with a pair"
+    more = []
     if n_counted:
         tied = f", {number(n_tied)} of them tied" if n_tied else ""
         share = f"{number(n_swapped)} of {number(n_pairs)} ({n_swapped / n_pairs:.2%}){tied}"
         others = f"{zero_one:.2%} ({perfect:,} perfect, {n_counted - perfect:,} not)"
-        lines += [("swapped pairs", share), ("zero/one error", others)]
+        more = [("swapped pairs", share), ("zero/one error", others)]
     sizes = np.bincount(codes).astype(np.int64)
     columns = {"pairwise_error": errors, "rows": sizes, "pairs": pairs, "swapped_pairs": swapped}
-    return names, columns | lists, summary, lines
+    return SimpleNamespace(
+        queries=names, values={"pairwise_error": errors} | lists, columns=columns | lists,
+        summary=summary, lines=[("rows", rows)], more=more, with_pairs=n_counted > 0,
+        missing=np.zeros(len(names), dtype=bool),
+    )  # fmt: skip
 
 
-def _values(o: Any, metrics: list[Metric], y: Any, score: Any, codes: Any) -> dict[str, Any]:
+def _values(o: Any, metrics: list[Any], y: Any, score: Any, codes: Any) -> dict[str, Any]:
     """Values of the metrics by query; NDCG that nobody asked for is left out of odd labels."""
     asked = [metric.text for metric in metrics]
     how: dict[str, Any] = {"qid": codes, "average": None, **_arguments(o)}
@@ -346,7 +354,7 @@ def _values(o: Any, metrics: list[Metric], y: Any, score: Any, codes: Any) -> di
     return {name: found.get(name, missing) for name in asked}
 
 
-def _of_run(o: Any, metrics: list[Metric]) -> Any:
+def _of_run(o: Any, metrics: list[Any]) -> SimpleNamespace:
     """The same of a run and judgements."""
     if o.run is None or o.qrels is None:
         raise ValueError("--run and --qrels go together: a run, and the judgements for it")
@@ -360,43 +368,24 @@ def _of_run(o: Any, metrics: list[Metric]) -> Any:
     )  # fmt: skip
     names = values.pop("query")
     known, answered = set(names.tolist()), set(run.query.tolist())
-    n_found, n_others = len(known & answered), len(answered - known)
-    n_relevant = int((qrels.grade > 0).sum())
-    summary = {name: _mean(column) for name, column in values.items()} | {
+    n_others, n_relevant = len(answered - known), int((qrels.grade > 0).sum())
+    summary = {
         "n_queries": len(names),
-        "n_queries_in_run": n_found,
+        "n_queries_in_run": len(known & answered),
         "n_queries_without_judgements": n_others,
         "n_retrieved": len(run),
         "n_judged": len(qrels),
         "n_relevant": n_relevant,
     }
-    missing = ~np.isin(names, run.query) & (o.missing_queries == "skip")
     lines = [
         ("judged", f"{queries(len(names))}, {number(len(qrels))} judgements, "
                    f"{number(n_relevant)} above 0"),
-        ("run", f"{number(len(run))} lines, {queries(n_found)} of those judged"
+        ("run", f"{number(len(run))} lines, {queries(len(known & answered))} of those judged"
                 + f", {number(n_others)} others are left out" * (n_others > 0)),
     ]  # fmt: skip
-    for metric in metrics:
-        column = values[metric.text]
-        reasons = {"missing from the run": missing.sum(),
-                   "without a relevant row": (np.isnan(column) & ~missing).sum()}  # fmt: skip
-        told = [f"{queries(int(n))} {why}" for why, n in reasons.items() if n]
-        between = _between(measures.mean_interval(column, bounds=metric.bounds))
-        aside = f"  ({' and '.join(told)} left out)" * bool(told)
-        lines.append((_shown(metric), number(_mean(column)) + between + aside))
-    return names, values, summary, lines
-
-
-def _shown(metric: Metric) -> str:
-    """How a metric is called in a result: abbreviations in capitals."""
-    name, at, cut = metric.text.partition("@")
-    return (name.upper() if len(name) <= 4 else name) + at + cut
-
-
-def _between(interval: tuple[float, float]) -> str:
-    """An interval of 95 %, if there is one."""
-    return "" if np.isnan(interval[0]) else f", {interval[0]:.4f} to {interval[1]:.4f}"
+    missing = ~np.isin(names, run.query) & (o.missing_queries == "skip")
+    return SimpleNamespace(queries=names, values=values, columns={}, summary=summary, lines=lines,
+                           more=[], with_pairs=False, missing=missing)  # fmt: skip
 
 
 def _mean(values: Any) -> float:

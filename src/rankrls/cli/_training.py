@@ -89,12 +89,9 @@ def fit(o: Any) -> None:
     make_ranker(o, None if o.alpha in (None, "auto") else float(o.alpha))
     with click_rows(o) as (o, _):
         reader = DataFile(o.data, o, **(RAW if o.auto else {}))
-        why_not = _why_not_streamed(o, reader)
-        if o.stream and why_not is not None:
-            raise ValueError(f"--stream is not possible: {why_not}")
         with working(f"Reading {reader.name}") as work:
             fitted = None
-            if why_not is None and (o.stream or (o.stream is None and reader.large)):
+            if o.stream or (o.stream is None and _sums_suffice(o) and reader.large):
                 fitted = _fit_stream(o, reader)
             model, about, doubt = fitted or _fit_in_memory(o, reader, work)
             work(f"Writing {o.model}")
@@ -176,27 +173,12 @@ def _tell(o: Any, ranker: Any, about: dict[str, Any], written: str) -> None:
 # ---------------------------------------------------------------------- batch by batch
 
 
-def _why_not_streamed(o: Any, reader: DataFile) -> str | None:
-    """Why these options need all rows at once; None if they do not."""
-    qid, auto = reader.reading["qid"], o.alpha == "auto"
-    metric = Scoring(o.scoring, loss=Loss())
-    reasons = (
-        (o.auto, "--auto reads all rows at once"),
-        (auto and not o.stream, "--alpha auto leaves out single queries"),
-        (auto and o.cv != "auto" and not o.cv.isdigit(),
-         f"--cv {o.cv} needs all rows; a number of folds of whole queries does not"),
-        (auto and qid is None, "--alpha auto holds out whole queries, and --one-ranking has none"),
-        (auto and not metric.by_list and metric.name != LOSS_METRIC,
-         f"--scoring {o.scoring} needs the scores of all queries at once"),
-        (o.loss == "hinge", "--loss hinge looks at all rows again and again"),
-        (o.kernel != "linear" or o.basis is not None,
-         "it is for the linear kernel, without --basis"),
-        (qid is None and (o.cost, o.ties) != ("magnitude", "keep"),
-         "--one-ranking needs all rows, but for --cost magnitude with --ties keep"),
-        (o.missing == "mean", "--missing mean looks at all rows first; --missing zero does not"),
-        (o.solver not in ("auto", "primal"), f"--solver {o.solver} needs all rows"),
-    )  # fmt: skip
-    return next((text for wrong, text in reasons if wrong), None)
+def _sums_suffice(o: Any) -> bool:
+    """Whether the options need sums over queries only, which a stream adds up."""
+    linear = o.kernel == "linear" and o.basis is None and o.solver in ("auto", "primal")
+    by_query = not o.one_ranking or (o.cost, o.ties) == ("magnitude", "keep")
+    plain = not o.auto and o.alpha != "auto" and o.loss == "squared" and o.missing != "mean"
+    return linear and by_query and plain
 
 
 def _fit_stream(o: Any, reader: DataFile) -> Any:
