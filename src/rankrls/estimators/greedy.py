@@ -9,22 +9,19 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.feature_selection import SelectorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from rankrls._calls import Progress, all_or_nothing, takes_queries
-from rankrls._frames import clear_errors, warn_about_columns
 from rankrls._validation import check_option, check_positive, is_integer, is_number, show
 from rankrls.core.preferences.costs import Loss, query_factor
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.greedy import select_leave_one_out, select_leave_query_out
-from rankrls.estimators.ranker import Preferences, QueryRequests, require_preferences
+from rankrls.estimators.ranker import Preferences, QueryRequests
 from rankrls.estimators.rankrls import RankRLS
 
 __all__ = ["GreedyRankRLS"]
 
 Array = NDArray[Any]
-
-CVS = ("leave-query-out", "leave-one-out")
 
 
 class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
@@ -125,8 +122,7 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
             As for `RankRLS.fit`, without given pairs. X is dense; without qid all weights must be
             equal, or zero.
         """
-        check_option("cv", self.cv, CVS)
-        loss = Loss(self.cost, self.ties, self.query_weighting)
+        check_option("cv", self.cv, ("leave-query-out", "leave-one-out"))
         alpha = check_positive("alpha", self.alpha)
         if sparse.issparse(X):
             raise ValueError(
@@ -134,16 +130,16 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
                 "n_features matrices. Pass X.toarray() if that fits into memory, or select "
                 "features by a cheaper criterion first"
             )
-        preferences = Preferences(y, qid, sample_weight=sample_weight)
-        preferences.check_names(X)
-        with clear_errors(X):
-            X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        loss = {"cost": self.cost, "ties": self.ties, "query_weighting": self.query_weighting}
+        ranker = RankRLS(alpha, **loss)
+        kernel, X, graph = ranker._prepare(X, Preferences(y, qid, sample_weight=sample_weight))
+        self.__dict__.pop("feature_names_in_", None)
+        names = ("n_features_in_", "feature_names_in_")
+        self.__dict__.update({name: vars(ranker)[name] for name in names if name in vars(ranker)})
+        X = X.astype(np.float64, copy=False)
         n_select = _count(self.n_features_to_select, X.shape[1])
-        graph = preferences.graph(X.shape[0])
-        require_preferences(graph)
         codes = graph.query_codes if graph.has_qid else None
-        warn_about_columns(X, names=getattr(self, "feature_names_in_", None), codes=codes)
-        objectives = graph.objectives(loss)
+        objectives = graph.objectives(ranker._loss)
         problem = None
         if graph.n_given_pairs:
             problem = "GreedyRankRLS holds out queries and cannot use given pairs; use scores y"
@@ -168,7 +164,7 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
             path = select_leave_query_out(objectives[0], codes, X, alpha, n_select, progress)
             errors = path.errors / (degree.sum() / 2)
         else:
-            rows, scores, penalty = _one_ranking(graph, X, alpha, loss)
+            rows, scores, penalty = _one_ranking(graph, X, alpha, ranker._loss)
             path = select_leave_one_out(scores, rows, penalty, n_select, progress)
             errors = path.errors / len(scores)
         self.cv_ = "leave-query-out" if graph.has_qid else "leave-one-out"
@@ -178,8 +174,6 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
         self.ranking_ = np.full(X.shape[1], n_select + 1)
         self.ranking_[path.selected] = np.arange(1, n_select + 1)
         self.support_ = self.ranking_ <= n_select
-        ranker = RankRLS(alpha, **vars(loss))
-        kernel = ranker._check_options()
         ranker._fit_prepared(kernel, X[:, path.selected], graph, np.array([alpha]))
         self.coef_ = np.zeros((*ranker.coef_.shape[:-1], X.shape[1]))
         self.coef_[..., path.selected] = ranker.coef_
