@@ -95,6 +95,12 @@ def search_alphas(
     return best, {"alpha": grid, **found}
 
 
+def forget_choice(ranker: Any) -> None:
+    """Remove the attributes that only some choices of alpha leave."""
+    for name in ("calibration_", "cv_predictions_", "gamma_", "noise_variance_"):
+        ranker.__dict__.pop(name, None)
+
+
 def joined_results(parts: Sequence[dict[str, Array]]) -> dict[str, Array]:
     """Concatenate the results of several grids."""
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

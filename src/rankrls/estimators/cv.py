@@ -28,6 +28,7 @@ from rankrls.estimators.choosing import (
     Scoring,
     Split,
     check_alphas,
+    forget_choice,
     is_fold_count,
     is_splits,
     joined_results,
@@ -36,11 +37,9 @@ from rankrls.estimators.choosing import (
     search_alphas,
     split_for_validation,
 )
-from rankrls.estimators.incremental import IncrementalMethod
 from rankrls.estimators.logistic import hold_out, newton
 from rankrls.estimators.ranker import Preferences
 from rankrls.estimators.rankrls import RankRLS, RidgeRanker
-from rankrls.estimators.stream import fit_stream
 from rankrls.metrics.metric_names import PAIR_METRICS
 
 Array = NDArray[Any]
@@ -51,9 +50,6 @@ MAX_PAIR_ROWS = 1000
 #: Names of ``cv``: how rows, and how given pairs may be left out.
 ROW_FOLDS = ("leave-query-out", "leave-pair-out", "validation")
 JUDGEMENT_FOLDS = ("leave-judgement-out", "leave-item-out", "leave-group-out")
-
-#: Attributes that only some fits have.
-OPTIONAL = ("calibration_", "cv_predictions_", "gamma_", "noise_variance_")
 
 
 @dataclass
@@ -238,8 +234,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             grid = check_alphas("alphas", self.alphas, allow_zero=bool(self.early_stopping))
         given = (y, qid, pairs, magnitude, pair_weight, sample_weight, pair_features)
         with unchanged_on_error(self):
-            for name in OPTIONAL:
-                self.__dict__.pop(name, None)
+            forget_choice(self)
             kernel, X, graph = self._prepare(X, Preferences(*given))
             judged, by_rows = self._held_out(kernel, graph, groups, eval_set)
             progress, split, folds = Progress(type(self).__name__, self.verbose), None, None
@@ -357,37 +352,6 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         if kernels is not None and not hasattr(self, "gamma_"):
             return kernels[0]
         return super()._check_kernel(gamma if kernels is None else self.gamma_)
-
-    @IncrementalMethod
-    def fit_stream(self, batches: Any, *, basis_rows: Any = None) -> Any:
-        """Choose alpha by folds of whole queries and fit, to a stream of batches.
-
-        The models fitted without a fold follow exactly, for all alphas, from sums over the queries
-        of every fold, and equal those of ``fit`` with the same folds and the linear kernel.
-
-        Parameters
-        ----------
-        batches : iterable, or function that returns one
-            As for `RankRLS.fit_stream`, with qid. A function, such as ``lambda: iter_letor(path)``,
-            or a list can be read again from the start.
-        basis_rows : array-like of shape (n_basis, n_features), optional
-            Basis vectors of all folds, as for `RankRLS.fit_stream`.
-
-        Notes
-        -----
-        ``cv`` is the number of folds; "auto" is 5. Queries are assigned to the folds in turn.
-        ``scoring="pairwise_r2"`` needs one pass over the batches. "pairwise_accuracy" and list
-        metrics such as "ndcg@10" need a second pass for the held-out predictions, and another one
-        if the default grid is extended, which may end elsewhere than that of ``fit``.
-        "concordance_index" and functions are refused. Memory is needed for a matrix of n_features ×
-        n_features for every fold.
-        """
-        if self._gammas() is not None or self.store_cv_predictions:
-            raise ValueError("fit_stream takes one gamma, and keeps no predictions; use fit")
-        fitted = fit_stream(self, batches, basis_rows)
-        for name in OPTIONAL:
-            self.__dict__.pop(name, None)
-        return fitted
 
     # -- held-out predictions
 

@@ -154,6 +154,50 @@ class RidgeRanker(BaseRanker):
             self.validation_curve_ = history.errors if several else history.errors[:, 0]
 
     @IncrementalMethod
+    def fit_stream(self, batches: Any, *, basis_rows: Any = None) -> Any:
+        """Fit to a stream of batches, for data larger than memory.
+
+        The result equals ``fit`` to all rows. `RankRLSCV` chooses alpha by folds of whole queries:
+        the models without a fold follow exactly, for all alphas, from sums over the queries of each
+        fold.
+
+        Parameters
+        ----------
+        batches : iterable, or function that returns one
+            Batches (X, y) or (X, y, qid), or mappings with ``data``, ``target``, ``qid`` and
+            optionally ``sample_weight`` and ``feature_names``, as returned by
+            `rankrls.datasets.iter_letor` and `iter_parquet`. The last query of a batch may continue
+            in the next one; a query that appears again later is an error. Without qid all batches
+            form one ranking, which requires cost="magnitude" and ties="keep".
+        basis_rows : array-like of shape (n_basis, n_features), optional
+            Basis vectors for solver "nystroem"; ``basis_indices_`` then refers to these rows. If
+            the kernel is precomputed, their kernel matrix, (n_basis, n_basis). By default ``basis``
+            (row numbers, or the number of rows to draw) refers to the first batch.
+
+        Notes
+        -----
+        Memory is needed for one batch, the incomplete query at its end, a matrix of n_features ×
+        n_features (n_basis × n_basis for "nystroem") for each fold, and the labels of the queries.
+
+        `RankRLS` and ``scoring="pairwise_r2"`` read the batches once. "pairwise_accuracy" and list
+        metrics such as "ndcg@10" need a second pass, and another one if the default grid, which may
+        end elsewhere than that of ``fit``, is extended: give a list, or a function such as
+        ``lambda: iter_letor(path)``. Other metrics are refused. ``cv`` is the number of folds
+        ("auto" is 5), to which queries are assigned in turn.
+
+        Examples
+        --------
+        >>> from rankrls import RankRLS
+        >>> from rankrls.datasets import make_ranking
+        >>> X, y, qid = make_ranking(n_queries=20, random_state=0, return_X_y_qid=True)
+        >>> parts = [slice(i, i + 64) for i in range(0, len(X), 64)]
+        >>> ranker = RankRLS().fit_stream((X[part], y[part], qid[part]) for part in parts)
+        >>> bool(abs(ranker.coef_ - RankRLS().fit(X, y, qid=qid).coef_).max() < 1e-10)
+        True
+        """
+        return fit_stream(self, batches, basis_rows)
+
+    @IncrementalMethod
     def partial_fit(
         self,
         X: Any,
@@ -541,42 +585,6 @@ class RankRLS(RidgeRanker):
         problem = self._problem(kernel, X, graph)
         model, history = self._solve(problem, alphas, held_out=held_out, callback=callback)
         self._store(problem, model, history)
-
-    @IncrementalMethod
-    def fit_stream(self, batches: Any, *, basis_rows: Any = None) -> Any:
-        """Fit to a stream of batches, for data larger than memory. Each batch is read once.
-
-        Parameters
-        ----------
-        batches : iterable, or function that returns one
-            Batches (X, y) or (X, y, qid), or mappings with ``data``, ``target``, ``qid`` and
-            optionally ``sample_weight`` and ``feature_names``, as returned by
-            `rankrls.datasets.iter_letor` and `iter_parquet`. The last query of a batch may continue
-            in the next one; a query that appears again later is an error. Without qid all batches
-            form one ranking, which requires cost="magnitude" and ties="keep".
-        basis_rows : array-like of shape (n_basis, n_features), optional
-            Basis vectors for solver "nystroem"; ``basis_indices_`` then refers to these rows. If
-            the kernel is precomputed, their kernel matrix, (n_basis, n_basis). By default ``basis``
-            (row numbers, or the number of rows to draw) refers to the first batch.
-
-        Returns
-        -------
-        RankRLS
-            The fitted estimator; it equals ``fit`` to all rows. Memory is needed for one batch, the
-            incomplete query at its end, an n_features × n_features matrix (n_basis × n_basis for
-            "nystroem"), and the labels of the queries.
-
-        Examples
-        --------
-        >>> from rankrls import RankRLS
-        >>> from rankrls.datasets import make_ranking
-        >>> X, y, qid = make_ranking(n_queries=20, random_state=0, return_X_y_qid=True)
-        >>> parts = [slice(i, i + 64) for i in range(0, len(X), 64)]
-        >>> ranker = RankRLS().fit_stream((X[part], y[part], qid[part]) for part in parts)
-        >>> bool(abs(ranker.coef_ - RankRLS().fit(X, y, qid=qid).coef_).max() < 1e-10)
-        True
-        """
-        return fit_stream(self, batches, basis_rows)
 
 
 def exact_problem(

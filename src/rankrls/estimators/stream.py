@@ -22,6 +22,7 @@ from rankrls.estimators.choosing import (
     LOSS_METRIC,
     Scoring,
     check_alphas,
+    forget_choice,
     is_fold_count,
     one_fold,
     search_alphas,
@@ -329,6 +330,7 @@ def fit_stream(ranker: Any, batches: Any, basis_rows: Any = None, steps: Any = N
             return scores
 
         if chooses:
+            forget_choice(ranker)
             learned = choose_by_folds(ranker, sums.folds, grid, scoring, score_again)
         store_learned(ranker, learned, sums.kernel)
     if steps is not None and sums.names is not None:
@@ -354,6 +356,8 @@ def fit_streams(
 
 def check_folds(ranker: Any) -> tuple[Array | None, int, Scoring]:
     """Grid, number of folds and scoring of a RankRLSCV whose rows come in parts."""
+    if np.ndim(ranker.gamma) or ranker.store_cv_predictions:
+        raise ValueError("rows in parts allow one gamma, and no stored predictions; use fit")
     grid = None if ranker.alphas is None else check_alphas("alphas", ranker.alphas)
     n_folds, cv = AUTO_FOLDS, ranker.cv
     if not (isinstance(cv, str) and cv == "auto"):
