@@ -46,20 +46,13 @@ MAX_FAILURES = 10
 
 @dataclass(frozen=True)
 class Target:
-    """A kind of file.
+    """A kind of file; each is a function.
 
-    Attributes
-    ----------
-    prepare : callable
-        ``prepare(folder)`` gives whatever ``make`` needs: it is called once in a process.
-    make : callable
-        ``make(prepared, seed, path)`` writes the input of a seed, and may return what to read.
-    read : callable
-        ``read(prepared, path, made)`` reads it: a word for the count of outcomes, an error that
-        is refused (`ValueError` with the path in it), or any other error, which is a failure.
-    warm_up : callable, optional
-        ``warm_up(prepared, path)`` reads a few files that are right before memory is limited: for
-        what is imported late.
+    ``prepare(folder)`` gives whatever the others need, once in a process. ``make(prepared, seed,
+    path)`` writes the input of a seed, and may return what to read. ``read(prepared, path, made)``
+    reads it: a word for the count of outcomes, an error that is refused (`ValueError` with the path
+    in it), or any other error, which is a failure. ``warm_up(prepared, path)`` reads a few files
+    that are right before memory is limited: for what is imported late.
     """
 
     prepare: Callable

@@ -39,35 +39,49 @@ class RankSVM(BaseRanker):
     ----------
     alpha : float, default=1.0
         Strength of L2 regularisation, > 0: a support vector machine with C = 1/(2 alpha) on the
-        differences of all pairs. SVMrank divides its C by the number of queries, which gives
-        alpha = n_queries/(2 C).
-    kernel, gamma, degree, coef0, kernel_params, basis, random_state, verbose, n_jobs
+        differences of all pairs. The C of SVMrank is n_queries/(2 alpha).
+    kernel, gamma, degree, coef0, kernel_params
         As for `RankRLS`. The kernel must be positive semi-definite.
     loss : {"hinge", "squared_hinge"}, default="hinge"
         "squared_hinge" squares the margin violations max(0, 1 − (f(x_h) − f(x_j))).
     query_weighting : {"pair", "size", "query"} or callable, default="pair"
-        Weight c of each pair, as for `RankRLS`; "query" counts pairs with different scores.
+        Weight of each pair of a query with n rows: c = 1 ("pair"), 1/n ("size"), or 1/(number of
+        pairs of the query with different scores) ("query"). A function is called as for `RankRLS`.
     solver : {"auto", "primal", "dual", "nystroem"}, default="auto"
         Representation of f: by linear functions of the features ("primal"), by kernel functions of
-        all rows ("dual"), or of basis vectors ("nystroem", an approximation). "auto" chooses
-        "nystroem" if a ``basis`` is given; else "primal" for a linear kernel, or "dual" if
-        n_features > n_rows, the kernel matrix is small and no feature has a scale 1000 times that
-        of another; for other kernels "dual" if two kernel matrices fit into half of the memory,
-        else "nystroem", with a warning.
+        all rows ("dual"), or by kernel functions of basis vectors ("nystroem", an approximation).
+        "auto" chooses "nystroem" if a ``basis`` is given; else "primal" for a linear kernel, or
+        "dual" if n_features > n_rows, the kernel matrix is small and no feature has a scale 1000
+        times that of another; for other kernels "dual" if two kernel matrices fit into half of the
+        memory, else "nystroem", with a warning.
+    basis : int or array of int, optional
+        Nyström basis vectors: the number to draw at random, or the row indices. If None,
+        ``solver="nystroem"`` uses 1000, or all rows if there are fewer. With row indices,
+        precomputed kernel values with these rows are enough.
     max_iter : int, default=1000
         Maximum number of iterations.
     tol : float, default=1e-4
-        The fit ends when the relative duality gap is at most this.
+        Tolerance: the fit ends when the relative duality gap is at most this.
+    random_state : int, RandomState instance or None
+        Seed of the random basis.
+    verbose : int, default=0
+        If 1, show progress on stderr.
+    n_jobs : int, optional
+        Number of threads for `pairwise_kernels` and sparse products. If None, as many as BLAS may
+        use; −1 uses all cores.
 
     Attributes
     ----------
-    objective_, gap_ : float or ndarray of shape (n_outputs,)
-        Value of the objective at the solution, and relative duality gap: no function has an
-        objective below ``(1 − gap_) objective_``.
+    coef_, dual_coef_, basis_indices_, solver_, n_queries_, n_features_in_, feature_names_in_
+        As for `RankRLS`.
+    objective_ : float or ndarray of shape (n_outputs,)
+        Value of the objective at the solution.
+    gap_ : float or ndarray of shape (n_outputs,)
+        Relative duality gap: no function has an objective below ``(1 − gap_) objective_``.
     n_iter_ : int
         Number of iterations, the maximum over outputs.
-    coef_, dual_coef_, basis_indices_, solver_, n_pairs_, n_queries_, …
-        As for `RankRLS`.
+    n_pairs_ : int
+        Number of pairs in the objective, summed over outputs.
 
     See Also
     --------
