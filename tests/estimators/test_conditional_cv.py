@@ -12,7 +12,7 @@ from sklearn.model_selection import KFold
 from rankrls import ConditionalRankRLS, ConditionalRankRLSCV
 from rankrls.core.relations.labels import Observations
 from rankrls.estimators import relation_search
-from rankrls.estimators.relation_folds import pair_folds
+from rankrls.estimators.relation_search import pair_folds
 from rankrls.metrics import conditional_scores
 from rankrls.model_selection import conditional_cross_val_score, relation_holdout_predict
 

@@ -13,7 +13,7 @@ from rankrls.core.relations.labels import FreeOffsets, Observations
 from rankrls.core.relations.pairwise_kernels import RelationLoss
 from rankrls.core.relations.problem import RelationProblem
 from rankrls.core.relations.sides import Side
-from rankrls.estimators.relation_folds import object_folds, pair_folds
+from rankrls.estimators.relation_search import object_folds, pair_folds
 
 ALPHAS = (1e-9, 1e-6, 1e-3, 1.0, 1e4, 1e9)
 LOSSES = (False, True)  # whether it is the ranking loss

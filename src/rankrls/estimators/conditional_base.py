@@ -46,15 +46,16 @@ from rankrls.core.relations.problem import LOST, SOLVERS, RelationModel, Relatio
 from rankrls.core.relations.sides import Side
 from rankrls.core.relations.squared_hinge import solve_squared_hinge
 from rankrls.core.spaces.spaces import check_gram
-from rankrls.estimators.conditional_updates import changed_labels, remove_objects
 from rankrls.estimators.objects import KernelSum, NewObjects, Objects, read_kernels, read_objects
 from rankrls.estimators.ranker import check_return_std
 from rankrls.estimators.relation_inputs import (
     SIGNS,
     Relation,
+    changed_labels,
     check_alpha_pairs,
     check_relation,
     read_relation,
+    remove_objects,
     require_labels,
 )
 from rankrls.metrics import conditional_scores, pairwise_error

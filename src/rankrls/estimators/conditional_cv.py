@@ -11,9 +11,8 @@ from rankrls._calls import all_or_nothing, warn
 from rankrls._validation import check_integer
 from rankrls.estimators.choosing import Scoring, check_alphas
 from rankrls.estimators.conditional_base import ConditionalRanker
-from rankrls.estimators.relation_folds import RelationFolds, folds_of
 from rankrls.estimators.relation_inputs import Relation, check_alpha_grids
-from rankrls.estimators.relation_search import RelationSearch
+from rankrls.estimators.relation_search import RelationFolds, RelationSearch, folds_of
 
 __all__ = ["ConditionalRankRLSCV"]
 

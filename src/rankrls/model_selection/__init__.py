@@ -15,8 +15,10 @@ from rankrls.model_selection._exact import (
     tournament_scores,
 )
 from rankrls.model_selection._permutation import PermutationTestResult, permutation_test
-from rankrls.model_selection._relation_holdout import relation_holdout_predict
-from rankrls.model_selection._relation_scores import conditional_cross_val_score
+from rankrls.model_selection._relations import (
+    conditional_cross_val_score,
+    relation_holdout_predict,
+)
 from rankrls.model_selection._splitters import (
     ComponentKFold,
     LeavePairOut,
