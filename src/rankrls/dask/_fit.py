@@ -292,8 +292,7 @@ def _fit_cg(
             )
     coef = join_outputs([equations.outputs], W).astype(rows.dtype, copy=False)
     model, n_pairs = FittedFunction(alphas[: len(coef)], coef=coef), int(equations.n_pairs)
-    ranker._store_fit(model, rows, n_pairs * rows.n_outputs, "cg", history.n_iter)
-    ranker._store_history(history)
+    ranker._store_fit(model, rows, n_pairs * rows.n_outputs, "cg", history)
 
 
 class _DistributedEquations:

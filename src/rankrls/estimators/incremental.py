@@ -23,6 +23,7 @@ from rankrls import _resources
 from rankrls._calls import unchanged_on_error, warn
 from rankrls._validation import check_positive, show
 from rankrls.core.linalg.factorizations import NotPositiveError
+from rankrls.core.linalg.krylov import History
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.statistics import (
@@ -281,7 +282,7 @@ def store_learned(ranker: Any, learned: Learned, kernel: Kernel) -> None:
     new = object.__new__(type(ranker))
     new.__dict__.update(ranker.__dict__)
     solver = "primal" if learned.basis is None else "nystroem"
-    new._store_fit(model, learned, learned.n_pairs, solver)
+    new._store_fit(model, learned, learned.n_pairs, solver, History(n_iter=1))
     if model is None:
         new._pending = learned
     new._seen, new._preferences = seen, learned.preferences

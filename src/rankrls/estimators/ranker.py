@@ -32,6 +32,7 @@ from rankrls._validation import (
     is_integer,
     show,
 )
+from rankrls.core.linalg.krylov import History
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.spaces.spaces import Kernel, check_kernel_values
 from rankrls.metrics import pairwise_accuracy
@@ -338,14 +339,23 @@ class BaseRanker(QueryRequests, BaseEstimator):
 
     def _set(self, parameters: dict[str, Any]) -> None:
         """Store the arguments of ``__init__``, its ``locals()``, under their names."""
-        self.__dict__.update((name, parameters[name]) for name in parameters if name != "self")
+        for name, value in parameters.items():
+            if name != "self":
+                setattr(self, name, value)
 
-    def _store_fit(self, model: Any, data: Any, n_pairs: int, solver: str, n_iter: int = 1) -> None:
+    def _store_fit(
+        self, model: Any, data: Any, n_pairs: int, solver: str, history: History
+    ) -> None:
         """Store a model, if there is one, and what is known of its data; forget an older one."""
         for name in STORED if model is not None else (*STORED, "_model", *COEFFICIENTS):
             self.__dict__.pop(name, None)
         self._flat, self._with_qid, self.n_queries_ = data.flat, data.has_qid, data.n_queries
-        self.n_pairs_, self.solver_, self.n_iter_ = n_pairs, solver, n_iter
+        self.n_pairs_, self.solver_, self.n_iter_ = n_pairs, solver, history.n_iter
+        if history.best_iteration is not None:
+            self.best_iteration_ = history.best_iteration
+            self.validation_iterations_ = history.iterations
+            several = hasattr(self, "alphas")
+            self.validation_curve_ = history.errors if several else history.errors[:, 0]
         if model is not None:
             self._model = model
             self._store_coefficients()

@@ -139,19 +139,11 @@ class RidgeRanker(BaseRanker):
     def _store(self, problem: RidgeProblem, model: Any, history: History) -> None:
         """Store a model and, if it can be updated, which queries it has learned."""
         graph, kernel, solver = problem.graph, problem.space.kernel, problem.space.solver
-        self._store_fit(model, graph, problem.n_pairs, solver, history.n_iter)
-        self._store_history(history)
+        self._store_fit(model, graph, problem.n_pairs, solver, history)
         if solver in ("primal", "nystroem"):
             self._seen = SeenQueries()
             self._seen.add_graph(graph, None if kernel.precomputed else problem.space.X)
             self._preferences, self._learned_with = graph.n_preferences, self._terms(kernel)
-
-    def _store_history(self, history: History) -> None:
-        if history.best_iteration is not None:
-            self.best_iteration_ = history.best_iteration
-            self.validation_iterations_ = history.iterations
-            several = hasattr(self, "alphas")
-            self.validation_curve_ = history.errors if several else history.errors[:, 0]
 
     @IncrementalMethod
     def fit_stream(self, batches: Any, *, basis_rows: Any = None) -> Any:

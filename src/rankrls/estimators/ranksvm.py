@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state
 from rankrls._calls import Progress, takes_queries, unchanged_on_error
 from rankrls._validation import check_integer, check_option, check_positive
 from rankrls.core.hinge.problem import HINGE_SOLVERS, HingeFit, fit_hinge
+from rankrls.core.linalg.krylov import History
 from rankrls.core.preferences.costs import check_query_weighting
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.models import FittedFunction
@@ -182,7 +183,8 @@ class RankSVM(BaseRanker):
             progress=Progress(type(self).__name__, self.verbose),
             n_jobs=self.n_jobs,
         )
-        self._store_fit(fit.model, graph, fit.n_pairs, fit.solver, int(fit.n_iter[0].max()))
+        history = History(n_iter=int(fit.n_iter[0].max()))
+        self._store_fit(fit.model, graph, fit.n_pairs, fit.solver, history)
         for name, values in {"objective_": fit.objective, "gap_": fit.gap}.items():
             setattr(self, name, float(values[0, 0]) if self._flat else values[0])
         return fit
