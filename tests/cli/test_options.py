@@ -144,21 +144,15 @@ DATA = {
 }
 
 #: The same for a model of four features without names.
-ROWS = {
-    "format": ("train.dat", "", "--format csv"),
+ROWS = DATA | {
     "target": ("plain.csv", "", "--label a"),
     "qid": ("plain.csv", "", "--qid-column a"),
-    "one_ranking": ("train.dat", "", "--one-ranking"),
     "features": ("plain.csv", "", "--features d,c,b,a"),
-    "feature_names": ("train.dat", "", "--feature-names a,b,c,d"),
     "drop": ("train.csv", "", "--drop noise,grades,sessions,w"),
     "sample_weight": ("plain.csv", "", "--weight a"),
     "no_header": ("plain.csv", "", "--no-header"),
     "delimiter": ("plain.csv", "", "--delimiter ;"),
-    "zero_based": ("zero.dat", "", "--zero-based"),
     "missing": ("holes.csv", "", "--missing zero"),
-    "group": ("flat.dat", "--group sizes.txt", "--group halves.txt"),
-    "unlabelled": None,
 }
 
 OWN = {

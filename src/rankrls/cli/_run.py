@@ -40,7 +40,7 @@ HINTS = {
 
 #: Words of Python in messages of the library that are options here; all others have their names.
 HERE = {"qid=None": "--one-ranking", "header=False": "--no-header",
-        "load_csv": "--format csv", "iter_letor": "--format letor",
+        "load_csv": "--format csv",
         "need qid too": "without --one-ranking"}  # fmt: skip
 
 

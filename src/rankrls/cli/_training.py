@@ -341,16 +341,12 @@ def _tell_columns(ranker: AutoRanker, X: Any, o: Any) -> None:
                 f"that is meant, such as the age in days, or leave it out by --drop {name}"
             )
         others = [word for word in known if not _is_number(word)]
-        if others and all(_is_number(word.replace(",", "")) for word in others):
-            warn(
-                f"column {name!r} is taken as text, because of numbers such as {min(others)!r}: "
-                "write a decimal point, and no thousands separators"
-            )
-        elif 0 < len(others) <= 0.1 * len(known):
+        marked = all(_is_number(word.replace(",", "")) for word in others)
+        if others and (marked or len(others) <= 0.1 * len(known)):
             warn(
                 f"column {name!r} is taken as text, because {len(others):,} of its {len(known):,} "
-                f"cells are no numbers, such as {min(others)[:40]!r}: leave them empty if they "
-                "are missing"
+                f"cells are no numbers, such as {min(others)[:40]!r}: write a decimal point and no "
+                "thousands separators, and leave cells empty that are missing"
             )
     dropped = ranker._table.dropped_
     if len(dropped):
