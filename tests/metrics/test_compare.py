@@ -102,14 +102,6 @@ def test_equal_rankers(data, method):
     assert result.n_equal == result.n_queries
 
 
-@pytest.mark.parametrize(
-    "metric", ["ndcg", "average_precision@3", "reciprocal_rank", "precision@2", "pairwise_accuracy"]
-)
-def test_undefined_queries_are_left_out(data, metric):
-    data["y"][data["qid"] < 4] = 0
-    assert compare(data, metric=metric, n_permutations=99).n_queries == 26
-
-
 def test_callable_metric(data):
     linear = partial(ndcg, gain="linear")
     result = compare(data, metric=linear, n_permutations=99, random_state=0)

@@ -1,6 +1,7 @@
 """Values of runs against lists of labels, trec_eval, gdeval and ir_measures."""
 
 import shutil
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,6 @@ import pytest
 
 import oracles as oracle
 from rankrls.metrics import compare_rankers, compare_runs, evaluate, evaluate_run, ndcg
-from rankrls.metrics.metric_names import parse_metric
 from rankrls.rankings import Qrels, RankTable
 
 NAMES = ("ndcg", "ndcg@3", "map", "map@4", "mrr", "precision@5", "recall@4", "err@20")
@@ -35,69 +35,24 @@ def made(seed, *, ties=True, n_queries=7):
     return qrels, RankTable.from_scores(score, qid=run_query, ids=run_id)
 
 
-def by_hand(name, run, qrels, *, gain, ties, threshold):
-    """Values of every judged query, from lists of labels."""
-    metric = parse_metric(name)
-    values = []
-    for q in sorted(set(qrels.query.tolist())):
-        judged = qrels.query == q
-        grades = np.maximum(qrels.grade[judged], 0).tolist()
-        known = dict(zip(qrels.id[judged].tolist(), grades, strict=True))
-        mine = run.query == q
-        lines = list(zip(run.score[mine], run.id[mine], strict=True))
-        if ties == "id":
-            lines.sort(key=lambda line: line[::1], reverse=True)
-        labels = [known.get(i, 0) for _, i in lines]
-        lost = [known[i] for i in known if i not in run.id[mine]]
-        keys = [s for s, _ in lines] if ties == "expected" else range(len(lines), 0, -1)
-        orders = oracle.orders(list(keys)) if lines else [[]]
-        values.append(np.mean([
-            _value(metric, [labels[i] for i in order], lost, gain, threshold) for order in orders
-        ]))  # fmt: skip
-    return np.array(values)
-
-
-def _value(metric, ranked, lost, gain, threshold):
-    """What is not in the list is relevant, and beyond the last place that counts."""
-    far = 10**6
-    if metric.name == "expected_reciprocal_rank":
-        return oracle.expected_reciprocal_rank([*ranked, *lost], min(metric.k or far, len(ranked)))
-    if metric.name == "ndcg":
-        best = sorted([*ranked, *lost], reverse=True)[: metric.k]
-        if not any(best):
-            return np.nan
-        gains = lambda labels: sum(  # noqa: E731
-            (2.0**y - 1 if gain == "exponential" else y) / np.log2(p + 2)
-            for p, y in enumerate(labels)
-        )
-        return gains(ranked[: metric.k]) / gains(best)
-    if metric.name == "precision":
-        if not any(y >= threshold for y in [*ranked, *lost]):
-            return np.nan
-        return sum(y >= threshold for y in ranked[: metric.k]) / (metric.k or max(len(ranked), 1))
-    if metric.name == "recall":
-        total = sum(y >= threshold for y in [*ranked, *lost])
-        return sum(y >= threshold for y in ranked[: metric.k]) / total if total else np.nan
-    naive = getattr(oracle, metric.name)
-    return naive([*ranked, *lost], k=min(metric.k or far, len(ranked)), threshold=threshold)
-
-
-@pytest.mark.parametrize("ties", ["expected", "id"])
-@pytest.mark.parametrize(("seed", "gain"), [(0, "exponential"), (1, "linear")])
-def test_runs_against_lists_of_labels(seed, gain, ties):
-    qrels, run = made(seed)
-    # Few enough orders of ties to try them all.
-    kept = run.rank <= 6
-    run = RankTable(*(column[kept] for column in run.columns.values()))
-    for threshold in (1, 3):
-        for name in (*NAMES, "precision", "recall", "mrr@2"):
-            actual = evaluate_run(
-                run, qrels, metrics=name, gain=gain, ties=ties, relevance_threshold=threshold,
-                average=None,
-            )  # fmt: skip
-            expected = by_hand(name, run, qrels, gain=gain, ties=ties, threshold=threshold)
-            np.testing.assert_allclose(actual[name], expected, rtol=1e-12, err_msg=name)
-            assert actual["query"].tolist() == sorted(set(qrels.query.tolist()))
+@pytest.mark.parametrize("options", [{}, {"gain": "linear", "relevance_threshold": 3}])
+def test_ties_are_averaged_over_all_orders(options):
+    qrels, run = made(0)
+    for query in set(run.query.tolist()) & set(qrels.query.tolist()):
+        mine = (run.query == query) & (run.rank <= 6)  # few enough orders of ties to try them all
+        run_of = RankTable(*(column[mine] for column in run.columns.values()))
+        options |= {"metrics": [*NAMES, "precision", "recall", "mrr@2"], "average": None}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # nothing of the query was found
+            averaged = evaluate_run(run_of, qrels, **options)
+            by_order = [
+                evaluate_run(replace(run_of, id=run_of.id[order]), qrels, ties="rank", **options)
+                for order in oracle.orders(run_of.score.tolist())
+            ]
+        place = averaged["query"].tolist().index(query)
+        for name in options["metrics"]:
+            expected = np.mean([values[name][place] for values in by_order])
+            np.testing.assert_allclose(averaged[name][place], expected, rtol=1e-12, err_msg=name)
 
 
 def as_lists(qrels, run):
