@@ -400,6 +400,8 @@ def test_the_other_options(folder, capsys, run):
     assert "StandardNormalizer" in scaled[1]
     assert "scores of solr are those of rankrls predict less" in plain[2]
     assert scaled[2] == ""
+    words = "export -m model --to opensearch --drop-zeros --normalizers"
+    assert "feature_normalizers" in outcome(capsys, words)[1]
     assert '"a"' in outcome(capsys, "export -m model --to sql")[1]
     assert (
         "rank-profile shop inherits" in outcome(capsys, "export -m model --to vespa --name shop")[1]

@@ -151,6 +151,10 @@ def test_path_without_coefficients_and_in_given_axes():
     assert_allclose(first.coef, -second.coef, rtol=1e-8)
     with pytest.raises(ValueError, match="output=2"):
         RegularizationPathDisplay.from_estimator(outputs, X, np.c_[y, -y], qid=qid, output=2)
+    judged = {"pairs": [(i, i + 1) for i in range(0, 20, 2)]}
+    ranker = RankRLSCV(ALPHAS).fit(X, **judged)
+    display = RegularizationPathDisplay.from_estimator(ranker, X, **judged, spread="none")
+    assert_allclose(display.coef[display.best_index], ranker.coef_, rtol=1e-8)
 
 
 def test_path_of_conditional_rankers_and_of_early_stopping():

@@ -80,10 +80,6 @@ def explain(estimator: Any, x_a: Any, x_b: Any = None, *, among: Any = None) -> 
         For an `AutoRanker`: the other rows of the query of a and b, with which they are compared.
         Without it, the two rows are a query of their own.
 
-    Returns
-    -------
-    Explanation
-
     Notes
     -----
     For a linear kernel f(a) − f(b) = Σ_j w_j (a_j − b_j), over features j. For other kernels it is

@@ -49,10 +49,6 @@ def transitivity(Y: Any) -> Transitivity:
         and Y[j, i] = −Y[i, j]. NaN marks unobserved pairs. Probabilities must be centred: subtract
         ½. If both labels of a pair are observed, their difference counts.
 
-    Returns
-    -------
-    Transitivity
-
     Examples
     --------
     >>> import numpy as np

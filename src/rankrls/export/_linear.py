@@ -70,10 +70,6 @@ def linear_scores(
         "zero": a missing feature counts as 0 in the weighted sum, so only imputers that fill with 0
         can be folded into the weights. "ignore": rows have no missing features.
 
-    Returns
-    -------
-    LinearScores
-
     Examples
     --------
     >>> import numpy as np

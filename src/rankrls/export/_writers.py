@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
@@ -139,6 +140,9 @@ def to_opensearch(
         As for `to_elasticsearch`.
     """
     return to_elasticsearch(estimator, feature_names, name, **options)
+
+
+to_opensearch.__signature__ = inspect.signature(to_elasticsearch)  # type: ignore[attr-defined]
 
 
 def to_solr(

@@ -120,7 +120,6 @@ def compare_rankers(
     Returns
     -------
     RankerComparison
-        Means, difference, confidence interval and p-value; ``print`` shows a summary.
 
     Notes
     -----
@@ -193,10 +192,6 @@ def compare_runs(
         As in :func:`compare_rankers`.
     **options
         Options of :func:`evaluate_run`, such as gain, ties or missing_queries.
-
-    Returns
-    -------
-    RankerComparison
     """
     name = parse_metric(metric, allowed=LIST_METRICS).text
     runs = (run_a, run_b)

@@ -111,8 +111,8 @@ def pairwise_error(
     queries = encode_qid(qid, n_rows, of="rows of y_score")
     cost, outputs = _TIE_COST[ties], score.reshape(n_rows, -1).T
     if pairs is not None:
-        given = _given_pairs(pairs, queries, weight, pair_weight, magnitude, half)
-        found = [_count_given(column, *given, cost, len(queries)) for column in outputs]
+        given = (queries, weight, pair_weight, magnitude)
+        found = _count_given(outputs, pairs, *given, cost, half)
     else:
         for name, value in (("pair_weight", pair_weight), ("magnitude", magnitude)):
             if value is not None:
@@ -134,21 +134,23 @@ def pairwise_error(
     return value if average == "query" else averaged(error, None, single, reason)
 
 
-def _given_pairs(
+def _count_given(
+    outputs: Array,
     pairs: Any,
     queries: Queries,
     weight: Array | None,
     pair_weight: Any,
     magnitude: Any,
+    cost: float,
     half: bool,
-) -> tuple[Array, Array, Array, Array]:
-    """Check given pairs; their queries, weights, and which were judged equal."""
+) -> list[tuple[Array, Array]]:
+    """Error and total weight of the given pairs of each query, for each row of ``outputs``."""
     edges = check_pairs(pairs, len(queries.codes))
-    ends = queries.codes[edges]
-    across = np.flatnonzero(ends[:, 0] != ends[:, 1])
+    (query, of_other), n = queries.codes[edges].T, len(queries)
+    across = np.flatnonzero(query != of_other)
     if len(across):
         where = int(across[0])
-        one, other = (queries.labels[code] for code in ends[where])
+        one, other = (queries.labels[codes[where]] for codes in (query, of_other))
         raise ValueError(
             f"pairs[{where}] = {tuple(edges[where].tolist())} compares rows of two queries: "
             f"qid {one} and {other}"
@@ -159,18 +161,14 @@ def _given_pairs(
     equal = np.zeros(len(edges), dtype=bool)
     if magnitude is not None:
         equal = check_magnitudes(magnitude, len(edges)) == 0
-    return edges, ends[:, 0], np.where(equal, half * counted, counted), equal
-
-
-def _count_given(
-    score: Array, edges: Array, query: Array, weight: Array, equal: Array, cost: float, n: int
-) -> tuple[Array, Array]:
-    """Error and total weight of the given pairs of each of n queries."""
-    ahead = score[edges[:, 0]] - score[edges[:, 1]]
-    error = np.where(ahead < 0, 1.0, np.where(ahead == 0, cost, 0.0))
-    error[equal] = 0.5 * (ahead[equal] != 0)
-    of_query = {"minlength": n}
-    return np.bincount(query, error * weight, **of_query), np.bincount(query, weight, **of_query)
+        counted[equal] *= half
+    found, total = [], np.bincount(query, counted, minlength=n)
+    for score in outputs:
+        ahead = score[edges[:, 0]] - score[edges[:, 1]]
+        error = np.where(ahead < 0, 1.0, np.where(ahead == 0, cost, 0.0))
+        error[equal] = 0.5 * (ahead[equal] != 0)
+        found.append((np.bincount(query, error * counted, minlength=n), total))
+    return found
 
 
 def _count_labels(

@@ -86,18 +86,26 @@ def cross_validate(
 
 
 def cross_val_score(
-    estimator: Any, X: Any, y: Any, *, scoring: Any = None, **options: Any
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    qid: Any = None,
+    cv: Any = 5,
+    scoring: Any = None,
+    **options: Any,
 ) -> Array:
     """Evaluate a score by cross-validation with folds of whole queries, shape (n_folds,).
 
     Parameters
     ----------
-    estimator, X, y, scoring, **options
-        As for `cross_validate`, with a single metric; qid and cv are among the options.
+    estimator, X, y, qid, cv, scoring, **options
+        As for `cross_validate`, with a single metric.
     """
     if isinstance(scoring, list | tuple | set | dict):
         raise ValueError("cross_val_score takes one scoring; cross_validate takes several")
-    return cross_validate(estimator, X, y, scoring=scoring, **options)["test_score"]
+    options |= {"qid": qid, "cv": cv, "scoring": scoring}
+    return cross_validate(estimator, X, y, **options)["test_score"]
 
 
 @takes_queries

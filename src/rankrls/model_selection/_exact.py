@@ -269,6 +269,9 @@ def holdout_judgements(
     by: str = "judgement",
     groups: Any = None,
     folds: Iterable[ArrayLike] | None = None,
+    magnitude: ArrayLike | None = None,
+    pair_weight: ArrayLike | None = None,
+    pair_features: ArrayLike | None = None,
     alphas: ArrayLike | None = None,
     return_std: bool = False,
     **fit_params: Any,
@@ -277,7 +280,7 @@ def holdout_judgements(
 
     Parameters
     ----------
-    estimator, X, pairs, alphas
+    estimator, X, pairs, magnitude, pair_weight, pair_features, alphas
         As for `leave_query_out_predict`. Only judgements are left out; rows and basis stay.
     by : {"judgement", "item", "group", "fold"}, default="judgement"
         What is left out when a judgement is predicted: only the judgement itself, or all judgements
@@ -290,8 +293,7 @@ def holdout_judgements(
         Whether to also return the posterior standard deviations of the differences, without the
         noise of a new judgement.
     **fit_params
-        magnitude, pair_weight and pair_features, as for ``fit``, and y, qid and sample_weight, if
-        there are scores in addition to the judgements.
+        y, qid and sample_weight, if there are scores in addition to the judgements.
 
     Returns
     -------
@@ -316,7 +318,8 @@ def holdout_judgements(
             raise ValueError(
                 f"by={by!r} needs {name}" if by == needed else f"{name} goes with by={needed!r}"
             )
-    given = Preferences(fit_params.pop("y", None), pairs=pairs, **fit_params)
+    judged = {"magnitude": magnitude, "pair_weight": pair_weight, "pair_features": pair_features}
+    given = Preferences(fit_params.pop("y", None), pairs=pairs, **judged, **fit_params)
     _, problem, grid = exact_problem(estimator, X, given, alphas)
     graph = problem.graph
     if folds is not None:
@@ -344,7 +347,7 @@ def holdout_judgements(
 def leave_pair_out_tournament(
     estimator: Any, X: Any, y: Any, *, n_jobs: int | None = None
 ) -> Array:
-    """Rank rows by the fraction of comparisons each wins in leave-pair-out cross-validation.
+    """Fraction of comparisons that each row wins in leave-pair-out cross-validation, (n,).
 
     Sorting by these scores gives a cross-validated ranking, from which a ROC curve can be drawn
     (Montoya Perez et al. 2019); without cycles and ties its AUC is the leave-pair-out AUC.
@@ -354,11 +357,6 @@ def leave_pair_out_tournament(
     estimator, n_jobs
         As for `leave_pair_out_predict`; all n(n − 1)/2 pairs are left out.
     X, y : as for ``fit``, one ranking; y of shape (n,)
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        Fraction of comparisons won by each row, between 0 and 1.
     """
     n = X.shape[0] if hasattr(X, "shape") else len(X)
     pairs = all_pairs(n)
@@ -369,7 +367,7 @@ def leave_pair_out_tournament(
 
 
 def tournament_scores(pairs: ArrayLike, predictions: ArrayLike, n_rows: int) -> Array:
-    """Fraction of its comparisons that each row wins, with a tie counted as half a win.
+    """Fraction of its comparisons that each row wins, (n_rows,), with half a win for a tie.
 
     Parameters
     ----------
@@ -378,10 +376,6 @@ def tournament_scores(pairs: ArrayLike, predictions: ArrayLike, n_rows: int) -> 
     predictions : array-like of shape (n_pairs, 2)
         Scores of the two rows of each pair, from any estimator; the higher score wins.
     n_rows : int
-
-    Returns
-    -------
-    ndarray of shape (n_rows,)
 
     Examples
     --------

@@ -75,16 +75,13 @@ def averaged_auc(
 ) -> float:
     """Mean AUC over the folds that contain both classes.
 
+    Pairs of rows in different folds are ignored, so the variance is higher than that of
+    `leave_pair_out_auc`.
+
     Parameters
     ----------
     estimator, X, y, cv, groups, n_jobs
         As in `pooled_auc`. A fold with a single class is excluded, and its model is not fitted.
-
-    Returns
-    -------
-    float
-        Between 0 and 1. Pairs of rows in different folds are ignored, so the variance is higher
-        than that of `leave_pair_out_auc`.
     """
     positive = two_levels(y)
     splits = check_cv(cv, positive, classifier=True).split(X, positive, groups)
@@ -103,11 +100,6 @@ def leave_one_out_auc(
     ----------
     estimator, X, y, intercept, n_jobs
         As in `pooled_auc`.
-
-    Returns
-    -------
-    float
-        ``pooled_auc(estimator, X, y, LeaveOneOut())``.
     """
     positive = two_levels(y, least=2)
     return _auc(estimator, X, y, positive, LeaveOneOut().split(positive), n_jobs, intercept)
@@ -134,11 +126,6 @@ def balanced_leave_one_out_auc(
         As in `pooled_auc`.
     random_state : int, RandomState instance or None
         Seed for drawing the rows of the other class.
-
-    Returns
-    -------
-    float
-        Between 0 and 1; tied scores count as ½.
     """
     positive = two_levels(y, least=2)
     rng, rows = check_random_state(random_state), np.arange(len(positive))
@@ -150,19 +137,14 @@ def balanced_leave_one_out_auc(
 def leave_pair_out_auc(estimator: Any, X: Any, y: ArrayLike, *, n_jobs: int | None = None) -> float:
     """Leave-pair-out cross-validated estimate of AUC, by a fit for each positive and negative row.
 
-    It is the least biased of these estimates and has a lower variance than other averages (Airola
-    et al. 2011). `leave_pair_out_score` needs no fits for RankRLS.
+    It is the fraction of these pairs that are ordered correctly by the model trained without them,
+    and the least biased of these estimates, with a lower variance than other averages (Airola et
+    al. 2011). `leave_pair_out_score` needs no fits for RankRLS.
 
     Parameters
     ----------
     estimator, X, y, n_jobs
         As in `pooled_auc`.
-
-    Returns
-    -------
-    float
-        Fraction of the pairs (positive, negative) that are ordered correctly by the model trained
-        without them; a tied pair counts as ½.
 
     Examples
     --------

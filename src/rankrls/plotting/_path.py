@@ -54,26 +54,26 @@ class RegularizationPathDisplay(Display):
     estimator_name: str | None = None
 
     @classmethod
-    @takes_queries
     def from_estimator(
         cls,
         estimator: Any,
         X: Any = None,
         y: Any = None,
         *,
-        qid: Any = None,
-        sample_weight: Any = None,
         output: int = 0,
         standardize: bool = False,
         name: str | None = None,
-        **plot_options: Any,
+        ax: Any = None,
+        spread: str = "error",
+        n_features: int = 6,
+        **fit_params: Any,
     ) -> RegularizationPathDisplay:
         """Plot the results of a fitted `RankRLSCV` (or, without X, of a `ConditionalRankRLSCV`).
 
         Parameters
         ----------
         estimator : fitted RankRLSCV
-        X, y, qid, sample_weight : as for ``fit``, optional
+        X, y : as for ``fit``, optional
             If given, the coefficients of a linear kernel for each alpha are shown, too.
         output : int, default=0
             Index of the output whose coefficients are shown.
@@ -81,8 +81,10 @@ class RegularizationPathDisplay(Display):
             Whether to multiply each coefficient by the standard deviation of its feature.
         name : str, optional
             Title; by default the class name of the estimator.
-        **plot_options
-            Options of `plot`, such as ``ax``.
+        ax, spread, n_features
+            As for `plot`.
+        **fit_params
+            qid, sample_weight and pairs, as for ``fit``.
         """
         results = getattr(estimator, "cv_results_", None)
         if not isinstance(results, dict) or np.ndim(results.get("alpha", [[]])) != 1:
@@ -100,8 +102,8 @@ class RegularizationPathDisplay(Display):
                     "an early-stopped one (see EarlyStoppingDisplay); leave out X and y to show "
                     "the scores only"
                 )
-            rows = {"qid": qid, "sample_weight": sample_weight, "alphas": results["alpha"]}
-            coef = regularization_path(as_rankrls(estimator), X, y, **rows).coef
+            fit_params["alphas"] = results["alpha"]
+            coef = regularization_path(as_rankrls(estimator), X, y, **fit_params).coef
             if coef.ndim == 3:
                 if check_integer("output", output, least=0) >= coef.shape[2]:
                     raise ValueError(f"output={output}, but the model has {coef.shape[2]} outputs")
@@ -121,7 +123,7 @@ class RegularizationPathDisplay(Display):
             score_name=scoring.replace("_", " ") if isinstance(scoring, str) else "score",
             coef_name="coefficient × deviation" if standardize else "coefficient",
             estimator_name=cls._name(estimator, name),
-        ).plot(**plot_options)
+        ).plot(ax, spread=spread, n_features=n_features)
 
     @classmethod
     @takes_queries
@@ -152,8 +154,10 @@ class RegularizationPathDisplay(Display):
         scoring : str, default="pairwise_accuracy"
             Name of a metric that is defined for single queries, such as "ndcg@10".
         coef, feature_names : array-like of shape (n_alphas, n_features), and names; optional
-        name, **plot_options
-            As for `from_estimator`.
+        name : str, optional
+            Title.
+        **plot_options
+            Options of `plot`, such as ``ax``.
         """
         grid = check_finite_array("alphas", alphas, ndim=(1,))
         scores = check_finite_array("y_score", y_score, ndim=(2,))
