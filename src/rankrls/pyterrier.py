@@ -1,8 +1,7 @@
 """Rankers in pipelines of `PyTerrier <https://pyterrier.readthedocs.io>`_.
 
-``pt.ltr.apply_learned_model(learner)`` calls ``learner.fit(X, y)`` without the queries of the rows.
-With ``form="ltr"`` it passes the sizes of the queries, as LightGBM expects them, and validation
-queries. `PyTerrierLearner` accepts both. This module does not import PyTerrier.
+With ``form="ltr"`` PyTerrier passes sizes of queries and validation queries as LightGBM expects
+them; `PyTerrierLearner` takes these. This module does not import PyTerrier.
 """
 
 from __future__ import annotations
@@ -74,8 +73,8 @@ class PyTerrierLearner(BaseEstimator):
         X, y : array-like of shape (n_rows, n_features) and (n_rows,)
         group : array-like of int
             Sizes of consecutive queries.
-        eval_set, eval_group : list of (X, y), list of array-like of int, optional
-            Rows of validation queries, one table, and the sizes of its queries.
+        eval_set, eval_group : list of one (X, y), list of one array-like of int, optional
+            Rows of validation queries, and the sizes of these queries.
         **options
             Further arguments of the ranker's ``fit``: ``fit_kwargs`` of PyTerrier.
 
@@ -85,8 +84,7 @@ class PyTerrierLearner(BaseEstimator):
         """
         if group is None:
             raise ValueError(
-                "fit was called without queries, as PyTerrier's default form does: rows of "
-                "different queries would be compared with each other; write "
+                "fit was called without queries, as PyTerrier's default form does; write "
                 'pt.ltr.apply_learned_model(PyTerrierLearner(ranker), form="ltr")'
             )
         with config_context(enable_metadata_routing=True):
@@ -101,10 +99,10 @@ class PyTerrierLearner(BaseEstimator):
         self.n_queries_ = len(group)
         self.validation_score_ = float("nan")
         if eval_set is not None:
-            (rows, labels), sizes = eval_set[0], None if eval_group is None else eval_group[0]
-            if sizes is None:
+            if eval_group is None:
                 raise ValueError("eval_set needs eval_group, the sizes of its queries")
-            held_out = queries_of_sizes(sizes, {"X": rows})
+            rows, labels = eval_set[0]
+            held_out = queries_of_sizes(eval_group[0], {"X": rows})
             scores = self.ranker_.predict(rows)
             self.validation_score_ = float(pairwise_accuracy(labels, scores, qid=held_out))
         return self

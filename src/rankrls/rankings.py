@@ -154,18 +154,16 @@ class RankTable(_ArrayTable):
         k: int | None = None,
         left_out: Any = None,
     ) -> RankTable:
-        """Rank the same objects for each query.
+        """Rank the same objects for each query; those with equal scores keep their order.
 
         Parameters
         ----------
-        scores : array-like of shape (n_queries, n_ids)
-            Scores, higher = earlier. Objects with equal scores keep their order.
+        scores, left_out : array-like of shape (n_queries, n_ids)
+            Scores, higher = earlier; pairs to exclude, optional.
         queries, ids : array-like of shape (n_queries,) and (n_ids,)
             Names of the queries and of the objects.
         k : int, optional
             Keep only the first ``k`` objects of each query.
-        left_out : array-like of shape (n_queries, n_ids), bool, optional
-            Pairs to exclude from the lists.
 
         Returns
         -------
@@ -220,10 +218,8 @@ class Qrels(_ArrayTable):
 
         Parameters
         ----------
-        y_true : array-like of shape (n_rows,)
-            Labels, higher = more relevant.
-        qid, ids : array-like of shape (n_rows,), optional
-            As in :meth:`RankTable.from_scores`.
+        y_true, qid, ids : array-like of shape (n_rows,)
+            Labels, higher = more relevant; the others as in :meth:`RankTable.from_scores`.
 
         Returns
         -------

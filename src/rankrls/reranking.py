@@ -1,8 +1,6 @@
 """Re-ranking of candidate lists (n-best lists), such as parses, translations or answers.
 
-A system proposes several candidates for each input, and scores say how good each candidate is. A
-ranker learns to rank the best candidate first. This module converts lists of candidates to (X, y,
-qid), and the scores of a ranker to a choice for each list.
+Lists of candidates become (X, y, qid), and scores of a ranker a choice for each list.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ class Candidates:
     qid : ndarray of shape (n_candidates,)
         List of each candidate, given by its key or its index.
     vectorizer : DictVectorizer, or None
-        Maps named features to columns. Pass it to `from_lists` for new data.
+        Maps named features to columns; for `from_lists` of new data.
 
     Examples
     --------
@@ -80,10 +78,9 @@ class Candidates:
             n_features), or n dicts for `DictVectorizer`. ``scores`` holds n numbers, higher =
             better, or is None in all lists.
         vectorizer : DictVectorizer, optional
-            Fitted vectorizer for features given as dicts, so that new data get the same columns.
-            Unknown names are ignored.
+            Fitted vectorizer for dicts, so that new data get the same columns.
         sparse : bool, default=True
-            Whether X is sparse, for features given as dicts without a vectorizer.
+            Whether X is sparse, for dicts without a vectorizer.
 
         Returns
         -------
@@ -184,26 +181,24 @@ def reranking_scores(
     y_true, y_score, qid : array-like of shape (n_candidates,)
         How good each candidate is, its predicted score, and its list, in any order.
     baseline : array-like of shape (n_candidates,), optional
-        Scores of the system that made the lists, higher = better. By default the candidates of each
-        list are assumed to be in the system's order, best first.
+        Scores of the system that made the lists. By default the candidates of each list are in
+        its order, best first.
 
     Returns
     -------
     RerankingScores
-        Means over lists, with equal weight for each list.
     """
     truth, score = (
         check_finite_array(name, values, ndim=(1,))
         for name, values in (("y_true", y_true), ("y_score", y_score))
     )
-    check_length("y_score", score, len(truth), of="entries of y_true")
     queries, order = _by_list(qid, len(truth))
-    if baseline is None:
-        own = np.empty(len(truth))
-        own[order] = -np.arange(len(truth))
-    else:
+    own = np.empty(len(truth))
+    own[order] = -np.arange(len(truth))
+    if baseline is not None:
         own = check_finite_array("baseline", baseline, ndim=(1,))
-        check_length("baseline", own, len(truth), of="entries of y_true")
+    for name, values in (("y_score", score), ("baseline", own)):
+        check_length(name, values, len(truth), of="entries of y_true")
     codes = queries.codes
     return RerankingScores(
         first_choice=_expected(truth, score, codes),

@@ -32,11 +32,6 @@ Chunks = Iterator[tuple[list[list[Any]], Place]]
 
 _MAX_JSON_LINE_BYTES = 1 << 24
 
-_JSON_LINES = (
-    '; a file of JSON lines has one object {"column": value, …} in each line, as '
-    "DataFrame.to_json(orient='records', lines=True) writes them"
-)
-
 _ROWS = 10_000  # of a chunk
 
 
@@ -151,20 +146,22 @@ def _open_json(path: Any) -> NamedTable:
 def _json_rows(file: str, path: Any) -> Iterator[tuple[list[int], list[dict[str, Any]]]]:
     """Lines that are not empty: their numbers, and their objects."""
     for first, lines in text_blocks(path, _MAX_JSON_LINE_BYTES):
-        numbers = [first + i for i, line in enumerate(lines) if line.strip()]
-        rows = []
-        for number in numbers:
+        found: dict[int, Any] = {}
+        for number, line in enumerate(lines, first):
+            if not line.strip():
+                continue
             try:
-                row = json.loads(lines[number - first])
+                found[number] = json.loads(line)
+                if not isinstance(found[number], dict):
+                    raise ValueError(f"it holds a {type(found[number]).__name__}")
             except (ValueError, RecursionError) as error:
-                what = f"is not JSON ({error}){_JSON_LINES}"
-                raise ValueError(f"{file}:{number}: this line {what}") from error
-            if not isinstance(row, dict):
-                what = f"holds a {type(row).__name__}, not an object{_JSON_LINES}"
-                raise ValueError(f"{file}:{number}: this line {what}")
-            rows.append(row)
-        if rows:
-            yield numbers, rows
+                raise ValueError(
+                    f"{file}:{number}: this line is no JSON object ({error}); a file of JSON lines "
+                    'has one object {"column": value, …} in each line, as '
+                    "DataFrame.to_json(orient='records', lines=True) writes them"
+                ) from error
+        if found:
+            yield list(found), list(found.values())
 
 
 def _open_frame(table: Any) -> NamedTable:
@@ -183,7 +180,10 @@ def _open_frame(table: Any) -> NamedTable:
     by_name = {str(name): name for name in (table if frame is table else frame.columns)}
 
     def chunks(columns: list[str]) -> Chunks:
-        cells = [_known(_as_list(frame[by_name[name]])) for name in columns]
+        found = [frame[by_name[name]] for name in columns]
+        cells = [_known(column.to_list() if hasattr(column, "to_list")
+                        else np.asarray(column, dtype=object).tolist())
+                 for column in found]  # fmt: skip
         lengths = {name: len(part) for name, part in zip(columns, cells, strict=True)}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"table: its columns have different lengths: {lengths}")
@@ -191,11 +191,6 @@ def _open_frame(table: Any) -> NamedTable:
             yield cells, "table: row {}".format
 
     return NamedTable("table", list(by_name), chunks)
-
-
-def _as_list(column: Any) -> list[Any]:
-    ways = (getattr(column, name, None) for name in ("to_list", "tolist", "to_pylist"))
-    return next((way() for way in ways if way is not None), None) or list(column)
 
 
 def _known(cells: list[Any]) -> list[Any]:
