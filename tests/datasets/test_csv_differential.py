@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pytest
 
-from rankrls.datasets import _source, load_csv, load_ids, load_ranking
+from rankrls.datasets import _text, load_csv, load_ids, load_ranking
 
 NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
@@ -83,7 +83,7 @@ def test_never_other_numbers(monkeypatch, delimiter):
     rng = random.Random(f"numbers {delimiter}")
     n_equal = n_errors = 0
     for _ in range(200):
-        monkeypatch.setattr(_source, "_BLOCK_BYTES", rng.choice([1, 7, 30, 1 << 20]))
+        monkeypatch.setattr(_text, "_BLOCK_BYTES", rng.choice([1, 7, 30, 1 << 20]))
         text = draw(rng, delimiter)
         rows = by_the_csv_module(text.removeprefix("\ufeff"), delimiter)
         expected = None if rows is None else numbers(rows)
@@ -106,7 +106,7 @@ def test_never_other_query_ids(monkeypatch):
     rng = random.Random("ids")
     n_equal = 0
     for _ in range(200):
-        monkeypatch.setattr(_source, "_BLOCK_BYTES", rng.choice([1, 7, 30, 1 << 20]))
+        monkeypatch.setattr(_text, "_BLOCK_BYTES", rng.choice([1, 7, 30, 1 << 20]))
         ids = [rng.choice([rng.choice(PLAIN), rng.choice(QUOTED + ODD + CONTROLS)])
                for _ in range(rng.randint(1, 5))]  # fmt: skip
         text = "".join(f"{word},1,{i}\n" for i, word in enumerate(ids))
@@ -135,7 +135,7 @@ WORDS = ["plain", "two words", "with, comma", 'with "quotes"', "two\nlines", "",
 @pytest.mark.parametrize("n_bytes", [50, 500, 1 << 20])
 def test_long_files_with_quotes(monkeypatch, delimiter, end, n_bytes):
     """Cells that hold ends of lines are cut by the ends of blocks at every place."""
-    monkeypatch.setattr(_source, "_BLOCK_BYTES", n_bytes)
+    monkeypatch.setattr(_text, "_BLOCK_BYTES", n_bytes)
     rng = random.Random(f"{delimiter}{end}{n_bytes}")
     rows = [[rng.choice(WORDS), rng.choice(["1", "true", "", " NA ", "+2.5e1", "1e-310"]),
              f"q{i // 7}" if rng.random() < 0.99 else f'q{i // 7} "x"', str(i % 3)]

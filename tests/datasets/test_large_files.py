@@ -9,7 +9,7 @@ import pytest
 
 from rankrls import RankRLS, _resources
 from rankrls.datasets import (
-    _source,
+    _text,
     dump_letor,
     iter_csv,
     iter_letor,
@@ -84,17 +84,17 @@ def test_many_columns():
 @pytest.mark.parametrize("read", [load_letor, lambda file: load_csv(file, target="a")])
 def test_a_line_without_end(monkeypatch, read):
     packed = gzip.compress(b"x" * (8 << 20))
-    monkeypatch.setattr(_source, "_MAX_LINE_BYTES", 1 << 20)
+    monkeypatch.setattr(_text, "_MAX_LINE_BYTES", 1 << 20)
     with pytest.raises(ValueError, match=":1: this line is longer than 1 MiB"):
         read(io.BytesIO(packed))
-    monkeypatch.setattr(_source, "_MAX_LINE_BYTES", 1 << 26)
+    monkeypatch.setattr(_text, "_MAX_LINE_BYTES", 1 << 26)
     monkeypatch.setattr(_resources, "available", lambda: 128 << 20)  # 2 MiB of a line in 64
     with pytest.raises(ValueError, match=":1: this line is longer than 2 MiB"):
         read(io.BytesIO(packed))
 
 
 def test_what_does_not_fit_is_read_in_batches(monkeypatch, tmp_path):
-    monkeypatch.setattr(_source, "_BLOCK_BYTES", 1 << 12)
+    monkeypatch.setattr(_text, "_BLOCK_BYTES", 1 << 12)
     monkeypatch.setattr(_resources, "available", lambda: 1 << 18)
     ids = [i // 10 for i in range(20_000)]
     reading = files(tmp_path, ids)

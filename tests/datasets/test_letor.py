@@ -16,7 +16,7 @@ from numpy.testing import assert_array_equal
 from scipy import sparse as sp
 from sklearn.datasets import load_svmlight_file
 
-from rankrls.datasets import _source, dump_letor, iter_letor, load_letor
+from rankrls.datasets import _text, dump_letor, iter_letor, load_letor
 from rankrls.datasets._letor import LetorReader
 
 SMALL = b"""\
@@ -46,12 +46,12 @@ def same(a, b):
 
 @contextmanager
 def block_bytes(n):
-    before = _source._BLOCK_BYTES
-    _source._BLOCK_BYTES = n
+    before = _text._BLOCK_BYTES
+    _text._BLOCK_BYTES = n
     try:
         yield
     finally:
-        _source._BLOCK_BYTES = before
+        _text._BLOCK_BYTES = before
 
 
 def check_small(letor):
@@ -305,7 +305,7 @@ WIDE = b"1 qid:1 1:1 2:2\n0 qid:2 1:3 9:4\n1 qid:1 3:5\n"
 
 @pytest.mark.parametrize("block", [1, 1 << 20])
 def test_features_beyond_are_dropped_with_one_warning(block, monkeypatch):
-    monkeypatch.setattr(_source, "_BLOCK_BYTES", block)
+    monkeypatch.setattr(_text, "_BLOCK_BYTES", block)
     with pytest.warns(UserWarning, match="<stream>:2: feature 9 is beyond the first 2") as told:
         read = load_letor(io.BytesIO(WIDE), n_features=2, beyond="drop")
     assert len(told) == 1

@@ -133,7 +133,7 @@ def test_batches_hold_whole_queries(tmp_path_factory, sizes, rows, how, kind, bl
     write(kind, path, np.arange(1.0, m + 1)[:, None], np.zeros(m), qid)
     options = {"format": kind, "rows": rows, "by_query": how == "by query"}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rankrls.datasets._source._BLOCK_BYTES", block)
+        patch.setattr("rankrls.datasets._text._BLOCK_BYTES", block)
         batches = list(iter_ranking(path, **options, qid=None if how == "no query" else "auto"))
     assert_array_equal(joined(batches, "data")[:, 0], np.arange(1, m + 1))
     lengths = [len(batch.target) for batch in batches]
@@ -459,7 +459,7 @@ def test_what_is_not_needed_may_be_missing():
 
 @pytest.mark.parametrize("kind", ["letor", "csv"])
 def test_query_ids_are_integers_if_those_of_the_first_batch_are(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr("rankrls.datasets._source._BLOCK_BYTES", 30)
+    monkeypatch.setattr("rankrls.datasets._text._BLOCK_BYTES", 30)
     path = write(kind, tmp_path / "rows", np.ones((9, 1)), np.ones(9), [*range(8), "x"])
     assert load_ranking(path).qid.tolist() == [*"01234567", "x"]
     with pytest.raises(ValueError, match="rows: query id 'x' is no 64-bit"):

@@ -108,7 +108,7 @@ def test_columns_that_are_not_named_must_be_numbers():
 
 def test_text_found_late_in_a_long_file(monkeypatch):
     """A column is text in all chunks if it is in one."""
-    monkeypatch.setattr("rankrls.datasets._source._BLOCK_BYTES", 30)
+    monkeypatch.setattr("rankrls.datasets._text._BLOCK_BYTES", 30)
     lines = [f'{i // 4},{i % 3},{i},"{i}"' for i in range(20)]
     lines[17] = '4,1,17,"x"'
     rows = read(data="\n".join(["qid,label,a,b", *lines]).encode())

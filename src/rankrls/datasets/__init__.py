@@ -7,7 +7,7 @@ from rankrls.datasets._generate import (
     make_rock_paper_scissors,
 )
 from rankrls.datasets._letor import dump_letor, load_group
-from rankrls.datasets._preferences import load_preferences, load_relations
+from rankrls.datasets._named_tables import load_preferences, load_relations
 from rankrls.datasets._readers import (
     ids_from_comments,
     iter_csv,

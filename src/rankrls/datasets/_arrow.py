@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rankrls._resources import pyarrow
 from rankrls._streams import name_of
-from rankrls.datasets._cells import NULLS, cell_number
+from rankrls.datasets._text import NULLS, cell_number
 from rankrls.datasets.formats import SUFFIXES
 
 Array = NDArray[Any]

@@ -26,7 +26,7 @@ from rankrls.datasets._arrow import (
     type_kind,
 )
 from rankrls.datasets._batches import FileRows, RowReader
-from rankrls.datasets._cells import (
+from rankrls.datasets._text import (
     REMEDY,
     as_objects,
     is_missing,

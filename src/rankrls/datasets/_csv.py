@@ -20,8 +20,7 @@ import numpy as np
 from rankrls._resources import pyarrow
 from rankrls._streams import PathOrFile, name_of
 from rankrls.datasets._arrow import csv_numbers, missing_cells
-from rankrls.datasets._cells import is_word, number_of, shown
-from rankrls.datasets._source import as_utf8, blocks, require_loadable
+from rankrls.datasets._text import as_utf8, blocks, is_word, number_of, require_loadable, shown
 from rankrls.datasets.formats import delimiter_of
 
 _BLANK_LINE = re.compile(rb"^[ \t]+\r?$", re.MULTILINE)

@@ -31,15 +31,17 @@ from rankrls._validation import (
     encode_qid,
 )
 from rankrls.datasets._batches import FileRows, RowReader
-from rankrls.datasets._cells import (
+from rankrls.datasets._text import (
     NULLS,
     REMEDY,
     as_objects,
+    blocks,
     is_missing,
     number_of,
+    place_of,
     shown,
+    text_blocks,
 )
-from rankrls.datasets._source import blocks, place_of, text_blocks
 
 Array = NDArray[Any]
 

@@ -21,7 +21,7 @@ from rankrls.datasets._batches import RowReader, iterate, load
 from rankrls.datasets._columns import TableReader, check_names
 from rankrls.datasets._csv import CsvSource
 from rankrls.datasets._letor import LetorReader
-from rankrls.datasets._named_columns import open_table
+from rankrls.datasets._named_tables import open_table
 from rankrls.datasets.formats import FORMATS, sniff
 
 PathOrPaths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]

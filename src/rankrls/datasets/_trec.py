@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from rankrls._calls import warn
 from rankrls._streams import PathOrFile, name_of, written
 from rankrls._validation import as_text, show
-from rankrls.datasets._cells import Vocabulary
-from rankrls.datasets._named_columns import NamedTable, Place, finite_cells
-from rankrls.datasets._source import place_of, require_loadable, text_blocks
+from rankrls.datasets._named_tables import NamedTable, Place, finite_cells
+from rankrls.datasets._text import Vocabulary, place_of, require_loadable, text_blocks
 from rankrls.rankings import Qrels, RankTable
 
 Array = NDArray[Any]

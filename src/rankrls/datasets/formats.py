@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from rankrls._streams import DamagedError, PathOrFile, name_of, unpacked, without_suffix
-from rankrls.datasets._cells import shown
+from rankrls.datasets._text import shown
 
 FORMATS = ("letor", "csv", "parquet")
 
