@@ -99,17 +99,15 @@ class KernelSpace(FeatureSpace):
         factor, pivots, rank, _ = lapack.dpstrf(K.T, lower=1, tol=m * EPS * scale)
         self.K, self.factor, self.pivots = K, factor[:, :rank], pivots - 1
         self.invertible = False
-        if rank == m <= MAX_INVERSE:
-            self.invertible = bool(factor[0, 0] ** 2 <= MAX_CONDITION * factor[-1, -1] ** 2)
-        if self.invertible or rank == m > MAX_DIMENSION:  # Φ is triangular: half of it is read
+        if rank < m:
+            super().__init__(self.Phi, self._rows, EPS * scale)
+        else:  # Φ is triangular: half of it is read; its inverse is used if it is accurate
             self.n_rows = self.dimension = m
             self.to_rows, self.rounding = self._rows, EPS * scale
             self.forward, self.adjoint = self._forward, self._adjoint
-            self.has_newton = self.invertible
-        else:
-            Phi = np.empty((m, rank))
-            Phi[self.pivots] = np.tril(self.factor)
-            super().__init__(Products(Phi), self._rows, EPS * scale)
+            if m <= MAX_INVERSE:
+                self.invertible = bool(factor[0, 0] ** 2 <= MAX_CONDITION * factor[-1, -1] ** 2)
+            self.has_newton = self.invertible or m <= MAX_DIMENSION
         signs = np.where(np.random.default_rng(0).random(m) < 0.5, -1.0, 1.0)
         error = np.abs(self.forward(self.adjoint(signs)) - K @ signs).max()
         if error > np.sqrt(m) * (16 * m * EPS * scale + 1e-4 * np.abs(K.diagonal()).max()):
@@ -117,6 +115,13 @@ class KernelSpace(FeatureSpace):
                 "the kernel matrix is not positive semi-definite, so ‖f‖² can be negative; use "
                 "another kernel, or other kernel parameters"
             )
+
+    @cached_property
+    def Phi(self) -> Products:  # type: ignore[override]
+        """Products with Φ."""
+        Phi = np.empty((len(self.K), self.factor.shape[1]))
+        Phi[self.pivots] = np.tril(self.factor)
+        return Products(Phi)
 
     def _forward(self, w: Array) -> Array:
         f = np.empty(self.n_rows)
