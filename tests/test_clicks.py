@@ -221,6 +221,7 @@ def test_bad_logs(tmp_path):
         (lambda: estimate_examination(iter([])), "an iterator can be read only once"),
         (lambda: estimate_examination(pd.concat([frame, frame[["item"]]], axis=1)), "unique"),
         (lambda: estimate_examination([frame, frame.astype({"item": str})]), "different types"),
+        (lambda: estimate_examination(frame.assign(item=["a", *frame["item"][1:]])), "one type"),
         (lambda: click_labels(log, examination=[[1.0]]), "examination must"),
         (lambda: click_labels(frame.assign(position=frame["position"] - 1), examination=found),
          "counted from 0"),

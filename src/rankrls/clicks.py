@@ -76,19 +76,19 @@ def _tables(log: Any, columns: list[str]) -> Iterator[Any]:
     for name in columns:
         if name not in names:
             raise ValueError(f"{where}: {missing_column('a log', name, names)}")
-    if isinstance(log, Mapping):
-        found = {name: np.asarray(log[name]) for name in columns}
-        yield pa.table({name: pa.array(cells, from_pandas=True) for name, cells in found.items()})
-    elif isinstance(log, nw.DataFrame | nw.LazyFrame):
-        yield log.lazy().select(columns).collect().to_arrow()
-    else:
-        try:
+    try:
+        if isinstance(log, Mapping):
+            found = {name: np.asarray(log[name]) for name in columns}
+            yield pa.table({name: pa.array(one, from_pandas=True) for name, one in found.items()})
+        elif isinstance(log, nw.DataFrame | nw.LazyFrame):
+            yield log.lazy().select(columns).collect().to_arrow()
+        else:
             yield from map(pa.table, log.to_batches(columns=columns, batch_size=BATCH_ROWS))
-        except pa.ArrowInvalid as error:
-            raise ValueError(
-                f"{where}: {str(error).splitlines()[0]} (types of columns are those of the first "
-                "rows; otherwise pass a data frame)"
-            ) from error
+    except pa.ArrowException as error:
+        raise ValueError(
+            f"{where}: {str(error).splitlines()[0]} (a column has one type, in files that of the "
+            "first rows: convert it, as by astype(str), or pass a data frame)"
+        ) from error
 
 
 def open_log(path: str, delimiter: str | None = None) -> Any:

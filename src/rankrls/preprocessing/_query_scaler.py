@@ -15,8 +15,6 @@ from rankrls._calls import all_or_nothing, takes_queries, warn
 from rankrls._frames import check_same_rows, clear_errors
 from rankrls._validation import Queries, check_option, encode_qid
 
-__all__ = ["QueryScaler", "scale_by_query"]
-
 _METHODS = ("minmax", "standard", "maxabs", "rank")
 
 

@@ -29,8 +29,6 @@ from rankrls._validation import check_integer, encode_qid, is_missing, refuse_la
 from rankrls.exceptions import IdColumnWarning
 from rankrls.preprocessing._texts import MATCHES, TextModel, count_words
 
-__all__ = ["TableEncoder"]
-
 Array = NDArray[Any]
 
 #: Kind, column of X, column of the query (or -1), and the fill of each output column of a part.

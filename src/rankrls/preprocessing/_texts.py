@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-__all__ = ["MATCHES", "TextModel", "count_words", "unit_rows"]
-
 Array = NDArray[Any]
 
 #: Words are hashed to this many numbers, so that words that are new in a query can be matched, too.

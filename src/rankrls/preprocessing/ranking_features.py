@@ -20,8 +20,6 @@ from rankrls.preprocessing._query_scaler import scale_by_query
 from rankrls.preprocessing._texts import unit_rows
 from rankrls.preprocessing.trees import Forest
 
-__all__ = ["BLOCKS", "WITHIN_QUERY", "RankingFeatures"]
-
 Array = NDArray[Any]
 
 #: Names of the blocks.

@@ -9,8 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-__all__ = ["Forest"]
-
 Array = NDArray[Any]
 
 #: Maximum number of rows used to grow random trees; more do not improve them.
