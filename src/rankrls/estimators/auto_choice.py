@@ -217,8 +217,10 @@ class HeldOutLists:
             scores = problem.leave_out(self.folds, alphas).by_row(len(phi))
             scores = scores.transpose(0, 2, 1).reshape(len(alphas), -1)
         # Of equally good candidates the first is chosen: that of the largest alpha.
-        both = zip(alphas[::-1], scores[::-1], strict=True)
-        return [self.candidate(view, member, loss, float(alpha), one) for alpha, one in both]
+        found = []
+        for alpha, one in zip(alphas[::-1].tolist(), scores[::-1], strict=True):
+            found.append(self.candidate(view, member, loss, alpha, one))
+        return found
 
     def candidate(
         self, view: Any, member: Any, loss: tuple[str, str], alpha: float, scores: Array
