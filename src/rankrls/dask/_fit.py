@@ -240,8 +240,7 @@ def _part_sums(
 ) -> list[Learned]:
     """Return the sums over one part, for each fold."""
     sums = nothing(basis)
-    fold = np.zeros(len(query), dtype=np.int64) if fold_of is None else fold_of[query]
-    add_to_folds(sums, graph, X, fold, loss)
+    add_to_folds(sums, graph, X, None if fold_of is None else fold_of[query], loss)
     return sums
 
 

@@ -170,13 +170,15 @@ def require_addition(loss: Loss, parts: str) -> None:
 
 
 def add_to_folds(
-    folds: Sequence[Learned], graph: PreferenceGraph, X: Any, fold_of: Array, loss: Loss
+    folds: Sequence[Learned], graph: PreferenceGraph, X: Any, fold_of: Array | None, loss: Loss
 ) -> None:
-    """Add whole queries to the sums of their folds; ``fold_of`` has the fold of each row."""
+    """Add whole queries to the sums of their folds, ``fold_of`` each row (None: of the first)."""
+    if fold_of is None:
+        folds[0].add(graph, X, loss)
+        return
     for number in np.unique(fold_of):
         rows = as_slice(np.flatnonzero(fold_of == number))
-        every = len(fold_of) == len(graph.scores[rows])  # type: ignore[index]
-        folds[number].add(*((graph, X) if every else (graph[rows], X[rows])), loss)
+        folds[number].add(graph[rows], X[rows], loss)
 
 
 class StreamSums:
@@ -259,7 +261,8 @@ class StreamSums:
                 )
                 seen.add_graph(graph, X)
             seen.weighted |= graph.sample_weight is not None
-            fold_of = self.number(graph) % len(self.folds)
+            several = len(self.folds) > 1
+            fold_of = self.number(graph) % len(self.folds) if several else None
             add_to_folds(self.folds, graph, X, fold_of, self.ranker._loss)
 
     def number(self, graph: PreferenceGraph) -> Array:
@@ -277,12 +280,11 @@ class StreamSums:
             raise ValueError("there is no batch with rows to learn from")
         first, n_folds = self.folds[0], len(self.folds)
         first.end_ranking(self._n_rows, self.ranker._loss)
-        if self._with_qid and self.n_queries < n_folds:
+        if (n_queries := first.seen.n_queries) < n_folds:
             raise ValueError(
-                f"cv={n_folds} folds of {self.n_queries} queries: it must be from 2 to "
-                f"{self.n_queries}"
+                f"cv={n_folds} folds of {n_queries} queries: it must be from 2 to {n_queries}"
             )
-        require_learned(self.folds, self._n_rows, first.seen.n_queries)
+        require_learned(self.folds, self._n_rows, n_queries)
         if self.steps is not None and (rescaling := self.steps.rescaling()) is not None:
             for fold in self.folds:
                 fold.rescale(*rescaling)

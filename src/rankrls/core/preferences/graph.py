@@ -287,7 +287,11 @@ class PreferenceGraph:
         if self.scores is not None and self.queries is not None:
             scores = self.scores[chosen]
             codes = encode_qid(self.queries.codes[chosen], len(chosen))
-            labels = [self.queries.labels[int(code)] for code in codes.labels]
+            labels = self.queries.labels
+            if isinstance(labels, np.ndarray):
+                labels = labels[codes.labels]
+            else:
+                labels = [labels[int(code)] for code in codes.labels]
             queries = Queries(codes.codes, labels)
             weight = None if self.sample_weight is None else self.sample_weight[chosen]
         given = {}
