@@ -48,7 +48,7 @@ class Display:
         return self.ax_
 
     def _diagonal(self, ax: Any, low: float, label: str) -> Any:
-        """Draw the diagonal from ``low`` to 1, a grid and the legend."""
+        """Draw the diagonal from ``low`` to 1, with axes of equal scales."""
         line = {"color": GREY, "linestyle": "--", "linewidth": 1.0, "label": label}
         drawn = ax.plot([low, 1], [low, 1], **line)[0]
         ax.set_aspect("equal")
