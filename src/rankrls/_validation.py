@@ -29,6 +29,19 @@ def show(value: Any) -> str:
     return text if len(text) <= 60 and "\n" not in text else f"a {type(value).__name__}"
 
 
+def json_values(value: Any) -> Any:
+    """The same value of types that JSON has; numbers that are not finite are None."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {str(key): json_values(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_values(item) for item in value]
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int) else str(value)
+
+
 def check_option(name: str, value: Any, allowed: Iterable[str]) -> str:
     """Return ``value`` if it is one of ``allowed``; otherwise raise an error that lists them."""
     allowed = tuple(allowed)

@@ -80,7 +80,7 @@ FILES = {
         ("fit train.dat -m x --scoring concordance_index --stream", "of all queries at once"),
         ("fit train.dat -m x --one-ranking --cost unit --stream", "that needs cost='magnitude'"),
         ("fit table.csv -m x --format letor", "load_ranking read CSV) (here: --format csv)"),
-        ("fit table.csv -m x --format parquet", "table.csv: this is neither a Parquet nor an Arrow file"),
+        ("fit table.csv -m x --format parquet", "neither a Parquet nor an Arrow file"),
         ("fit half.csv table.csv -m x --stream", "table.csv:4: query '2' comes back after another"),
         ("fit train.dat -m x -c 3", "-c is SVMrank's C, for --loss hinge"),
         ("fit train.dat -m x --loss hinge -c 3 --alpha 1", "-c and --alpha exclude each other"),

@@ -130,18 +130,10 @@ def table(
 
 def to_json(values: dict[str, Any]) -> None:
     """Print one JSON object; what is not a finite number is null."""
+    from rankrls._validation import json_values  # which imports NumPy
+
     with stdout_errors():
-        print(escaped_json(json.dumps(_plain(values), allow_nan=False, ensure_ascii=False)))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist())
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        print(escaped_json(json.dumps(json_values(values), allow_nan=False, ensure_ascii=False)))
 
 
 @contextmanager

@@ -196,20 +196,31 @@ def _changed(scorer: Scorer, files: list[DataFile], loaded: Any, known: set[str]
 def _checked(scorer: Scorer, parts: list[Any], name: str, check: str) -> dict[str, Any]:
     """Score the new queries by the model as it is; warn, or raise, if they do not look alike."""
     doubts, values = [], []
+    scaler = next((step for step in scorer.steps if isinstance(step, StandardScaler)), None)
     for rows in parts:
-        doubts += _moved_features(scorer, rows)
+        if scaler is not None and scaler.mean_ is not None and isinstance(rows.data, np.ndarray):
+            new = np.nanmean(rows.data, axis=0), np.nanstd(rows.data, axis=0)
+            moved = shifted_columns(scaler.mean_, np.sqrt(scaler.var_), *new)
+            names = scorer.names or [f"feature {j + 1}" for j in range(len(moved))]
+            found = listed([repr(names[j]) for j in np.flatnonzero(moved)], 5)
+            text = (
+                f"{found}: the mean differs from that of the training rows by more than "
+                f"{MAX_SHIFT:g} standard deviations, or the spread by a factor of more than "
+                f"{MAX_SPREAD:g}: did the unit change?"
+            )
+            doubts += [text] if found else []
         try:
             scores = scorer.scores(rows.data, rows.qid, name=name)
             values.append(np.atleast_1d(pairwise_accuracy(rows.target, scores, qid=rows.qid,
                                                           average=None)))  # fmt: skip
         except ValueError:  # no query has a pair
             continue
-    found: dict[str, Any] = {}
+    about: dict[str, Any] = {}
     if values:
         by_query = np.concatenate(values)
-        found["accuracy_of_new"] = accuracy = float(np.nanmean(by_query))
+        about["accuracy_of_new"] = accuracy = float(np.nanmean(by_query))
         if getattr(scorer.ranker, "scoring", None) == "pairwise_accuracy":
-            found["accuracy_expected"] = expected = float(scorer.ranker.best_score_)
+            about["accuracy_expected"] = expected = float(scorer.ranker.best_score_)
             high = mean_interval(by_query, confidence_level=0.99)[1]
             if high < expected:
                 doubts.append(
@@ -221,21 +232,4 @@ def _checked(scorer: Scorer, parts: list[Any], name: str, check: str) -> dict[st
         if check == "error":
             raise ValueError(f"{name}: {doubt} (--check warn or off adds them)")
         warn(f"{name}: {doubt}")
-    return found
-
-
-def _moved_features(scorer: Scorer, rows: Any) -> list[str]:
-    """Features whose mean is far from that of training, or whose spread is another."""
-    scaler = next((step for step in scorer.steps if isinstance(step, StandardScaler)), None)
-    if scaler is None or scaler.mean_ is None or not isinstance(rows.data, np.ndarray):
-        return []
-    new = np.nanmean(rows.data, axis=0), np.nanstd(rows.data, axis=0)
-    moved = shifted_columns(scaler.mean_, np.sqrt(scaler.var_), *new)
-    names = scorer.names or [f"feature {j + 1}" for j in range(len(moved))]
-    found = [repr(names[j]) for j in np.flatnonzero(moved)]
-    text = (
-        f"{listed(found, 5)}: the mean differs from that of the training rows by more than "
-        f"{MAX_SHIFT:g} standard deviations, or the spread by a factor of more than "
-        f"{MAX_SPREAD:g}: did the unit change?"
-    )
-    return [text] if found else []
+    return about

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import datetime
 import hashlib
-import json
 import platform
 import re
 from dataclasses import asdict
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from rankrls import AutoRanker, __version__
+from rankrls._validation import json_values
 from rankrls.preprocessing import QueryScaler
 from rankrls.report._errors import NDCG_AT, UnitErrors
 from rankrls.report._svg import (
@@ -85,7 +85,8 @@ def page(template: str, *, title: str | None, default: str, **values: Any) -> st
     environment.filters["name"] = lambda text: (
         Markup("<bdi>") + escape(_clean(_cut(text) or "(no name)")) + Markup("</bdi>")
     )
-    results = Markup(_json(values.pop("results")))
+    # No markup can end the script element.
+    results = jinja2.utils.htmlsafe_json_dumps(json_values(values.pop("results")))
     return environment.get_template(template).render(
         title=_cut(title or "") or default,
         version=__version__,
@@ -323,24 +324,6 @@ def code_lines(a: SimpleNamespace) -> list[str]:
 
 def _one_line(estimator: Any) -> str:
     return " ".join(estimator.__repr__(N_CHAR_MAX=10_000).split())
-
-
-def _json(data: Any) -> str:
-    """JSON for a script element: no markup can end it; NaN becomes null."""
-    text = json.dumps(_plain(data), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float):
-        return value if np.isfinite(value) else None
-    return value if value is None or isinstance(value, bool | int) else str(value)
 
 
 def _clean(value: Any) -> Any:
