@@ -255,8 +255,13 @@ def as_text(words: list[str]) -> NDArray[Any]:
     narrow = width <= 64 or width * len(words) <= 8 * sum(map(len, different))
     if narrow and not any("\0" in word for word in different):
         return np.array(words, dtype=np.str_)
-    array = np.empty(len(words), dtype=object)
-    array[:] = words
+    return as_objects(words)
+
+
+def as_objects(values: Any) -> NDArray[Any]:
+    """Make an array of objects, shape (n,)."""
+    array = np.empty(len(values), dtype=object)
+    array[:] = list(values)
     return array
 
 
@@ -274,9 +279,7 @@ def label_array(name: str, qid: Any) -> NDArray[Any]:
         return as_text(list(qid))
     if len(kinds) == 1 and issubclass(next(iter(kinds)), str | numbers.Number | np.generic):
         return np.asarray(qid)
-    labels = np.empty(len(qid), dtype=object)
-    labels[:] = list(qid)
-    return labels
+    return as_objects(qid)
 
 
 def _encode_sortable(array: NDArray[Any]) -> Queries:

@@ -36,10 +36,12 @@ from rankrls._frames import (
     without_arrow,
 )
 from rankrls._validation import (
+    as_objects,
     check_finite_array,
     check_integer,
     check_length,
     encode_qid,
+    is_missing,
     label_array,
     refuse_lazy,
 )
@@ -442,17 +444,12 @@ def _ids(ids: Any, n_rows: int) -> Array:
     if names.ndim != 1:
         raise ValueError(f"ids must be 1-D, one name for each row; got shape {names.shape}")
     check_length("ids", names, n_rows, of="rows")
-    if names.dtype.kind in "Of":
-        for place, name in enumerate(names.tolist()):
-            if name is None or type(name).__name__ == "NAType" or name != name:
-                raise ValueError(f"ids is {name!r} at row {place}; every row needs an id")
+    for place, name in enumerate(names.tolist() if names.dtype.kind in "Of" else ()):
+        if is_missing(name):
+            raise ValueError(f"ids is {name!r} at row {place}; every row needs an id")
     return names
 
 
 def as_labels(labels: Any) -> Array:
     """Convert query labels to an array; labels that cannot be sorted become an object array."""
-    if isinstance(labels, np.ndarray):
-        return labels
-    array = np.empty(len(labels), dtype=object)
-    array[:] = labels
-    return array
+    return labels if isinstance(labels, np.ndarray) else as_objects(labels)

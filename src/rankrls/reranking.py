@@ -103,7 +103,7 @@ class Candidates:
             raise ValueError(
                 "scores are None in some lists but not in others; give all of them, or none"
             )
-        X, vectorizer = _stack(rows, [key for key, _ in items], vectorizer, sparse)
+        X, vectorizer = _stack(rows, vectorizer, sparse)
         y = np.concatenate(scores) if scores else None
         return cls(X, y, label_array("lists", keys), vectorizer)
 
@@ -257,16 +257,13 @@ def _split(key: Any, item: Any) -> tuple[Any, Any]:
         return features, scores
     if not isinstance(features, np.ndarray) and hasattr(features, "__iter__"):
         features = list(features)
-        named = [isinstance(one, Mapping) for one in features]
-        if all(named):
+        if all(isinstance(one, Mapping) for one in features):
             return features, scores
-        if any(named):
-            raise ValueError(f"features of list {key!r} must be dicts for all candidates")
     return check_finite_array(f"features of list {key!r}", features, ndim=(2,)), scores
 
 
 def _stack(
-    rows: list[Any], keys: list[Any], vectorizer: DictVectorizer | None, sparse: bool
+    rows: list[Any], vectorizer: DictVectorizer | None, sparse: bool
 ) -> tuple[Any, DictVectorizer | None]:
     named = [isinstance(features, list) for features in rows]
     if any(named):
@@ -280,13 +277,9 @@ def _stack(
         return sp.csr_array(X) if sp.issparse(X) else X, vectorizer
     if vectorizer is not None:
         raise ValueError("vectorizer needs features given as dicts; these are arrays")
-    width = rows[0].shape[1]
-    for key, features in zip(keys, rows, strict=True):
-        if features.shape[1] != width:
-            raise ValueError(
-                f"features of list {key!r} have {features.shape[1]} columns; "
-                f"those of list {keys[0]!r} have {width}"
-            )
+    widths = {features.shape[1] for features in rows}
+    if len(widths) > 1:
+        raise ValueError(f"features of the lists have different numbers of columns: {widths}")
     if any(sp.issparse(features) for features in rows):
         return sp.csr_array(sp.vstack(rows, format="csr")), None
     return np.concatenate(rows), None

@@ -16,6 +16,7 @@ from rankrls import _resources
 from rankrls._calls import warn
 from rankrls._frames import QUERY_NAMES, RawTable
 from rankrls._resources import pyarrow
+from rankrls._validation import as_objects
 from rankrls.datasets._arrow import (
     as_text,
     csv_numbers,
@@ -28,7 +29,6 @@ from rankrls.datasets._arrow import (
 from rankrls.datasets._batches import FileRows, RowReader
 from rankrls.datasets._text import (
     REMEDY,
-    as_objects,
     is_missing,
     is_word,
     number_hint,

@@ -24,6 +24,7 @@ from rankrls._calls import takes_queries, warn
 from rankrls._frames import clear_errors
 from rankrls._streams import PathOrFile, name_of, without_suffix, written
 from rankrls._validation import (
+    as_objects,
     check_finite_array,
     check_integer,
     check_length,
@@ -34,7 +35,6 @@ from rankrls.datasets._batches import FileRows, RowReader
 from rankrls.datasets._text import (
     NULLS,
     REMEDY,
-    as_objects,
     blocks,
     is_missing,
     number_of,

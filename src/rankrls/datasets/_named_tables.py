@@ -25,13 +25,12 @@ from sklearn.utils import Bunch
 from rankrls._frames import names_anything, refuse_equal_names, row_names
 from rankrls._resources import pyarrow
 from rankrls._streams import name_of
-from rankrls._validation import check_option, is_missing, refuse_lazy
+from rankrls._validation import as_objects, check_option, is_missing, refuse_lazy
 from rankrls.datasets._arrow import ArrowSource, find_files, readable, stripped
 from rankrls.datasets._columns import check_names
 from rankrls.datasets._csv import CsvSource
 from rankrls.datasets._text import (
     Vocabulary,
-    as_objects,
     cell_number,
     integers_of,
     numbers_of,
@@ -240,7 +239,7 @@ def load_preferences(
     outcome = np.where(tied, 0, 1)
     if arena:
         sides = left, right, judged["winner"]
-        outcome = _outcomes(*sides, tied, names, roles["winner"], place)
+        outcome = _outcomes(sides, tied, names, roles["winner"], place)
     sizes = judged.get("magnitude", np.ones(len(left)))
     sign = np.where(outcome < 0, -1, 1)
     codes = np.column_stack([left, right])
@@ -586,12 +585,17 @@ def _find_roles(source: NamedTable, given: dict[str, Any]) -> dict[str, str]:
         if twice:
             raise ValueError(f"{role}= and {twice[0]}= are both {told[role]!r}: name two columns")
     known = {name.lower(): name for name in reversed(names)}
-    found = []
-    if not two:
-        found += _layouts(known, told, ("preferred", "other"), _COUPLES)
+    usual: list[Any] = [] if two else [(("preferred", "other"), words) for words in _COUPLES]
     if not one:
-        sides = [(a, b, winner) for (a, b), winner in product(_SIDES, _WINNERS)]
-        found += _layouts(known, told, ("first", "second", "winner"), sides)
+        sides = ((*items, outcome) for items, outcome in product(_SIDES, _WINNERS))
+        usual += [(("first", "second", "winner"), words) for words in sides]
+    found: list[dict[str, str]] = []
+    for parts, words in usual:  # by common names, or the given ones
+        pairs = zip(parts, words, strict=True)
+        layout = {part: told.get(part, known.get(word, "")) for part, word in pairs}
+        columns = set(layout.values())
+        if "" not in columns and len(columns) == len(parts) and layout not in found:
+            found.append(layout)
     if found[1:]:
         ways = [", ".join(f"{role}={name!r}" for role, name in one.items()) for one in found[:3]]
         raise ValueError(f"{file}: the columns can be read as {' or as '.join(ways)}: name them")
@@ -609,33 +613,9 @@ def _find_roles(source: NamedTable, given: dict[str, Any]) -> dict[str, str]:
     return roles
 
 
-def _layouts(
-    known: dict[str, str], told: dict[str, str], roles: tuple[str, ...], words: Any
-) -> list[dict[str, str]]:
-    """Return candidates for the roles, by common names or by the given ones."""
-    found: list[dict[str, str]] = []
-    for usual in words:
-        layout = {
-            role: told.get(role, known.get(word, ""))
-            for role, word in zip(roles, usual, strict=True)
-        }
-        columns = set(layout.values())
-        if "" not in columns and len(columns) == len(roles) and layout not in found:
-            found.append(layout)
-    return found
-
-
-def _outcomes(
-    first: Array,
-    second: Array,
-    winner: Array,
-    tied: Array,
-    cells: list[Any],
-    column: str,
-    place: Place,
-) -> Array:
+def _outcomes(sides: Any, tied: Array, cells: list[Any], column: str, place: Place) -> Array:
     """1 where the first item won, −1 where the second did, 0 for ties, shape (n,)."""
-    unknown = 2
+    (first, second, winner), unknown = sides, 2
     word = np.full(len(cells), unknown)
     for code in np.unique(winner):
         word[code] = _OUTCOMES.get(text_of(cells[code]).strip().lower(), unknown)

@@ -162,13 +162,6 @@ def shown(value: Any, most: int = 40) -> str:
     return repr(text if len(text) <= most else text[:most] + "…")
 
 
-def as_objects(words: list[Any]) -> Array:
-    """An array of objects, shape (n,)."""
-    array = np.empty(len(words), dtype=object)
-    array[:] = words
-    return array
-
-
 def text_of(value: Any) -> str:
     """How a cell is written; whole numbers without a decimal point."""
     if isinstance(value, float) and value.is_integer():
