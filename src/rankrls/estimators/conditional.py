@@ -265,10 +265,6 @@ class ConditionalRankRLS(ConditionalRanker):
         self._fit_relation(self._read(X, Y, Z), alphas, callback=callback, eval_set=eval_set)
         return self
 
-    @property
-    def _alpha(self) -> Any:
-        return self.alpha
-
 
 @dataclass(frozen=True, repr=False)
 class ConditionalPath:

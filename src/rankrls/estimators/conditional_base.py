@@ -360,7 +360,7 @@ class ConditionalRanker(BaseEstimator):
             sides = left, left if columns is None else columns.side(free.T)
         first, second = self._turned(sides)
         problem = RelationProblem(first, second, self._oriented(relation.labels), loss)
-        if problem.is_empty():
+        if loss.sign == -1 and loss.pairwise.plain and first.rank_at_most_one():
             raise ValueError(
                 "relation='reciprocal' leaves no function but f = 0: the kernel matrix of X has "
                 "rank one, as that of a linear kernel of a single feature, and antisymmetric "
@@ -539,7 +539,7 @@ class ConditionalRanker(BaseEstimator):
     def _refit(self, relation: Relation) -> None:
         """Fit to changed objects or labels, with the same alpha and kernel weights."""
         relation = self._with_profiles(relation)
-        self._fit_relation(relation, self._check_alpha(self._alpha))
+        self._fit_relation(relation, self._check_alpha(self._fitted_alpha))
         names = ("feature_names_in_", "object_feature_names_in_")[: 1 + self._two_domains]
         for objects, attribute in zip((self._rows, self._ranked), names, strict=False):
             # A kernel matrix has other columns now.
@@ -637,7 +637,7 @@ class ConditionalRanker(BaseEstimator):
             )
         # Files have no labels of complete relations of few features; variances need none.
         labels = getattr(self, "_labels", None) or Observations.complete(np.zeros(shape))
-        noise = float(getattr(self, "_fitted_alpha", self._alpha))
+        noise = float(self._fitted_alpha)
         full = labels.n_edges >= np.prod(labels.shape) and labels.block(ranking=False) is not None
         squared = self.loss != "squared_hinge" and not self.early_stopping and noise > 0
         if not (squared and (full or labels.n_edges <= MAX_CELLS)):

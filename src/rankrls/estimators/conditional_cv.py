@@ -214,10 +214,6 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
                 )
 
     @property
-    def _alpha(self) -> Any:
-        return self.alpha_
-
-    @property
     def alphas_(self) -> Array:
         """The grid of alphas, ascending, shape (n_alphas,)."""
         return self.cv_results_["alpha"]

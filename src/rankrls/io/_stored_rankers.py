@@ -201,7 +201,7 @@ fields conditional
     object_feature_names_in_?: texts[columns]
     dual_coef_?: float[p g] nonempty
     _weights?: float[a b] nonempty
-    _fitted_alpha?: number | list[number] nonempty
+    _fitted_alpha: number | list[number] nonempty
     _labels?: Observations
     offset_?: finite
     row_offsets_?: float[p]

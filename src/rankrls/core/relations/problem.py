@@ -179,11 +179,6 @@ class RelationProblem:
             return None
         return block.Y
 
-    def is_empty(self) -> bool:
-        """Whether only the zero function has the symmetry: antisymmetry needs rank two."""
-        plain = self.pairwise.plain
-        return plain and self.sign == -1 and self.sides[0].rank_at_most_one()
-
     def predict_without(
         self,
         out: Array,

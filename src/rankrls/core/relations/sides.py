@@ -98,6 +98,7 @@ class Side(SideValues):
         relabel: Callable[[Observations], Side] | None = None,
     ) -> None:
         self._kernel, self._several, self._relabel = kernel, several, relabel
+        self.profiled = relabel is not None  # the kernel is partly computed from labels
         self.features: Any = None if features is None else np.asarray(features, dtype=np.float64)
         self.same = None
         self._spectra: dict[bool, Spectrum] = {}
@@ -129,11 +130,6 @@ class Side(SideValues):
             return False
         sizes = np.abs(self.features).max(axis=0)
         return bool(sizes.max() > LOSING_SPREAD * sizes.min(initial=np.inf, where=sizes > 0))
-
-    @property
-    def profiled(self) -> bool:
-        """Whether the kernel is partly computed from labels."""
-        return self._relabel is not None
 
     def given(self, observations: Observations) -> Side:
         """Return the objects with other labels, given by the rows of ``observations``."""
