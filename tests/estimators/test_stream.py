@@ -497,6 +497,8 @@ def test_r2_is_the_held_out_loss_of_explicit_refits(basis):
         ({"cv": 61}, "list", "61 folds of 60 queries"),
         ({"scoring": "log_loss"}, "list", "given pairs"),
         ({"kernel": "rbf"}, "list", "basis"),
+        ({"kernel": "rbf", "gamma": [0.1, 1.0], "basis": 3}, "list", "allow one gamma"),
+        ({"store_cv_predictions": True}, "list", "no stored predictions"),
     ],
 )
 def test_refused_cross_validation(options, batches, message):
