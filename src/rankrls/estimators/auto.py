@@ -677,12 +677,8 @@ class AutoRanker(QueryRequests, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like, sparse matrix or data frame of shape (n, n_features)
-        y : array-like of shape (n,) or (n, n_labels), optional
-        qid : array-like of shape (n,), optional
-            Required if the ranker was fitted with qid.
-        pairs : array-like of shape (n_pairs, 2), optional
-            Row numbers (preferred, other), if there is no y.
+        X, y, qid, pairs
+            As for `fit`.
 
         Returns
         -------

@@ -88,7 +88,7 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_rows, n_features)
-            Features; sparse only with ``method="maxabs"``.
+            As for `fit`.
         qid : array-like of shape (n_rows,), default=None
             Query label of each row, in any order. If None, all rows form one query; this raises an
             error after `fit_transform` with qid, and qid is a warning after one without.

@@ -403,9 +403,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """Numbers, texts or vectors of objects that are not missing, and which they are."""
         if len(known) and isinstance(known[0], list | tuple | np.ndarray):
             try:
-                return np.array([np.asarray(v, np.float64) for v in known]).reshape(
-                    len(known), len(known[0])
-                ), "vectors"
+                found = np.array([np.asarray(value, np.float64) for value in known])
+                return found.reshape(len(known), len(known[0])), "vectors"
             except (TypeError, ValueError) as error:
                 raise ValueError(
                     f"{self._told([source])} of X holds lists that are not vectors of the same "
@@ -562,7 +561,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         in_range = (kinds >= 0) & (kinds < len(KINDS)) & (sources >= 0) & (sources < n)
         in_range &= (queries >= -1) & (queries < n) & ((queries >= 0) == (kinds >= MATCH))
         in_range &= (widths > 0) & (widths <= len(self._fills))
-        levels = [len(self._levels[str(j)]) for j in sources[kinds == CATEGORY]]
+        levels = [len(self._levels.get(str(j), "")) for j in sources[kinds == CATEGORY]]
         return bool(
             in_range.all()
             and widths.sum() == len(self._fills)

@@ -126,10 +126,8 @@ class RankingFeatures(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_rows, n_features)
-        qid : array-like of shape (n_rows,), optional
-            Query label of each row; required if ``fit`` was given qid and a block works within
-            queries.
+        X, qid
+            As for `fit`.
 
         Returns
         -------
