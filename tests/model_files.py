@@ -10,6 +10,7 @@ import tracemalloc
 import warnings
 import zipfile
 from dataclasses import replace
+from types import ModuleType
 from unittest import mock
 
 import numpy as np
@@ -57,6 +58,7 @@ from rankrls import (
 from rankrls.diagnostics import explain
 from rankrls.estimators import auto
 from rankrls.estimators.boosted_trees import TreeMember
+from rankrls.estimators.seen_queries import SeenQueries
 from rankrls.export import linear_scores
 from rankrls.io import load_model, save_model
 from rankrls.io._archive import Budget
@@ -131,6 +133,52 @@ def load_or_none(path):
         if str(path) not in str(error):
             raise
         return None
+
+
+# -- equal to the last bit ---------------------------------------------------------------
+
+
+def attributes(instance):
+    """Without what is computed again when it is needed, and what is not stored."""
+    kind = type(instance).__name__
+    again = {"_metadata_request", "loss", "_others", "_stop_words_id"}
+    again |= {"share", "averaging", "isometry"} if kind == "Groups" else set()
+    again |= {"_matrices", "_sizes", "_centred"} if kind == "Objects" else set()
+    if kind.startswith("Conditional") and hasattr(instance, "_weights"):
+        again |= {"_labels", "dual_coef_"}
+    return {k: v for k, v in vars(instance).items() if k not in again}
+
+
+def assert_same(a, b, where=""):
+    """The same types, values, dtypes and memory orders, all the way down."""
+    assert type(a) is type(b), where
+    if isinstance(a, SeenQueries):  # which fills its dict when it is first asked
+        np.testing.assert_equal(a.queries, b.queries, where)
+    if isinstance(a, np.ndarray):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape), where
+        assert b.flags.writeable, where
+        if a.dtype == object:
+            assert_same(a.tolist(), b.tolist(), where)
+        else:
+            np.testing.assert_array_equal(a, b, where)
+        for order in ("c_contiguous", "f_contiguous"):
+            assert getattr(a.flags, order) <= getattr(b.flags, order), where
+    elif sparse.issparse(a):
+        assert a.shape == b.shape
+        for name in ("data", "indices", "indptr"):
+            np.testing.assert_array_equal(getattr(a, name), getattr(b, name), where)
+    elif isinstance(a, dict):
+        assert a.keys() == b.keys(), where
+        for key, value in a.items():
+            assert_same(value, b[key], f"{where}.{key}")
+    elif isinstance(a, list | tuple):
+        assert len(a) == len(b), where
+        for i, (left, right) in enumerate(zip(a, b, strict=True)):
+            assert_same(left, right, f"{where}[{i}]")
+    elif hasattr(a, "__dict__") and not isinstance(a, type | ModuleType):
+        assert_same(attributes(a), attributes(b), f"{where}.{type(a).__name__}")
+    elif not callable(a):
+        assert a == b or (a != a and b != b), where
 
 
 # -- models of every kind -------------------------------------------------------------------

@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import rankrls
-from model_files import edit, load_or_none, members, refuse, write
+from model_files import assert_same, edit, load_or_none, members, refuse, write
 from rankrls import AutoRanker, RankRLS
 from rankrls.io import _archive, _model_files, describe_model, load_model, save_model
 from rankrls.io._values import Decoder, Encoder
@@ -97,20 +97,6 @@ assert "sklearn.pipeline" not in sys.modules
     assert float(out.stdout) == pytest.approx(expected, rel=1e-12)
 
 
-def assert_equal(a, b):
-    assert type(a) is type(b)
-    if sparse.issparse(a):
-        assert a.shape == b.shape
-        assert (a != b).nnz == 0
-    elif isinstance(a, np.ndarray):
-        assert (a.dtype, a.shape) == (b.dtype, b.shape)
-        np.testing.assert_array_equal(a, b)
-        for order in ("c_contiguous", "f_contiguous"):
-            assert getattr(a.flags, order) <= getattr(b.flags, order)
-    else:
-        np.testing.assert_equal(a, b)
-
-
 VALUES = [
     *(None, True, -(10**30), "text \x00 \ud800 ä", 0.1, -0.0, 5e-324, 1.7976931348623157e308),
     *(np.inf, -np.inf, np.nan, [1, [2.0, "a"], []], (1, (2, "b"), ())),
@@ -156,7 +142,7 @@ def test_values(value, tmp_path):
         back = Decoder(reader.array, free).decode(reader.manifest["model"])["value"]
     if isinstance(value, np.ndarray) and value.dtype.byteorder == ">":
         value = value.astype(value.dtype.newbyteorder("="))
-    assert_equal(value, back)
+    assert_same(value, back)
     if isinstance(value, float):
         assert np.signbit(value) == np.signbit(back)
 
