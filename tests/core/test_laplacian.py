@@ -65,7 +65,7 @@ def test_system_factor_and_moments(options):
     assert_allclose(null.T @ null, np.eye(null.shape[1]), atol=1e-12)
     assert np.abs(dense @ null).max(initial=0.0) <= 1e-12 * np.abs(dense).max()
     component = connected_components(L != 0)[1]
-    assert (dense[component[:, None] != component[F.owner][None]] == 0).all()
+    assert (dense[component[:, None] != component[F.row_of][None]] == 0).all()
     K = case.rng.standard_normal((m, 2 * m))
     close(F.sandwich(K @ K.T), dense.T @ K @ K.T @ dense)
 

@@ -41,7 +41,7 @@ part Groups of rankrls.core.preferences.laplacian
     weight: float[m] >=0
 
 part ScatterFactor of rankrls.core.preferences.laplacian
-    owner: int[p] >=0
+    row_of: int[p] >=0
     t: float[p k] nonempty
     groups: Groups
     root: float[p 1]
@@ -49,7 +49,7 @@ part ScatterFactor of rankrls.core.preferences.laplacian
     embedding: rows[p q] | None
 
 part GroundedFactor of rankrls.core.preferences.laplacian
-    owner: int[p] >=0
+    row_of: int[p] >=0
     t: float[p k] nonempty
     grounded: int[m] >=0
     free: int[p] <m
@@ -443,8 +443,8 @@ _CONDITIONAL = {
 }
 
 HOOKS: dict[str, dict[str, Any]] = {
-    "ScatterFactor": {"finish": lambda f: Factor.__init__(f, len(f.groups), f.owner)},
-    "GroundedFactor": {"finish": lambda f: Factor.__init__(f, len(f.grounded), f.owner)},
+    "ScatterFactor": {"finish": lambda f: Factor.__init__(f, len(f.groups), f.row_of)},
+    "GroundedFactor": {"finish": lambda f: Factor.__init__(f, len(f.grounded), f.row_of)},
     "SeenQueries": {
         "pack": _pack_seen,
         "finish": _finish_seen,

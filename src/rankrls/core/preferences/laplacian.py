@@ -325,7 +325,7 @@ class EdgeLaplacian(_Quadratic):
         self.energy = np.array([float(flow @ z)])
         self.r = (sums(head, flow, n_rows) - sums(tail, flow, n_rows))[:, None]
         #: Edges of small weight compared with the largest one.
-        self.light = weight * UNEVEN < weight.max(initial=0.0)
+        self.outweighed = weight * UNEVEN < weight.max(initial=0.0)
 
     @cached_property
     def matrix(self) -> sparse.csr_array:
@@ -357,7 +357,7 @@ class EdgeLaplacian(_Quadratic):
             LD = self.matrix.astype(X.dtype, copy=False) @ D
             gram, cross = (D.T @ LD).astype(np.float64), (D.T @ self.r).astype(np.float64)
             cancelled = gram.diagonal() < CANCELLED * _weighted_squares(degree, D)
-            if self.light.any() or cancelled.any():
+            if self.outweighed.any() or cancelled.any():
                 gram, cross = np.zeros_like(gram), np.zeros_like(cross)
                 for edges in row_blocks(len(self.weight), X.shape[1]):
                     D = X[self.head[edges]] - X[self.tail[edges]]
@@ -446,14 +446,14 @@ def lost_to_heavy_edges(laplacian: Laplacian) -> float:
         return max(map(lost_to_heavy_edges, (laplacian.scored, laplacian.edges)))
     if isinstance(laplacian, CentredLaplacian):
         return 0.0 if laplacian.between is None else lost_to_heavy_edges(laplacian.between)
-    heavy, m = ~laplacian.light, laplacian.n_rows
+    heavy, m = ~laplacian.outweighed, laplacian.n_rows
     if heavy.all():
         return 0.0
     ends = (laplacian.head[heavy], laplacian.tail[heavy])
     kept = sparse.csr_array((laplacian.weight[heavy], ends), shape=(m, m))
     if connected_components(kept)[0] == connected_components(laplacian.matrix)[0]:
         return 0.0
-    weight = laplacian.weight[laplacian.light]
+    weight = laplacian.weight[laplacian.outweighed]
     return EPS * float(laplacian.weight.max()) * min(m, len(weight)) / float(weight.sum())
 
 
@@ -477,7 +477,7 @@ def _weighted_mean(weight: Array, rows: Any) -> Array:
 class Factor:
     """F of shape (m, p), by its products ``matmat`` F B and ``rmatmat`` FᵀV, and t with F t = r.
 
-    ``owner``, of shape (p,), is a row for each coordinate (column of F) such that the column is
+    ``row_of``, of shape (p,), is a row for each coordinate (column of F) such that the column is
     zero outside the connected component of that row; F and t are block-diagonal by component.
     """
 
@@ -485,8 +485,8 @@ class Factor:
     matmat: Any
     rmatmat: Any
 
-    def __init__(self, n_rows: int, owner: Array) -> None:
-        self.shape, self.owner = (n_rows, len(owner)), owner
+    def __init__(self, n_rows: int, row_of: Array) -> None:
+        self.shape, self.row_of = (n_rows, len(row_of)), row_of
 
     def null(self) -> sparse.csr_array:
         """Orthonormal columns that span F's null space, shape (p, c), each in one component."""
@@ -533,7 +533,7 @@ class ScatterFactor(Factor):
             self.t = self.rmatmat(s)
         else:
             # A coordinate of a group is mapped to the rows of the group that owns it.
-            self.embedding = groups.isometry[:, between.owner]
+            self.embedding = groups.isometry[:, between.row_of]
             self.t = self.embedding @ between.t
 
     def rmatmat(self, V: Array) -> Array:
@@ -582,10 +582,10 @@ class ScatterFactor(Factor):
         active = np.flatnonzero(sums(self.groups.codes, root, self.groups.n_groups) > 0)
         if self.between is None:
             return sparse.hstack([*parts, U[:, active]]).tocsr()
-        owner, levels = self.between.owner, self.between.null().tocsc()
-        inside = np.isin(owner, active)
+        row_of, levels = self.between.row_of, self.between.null().tocsc()
+        inside = np.isin(row_of, active)
         used = np.asarray(abs(levels[inside]).sum(axis=0)).ravel() > 0
-        parts += [U[:, np.setdiff1d(active, owner)], self.embedding @ levels[:, used]]
+        parts += [U[:, np.setdiff1d(active, row_of)], self.embedding @ levels[:, used]]
         return sparse.hstack(parts).tocsr()
 
 

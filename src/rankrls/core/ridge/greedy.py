@@ -72,7 +72,7 @@ def select_leave_query_out(
 ) -> GreedyPath:
     """Select columns of X, (m, n), by the leave-query-out error of scores of its rows."""
     factor = laplacian.factor()
-    codes = np.unique(query_codes[factor.owner], return_inverse=True)[1]
+    codes = np.unique(query_codes[factor.row_of], return_inverse=True)[1]
     order = np.argsort(codes, kind="stable")  # coordinates of a query are consecutive
     t = np.broadcast_to(factor.t, (len(codes), len(laplacian.outputs)))[order]
     parts = _column_blocks(len(t), X.shape[1])

@@ -90,8 +90,8 @@ def query_influence(
     number = np.empty(problem.graph.n_rows, dtype=np.int64)
     number[rows.members] = np.repeat(np.arange(n), rows.sizes)
     mine = Folds(
-        np.argsort(number[factor.owner], kind="stable"),
-        np.bincount(number[factor.owner], minlength=n),
+        np.argsort(number[factor.row_of], kind="stable"),
+        np.bincount(number[factor.row_of], minlength=n),
     )
     e = (factor.t - factor.rmatmat(f))[mine.members, 0]
     size = np.rint(mine.sums(1.0 - free)).astype(np.int64)

@@ -203,9 +203,12 @@ class FittedFunction:
 
         Covariates of given pairs follow the features.
         """
-        solvers = [PrimalSolver(part, alphas, scaled=basis is None) for part in statistics]
-        outputs = [solver.outputs for solver in solvers]
-        weights = join_outputs(outputs, [solver.coefficients(alphas) for solver in solvers])
+        solvers, outputs, parts = [], [], []
+        for part in statistics:
+            solvers.append(PrimalSolver(part, alphas, scaled=basis is None))
+            outputs.append(part.outputs)
+            parts.append(solvers[-1].coefficients(alphas))
+        weights = join_outputs(outputs, parts)
         n = weights.shape[1] - (0 if pair_scale is None else len(pair_scale))
         if basis is None:
             model = cls(alphas, coef=weights[:, :n].astype(dtype, copy=False))

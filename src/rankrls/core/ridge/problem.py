@@ -90,7 +90,6 @@ class RidgeProblem:
         #: Eigenvalues and eigenvectors for leave-pair-out.
         self.ranking: tuple[Array, Array] | None = None
         self._solvers: list[Any] | None = None
-        self._statistics: list[Statistics] | None = None
         self._least = np.inf
         self._warned = False
         if not any(objective.row_weight().any() for objective in self.objectives):
@@ -136,9 +135,7 @@ class RidgeProblem:
         if basis is not None:
             self._require_positive(basis, float(alphas.min()))
         if self.by_features or space.solver == "primal":
-            known = self._statistics
-            statistics = known or [Statistics.of(o, space.features) for o in self.objectives]
-            self._statistics = None  # the solvers may overwrite them
+            statistics = [Statistics.of(L, space.features) for L in self.objectives]
             dtype = np.dtype(np.float64) if basis is not None else space.features.dtype
             model = FittedFunction.of_statistics(statistics, alphas, dtype, basis, self.pair_scale)
             if space.solver == "dual":
@@ -286,12 +283,10 @@ class RidgeProblem:
             _resources.require("exact hold-out", n, n, copies=3, advice=advice)
             if space.basis is not None:
                 self._require_positive(space.basis, self._least)
-            statistics = [Statistics.of(o, Phi) for o in self.objectives]
-            if Phi is space.features:  # needed for the solution of one alpha
-                self._statistics = [part.copy() for part in statistics]
             scaled = space.basis is None
             self._solvers = [
-                PrimalSolver(part, alphas, for_path=True, scaled=scaled) for part in statistics
+                PrimalSolver(Statistics.of(L, Phi), alphas, for_path=True, scaled=scaled)
+                for L in self.objectives
             ]
         self.warn_of_lost_digits(self._solvers, self._least)
         return self._solvers
@@ -626,12 +621,12 @@ def refit_unsafe(
 
 def _coordinates(factor: Factor, folds: Folds) -> Folds:
     """The coordinates of a factor that belong to the rows of each fold."""
-    order = np.argsort(factor.owner, kind="stable")
-    owners = factor.owner[order]
-    if len(owners) == factor.shape[0] and np.array_equal(order, factor.owner):
+    order = np.argsort(factor.row_of, kind="stable")
+    rows = factor.row_of[order]
+    if len(rows) == factor.shape[0] and np.array_equal(order, factor.row_of):
         return folds
-    first = np.searchsorted(owners, folds.members, side="left")
-    counts = np.searchsorted(owners, folds.members, side="right") - first
+    first = np.searchsorted(rows, folds.members, side="left")
+    counts = np.searchsorted(rows, folds.members, side="right") - first
     offset = np.repeat(first - np.cumsum(counts) + counts, counts)
     sizes = Folds(np.arange(len(counts)), folds.sizes).sums(counts)
     return Folds(order[offset + np.arange(int(counts.sum()))], sizes)

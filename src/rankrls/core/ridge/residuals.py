@@ -28,7 +28,7 @@ from rankrls._resources import few_threads
 from rankrls._validation import show
 from rankrls.core.linalg.factorizations import EigenFactorization, Factorization
 from rankrls.core.preferences.laplacian import Laplacian
-from rankrls.core.spaces.spaces import Space
+from rankrls.core.spaces.spaces import Space, check_row_numbers
 
 Array = NDArray[Any]
 
@@ -190,11 +190,7 @@ def check_fold(number: int, fold: Any, n_rows: int, name: str = "folds") -> Arra
         if rows.ndim == 0:
             hint = "; from a label for each row: [np.flatnonzero(g == k) for k in np.unique(g)]"
         raise ValueError(f"{name}[{number}] must be a non-empty array of row numbers{hint}")
-    if rows.min() < 0 or rows.max() >= n_rows:
-        raise ValueError(f"{name}[{number}] has row numbers outside 0 to {n_rows - 1}")
-    if len(np.unique(rows)) != len(rows):
-        raise ValueError(f"{name}[{number}] names a row twice")
-    return rows.astype(np.int64)
+    return check_row_numbers(f"{name}[{number}]", rows, n_rows)
 
 
 def split_folds(laplacian: Laplacian, folds: Sequence[Array]) -> Array:

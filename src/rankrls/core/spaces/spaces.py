@@ -85,11 +85,9 @@ class Kernel:
         common = {"gamma": gamma, "degree": degree, "coef0": coef0}
         chosen = {name: value for name, value in common.items() if name in accepted} | extra
         for name in set(chosen) & set(common):
-            if name == "gamma" and kernel in ("rbf", "laplacian", "chi2"):
-                if chosen[name] is not None:
-                    check_positive("gamma", chosen[name])
-            elif chosen[name] is not None or name != "gamma":
-                check_number(name, chosen[name])
+            if chosen[name] is not None or name != "gamma":
+                positive = name == "gamma" and kernel in ("rbf", "laplacian", "chi2")
+                (check_positive if positive else check_number)(name, chosen[name])
         if kernel == "chi2" and chosen["gamma"] is None:
             del chosen["gamma"]  # scikit-learn's default is 1, and it does not accept None
         return cls(kernel, chosen, n_jobs)
@@ -433,10 +431,15 @@ def choose_basis(basis: Any, n_rows: int, random_state: np.random.RandomState | 
             "basis must be a number of basis vectors or a 1-D array of row numbers; got "
             f"{show(basis)}"
         )
+    return check_row_numbers("basis", rows, n_rows)
+
+
+def check_row_numbers(name: str, rows: Array, n_rows: int) -> Array:
+    """Return integers as int64, checked to be numbers of different rows."""
     if rows.min() < 0 or rows.max() >= n_rows:
-        raise ValueError(f"basis has row numbers outside 0 to {n_rows - 1}")
+        raise ValueError(f"{name} has row numbers outside 0 to {n_rows - 1}")
     if len(np.unique(rows)) != len(rows):
-        raise ValueError("basis names a row twice")
+        raise ValueError(f"{name} names a row twice")
     return rows.astype(np.int64)
 
 
