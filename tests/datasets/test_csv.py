@@ -16,16 +16,6 @@ def read(text, **options):
     return load_csv(io.BytesIO(text), **{"target": "label", "qid": "qid", **options})
 
 
-def test_a_small_file():
-    table = read(FILE)
-    np.testing.assert_array_equal(table.data, [[0.5, 1000], [-0.25, 3], [4, 5]])
-    np.testing.assert_array_equal(table.target, [2, 0, 1])
-    np.testing.assert_array_equal(table.qid, [1, 1, 7])
-    assert table.qid.dtype == np.int64
-    assert table.feature_names == ["a", "b"]
-    assert table.sample_weight is None
-
-
 @pytest.mark.parametrize(
     "text",
     [

@@ -33,7 +33,6 @@ from rankrls.datasets._text import (
     Vocabulary,
     cell_number,
     integers_of,
-    numbers_of,
     place_of,
     shown,
     text_blocks,
@@ -546,11 +545,10 @@ def finite_cells(
     """The numbers of a column, which must be finite and at least ``least``."""
     kinds = set(map(type, cells))
     numbers = np.full(len(cells), np.nan)
-    with suppress(OverflowError):
-        if kinds <= {str}:
-            numbers = numbers_of(cells)
-        elif kinds <= {int, float}:
-            numbers = np.array(cells, dtype=np.float64)
+    text = "".join(cells) if kinds <= {str} else "" if kinds <= {int, float} else "_"
+    with suppress(ValueError, OverflowError):
+        if text.isascii() and "_" not in text:  # float takes other digits, and 1_000
+            numbers = np.array(list(map(float, cells)))
     for row in np.flatnonzero(~(np.isfinite(numbers) & (numbers >= least))).tolist():
         cell = cells[row]
         with suppress(TypeError, ValueError, OverflowError):

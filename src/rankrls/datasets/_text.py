@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from itertools import product
 from typing import Any
 
@@ -117,17 +116,6 @@ REMEDY = (
 def number_of(text: str) -> float:
     """The number that a word spells in decimal digits, infinite if it is too large; or NaN."""
     return float(text) if _NUMBER.fullmatch(text) else math.nan
-
-
-def numbers_of(words: Sequence[str]) -> Array:
-    """The same for many words."""
-    joined = "".join(words)
-    if joined.isascii() and "_" not in joined:
-        with suppress(ValueError):
-            numbers = np.array(list(map(float, words)))
-            if np.isfinite(numbers).all():
-                return numbers
-    return np.array([number_of(word) for word in words])
 
 
 def cell_number(text: str) -> float:
