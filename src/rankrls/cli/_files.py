@@ -53,7 +53,12 @@ class Copy(io.BufferedRandom):
         super().__init__(tempfile.TemporaryFile(buffering=0))  # noqa: SIM115
         self.name = shown(path)
         with nullcontext(sys.stdin.buffer) if path == "-" else open(path, "rb") as pipe:
-            shutil.copyfileobj(pipe, self)
+            try:
+                shutil.copyfileobj(pipe, self)
+                self.seek(0)
+            except OSError as error:  # such as a full disk
+                error.filename = error.filename or tempfile.gettempdir()
+                raise
 
     def __del__(self) -> None:
         self.close()

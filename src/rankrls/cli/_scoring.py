@@ -196,11 +196,7 @@ def _labels_and_scores(o: Any, model: str | None, path: str | None) -> tuple[Any
 
 
 def _file(path: str) -> Any:
-    if path != "-":
-        return path
-    file = Copy(path)
-    file.seek(0)
-    return file
+    return Copy(path) if path == "-" else path
 
 
 def _read_scores(path: str) -> Any:
