@@ -163,8 +163,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             kept = self._without_ids(some, X[:, some], codes)
             parts: list[Part] = [(NUMBER, source, -1, np.zeros(1)) for source in kept]
         else:
-            cells = {j: self._cells(X, j) for j in range(X.shape[1])}
-            parts = [*self._learn_numbers(cells, codes), *self._learn_others(cells, codes)]
+            others: dict[int, Array] = {}
+            parts = [*self._learn_numbers(X, codes, others), *self._learn_others(others, codes)]
             parts.sort(key=lambda part: part[1:3])  # the order of the columns
         if not parts:
             raise ValueError("no column of X is a usable feature: all are constant or ids")
@@ -421,21 +421,25 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     # -- learning
 
-    def _learn_numbers(self, cells: dict[int, Array], codes: Array | None) -> Iterator[Part]:
-        """Generate the parts of numbers and of their missing values."""
-        medians, gaps = {}, []
-        for source, values in cells.items():
-            if values.ndim == 1 and values.dtype != object:
-                known = values[~np.isnan(values)]
-                if known.size and known.min() < known.max():
-                    medians[source] = float(np.median(known.astype(np.float64, copy=False)))
-                if 0 < known.size < values.size:
-                    gaps.append(source)
-        n_rows = min(len(next(iter(cells.values()))), ID_ROWS)
-        filled = np.empty((n_rows, len(medians) if self.drop_ids else 0))
-        for column, (source, median) in zip(filled.T, medians.items(), strict=False):
-            column[:] = cells[source][:ID_ROWS]
-            column[np.isnan(column)] = median
+    def _learn_numbers(
+        self, X: Any, codes: Array | None, others: dict[int, Array]
+    ) -> Iterator[Part]:
+        """Generate the parts of numbers and missing values; store other columns in ``others``."""
+        medians, gaps, first = {}, [], []
+        for source in range(X.shape[1]):
+            values = self._cells(X, source)
+            if values.ndim == 2 or values.dtype == object:
+                others[source] = values
+                continue
+            known = values[~np.isnan(values)]
+            if known.size and known.min() < known.max():
+                medians[source] = float(np.median(known.astype(np.float64, copy=False)))
+                if self.drop_ids:
+                    some = values[:ID_ROWS]
+                    first.append(np.where(np.isnan(some), medians[source], some))
+            if 0 < known.size < values.size:
+                gaps.append(source)
+        filled = np.column_stack(first) if first else np.empty((0, 0))
         some_codes = None if codes is None else codes[:ID_ROWS]
         kept = self._without_ids(np.array(list(medians), dtype=np.int64), filled, some_codes)
         for source in kept:
