@@ -49,7 +49,7 @@ __all__ = [
     "streaming",
 ]
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 #: Names that are imported on first use, and their modules.
 _LAZY = {
