@@ -15,6 +15,13 @@ from rankrls import (
     RankRLS,
     RankRLSCV,
     RankSVM,
+    regularization_path,
+)
+from rankrls.diagnostics import audit
+from rankrls.model_selection import (
+    holdout_judgements,
+    holdout_predict,
+    leave_query_out_predict,
 )
 from rankrls.preprocessing import QueryScaler
 from rankrls.reranking import Candidates
@@ -75,6 +82,26 @@ def test_text_in_a_relation_names_its_columns(kind):
 
 
 # ---------------------------------------------------------------------- arguments of others
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda **foo: leave_query_out_predict(RankRLS(), X, Y, qid=np.arange(12) // 4, **foo),
+        lambda **foo: holdout_predict(RankRLS(), X, Y, [[0]], **foo),
+        lambda **foo: holdout_judgements(RankRLS(), X, [[0, 1], [1, 2]], **foo),
+        lambda **foo: audit(RankRLS(), X, Y, **foo),
+        lambda **foo: regularization_path(RankRLS(), X, Y, alphas=[1.0], **foo),
+    ],
+)
+def test_arguments_that_fit_does_not_have(call):
+    with pytest.raises(TypeError, match="fit has no argument 'foo'; it has qid, pairs"):
+        call(foo=1)
+
+
+def test_no_folds():
+    with pytest.raises(ValueError, match="folds is empty; give at least one array of row numbers"):
+        holdout_predict(RankRLS(), X, Y, [])
 
 
 class MyRanker(RankRLS):

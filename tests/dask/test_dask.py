@@ -350,6 +350,9 @@ def test_data_that_are_refused():
         ranker = RankRLS(**{key: options.pop(key) for key in ("solver", "cost") if key in options})
         with pytest.raises(ValueError, match=message):
             ranker.fit(rows, target, **options)
+    for name in ("group", "foo"):
+        with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
+            RankRLS().fit(lazy, y, **{name: [M]})
 
 
 def test_a_fitted_model_refuses():

@@ -508,6 +508,15 @@ def test_refused_cross_validation(options, batches, message):
         RankRLSCV(GRID, **options).fit_stream(list(given) if batches == "list" else given)
 
 
+def test_labels_that_a_metric_refuses_are_named_by_batch():
+    X, qid = np.random.default_rng(0).normal(size=(40, 2)), np.repeat(np.arange(8), 5)
+    y = np.tile(np.arange(5.0), 8)
+    y[27] = -1
+    parts = [(X[:20], y[:20], qid[:20]), (X[20:], y[20:], qid[20:])]
+    with pytest.raises(ValueError, match="batch 2: y_true must be >= 0 for ndcg"):
+        RankRLSCV(GRID, cv=2, scoring="ndcg").fit_stream(parts)
+
+
 def test_needs_qid_and_something_left():
     X, y, qid = ugly(8)
     with pytest.raises(ValueError, match="batch 1: it has no qid"):

@@ -11,6 +11,7 @@ from rankrls.metrics import (
     RankerComparison,
     _compare,
     compare_rankers,
+    compare_runs,
     evaluate,
     mean_interval,
     ndcg,
@@ -209,3 +210,15 @@ def test_bad_arguments(change, message):
     }
     with pytest.raises(ValueError, match=message):
         compare_rankers(**{**arguments, **change})
+
+
+@pytest.mark.parametrize("option", ["metrics", "gian", "average", "ties"])
+def test_unknown_options_are_told(data, option):
+    message = rf"compare_rankers\(\) got an unexpected keyword argument '{option}'"
+    with pytest.raises(TypeError, match=message):
+        compare(data, **{option: "ndcg"})
+    with pytest.raises(TypeError, match=option):
+        compare(data, metric=ndcg, **{option: None})
+    if option != "ties":
+        with pytest.raises(TypeError, match=rf"compare_runs\(\) got .* '{option}'"):
+            compare_runs(None, None, None, **{option: None})

@@ -131,6 +131,8 @@ class DaskRanker(RidgeRanker):
             pairs, magnitude, pair_weight, pair_features and groups are not supported.
         """
         for name in [name for name, value in others.items() if value is not None]:
+            if name not in ("pairs", "magnitude", "pair_weight", "pair_features", "groups"):
+                raise TypeError(f"fit() got an unexpected keyword argument {name!r}")
             raise ValueError(
                 f"{name} is no argument on Dask: given pairs may join rows of different "
                 "partitions. Give scores y and a qid, or fit rankrls.RankRLS to rows with pairs"

@@ -181,7 +181,7 @@ def audit(
         check_option("by", by, ("query", "row", "judgement", "item", "group"))
     if (groups is not None) != (by == "group"):
         raise ValueError(f"groups and by='group' go together; got by={by!r}, which needs groups")
-    preferences = Preferences(y, qid, pairs, **fit_params)
+    preferences = Preferences.of(y, qid=qid, pairs=pairs, **fit_params)
     if alpha is not None:
         alpha = check_positive("alpha", alpha)
     check_covariates(estimator, fit_params.get("pair_features"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,14 @@ class Preferences:
     pair_weight: Any = None
     sample_weight: Any = None
     pair_features: Any = None
+
+    @classmethod
+    def of(cls, y: Any, **fit_params: Any) -> Preferences:
+        """Make preferences of arguments that a user named."""
+        names = [part.name for part in fields(cls)][1:]
+        for name in sorted(fit_params.keys() - set(names)):
+            raise TypeError(f"fit has no argument {name!r}; it has {', '.join(names)}")
+        return cls(y, **fit_params)
 
     def check_names(self, X: Any) -> None:
         """Raise if arguments have the names of the rows of X in another order."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import ArrayLike, NDArray
@@ -97,16 +97,14 @@ def regularization_path(
             f"{type(estimator).__name__}"
         )
     grid = check_alphas("alphas", alphas, as_given=True)
-    names = ["Z"] if conditional else [part.name for part in fields(Preferences)][1:]
-    unknown = sorted(set(fit_params) - set(names))
-    if unknown:
-        raise TypeError(f"fit has no argument {unknown[0]!r}; it has {', '.join(names)}")
     if conditional:
+        for name in sorted(fit_params.keys() - {"Z"}):
+            raise TypeError(f"fit has no argument {name!r}; it has Z")
         from rankrls.estimators.conditional import conditional_path
 
         return conditional_path(estimator, X, y, fit_params.get("Z"), grid)
     ranker = clone(estimator)
-    ranker._fit_prepared(*ranker._prepare(X, Preferences(y, **fit_params)), grid)
+    ranker._fit_prepared(*ranker._prepare(X, Preferences.of(y, **fit_params)), grid)
     model = ranker._model
     return RegularizationPath(
         alphas=grid,

@@ -322,7 +322,8 @@ def fit_stream(ranker: Any, batches: Any, basis_rows: Any = None, steps: Any = N
                 counts = np.bincount(graph.query_codes).tolist()
                 now += zip(query_keys(graph.query_labels), counts, strict=True)
                 Phi = learned.features(rows.X)
-                scores.append(score_queries(scoring, Phi, graph, sums.number(graph), W))
+                with named_batch(rows.number):
+                    scores.append(score_queries(scoring, Phi, graph, sums.number(graph), W))
             before = [(key, n) for key, (n, _) in learned.seen.queries.items()]
             if before != now:
                 raise ValueError(

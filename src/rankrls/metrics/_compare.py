@@ -27,6 +27,8 @@ from rankrls.rankings import Qrels, RankTable
 Array = NDArray[Any]
 # Number of signs drawn at a time, 32 MB as float64.
 _CHUNK = 1 << 22
+# Options of metrics that are given by name.
+_OPTIONS = ("gain", "relevance_threshold", "max_grade", "undefined")
 # Values that differ by less, relative to their size, are equal but for rounding.
 _ROUNDING = 1e-12
 
@@ -153,12 +155,14 @@ def compare_rankers(
     how = method, n_permutations, confidence_level, random_state
     if not callable(metric):
         name = parse_metric(metric, allowed=COMPARED_METRICS).text
+        _check_options("compare_rankers", options, _OPTIONS)
         options |= {"metrics": [name], "qid": qid}
         found = [evaluate(y_true, s, average=None, **options)[name] for s in (a, b)]
         return _compare(name, found, (-1.0, 1.0), *how)
     n_queries = len(encode_qid(qid, len(a), of="rows of y_score_a"))
-    options |= {"qid": qid, "average": None}
-    found = [np.asarray(metric(y_true, s, **options), dtype=float) for s in (a, b)]
+    found = [
+        np.asarray(metric(y_true, s, qid=qid, average=None, **options), dtype=float) for s in (a, b)
+    ]
     if any(values.shape != (n_queries,) for values in found):
         raise ValueError(
             f"metric must return one value for each of the {n_queries} queries with average=None; "
@@ -194,12 +198,18 @@ def compare_runs(
         Options of :func:`evaluate_run`, such as gain, ties or missing_queries.
     """
     name = parse_metric(metric, allowed=LIST_METRICS).text
+    _check_options("compare_runs", options, (*_OPTIONS, "ties", "missing_queries"))
     runs = (run_a, run_b)
     found = [
         evaluate_run(run, qrels, metrics=[name], average=None, **options)[name] for run in runs
     ]
     how = method, n_permutations, confidence_level, random_state
     return _compare(name, found, (-1.0, 1.0), *how)
+
+
+def _check_options(function: str, options: dict[str, Any], allowed: tuple[str, ...]) -> None:
+    for name in options.keys() - set(allowed):
+        raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
 
 
 def _compare(

@@ -74,7 +74,7 @@ def leave_query_out_predict(
     """
     if qid is None:
         raise ValueError("leave-query-out needs qid, the query of every row")
-    preferences = Preferences(y, qid, **fit_params)
+    preferences = Preferences.of(y, qid=qid, **fit_params)
     _, problem, grid = exact_problem(estimator, X, preferences, alphas, keep_basis=keep_basis)
     codes = encode_qid(qid, problem.graph.n_rows).codes
     held = problem.leave_out(query_folds(codes), grid).by_row(len(codes))
@@ -110,9 +110,11 @@ def holdout_predict(
     list of ndarray of shape (len(fold)[, n_outputs]), with alphas a leading axis (n_alphas, …)
         Scores of each fold, equal to refits up to a constant for each fold and query.
     """
-    preferences = Preferences(y, qid, **fit_params)
+    preferences = Preferences.of(y, qid=qid, **fit_params)
     _, problem, grid = exact_problem(estimator, X, preferences, alphas, keep_basis=keep_basis)
     rows = [check_fold(number, fold, problem.graph.n_rows) for number, fold in enumerate(folds)]
+    if not rows:
+        raise ValueError("folds is empty; give at least one array of row numbers")
     held = problem.leave_out(rows, grid)
     return [shaped(part, problem.graph.flat, alphas) for part in held.predictions]
 
@@ -319,7 +321,7 @@ def holdout_judgements(
                 f"by={by!r} needs {name}" if by == needed else f"{name} goes with by={needed!r}"
             )
     judged = {"magnitude": magnitude, "pair_weight": pair_weight, "pair_features": pair_features}
-    given = Preferences(fit_params.pop("y", None), pairs=pairs, **judged, **fit_params)
+    given = Preferences.of(fit_params.pop("y", None), pairs=pairs, **judged, **fit_params)
     _, problem, grid = exact_problem(estimator, X, given, alphas)
     graph = problem.graph
     if folds is not None:
