@@ -37,7 +37,8 @@ docs: $(VENV)/.installed-docs
 	@echo "Open docs/_build/html/index.html"
 
 bench: $(VENV)/.installed
-	$(BIN)/python benchmarks/core.py
+	@mkdir -p build
+	$(BIN)/python benchmarks/speed.py --sections core --output build/speed.md
 
 guard: $(VENV)/.installed
 	$(BIN)/python benchmarks/guard.py

@@ -1,22 +1,17 @@
 """AutoRanker on many rows: seconds, memory, and how both grow.
 
-    python benchmarks/auto.py                                   # 10^5 and 10^6 rows, quick
     python benchmarks/auto.py --rows 1000000 --effort normal
 
 Data are generated in the shape of MSLR-WEB: queries of about 120 rows, 136 features with heavy
-tails, counts and constant columns, grades 0 to 4. Every size runs in a process of its own.
+tails, counts and constant columns, grades 0 to 4.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
+from timing import memory, parse, table
 
 from rankrls import AutoRanker
 from rankrls.metrics import ndcg
@@ -44,12 +39,6 @@ def generate(n_rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.nda
     return X, y, qid
 
 
-def memory(line: str) -> float:
-    """MiB of this process: "VmHWM" (peak) or "VmRSS" (now)."""
-    status = Path("/proc/self/status").read_text().splitlines()
-    return next(int(row.split()[1]) / 1024 for row in status if row.startswith(line))
-
-
 def measure(n_rows: int, effort: str) -> dict[str, float]:
     X, y, qid = generate(n_rows)
     new, labels, queries = generate(24_000, seed=1)
@@ -64,26 +53,12 @@ def measure(n_rows: int, effort: str) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
-    parser.add_argument("--effort", default="quick", choices=("quick", "normal", "thorough"))
-    parser.add_argument("--one", action="store_true", help="internal: measure in this process")
-    options = parser.parse_args()
-    if options.one:
-        print(json.dumps(measure(options.rows[0], options.effort)))
-        return
-    print("| rows | effort | CPU s | seconds | peak MiB | of which data | nested | test NDCG@10 |")
-    print("|---:|---|---:|---:|---:|---:|---:|---:|")
-    for n_rows in options.rows:
-        command = [sys.executable, __file__, "--one", "--rows", str(n_rows)]
-        command += ["--effort", options.effort]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-        f = json.loads(done.stdout)
-        print(
-            f"| {n_rows:,} | {options.effort} | {f['cpu']:.1f} | {f['seconds']:.1f} | "
-            f"{f['peak']:.0f} | {f['data']:.0f} | {f['nested']:.4f} | {f['test']:.4f} |",
-            flush=True,
-        )
+    options = parse(__doc__, rows=1_000_000, effort="quick")
+    f = measure(options.rows, options.effort)
+    heads = ["CPU s", "seconds", "peak MiB", "of which data", "nested", "test NDCG@10"]
+    cells = [f"{f['cpu']:.1f}", f"{f['seconds']:.1f}", f"{f['peak']:.0f}", f"{f['data']:.0f}"]
+    cells += [f"{f['nested']:.4f}", f"{f['test']:.4f}"]
+    table(["rows", "effort", *heads], [[f"{options.rows:,}", options.effort, *cells]])
 
 
 if __name__ == "__main__":

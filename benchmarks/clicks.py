@@ -1,6 +1,6 @@
 """Rankers learned from simulated clicks: NDCG@10 on test queries with the true labels.
 
-    python benchmarks/clicks.py [sessions ...] [--peers] [--draws 8]
+    python benchmarks/clicks.py [--sessions 10000] [--peers] [--draws 8]
 
 Means of draws of sessions, and the standard error of each difference to click rates.
 
@@ -13,13 +13,15 @@ LightGBM with ``position=``, XGBoost with ``lambdarank_unbiased`` (both where in
 ``--peers``), and the true labels.
 """
 
-import argparse
+import itertools
 import warnings
+from functools import partial
 
 import numpy as np
 import pandas as pd
 from peer_data import load
-from timing import DATA
+from sklearn.preprocessing import StandardScaler
+from timing import Missing, need, parse
 
 from rankrls import RankRLS, RankRLSCV
 from rankrls.clicks import click_labels, estimate_examination
@@ -56,56 +58,43 @@ def simulate(X, y, qid, n_sessions, eta, cascade, noise, seed):
 
 
 def fitted(X, labels, qid, weight=None):
-    """Scores of test rows by RankRLSCV on labels."""
+    """RankRLSCV on labels."""
     ranker = RankRLSCV(scoring="pairwise_r2", query_weighting="size")
     return ranker.fit(X, labels, qid=qid, sample_weight=weight)
 
 
 def peers(X, log, X_test, score):
-    """Scores of LightGBM and XGBoost on one row for each impression, where they are installed.
+    """Scores of LightGBM and XGBoost on one row for each impression.
 
-    A list is a session, or up to 2000 impressions of a query; the better of the two counts.
+    A list is a session, or up to 2000 impressions of a query; the better of the two counts. Rows
+    of a list are in the order in which they were shown.
     """
-    found = {}
+    import lightgbm
+    import xgboost
+
+    found = {"LightGBM position=": [], "XGBoost unbiased": []}
     order = np.argsort(log["query"], kind="stable")
     query, rows, position, clicks = (log[name][order] for name in log)
     for lists in (np.cumsum(position == 1), query * 10**6 + np.arange(len(order)) // 2000):
         sizes = np.unique(lists, return_counts=True)[1]
-        try:
-            import lightgbm
-
-            data = lightgbm.Dataset(X[rows], clicks, group=sizes, position=position)
-            options = {"objective": "lambdarank", "num_leaves": 15, "num_threads": 1}
-            model = lightgbm.train({**options, "verbosity": -1}, data, 100)
-            found.setdefault("LightGBM position=", []).append(score(model.predict(X_test)))
-        except ImportError:
-            pass
-        try:
-            import xgboost
-
-            model = xgboost.XGBRanker(
-                n_estimators=100,
-                max_depth=4,
-                lambdarank_unbiased=True,
-                lambdarank_pair_method="topk",
-                n_jobs=1,
-            )
-            # Rows of a list in the order in which they were shown.
-            model.fit(X[rows], clicks, qid=np.repeat(np.arange(len(sizes)), sizes))
-            found.setdefault("XGBoost unbiased", []).append(score(model.predict(X_test)))
-        except ImportError:
-            pass
+        data = lightgbm.Dataset(X[rows], clicks, group=sizes, position=position)
+        options = {"objective": "lambdarank", "num_leaves": 15, "num_threads": 1, "verbosity": -1}
+        model = lightgbm.train(options, data, 100)
+        found["LightGBM position="].append(score(model.predict(X_test)))
+        options = {"n_estimators": 100, "max_depth": 4, "n_jobs": 1, "lambdarank_unbiased": True}
+        model = xgboost.XGBRanker(lambdarank_pair_method="topk", **options)
+        model.fit(X[rows], clicks, qid=np.repeat(np.arange(len(sizes)), sizes))
+        found["XGBoost unbiased"].append(score(model.predict(X_test)))
     return {name: max(scores) for name, scores in found.items()}
 
 
 def open_bandit():
     """Examination in a real log: Open Bandit's sample, shown at random and by Thompson sampling."""
     for policy in ("random", "bts"):
-        paths = {kind: DATA / "open_bandit" / f"{policy}_{kind}.csv" for kind in ("men", "women")}
-        if not all(path.exists() for path in paths.values()):
-            print(f"open_bandit: no {policy} in {DATA / 'open_bandit'}")
-            continue
-        table = pd.concat([pd.read_csv(path).assign(kind=kind) for kind, path in paths.items()])
+        kinds = ("men", "women")
+        paths = need(*(f"open_bandit/{policy}_{kind}.csv" for kind in kinds))
+        parts = [pd.read_csv(p).assign(kind=k) for p, k in zip(paths, kinds, strict=True)]
+        table = pd.concat(parts)
         log = {"query": table["kind"], "item": table["item_id"], "clicks": table["click"]}
         found = estimate_examination(pd.DataFrame(log | {"position": table["position"]}))
         print(f"open_bandit, {policy}: {found.examination.round(2)} ± {found.std.round(2)}")
@@ -115,62 +104,48 @@ def open_bandit():
 SETTINGS = ((0.5, 0, 0), (1, 0, 0), (1, 0, 0.1), (1.5, 0, 0), (1, 1, 0))
 
 
-def compare(name, n_sessions, settings, n_draws, with_peers):
+def compare(name, options):
     """Print the mean score of every method, and the standard error of its difference to rates."""
     fold = load(name)[0]
-    train, test = fold.training_rows(), fold.test
-    X, y, qid = train.X, train.y, train.qid
-    mean, scale = X.mean(axis=0), X.std(axis=0)
-    scale[scale == 0] = 1.0
-    X, X_test = (X - mean) / scale, (test.X - mean) / scale
+    parts = [part for part in (fold.train, fold.validation) if part is not None]
+    X, y, qid = (np.concatenate([getattr(p, field) for p in parts]) for field in ("X", "y", "qid"))
+    order = np.argsort(qid, kind="stable")
+    X, y, qid = X[order], y[order], qid[order]
+    scaler = StandardScaler().fit(X)
+    X, X_test = scaler.transform(X), scaler.transform(fold.test.X)
 
     def score(scores):
-        return ndcg(test.y, scores, qid=test.qid, k=10)
+        return ndcg(fold.test.y, scores, qid=fold.test.qid, k=10)
 
     print(f"{name}: true labels {score(fitted(X, 2.0**y - 1, qid).predict(X_test)):.3f}")
-    for eta, cascade, noise in settings:
+    for n_sessions, (eta, cascade, noise) in itertools.product(options.sessions, SETTINGS):
         draws = []
-        for seed in range(n_draws):
+        for seed in range(options.draws):
             log = simulate(X, y, qid, n_sessions, eta, cascade, noise, seed)
             labels = click_labels(log, examination=estimate_examination(log, monotone=True))
-            rows, query, weight = X[labels.item], labels.query, labels.weight
+            given = labels.query, labels.weight
             targets = {"click rates": labels.clicks / labels.impressions, "labels": labels.label}
             scores = {
-                key: score(fitted(rows, target, query, weight).predict(X_test))
+                key: score(fitted(X[labels.item], target, *given).predict(X_test))
                 for key, target in targets.items()
             }
-            if with_peers:
-                scores |= peers(X, log, X_test, score)
-            draws.append(list(scores.values()))
-        found = np.array(draws)
-        error = (found - found[:, :1]).std(axis=0, ddof=1) if n_draws > 1 else np.nan * found[0]
-        values = ", ".join(
-            f"{key} {mean:.3f} (± {e:.3f})"
-            for key, mean, e in zip(
-                scores, found.mean(axis=0), error / np.sqrt(n_draws), strict=True
-            )
-        )
+            draws.append(scores | (peers(X, log, X_test, score) if options.peers else {}))
+        found = pd.DataFrame(draws)
+        error = found.sub(found["click rates"], axis=0).sem()
+        values = ", ".join(f"{key} {found[key].mean():.3f} (± {error[key]:.3f})" for key in found)
         what = "cascade" if cascade else f"eta {eta}, noise {noise}"
-        print(f"  {n_sessions:>8} sessions, {what}, {n_draws} draws: {values}", flush=True)
+        print(f"  {n_sessions:>8} sessions, {what}, {options.draws} draws: {values}", flush=True)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("sessions", nargs="*", type=int, default=[10**4, 10**5])
-    parser.add_argument("--sets", default="ohsumed,mslr,lightgbm")
-    parser.add_argument("--settings", default="0,1,2,3,4", help="numbers of the settings")
-    parser.add_argument("--draws", type=int, default=8)
-    parser.add_argument("--peers", action="store_true", help="LightGBM and XGBoost as well")
-    options = parser.parse_args()
+    sets = ["ohsumed", "mslr", "lightgbm"]
+    options = parse(__doc__, sessions=[10**4, 10**5], sets=sets, draws=8, peers=False)
     warnings.simplefilter("ignore")
-    open_bandit()
-    settings = [SETTINGS[int(number)] for number in options.settings.split(",")]
-    for name in options.sets.split(","):
+    for run in (open_bandit, *(partial(compare, name, options) for name in options.sets)):
         try:
-            for n_sessions in options.sessions:
-                compare(name, n_sessions, settings, options.draws, options.peers)
-        except FileNotFoundError as error:
-            print(f"{name}: {error}")
+            run()
+        except Missing as error:
+            print(error)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""Judgements: probabilities beside logistic regression on differences, and speed of RankRLSCV.
+"""Judgements: probabilities beside logistic regression on differences.
 
     python benchmarks/judgements.py                # log loss and accuracy on four data sets
     python benchmarks/judgements.py --quick        # one split of each, fewer judgements
-    python benchmarks/judgements.py --speed        # ratios of time; needs a quiet machine and 8 GB
 
 Judgements are made of real data, about one in six a tie:
 
@@ -16,40 +15,33 @@ Groups are divided into five parts; each is the test set once. RankRLSCV(scoring
 L2-regularised logistic regression without an intercept on explicit differences (the Bradley-Terry
 model with features) choose among the same 31 values, C = 1/alpha, by the log loss of the same five
 folds of the training groups. A tie counts as half a win each way for both, in training (RankRLSCV:
-magnitude 0), in choosing and in testing. Times are those of the whole choice and the last fit. The
-column "leave-group-out" is RankRLSCV with every group left out instead of five folds, "logit"
+magnitude 0), in choosing and in testing. Times are those of the whole choice and the last fit.
+"leave-group-out" is RankRLSCV with every group left out instead of five folds, "logit"
 RankRLSCV(link="logit").
-
-Data are read from ``--data``, by default the folder RANKRLS_DATA (docs/data.md); data
-sets that are absent are reported and skipped.
 """
 
 from __future__ import annotations
 
-import argparse
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import numpy as np
-from peer_data import DATA, load
-from scipy.linalg import eigh
+from peer_data import load
 from scipy.sparse.linalg import svds
 from scipy.special import xlog1py, xlogy
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import GroupKFold
 from sklearn.preprocessing import StandardScaler
-from timing import Row, print_table, seconds
+from timing import Missing, need, parse, table
 
-from rankrls import RankRLS, RankRLSCV
+from rankrls import RankRLSCV
 
 ALPHAS = 2.0 ** np.arange(-15, 16)
-N_FOLDS = 5
 TIES = 1 / 6
-Splits = list[tuple[np.ndarray, np.ndarray]]
+METHODS = ("RankRLSCV", "leave-group-out", "logit", "logistic")
 
 
 @dataclass(frozen=True)
@@ -70,9 +62,9 @@ class Judged:
         """x_preferred − x_other, (N, n)."""
         return self.X[self.pairs[:, 0]] - self.X[self.pairs[:, 1]]
 
-    def splits(self) -> Splits:
+    def splits(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """Five (train, test) of judgements; no group is in both."""
-        return list(GroupKFold(N_FOLDS).split(self.pairs, groups=self.groups))
+        return list(GroupKFold(5).split(self.pairs, groups=self.groups))
 
 
 def judge(
@@ -100,208 +92,113 @@ def judge(
     return Judged(StandardScaler().fit_transform(X), pairs, tie[chosen], group[a][chosen])
 
 
-def documents(name: str, data: Path, size: int) -> Judged:
-    folds = load(name, data)
-    parts = [fold.test for fold in folds]  # of OHSUMED every document once
-    if name != "ohsumed":
-        parts = [folds[0].train, folds[0].test]
+def documents(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Features, grades and queries; of OHSUMED every document once."""
+    folds = load(name)
+    several = len(folds) > 1
+    parts = [fold.test for fold in folds] if several else [folds[0].train, folds[0].test]
     X, y = (np.concatenate([getattr(part, field) for part in parts]) for field in ("X", "y"))
-    qid = np.concatenate([part.qid + 10**9 * k for k, part in enumerate(parts)])
-    return judge(X, y, qid, np.arange(len(y)), 0.0, size)
+    return X, y, np.concatenate([part.qid + 10**9 * k for k, part in enumerate(parts)])
 
 
-def jester(data: Path, size: int) -> Judged:
-    path = data / "jester5k" / "ratings.npz"
-    if not path.exists():
-        raise FileNotFoundError(f"no {path}: nothing is measured (see --data)")
-    with np.load(path) as file:
-        user, item, rating = (file[name].astype(np.float64) for name in ("user", "item", "rating"))
-        n_users, n_items = file["shape"]
-    user, item = user.astype(int), item.astype(int)
-    described = user % 2 == 0
-    R = np.zeros((n_users, n_items))
-    R[user[described], item[described]] = rating[described]
-    _, values, V = svds(R, k=20, random_state=0)
-    judged = ~described
-    features = V.T * values
-    return judge(features, rating[judged], user[judged], item[judged], 1.0, size)
+def ratings() -> np.ndarray:
+    """Ratings of Jester, (users, jokes), NaN where there is none."""
+    with np.load(need("jester5k/ratings.npz")[0]) as file:
+        R = np.full(tuple(file["shape"]), np.nan)
+        R[file["user"], file["item"]] = file["rating"]
+    return R
 
 
-def read(name: str, data: Path, size: int) -> Judged:
-    return jester(data, size) if name == "jester" else documents(name, data, size)
+def joke_features(R: np.ndarray) -> np.ndarray:
+    """Singular vectors of some users' ratings."""
+    _, values, V = svds(np.nan_to_num(R), k=20, random_state=0)
+    return V.T * values
 
 
-NAMES = ("ohsumed", "mslr", "lightgbm", "jester")
-
-
-# ------------------------------------------------------------------ methods
-
-
-def of_ties(tie: np.ndarray) -> np.ndarray:
-    return np.where(tie, 0.5, 1.0)
+def read(name: str, size: int) -> Judged:
+    if name != "jester":
+        X, y, qid = documents(name)
+        return judge(X, y, qid, np.arange(len(y)), 0.0, size)
+    R = ratings()
+    user, item = np.nonzero(~np.isnan(R) & (np.arange(len(R)) % 2 == 1)[:, None])
+    return judge(joke_features(R[::2]), R[user, item], user, item, 1.0, size)
 
 
 def log_loss(p: np.ndarray, tie: np.ndarray) -> float:
-    won = of_ties(tie)
+    won = np.where(tie, 0.5, 1.0)
     return float(-np.mean(xlogy(won, p) + xlog1py(1 - won, -p)))
 
 
-def accuracy(p: np.ndarray, tie: np.ndarray) -> float:
-    told = p[~tie]
-    return float(np.mean((told > 0.5) + 0.5 * (told == 0.5)))
+def rls(cv: Any, link: str = "identity") -> Callable[[Judged, Judged], np.ndarray]:
+    """P(the preferred one is) of test judgements by RankRLSCV."""
+
+    def proba(train: Judged, test: Judged) -> np.ndarray:
+        ranker = RankRLSCV(ALPHAS, cv=cv, scoring="log_loss", link=link)
+        groups = train.groups if cv == "leave-group-out" else None
+        ranker.fit(train.X, pairs=train.pairs, magnitude=1.0 - train.tie, groups=groups)
+        return ranker.preference_proba(*(test.X[rows] for rows in test.pairs.T))
+
+    return proba
 
 
-class Rls:
-    """RankRLSCV, by folds or with every group left out."""
-
-    def __init__(self, splits: Splits | None, link: str = "identity") -> None:
-        cv = "leave-group-out" if splits is None else splits
-        self.ranker = RankRLSCV(ALPHAS, cv=cv, scoring="log_loss", link=link)
-
-    def fit(self, train: Judged) -> Rls:
-        """Choose alpha, and fit."""
-        groups = train.groups if isinstance(self.ranker.cv, str) else None
-        self.ranker.fit(train.X, pairs=train.pairs, magnitude=1.0 - train.tie, groups=groups)
-        return self
-
-    def proba(self, test: Judged) -> np.ndarray:
-        """P(the preferred one is)."""
-        a, b = test.pairs.T
-        return self.ranker.preference_proba(test.X[a], test.X[b])
+def logistic(train: Judged, test: Judged) -> np.ndarray:
+    """The same by LogisticRegression; every fold follows the grid from the last solution."""
+    D, tie = train.differences, train.tie
+    loss = np.zeros(len(ALPHAS))
+    options = {"fit_intercept": False, "max_iter": 1000}
+    for rows, held in train.splits():
+        model = LogisticRegression(warm_start=True, **options)
+        for a, alpha in reversed(list(enumerate(ALPHAS))):
+            _fit(model.set_params(C=1 / alpha), D[rows], tie[rows])
+            loss[a] += log_loss(model.predict_proba(D[held])[:, 1], tie[held]) * len(held)
+    model = LogisticRegression(C=1 / ALPHAS[np.argmin(loss)], **options)
+    _fit(model, D, tie)
+    return model.predict_proba(test.differences)[:, 1]
 
 
-class Logistic:
-    """LogisticRegression on differences; every fold follows the grid from the last solution."""
-
-    def __init__(self, splits: Splits) -> None:
-        self.splits = splits
-
-    def fit(self, train: Judged) -> Logistic:
-        """Choose C, and fit."""
-        D, tie = train.differences, train.tie
-        loss = np.zeros(len(ALPHAS))
-        for rows, held in self.splits:
-            model = LogisticRegression(fit_intercept=False, warm_start=True, max_iter=1000)
-            for a, alpha in reversed(list(enumerate(ALPHAS))):
-                self._fit(model.set_params(C=1 / alpha), D[rows], tie[rows])
-                p = model.predict_proba(D[held])[:, 1]
-                loss[a] += log_loss(p, tie[held]) * len(held)
-        self.model = LogisticRegression(
-            C=1 / ALPHAS[np.argmin(loss)], fit_intercept=False, max_iter=1000
-        )
-        self._fit(self.model, D, tie)
-        return self
-
-    def _fit(self, model: LogisticRegression, D: np.ndarray, tie: np.ndarray) -> None:
-        """Every second difference is turned round, as there have to be two classes."""
-        sign = np.where(np.arange(len(D)) % 2, -1.0, 1.0)
-        won = sign > 0
-        X = np.concatenate([D * sign[:, None], D[tie] * sign[tie, None]])
-        y = np.concatenate([won, ~won[tie]])
-        weight = np.concatenate([of_ties(tie), np.full(tie.sum(), 0.5)])
-        model.fit(X, y, sample_weight=weight)
-
-    def proba(self, test: Judged) -> np.ndarray:
-        """P(the preferred one is)."""
-        return self.model.predict_proba(test.differences)[:, 1]
+def _fit(model: LogisticRegression, D: np.ndarray, tie: np.ndarray) -> None:
+    """Every second difference is turned round, as there have to be two classes."""
+    sign = np.where(np.arange(len(D)) % 2, -1.0, 1.0)
+    X = np.concatenate([D * sign[:, None], D[tie] * sign[tie, None]])
+    y = np.concatenate([sign > 0, sign[tie] < 0])
+    weight = np.concatenate([np.where(tie, 0.5, 1.0), np.full(tie.sum(), 0.5)])
+    model.fit(X, y, sample_weight=weight)
 
 
-def measure(judged: Judged, quick: bool) -> dict[str, np.ndarray]:
+def measure(judged: Judged, quick: bool) -> np.ndarray:
     """Means of (log loss, accuracy, seconds) of every method over the test parts."""
-    found: dict[str, list[tuple[float, float, float]]] = {}
+    found = []
     for rows, held in judged.splits()[: 1 if quick else None]:
         train, test = judged.take(rows), judged.take(held)
-        splits = train.splits()
-        methods = {
-            "RankRLSCV": Rls(splits),
-            "leave-group-out": Rls(None),
-            "logit": Rls(splits, "logit"),
-            "logistic": Logistic(splits),
-        }
-        for name, method in methods.items():
+        splits, told = train.splits(), ~test.tie
+        for proba in (rls(splits), rls("leave-group-out"), rls(splits, "logit"), logistic):
             start = time.perf_counter()
-            method.fit(train)
+            p = proba(train, test)
             took = time.perf_counter() - start
-            p = method.proba(test)
-            found.setdefault(name, []).append((log_loss(p, test.tie), accuracy(p, test.tie), took))
-    return {name: np.mean(values, axis=0) for name, values in found.items()}
+            accuracy = np.mean((p[told] > 0.5) + 0.5 * (p[told] == 0.5))
+            found.append((log_loss(p, test.tie), accuracy, took))
+    return np.reshape(found, (-1, len(METHODS), 3)).mean(axis=0)
 
 
-def compare(data: Path, names: list[str], quick: bool) -> None:
-    columns = ("RankRLSCV", "leave-group-out", "logit", "logistic")
-    print(f"| | {' | '.join(f'log loss: {name}' for name in columns)} | ratio | ", end="")
-    print(f"{' | '.join(f'accuracy: {name}' for name in columns)} | ", end="")
-    print(f"{' | '.join(f's: {name}' for name in columns)} |")
-    print("|---" + "|---:" * 13 + "|")
-    for name in names:
+def rows(sets: list[str], quick: bool) -> Iterator[list[str]]:
+    for name in sets:
         try:
-            judged = read(name, data, 4_000 if quick else 20_000)
-        except FileNotFoundError as error:
-            print(f"{name}: {error}")
+            judged = read(name, 4_000 if quick else 20_000)
+        except Missing as error:
+            yield [str(error)]
             continue
-        found = measure(judged, quick)
-        values = np.array([found[method] for method in columns])
-        title = (
-            f"{name}: {len(judged.pairs):,} judgements in {len(np.unique(judged.groups)):,} groups"
-        )
-        cells = [f"{value:.4f}" for value in values[:, 0]]
-        cells.append(f"{values[0, 0] / values[-1, 0]:.3f}")
-        cells += [f"{value:.3f}" for value in values[:, 1]]
-        cells += [f"{value:.2f}" for value in values[:, 2]]
-        print(f"| {title} | {' | '.join(cells)} |", flush=True)
-
-
-# ------------------------------------------------------------------ speed
-
-
-def random_pairs(n_pairs: int, m: int, rng: np.random.Generator) -> np.ndarray:
-    first = rng.integers(0, m, n_pairs)
-    return np.column_stack([first, (first + rng.integers(1, m, n_pairs)) % m])
-
-
-def speed(quick: bool = False) -> Iterator[Row]:
-    """RankRLSCV beside one fit (features) and one eigendecomposition (kernel)."""
-    rng = np.random.default_rng(0)
-    m, n, n_pairs, n_groups = (2_000, 50, 50_000, 100) if quick else (20_000, 200, 10**6, 1_000)
-    X = rng.standard_normal((m, n))
-    pairs = random_pairs(n_pairs, m, rng)
-    groups = rng.integers(0, n_groups, n_pairs)
-    fit = seconds(lambda: RankRLS().fit(X, pairs=pairs), 3)
-    shape = f"{n_pairs:,} pairs, {m}×{n}, 31 alphas"
-    for scoring in ("pairwise_accuracy", "log_loss"):
-        options = {"alphas": ALPHAS, "scoring": scoring}
-        ours = seconds(lambda options=options: RankRLSCV(**options).fit(X, pairs=pairs), 1)
-        yield Row(f"by judgement, {scoring}, {shape}", ours, "RankRLS.fit", fit, 4.0)
-        ours = seconds(
-            lambda options=options: RankRLSCV(**options).fit(X, pairs=pairs, groups=groups), 1
-        )
-        yield Row(f"by {n_groups} groups, {scoring}, {shape}", ours, "RankRLS.fit", fit, 8.0)
-
-    m, n_pairs = (500, 5_000) if quick else (3_000, 100_000)
-    X = rng.standard_normal((m, 20))
-    pairs = random_pairs(n_pairs, m, rng)
-    K = rbf_kernel(X)
-    decomposition = seconds(lambda: eigh(K), 2)
-    for scoring in ("pairwise_accuracy", "log_loss"):
-        ranker = RankRLSCV(ALPHAS, kernel="rbf", scoring=scoring)
-        ours = seconds(lambda ranker=ranker: ranker.fit(X, pairs=pairs), 1)
-        name = f"by judgement, {scoring}, RBF {m}, {n_pairs:,} pairs, 31 alphas"
-        yield Row(name, ours, f"eigh({m})", decomposition, 2.0)
+        groups = len(np.unique(judged.groups))
+        loss, accuracy, took = measure(judged, quick).T
+        cells = [*(f"{v:.4f}" for v in loss), *(f"{v:.3f}" for v in accuracy)]
+        title = f"{name}: {len(judged.pairs):,} judgements in {groups:,} groups"
+        yield [title, *cells, *(f"{v:.2f}" for v in took)]
 
 
 def main() -> None:
-    assert __doc__ is not None
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, default=DATA, help="folder of data: docs/data.md")
-    parser.add_argument("--sets", nargs="+", choices=NAMES, default=list(NAMES))
-    parser.add_argument("--quick", action="store_true", help="small sizes")
-    parser.add_argument("--speed", action="store_true", help="ratios of time instead")
-    options = parser.parse_args()
+    options = parse(__doc__, sets=["ohsumed", "mslr", "lightgbm", "jester"], quick=False)
     warnings.filterwarnings("ignore", "the best alpha")
-    if options.speed:
-        print_table(speed(options.quick))
-    else:
-        compare(options.data, options.sets, options.quick)
+    heads = [f"{what}: {name}" for what in ("log loss", "accuracy", "s") for name in METHODS]
+    table(["", *heads], rows(options.sets, options.quick))
 
 
 if __name__ == "__main__":

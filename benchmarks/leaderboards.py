@@ -2,7 +2,7 @@
 
     python benchmarks/leaderboards.py
 
-Reads the folder ``judgements`` of RANKRLS_DATA (docs/data.md); sets that are absent are skipped:
+Sets that are absent are skipped:
 
 - pandalm: which of two answers three people each preferred, 5 language models; groups are prompts;
 - tennis: matches of the ATP tour 2021-2024 between players with 30 matches or more;
@@ -26,18 +26,17 @@ import pandas as pd
 from scipy import sparse
 from scipy.special import log_expit
 from sklearn.linear_model import LogisticRegression
-from timing import DATA
+from timing import Missing, need
 
 from rankrls import leaderboard
 
-FOLDER = DATA / "judgements"
 N_DRAWS = 200
 
 
 def pandalm() -> pd.DataFrame:
     """The three annotators' verdicts of every comparison, grouped by prompt."""
     rows = []
-    for entry in json.loads((FOLDER / "pandalm_testset-v1.json").read_text()):
+    for entry in json.loads(need("judgements/pandalm_testset-v1.json")[0].read_text()):
         a, b = entry["cmp_key"].split("_")
         for annotator in ("annotator1", "annotator2", "annotator3"):
             winner = ("tie", "model_a", "model_b")[entry[annotator]]
@@ -47,10 +46,8 @@ def pandalm() -> pd.DataFrame:
 
 def tennis() -> pd.DataFrame:
     """Matches of the ATP tour; who won is shown first in half of the rows."""
-    parts = [pd.read_csv(path) for path in sorted(FOLDER.glob("atp_matches_*.csv"))]
-    if not parts:
-        raise FileNotFoundError(FOLDER / "atp_matches_2021.csv")
-    table = pd.concat(parts)
+    paths = need(*(f"judgements/atp_matches_{year}.csv" for year in range(2021, 2025)))
+    table = pd.concat([pd.read_csv(path) for path in paths])
     swap = np.arange(len(table)) % 2 == 1
     a = np.where(swap, table["loser_name"], table["winner_name"])
     b = np.where(swap, table["winner_name"], table["loser_name"])
@@ -60,7 +57,7 @@ def tennis() -> pd.DataFrame:
 
 def football() -> pd.DataFrame:
     """Matches of national teams since 2018."""
-    table = pd.read_csv(FOLDER / "results.csv")
+    table = pd.read_csv(need("judgements/results.csv")[0])
     table = table[table["date"] >= "2018"].dropna(subset=["home_score", "away_score"])
     goals = np.sign(table["home_score"] - table["away_score"]).astype(int)
     winner = goals.map({1: "model_a", 0: "tie", -1: "model_b"})
@@ -174,8 +171,8 @@ def main() -> None:
     for load in (pandalm, tennis, football):
         try:
             table = load()
-        except FileNotFoundError as error:
-            print(f"{load.__name__}: absent ({error.filename or error})")
+        except Missing as error:
+            print(error)
             continue
         print(f"\n{load.__name__}")
         for name, value in measure(table):

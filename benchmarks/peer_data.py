@@ -1,28 +1,22 @@
-"""Data of the comparison with peers: LETOR's OHSUMED, MSLR, LightGBM, and generated tables.
-
-Files are read from a folder outside the project (terms of use forbid a copy here); where it is
-absent, `load` says so. The tables of a shop and of passages are generated (table_data.py).
-"""
+"""Data of the comparison with peers: rows of numbers, and tables with texts and categories."""
 
 from __future__ import annotations
 
+import csv
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import joblib
 import numpy as np
+import pandas as pd
 from sklearn.datasets import load_svmlight_file
 from table_data import make_passages, make_shop
-from timing import DATA
+from timing import need
 
 from rankrls.datasets import load_letor
 from rankrls.model_selection import QueryKFold
-
-__all__ = ["DATA", "SETS", "Fold", "Part", "load", "read_fold", "write_fold"]
-
-N_FOLDS = 5  # of the training queries, where there is no validation set
 
 
 @dataclass(frozen=True)
@@ -52,16 +46,6 @@ class Fold:
     test: Part
     validation: Part | None = None
 
-    def training_rows(self) -> Part:
-        """Training and validation rows together, sorted by query."""
-        if self.validation is None:
-            return self.train
-        both = [
-            np.concatenate([getattr(part, field) for part in (self.train, self.validation)])
-            for field in ("X", "y", "qid")
-        ]
-        return Part(*both).take(np.argsort(both[2], kind="stable"))
-
     def splits(self) -> Iterator[tuple[Part, Part]]:
         """(training, held-out) parts by which parameters are chosen, the test part in none.
 
@@ -71,7 +55,7 @@ class Fold:
         if self.validation is not None:
             yield self.train, self.validation
             return
-        splitter = QueryKFold(N_FOLDS, shuffle=True, random_state=0)
+        splitter = QueryKFold(5, shuffle=True, random_state=0)
         for rows, held in splitter.split(self.train.X, self.train.y, self.train.qid):
             yield self.train.take(np.sort(rows)), self.train.take(np.sort(held))
 
@@ -148,9 +132,38 @@ def generated(make: Any) -> Any:
     return read
 
 
+def movies(folder: Path) -> Iterator[Fold]:
+    """Films of vega-datasets from 1990 to 2010: each quarter's by their rating, in whole grades.
+
+    The quarters from 2005 on are the test set. The other rating of the table is left out.
+    """
+    table = pd.DataFrame(json.loads((folder / "movies.json").read_text()))
+    date = pd.to_datetime(table.pop("Release Date"), errors="coerce", format="mixed")
+    kept = table["IMDB Rating"].notna() & date.dt.year.between(1990, 2010)
+    table, quarter = table[kept], date[kept].dt.to_period("Q")
+    table = table.drop(columns="Rotten Tomatoes Rating").assign(Title=table["Title"].astype(str))
+    y = np.digitize(table.pop("IMDB Rating").to_numpy(float), [5.0, 6.0, 7.0, 8.0]).astype(float)
+    part = Part(table, y, quarter.astype("int64").to_numpy())
+    late = (quarter.dt.year >= 2005).to_numpy()
+    order = np.argsort(part.qid, kind="stable")
+    yield Fold("quarters", *(part.take(order[late[order] == test]) for test in (False, True)))
+
+
+def wikiqa(folder: Path) -> Iterator[Fold]:
+    """Questions and sentences of Wikipedia: trained on WikiQA's test file, tested on "dev"."""
+    parts = []
+    for name in ("test", "dev"):
+        table = pd.read_csv(folder / f"WikiQA-{name}.tsv", sep="\t", quoting=csv.QUOTE_NONE)
+        qid = table.pop("QuestionID").factorize()[0]
+        parts.append(Part(table, table.pop("Label").to_numpy(float), qid))
+    yield Fold("questions", *parts)
+
+
 SETS = {
     "shop": ("", generated(make_shop)),
     "passages": ("", generated(make_passages)),
+    "movies": ("movies", movies),
+    "wikiqa": ("wikiqa", wikiqa),
     "ohsumed": ("letor_ohsumed", ohsumed),
     "mslr": ("mslr10k_sample", mslr),
     "lightgbm": ("lightgbm_rank", lightgbm),
@@ -158,18 +171,7 @@ SETS = {
 }
 
 
-def load(name: str, data: Path = DATA) -> list[Fold]:
-    """Folds of a data set; FileNotFoundError where its folder is absent."""
+def load(name: str) -> list[Fold]:
+    """Folds of a data set, from the folder of data unless it is generated."""
     folder, read = SETS[name]
-    if folder and not (data / folder).is_dir():
-        raise FileNotFoundError(f"no data in {data / folder}: nothing is measured (see --data)")
-    return list(read(data / folder))
-
-
-def write_fold(path: Path, fold: Fold) -> None:
-    """One file that the processes of all methods read."""
-    joblib.dump(fold, path)
-
-
-def read_fold(path: Path) -> Fold:
-    return joblib.load(path)
+    return list(read(need(folder)[0] if folder else Path()))

@@ -1,19 +1,15 @@
 """Interactions of proteins from sentences: the all-paths graph kernel end to end (P4 §4).
 
     python benchmarks/relation_extraction.py                        # LLL, a minute
-    python benchmarks/relation_extraction.py --corpus aimed
-    python benchmarks/relation_extraction.py --corpus aimed --variants
+    python benchmarks/relation_extraction.py --corpus AImed
     python benchmarks/relation_extraction.py --dependence           # folds of documents or of pairs
-
-It reads {AImed,LLL}-learning-format.xml.gz from ``--data``, by default ppi_corpora in the folder
-RANKRLS_DATA, and stops where that is absent (docs/data.md says where it can be got).
 
 Task: every pair of proteins named in a sentence; those that the sentence states to interact should
 come first, in one ranking of all pairs. Documents are assigned at random to ten folds; AUC and F
 are computed on every fold and averaged, ± is the standard deviation over folds. (A fold of LLL may
 lack one kind of pairs, with some seeds: it then has no AUC and is left out of that mean.)
 
-Choices, in all rows but the variants:
+Choices:
 
 - tokens and parse: "split" (the Charniak-Lease parse with tokens split at entity borders);
 - graphs: ``sentence_graph`` with its defaults (0.9 on shortest paths and for word order, 0.3
@@ -29,16 +25,12 @@ Choices, in all rows but the variants:
 - threshold for F: the best one for a fifth of the training documents and a model of the others
   with the chosen alpha, scores shifted to mean zero on what it was trained on, as test scores are.
 
-``--variants`` changes one thing at a time, with 1500 basis vectors. "ties dropped" compares
-interacting pairs with others only, and has alpha from five folds of documents (no shortcut).
-
 ``--dependence`` repeats P4 §3-4: pairs of one document, or even of one sentence, depend on each
 other, so that folds of pairs drawn at random give too optimistic an AUC (alpha 1, five seeds).
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 import warnings
@@ -49,36 +41,23 @@ import numpy as np
 from scipy import sparse as sp
 from scipy.linalg import lapack
 from sklearn.metrics import precision_recall_curve, roc_auc_score
-from timing import DATA
+from timing import need, parse
 
 from rankrls import RankRLS, RankRLSCV
 from rankrls.graph_kernels import AllPathsGraphFeatures, iter_interaction_corpus
 from rankrls.model_selection import holdout_predict
 
-FILES = {"lll": "LLL-learning-format.xml.gz", "aimed": "AImed-learning-format.xml.gz"}
-PUBLISHED = {"lll": (83.4, 76.8), "aimed": (84.8, 56.4)}
+PUBLISHED = {"LLL": (83.4, 76.8), "AImed": (84.8, 56.4)}
 ALPHAS = 2.0 ** np.arange(-6, 7)
+LOSS = {"query_weighting": "size"}
 
 
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--corpus", choices=FILES, default="lll")
-    parser.add_argument("--data", type=Path, default=DATA / "ppi_corpora")
-    parser.add_argument("--methods", nargs="+", default=["cg", "nystroem", "dual"])
-    parser.add_argument("--basis", type=int, default=4000, help="most basis vectors")
-    parser.add_argument("--seed", type=int, default=0, help="of folds and basis vectors")
-    parser.add_argument("--variants", action="store_true")
-    parser.add_argument("--dependence", action="store_true")
-    options = parser.parse_args(arguments)
-    path = options.data / FILES[options.corpus]
-    if not path.exists():
-        sys.exit(f"{path} is absent: nothing to do")
-    auc, f = PUBLISHED[options.corpus]
-    print(f"{options.corpus}: published AUC {auc}, F {f}")
+def main() -> None:
+    methods = ["cg", "nystroem", "dual"]
+    options = parse(__doc__, corpus="LLL", methods=methods, basis=4000, seed=0, dependence=False)
+    (path,) = need(f"ppi_corpora/{options.corpus}-learning-format.xml.gz")
+    print("{}: published AUC {}, F {}".format(options.corpus, *PUBLISHED[options.corpus]))
     warnings.simplefilter("ignore", UserWarning)  # best alpha at the border of the grid
-    if options.variants:
-        variants(path, options.seed)
-        return
     study = Study(path, options.seed)
     if options.dependence:
         study.dependence()
@@ -90,26 +69,17 @@ def main(arguments: list[str] | None = None) -> None:
 class Study:
     """A corpus as kernel matrix, features and labels, and what is measured on it."""
 
-    def __init__(
-        self,
-        path: Path,
-        seed: int,
-        *,
-        parser: str = "split_parse",
-        gather: str = "max",
-        normalize: bool = True,
-        **graph_options: Any,
-    ) -> None:
+    def __init__(self, path: Path, seed: int) -> None:
         start = time.perf_counter()
         graphs, y, document = [], [], []
-        for number, one in enumerate(iter_interaction_corpus(path, parser=parser)):
+        for number, one in enumerate(iter_interaction_corpus(path, parser="split_parse")):
             for sentence in one.sentences:
                 for pair in sentence.pairs:
-                    graphs.append(sentence.graph(pair, **graph_options))
+                    graphs.append(sentence.graph(pair))
                     y.append(float(bool(pair.interaction)))
                     document.append(number)
         read = time.perf_counter()
-        X = AllPathsGraphFeatures(gather, normalize).fit_transform(graphs)
+        X = AllPathsGraphFeatures("max", normalize=True).fit_transform(graphs)
         X = X / np.sqrt((X.data**2).sum() / X.shape[0])  # mean squared length one: one grid for all
         made = time.perf_counter()
         self.X, self.y, self.document = sp.csr_array(X), np.array(y), np.array(document)
@@ -142,57 +112,50 @@ class Study:
         for name, means in zip(units, np.nanmean(np.reshape(auc, (2, 5, 10)), axis=2), strict=True):
             print(f"folds of {name}: AUC {means.mean():.3f} ± {means.std(ddof=1):.3f}")
 
-    def run(self, method: str, n_basis: int, label: str = "", **loss: Any) -> None:
+    def run(self, method: str, n_basis: int) -> None:
         """Cross-validate one way of learning and print a line."""
         start = time.perf_counter()
-        loss = {"query_weighting": "size", **loss}
-        results, alphas, refits = [], [], 0
+        results = []
         for test in self.folds:
             train = np.setdiff1d(np.arange(len(self.y)), test)
             basis = self.basis(train, n_basis) if method == "nystroem" else None
-            ranker, n_refits = self.choose(method, train, basis, loss)
-            alpha = ranker.alpha if method == "cg" else ranker.alpha_
-            threshold = self.threshold(method, train, basis, alpha, loss)
+            ranker, alpha = self.choose(method, train, basis)
+            threshold = self.threshold(method, train, basis, alpha)
             scores = self.scores(ranker, train, test)
             both = len(np.unique(self.y[test])) == 2
             auc = roc_auc_score(self.y[test], scores) if both else np.nan
             results.append([auc, f_score(self.y[test], scores, threshold)])
-            alphas.append(alpha)
-            refits += n_refits
             print(f"{method}: AUC, F of a fold: {results[-1]}, alpha {alpha:g}", file=sys.stderr)
         (auc, f), spread = 100 * np.nanmean(results, axis=0), 100 * np.nanstd(results, axis=0)
-        name = label or (f"{method}, {n_basis} basis vectors" if method == "nystroem" else method)
-        low, high = np.log2(min(alphas)), np.log2(max(alphas))
+        name = f"{method}, {n_basis} basis vectors" if method == "nystroem" else method
         print(
-            f"{name:32} AUC {auc:.1f} ± {spread[0]:.1f}  F {f:.1f} ± {spread[1]:.1f}  alpha "
-            f"2^{low:.0f}…2^{high:.0f}  refits {refits}  {time.perf_counter() - start:.0f} s",
+            f"{name:32} AUC {auc:.1f} ± {spread[0]:.1f}  F {f:.1f} ± {spread[1]:.1f}  "
+            f"{time.perf_counter() - start:.0f} s",
             flush=True,
         )
 
-    def choose(self, method: str, train: Any, basis: Any, loss: dict[str, Any]) -> tuple[Any, int]:
-        """A ranker with alpha from the training rows, and how often a fold was refitted."""
+    def choose(self, method: str, train: Any, basis: Any) -> tuple[Any, float]:
+        """A ranker with alpha from the training rows."""
         document = self.document[train]
         if method == "cg":
             held = self.fifth(document)
             rest, val = train[~held], train[held]
-            ranker = RankRLSCV(ALPHAS, solver="cg", tol=1e-5, **loss)
+            ranker = RankRLSCV(ALPHAS, solver="cg", tol=1e-5, **LOSS)
             ranker.fit(self.X[rest], self.y[rest], eval_set=(self.X[val], self.y[val]))
-            return self.fit(method, train, None, ranker.alpha_, loss), 0
-        groups = np.unique(document)
-        parts = fold_list(groups, 5) if loss.get("ties") == "drop" else groups[:, None]
-        tests = [np.flatnonzero(np.isin(document, part)) for part in parts]
+            return self.fit(method, train, None, ranker.alpha_), ranker.alpha_
+        tests = [np.flatnonzero(document == one) for one in np.unique(document)]
         tests = [rows for rows in tests if len(np.unique(self.y[train[rows]])) == 2]
         splits = [(np.setdiff1d(np.arange(len(train)), rows), rows) for rows in tests]
-        ranker = RankRLSCV(ALPHAS, kernel="precomputed", basis=basis, cv=splits, **loss)
+        ranker = RankRLSCV(ALPHAS, kernel="precomputed", basis=basis, cv=splits, **LOSS)
         ranker.fit(self.K[np.ix_(train, train)], self.y[train])
-        return ranker, int(ranker.cv_results_["n_refits"].sum())
+        return ranker, ranker.alpha_
 
-    def fit(self, method: str, train: Any, basis: Any, alpha: float, loss: dict[str, Any]) -> Any:
+    def fit(self, method: str, train: Any, basis: Any, alpha: float) -> Any:
         """A ranker for one alpha."""
         if method == "cg":
-            ranker = RankRLS(alpha, solver="cg", tol=1e-5, **loss)
+            ranker = RankRLS(alpha, solver="cg", tol=1e-5, **LOSS)
             return ranker.fit(self.X[train], self.y[train])
-        ranker = RankRLS(alpha, kernel="precomputed", basis=basis, **loss)
+        ranker = RankRLS(alpha, kernel="precomputed", basis=basis, **LOSS)
         return ranker.fit(self.K[np.ix_(train, train)], self.y[train])
 
     def scores(self, ranker: Any, train: Any, test: Any) -> Any:
@@ -203,14 +166,12 @@ class Study:
             inputs = self.K[np.ix_(test, train)], self.K[np.ix_(train, train)]
         return ranker.predict(inputs[0]) - ranker.predict(inputs[1]).mean()
 
-    def threshold(
-        self, method: str, train: Any, basis: Any, alpha: float, loss: dict[str, Any]
-    ) -> float:
+    def threshold(self, method: str, train: Any, basis: Any, alpha: float) -> float:
         """The threshold of the best F for a fifth of the training documents."""
         held = self.fifth(self.document[train])
         if basis is not None:  # row numbers among the rows that stay
             basis = (np.cumsum(~held) - 1)[basis[~held[basis]]]
-        ranker = self.fit(method, train[~held], basis, alpha, loss)
+        ranker = self.fit(method, train[~held], basis, alpha)
         scores = self.scores(ranker, train[~held], train[held])
         precision, recall, thresholds = precision_recall_curve(self.y[train[held]], scores)
         f = 2 * precision * recall / np.maximum(precision + recall, 1e-12)
@@ -236,22 +197,6 @@ def f_score(y: Any, scores: Any, threshold: float) -> float:
     found = scores >= threshold
     hits = float((found * y).sum())
     return 2 * hits / (found.sum() + y.sum()) if hits else 0.0
-
-
-def variants(path: Path, seed: int) -> None:
-    plain = {"gather": "max", "normalize": True}
-    for label, options in (
-        ("max, unit length", {}),
-        ("max, raw length", {"normalize": False}),
-        ("sum, unit length", {"gather": "sum"}),
-        ("sum, raw length", {"gather": "sum", "normalize": False}),
-        ("max, unit, unsplit tokens", {"parser": "Charniak-Lease"}),
-        ("max, unit, all edges 0.5", {"path_weight": 0.5, "other_weight": 0.5}),
-    ):
-        study = Study(path, seed, **{**plain, **options})
-        study.run("nystroem", 1500, label)
-        if not options:
-            study.run("nystroem", 1500, "max, unit, ties dropped", ties="drop")
 
 
 if __name__ == "__main__":

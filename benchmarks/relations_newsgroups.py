@@ -7,10 +7,6 @@ others last. Train on the documents of one set of groups, test on those of anoth
     python benchmarks/relations_newsgroups.py --documents 200        # of each group: seconds
     python benchmarks/relations_newsgroups.py --documents 150 --every-alpha
 
-It reads 20news-bydate.jsonl.gz (a line {"group": …, "id": …, "text": …} for each document) from
-``--data``, by default twentynews in the folder RANKRLS_DATA, and stops where that is
-absent (docs/data.md says where the data can be got).
-
 What the paper says and is done here: the groups; a linear kernel of word frequencies and its
 Kronecker product, with no symmetry enforced; closed forms; half of the training groups held out to
 choose alpha; the final model trained on all of them; the rank loss (4), tied scores counting ½.
@@ -37,17 +33,13 @@ Cosine is no model: documents are ranked by their cosine (of the same features) 
 
 from __future__ import annotations
 
-import argparse
-import gzip
-import json
-import sys
 import time
-from pathlib import Path
+from collections.abc import Iterator
 
 import numpy as np
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.preprocessing import normalize
-from timing import DATA
+from timing import need, parse, read_lines, table
 
 from rankrls import ConditionalRankRLS, ConditionalRankRLSCV, regularization_path
 from rankrls.metrics import conditional_scores
@@ -63,9 +55,8 @@ SETS = {
         ("rec.sport.hockey", "comp.os.ms-windows.misc"),
     ),
 }
-PAPER = {("ranking", 1): 0.2562, ("ranking", 2): 0.2895}
-PAPER |= {("regression", 1): 0.3685, ("regression", 2): 0.3967}
-LOSSES = ("ranking", "regression")
+#: Rank losses of the paper, trained on set 1 and on set 2.
+PAPER = {"ranking": (0.2562, 0.2895), "regression": (0.3685, 0.3967)}
 ALPHAS = 2.0 ** np.arange(-23, 20, 3)
 VECTORIZERS = {
     "counts": lambda: CountVectorizer(dtype=np.float64),
@@ -74,45 +65,23 @@ VECTORIZERS = {
 }
 
 
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--data", type=Path, default=DATA / "twentynews", help="folder of 20news-bydate.jsonl.gz"
-    )
-    parser.add_argument("--documents", type=int, help="at most so many of each group, at random")
-    parser.add_argument(
-        "--features", nargs="+", choices=VECTORIZERS, default=["frequencies", "tfidf"]
-    )
-    parser.add_argument("--relation", choices=("symmetric",), help="default: none, as in Table 2")
-    parser.add_argument("--every-alpha", action="store_true", help="choose none, test them all")
-    parser.add_argument("--seed", type=int, default=0, help="of the documents drawn")
-    options = parser.parse_args(arguments)
-    path = options.data / "20news-bydate.jsonl.gz"
-    if not path.exists():
-        sys.exit(f"no 20-newsgroups data in {options.data}: nothing is measured (see --data)")
-    texts = read(path, options.documents, options.seed)
+def main() -> None:
+    options = parse(__doc__, documents=0, features=list(VECTORIZERS), every_alpha=False)
+    texts = read(options.documents or None)
     if options.every_alpha:
-        every_alpha(texts, options.features, options.relation)
-        return
-
-    print("| features | trained on | loss | rank loss | P5 | alpha | fit, s |")
-    print("|---|---|---|---:|---:|---:|---:|")
-    for features in options.features:
-        for train in SETS:
-            for loss, value, alpha, seconds in measure(texts, train, features, options.relation):
-                theirs = f"{PAPER[loss, train]:.4f}" if (loss, train) in PAPER else ""
-                fitted = f"{alpha:.3g} | {seconds:.0f}" if seconds else " | "
-                name = f"set {train} | {loss} | {value:.4f} | {theirs} | {fitted}"
-                print(f"| {features} | {name} |", flush=True)
+        header = ["features", "trained on", "loss", *(f"2^{p:.0f}" for p in np.log2(ALPHAS))]
+        table(header, every_alpha(texts, options.features))
+    else:
+        header = ["features", "trained on", "loss", "rank loss", "P5", "alpha", "fit, s"]
+        table(header, chosen(texts, options.features))
 
 
-def read(path: Path, most: int | None, seed: int) -> dict[str, list[str]]:
-    """Texts of the groups of both sets."""
+def read(most: int | None = None, seed: int = 0) -> dict[str, list[str]]:
+    """Texts of the groups of both sets, at most so many of each, at random."""
     texts: dict[str, list[str]] = {g: [] for halves in SETS.values() for h in halves for g in h}
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        for document in map(json.loads, lines):
-            if document["group"] in texts:
-                texts[document["group"]].append(document["text"])
+    for document in read_lines(need("twentynews/20news-bydate.jsonl.gz")[0]):
+        if document["group"] in texts:
+            texts[document["group"]].append(document["text"])
     rng = np.random.default_rng(seed)
     return {g: [t[i] for i in rng.permutation(len(t))[:most]] for g, t in texts.items()}
 
@@ -124,19 +93,16 @@ def relation(groups: np.ndarray) -> np.ndarray:
     return same_group.astype(float) + (topics[:, None] == topics)
 
 
-def every_alpha(texts: dict[str, list[str]], kinds: list[str], symmetry: str | None) -> None:
-    """Print the rank loss on the other set for every alpha."""
-    print("| features | trained on | loss |" + "".join(f" 2^{p:.0f} |" for p in np.log2(ALPHAS)))
-    print("|---|---|---|" + "---:|" * len(ALPHAS))
+def every_alpha(texts: dict[str, list[str]], kinds: list[str]) -> Iterator[list[str]]:
+    """The rank loss on the other set for every alpha."""
     for features in kinds:
         for train in SETS:
             task = Task(texts, train, features)
-            for loss in LOSSES:
-                ranker = ConditionalRankRLS(loss=loss, relation=symmetry)
+            for loss in PAPER:
+                ranker = ConditionalRankRLS(loss=loss)
                 path = regularization_path(ranker, task.X, task.Y, alphas=ALPHAS * task.scale)
-                values = [task.rank_loss(scores) for scores in path.predict(task.X_test)]
-                cells = "".join(f" {value:.3f} |" for value in values)
-                print(f"| {features} | set {train} | {loss} |{cells}", flush=True)
+                values = [f"{task.rank_loss(scores):.3f}" for scores in path.predict(task.X_test)]
+                yield [features, f"set {train}", loss, *values]
 
 
 class Task:
@@ -162,19 +128,22 @@ class Task:
         return 1.0 - float(np.nanmean(conditional_scores(self.Y_test, scores)))
 
 
-def measure(texts: dict[str, list[str]], train: int, features: str, symmetry: str | None):
-    """Yield (loss, rank loss on the other set, alpha, seconds of selection and training)."""
-    task = Task(texts, train, features)
-    unit = normalize(task.X_test)
-    yield "cosine", task.rank_loss((unit @ unit.T).toarray()), 0.0, 0.0
-    for loss in LOSSES:
-        start = time.perf_counter()
-        ranker = ConditionalRankRLSCV(
-            ALPHAS * task.scale, loss=loss, relation=symmetry, cv=task.folds
-        )
-        ranker.fit(task.X, task.Y)
-        seconds = time.perf_counter() - start
-        yield loss, task.rank_loss(ranker.predict(task.X_test)), ranker.alpha_, seconds
+def chosen(texts: dict[str, list[str]], kinds: list[str]) -> Iterator[list[str]]:
+    """The rank loss with the alpha that the halves choose, and seconds with that choice."""
+    for features in kinds:
+        for train in SETS:
+            task = Task(texts, train, features)
+            unit = normalize(task.X_test)
+            cosine = f"{task.rank_loss((unit @ unit.T).toarray()):.4f}"
+            yield [features, f"set {train}", "cosine", cosine, "", "", ""]
+            for loss, theirs in PAPER.items():
+                start = time.perf_counter()
+                ranker = ConditionalRankRLSCV(ALPHAS * task.scale, loss=loss, cv=task.folds)
+                ranker.fit(task.X, task.Y)
+                took = time.perf_counter() - start
+                value = f"{task.rank_loss(ranker.predict(task.X_test)):.4f}"
+                cells = [value, f"{theirs[train - 1]:.4f}", f"{ranker.alpha_:.3g}", f"{took:.0f}"]
+                yield [features, f"set {train}", loss, *cells]
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
 """Ratings of items by users: unseen ratings of known users, beside matrix factorisation.
 
-    python benchmarks/relations_ratings.py [--sets jester generated] [--users 500] [--quick]
+    python benchmarks/relations_ratings.py [--sets jester generated] [--users 500] [--seeds 3]
 
-Sets: "jester", ratings of 100 jokes by ``--users`` random users of whom nothing else is known, read
-from ratings.npz in ``--data`` (by default jester5k in the folder RANKRLS_DATA; reported
-and skipped where that is absent). "generated", 250 users × 400 items and 10,000 ratings of 1 to 5
+Sets: "jester", ratings of 100 jokes by ``--users`` random users of whom nothing else is known.
+"generated", 250 users × 400 items and 10,000 ratings of 1 to 5
 in the shape of MovieLens: a few items have most of the ratings; users and items have offsets and
 six latent factors, half of whose variance can be told from five features of users and twelve
 genres of items. It is made by what matrix factorisation assumes, not measured.
@@ -23,17 +22,15 @@ offsets of items. "with features" adds a Gaussian kernel of the features on each
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from timing import DATA
+from judgements import ratings
+from timing import Missing, parse, table
 
 from rankrls import ConditionalRankRLSCV
 from rankrls.metrics import conditional_scores
@@ -53,48 +50,30 @@ class Ratings:
 Model = Callable[[np.ndarray, Ratings, np.random.Generator], tuple[np.ndarray, Any]]
 
 
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--data", type=Path, default=DATA / "jester5k", help="folder of ratings.npz"
-    )
-    parser.add_argument(
-        "--sets", nargs="+", choices=("jester", "generated"), default=["jester", "generated"]
-    )
-    parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
-    parser.add_argument("--users", type=int, default=500, help="of Jester, at most 5000")
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--quick", action="store_true", help="150 users of Jester, one seed")
-    options = parser.parse_args(arguments)
-    if options.quick:
-        options.users, options.seeds = 150, options.seeds[:1]
-    print("| data | model | accuracy | error | s | chosen |\n|---|---|---:|---:|---:|---|")
+def main() -> None:
+    options = parse(__doc__, sets=["jester", "generated"], models=list(MODELS), users=500, seeds=3)
+    header = ["data", "model", "accuracy", "error", "s", "chosen"]
     for name in options.sets:
-        if name == "jester" and not (options.data / "ratings.npz").exists():
-            print(f"no ratings in {options.data}: Jester is skipped (see --data)", file=sys.stderr)
+        try:
+            table(header, list(rows(name, options.models, options.users, options.seeds)))
+        except Missing as error:
+            print(error)
+
+
+def rows(name: str, models: list[str], n_users: int, n_seeds: int) -> Iterator[list[str]]:
+    for model in models:
+        if model == "with features" and name == "jester":
             continue
-        for model_name in options.models:
-            if model_name == "with features" and name == "jester":
-                continue
-            found = []
-            for seed in options.seeds:
-                rng = np.random.default_rng(seed)
-                data = jester(options.data, options.users, rng) if name == "jester" else made(rng)
-                found.append(held_out(MODELS[model_name], data, rng))
-            values = np.array([line[:3] for line in found])
-            (accuracy_, error, seconds), spread = values.mean(axis=0), values.std(axis=0)
-            is_rating = model_name not in ("ranking", "with features")
-            cells = [f"{accuracy_:.4f} ± {spread[0]:.4f}"]
-            cells += [f"{error:.3f}" if is_rating else "", f"{seconds:.1f}"]
-            chosen = "; ".join(str(line[3]) for line in found)
-            print(f"| {name} | {model_name} | {' | '.join(cells)} | {chosen} |", flush=True)
-
-
-def jester(folder: Path, n_users: int, rng: np.random.Generator) -> Ratings:
-    stored = np.load(folder / "ratings.npz")
-    Y = np.full(tuple(stored["shape"]), np.nan)
-    Y[stored["user"], stored["item"]] = stored["rating"]
-    return Ratings(Y[rng.permutation(len(Y))[:n_users]])
+        found = []
+        for seed in range(n_seeds):
+            rng = np.random.default_rng(seed)
+            data = Ratings(rng.permutation(ratings())[:n_users]) if name == "jester" else made(rng)
+            found.append(held_out(MODELS[model], data, rng))
+        values = np.array([line[:3] for line in found])
+        (accuracy_, error, seconds), spread = values.mean(axis=0), values.std(axis=0)
+        is_rating = model not in ("ranking", "with features")
+        cells = [f"{accuracy_:.4f} ± {spread[0]:.4f}", f"{error:.3f}" if is_rating else ""]
+        yield [name, model, *cells, f"{seconds:.1f}", "; ".join(str(line[3]) for line in found)]
 
 
 def made(rng: np.random.Generator) -> Ratings:

@@ -14,21 +14,18 @@ Judgements are asked for in batches of 20 and answered by real data:
   the other queries.
 
 A method starts with 20 random judgements. "least sure" asks where P(a preferred to b) is closest to
-one half, of 2,000 random questions. Data are read from ``--data`` (docs/data.md); data sets that
-are absent are reported and skipped.
+one half, of 2,000 random questions.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
-from peer_data import DATA, load
-from scipy.sparse.linalg import svds
+from judgements import documents, joke_features, ratings
 from sklearn.preprocessing import StandardScaler
+from timing import Missing, parse, table
 
 from rankrls import RankRLS
 from rankrls.diagnostics import suggest_pairs
@@ -53,56 +50,45 @@ class Task:
         """The task without the pairs that were asked for, if these cannot be asked for again."""
         if not self.once:
             return self
-        n = len(self.X)
-        codes = [np.sort(pairs, axis=1) @ [n, 1] for pairs in (self.candidates, asked)]
+        codes = [np.sort(pairs, axis=1) @ [len(self.X), 1] for pairs in (self.candidates, asked)]
         return replace(self, candidates=self.candidates[~np.isin(*codes)])
 
 
-def jester(data: Path, rng: np.random.Generator) -> Task:
-    path = data / "jester5k" / "ratings.npz"
-    if not path.exists():
-        raise FileNotFoundError(f"no {path}: nothing is measured (see --data)")
-    with np.load(path) as file:
-        n_users, n_items = file["shape"]
-        R = np.full((n_users, n_items), np.nan)
-        R[file["user"].astype(int), file["item"].astype(int)] = file["rating"]
-    users = rng.permutation(n_users)
-    described, asked, tested = np.split(R[users], [n_users // 2, 3 * n_users // 4])
-    _, values, V = svds(np.nan_to_num(described), k=20, random_state=0)
-    X = StandardScaler().fit_transform(V.T * values)
+def jester(rng: np.random.Generator) -> Task:
+    R = rng.permutation(ratings())
+    described, asked, tested = np.split(R, [len(R) // 2, 3 * len(R) // 4])
+    X = StandardScaler().fit_transform(joke_features(described))
 
-    def answers(pairs: np.ndarray, ratings: np.ndarray) -> np.ndarray:
+    def answers(pairs: np.ndarray, of: np.ndarray) -> np.ndarray:
         """By a user for each pair who rated both differently; pairs that nobody did are dropped."""
         told = []
-        for a, b in pairs:
-            difference = ratings[:, a] - ratings[:, b]
-            known = difference[np.isfinite(difference) & (difference != 0)]
-            if len(known):
-                told.append((a, b) if rng.choice(known) > 0 else (b, a))
+        for a, b in pairs.tolist():
+            users = np.flatnonzero(~np.isnan(of[:, a] - of[:, b]) & (of[:, a] != of[:, b]))
+            if len(users):
+                user = rng.choice(users)
+                told.append((a, b) if of[user, a] > of[user, b] else (b, a))
         return np.array(told)
 
-    candidates = np.column_stack(np.triu_indices(n_items, 1))
+    candidates = np.column_stack(np.triu_indices(R.shape[1], 1))
     new = answers(rng.choice(candidates, 20_000), tested)
     best = set(np.argsort(-np.nanmean(tested, axis=0))[:TOP].tolist())
 
     def test(ranker: RankRLS) -> dict[str, float]:
         f = ranker.predict(X)
-        first = set(np.argsort(-f)[:TOP].tolist())
+        found = len(best & set(np.argsort(-f)[:TOP].tolist())) / TOP
         accuracy = float(pairwise_accuracy(None, f, pairs=new))
-        return {"accuracy": accuracy, "of the best 10": len(best & first) / TOP}
+        return {"accuracy": accuracy, "of the best 10": found}
 
     return Task(X, candidates, lambda pairs: answers(pairs, asked), test, 10.0, False)
 
 
-def ohsumed(data: Path, rng: np.random.Generator) -> Task:
-    parts = [fold.test for fold in load("ohsumed", data)]
-    X, y, qid = (np.concatenate([getattr(part, of) for part in parts]) for of in ("X", "y", "qid"))
+def ohsumed(rng: np.random.Generator) -> Task:
+    X, y, qid = documents("ohsumed")
     queries = rng.permutation(np.unique(qid))
     rows = np.concatenate([rng.permutation(np.flatnonzero(qid == q))[:10] for q in queries[:50]])
     new = np.isin(qid, queries[50:])
     first, second = np.triu_indices(len(rows), 1)
     asked = (qid[rows[first]] == qid[rows[second]]) & (y[rows[first]] != y[rows[second]])
-    candidates = np.column_stack([first, second])[asked]
 
     def judge(pairs: np.ndarray) -> np.ndarray:
         a, b = y[rows[pairs]].T
@@ -111,10 +97,7 @@ def ohsumed(data: Path, rng: np.random.Generator) -> Task:
     def test(ranker: RankRLS) -> dict[str, float]:
         return {"accuracy": float(pairwise_accuracy(y[new], ranker.predict(X[new]), qid=qid[new]))}
 
-    return Task(X[rows], candidates, judge, test, 30.0, True)
-
-
-SETS = {"jester": jester, "ohsumed": ohsumed}
+    return Task(X[rows], np.column_stack([first, second])[asked], judge, test, 30.0, True)
 
 
 def choose(how: str, ranker: RankRLS, task: Task, rng: np.random.Generator) -> np.ndarray:
@@ -140,39 +123,33 @@ def run(task: Task, how: str, seed: int) -> list[dict[str, float]]:
     return found
 
 
-def main() -> None:
-    assert __doc__ is not None
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, default=DATA, help="folder of data: docs/data.md")
-    parser.add_argument("--sets", nargs="+", choices=list(SETS), default=list(SETS))
-    parser.add_argument("--draws", type=int, default=20)
-    options = parser.parse_args()
-    for name in options.sets:
-        methods = ["random", "least sure", "suggest_pairs"]
-        methods += ["suggest_pairs, top 10"] if name == "jester" else []
-        results: dict[str, list[list[dict[str, float]]]] = {how: [] for how in methods}
-        try:
-            for seed in range(options.draws):
-                for how in methods:
-                    task = SETS[name](options.data, np.random.default_rng(seed))
-                    results[how].append(run(task, how, seed))
-        except FileNotFoundError as error:
-            print(f"{name}: {error}")
-            continue
-        show(name, results)
-
-
 def show(name: str, results: dict[str, list[list[dict[str, float]]]]) -> None:
     """Means over the draws after some numbers of judgements, and the largest standard error."""
     for measure in results["random"][0][0]:
-        print(f"\n| {name}, {measure} | {' | '.join(map(str, SHOWN))} | standard error |")
-        print("|---" + "|---:" * (len(SHOWN) + 1) + "|")
+        rows = []
         for how, draws in results.items():
             values = np.array([[step[measure] for step in draw] for draw in draws])
             values = values[:, [n // BATCH - 1 for n in SHOWN]]
             error = values.std(axis=0, ddof=1).max() / np.sqrt(len(values))
-            cells = [f"{value:.3f}" for value in values.mean(axis=0)]
-            print(f"| {how} | {' | '.join(cells)} | {error:.3f} |", flush=True)
+            rows.append([how, *(f"{value:.3f}" for value in [*values.mean(axis=0), error])])
+        table([f"{name}, {measure}", *map(str, SHOWN), "standard error"], rows)
+
+
+def main() -> None:
+    options = parse(__doc__, sets=["jester", "ohsumed"], draws=20)
+    for name in options.sets:
+        task = {"jester": jester, "ohsumed": ohsumed}[name]
+        methods = ["random", "least sure", "suggest_pairs"]
+        methods += ["suggest_pairs, top 10"] if name == "jester" else []
+        try:
+            results = {
+                how: [run(task(np.random.default_rng(s)), how, s) for s in range(options.draws)]
+                for how in methods
+            }
+        except Missing as error:
+            print(error)
+            continue
+        show(name, results)
 
 
 if __name__ == "__main__":

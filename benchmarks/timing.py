@@ -1,28 +1,75 @@
-"""What the benchmarks share: the shortest of several runs, rows of ratios, and their tables.
+"""What the benchmarks share: the folder of data, options, tables, times and rows of ratios.
 
-A benchmark module hands its rows over by a function ``speed(quick=False)`` that yields `Row`s;
-``quick`` takes small sizes. `run_all.py` collects them, `guard.py` keeps an eye on a few.
-
-Two environment variables change how everything is timed, so that modules need no options of their
-own: ``BENCH_CLOCK=cpu`` takes seconds of the processor instead of the clock's (for one thread, on a
-machine that others use too), ``BENCH_REPEATS=3`` is the least number of runs.
+Two environment variables change how everything is timed: ``BENCH_CLOCK=cpu`` takes seconds of the
+processor instead of the clock's (for one thread, on a machine that others use too),
+``BENCH_REPEATS=3`` is the least number of runs.
 """
 
 from __future__ import annotations
 
+import argparse
+import gzip
+import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-__all__ = ["DATA", "Row", "compare", "markdown", "print_table", "seconds", "the_clock"]
 
 Clock = Callable[[], float]
 
 #: The folder of the public data sets (docs/data.md).
 DATA = Path(os.environ.get("RANKRLS_DATA", Path(__file__).resolve().parents[1] / "data"))
+
+
+class Missing(SystemExit):
+    """Data that are not there: ends a script with a message, unless it goes on with other data."""
+
+
+def need(*names: str) -> list[Path]:
+    """Paths of files or folders below the folder of data."""
+    for name in names:
+        if not (DATA / name).exists():
+            raise Missing(f"no {name} in {DATA}: nothing is measured (docs/data.md)")
+    return [DATA / name for name in names]
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Records of a compressed file with one JSON object a line."""
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        yield from map(json.loads, lines)
+
+
+def parse(description: str | None, **defaults: Any) -> argparse.Namespace:
+    """Options of the command line by their defaults; a list is also the choices of its option."""
+    parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
+    for name, default in defaults.items():
+        kind: dict[str, Any] = {"type": type(default), "default": default}
+        if isinstance(default, bool):
+            kind = {"action": "store_true"}
+        elif isinstance(default, list):
+            kind = {"type": type(default[0]), "nargs": "+", "choices": default, "default": default}
+        parser.add_argument(f"--{name.replace('_', '-')}", **kind)
+    return parser.parse_args()
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a Markdown table, row by row as they come; the first column is text."""
+    print("| " + " | ".join(header) + " |")
+    print("|---" + "|---:" * (len(header) - 1) + "|", flush=True)
+    for row in rows:
+        print("| " + " | ".join(row) + " |", flush=True)
+    print()
+
+
+def memory(line: str) -> float:
+    """MiB of this process: "VmHWM" (peak) or "VmRSS" (now).
+
+    Not ``getrusage``, which on Linux begins with the memory of the process that started this one.
+    """
+    status = Path("/proc/self/status").read_text().splitlines()
+    return next(int(row.split()[1]) / 1024 for row in status if row.startswith(line))
 
 
 @dataclass(frozen=True)
@@ -48,10 +95,7 @@ class Row:
     @property
     def kind(self) -> str:
         """What the reference is: "bare" calls of NumPy and SciPy, a peer's name, or "rankrls"."""
-        for start, kind in _KINDS.items():
-            if self.reference.startswith(start):
-                return kind
-        return "bare"
+        return next((kind for a, kind in _KINDS.items() if self.reference.startswith(a)), "bare")
 
 
 #: How references begin that are not bare calls of BLAS, LAPACK, NumPy or SciPy.
@@ -62,8 +106,7 @@ _KINDS = {
     "import sklearn": "scikit-learn",
     "RankRLS": "rankrls",
     "leave_pair_out_score": "rankrls",
-    "pairwise_error": "rankrls",
-    "smallest alpha": "rankrls",
+    "leave_query_out_predict": "rankrls",
     "fit for": "rankrls",
     "text: iter_letor": "rankrls",
 }
@@ -105,19 +148,8 @@ def compare(
     return Row(name, best, reference, other, target)
 
 
-def print_table(rows: Iterable[Row]) -> None:
-    print(f"{'':46} {'ours s':>9}  {'reference':34} {'s':>9} {'ratio':>7} {'target':>7}")
-    for row in rows:
-        target = "" if row.target is None else f"{row.target:7.2f}"
-        print(
-            f"{row.name:46} {row.ours:9.4f}  {row.reference:34} {row.theirs:9.4f} "
-            f"{row.ratio:7.2f} {target:>7}",
-            flush=True,
-        )
-
-
 def markdown(rows: Iterable[Row]) -> Iterator[str]:
-    """Lines of the same table for a page; a ratio above its target is set in bold."""
+    """Lines of a table; a ratio above its target is set in bold."""
     yield "| | rankrls, s | reference | reference, s | ratio | target |"
     yield "|---|---:|---|---:|---:|---:|"
     for row in rows:

@@ -58,6 +58,7 @@ sphinx_gallery_conf = {
     "doc_module": ("rankrls",),
     "backreferences_dir": None,
     "download_all_examples": False,
+    "capture_repr": (),  # what examples print, not what their last line returns
     "show_memory": False,
     "show_signature": False,
     "abort_on_example_error": False,

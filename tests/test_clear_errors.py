@@ -24,7 +24,6 @@ from rankrls.model_selection import (
     leave_query_out_predict,
 )
 from rankrls.preprocessing import QueryScaler
-from rankrls.reranking import Candidates
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((12, 3))
@@ -57,10 +56,7 @@ def test_other_methods_and_other_shapes():
     relation = ConditionalRankRLS().fit(X, X @ X.T)
     for call in (
         lambda: RankRLS().fit(X, Y).predict(long),
-        lambda: RankSVM().fit(X, Y).predict(long),
-        lambda: RankRLS().fit(X, Y).score(long, long),
         lambda: RankRLS().partial_fit(long, long, qid=long),
-        lambda: RankRLS(kernel="precomputed").fit(long, long),
         lambda: relation.predict(long),
         lambda: QueryScaler().fit_transform(long, qid=long),
     ):
@@ -68,17 +64,8 @@ def test_other_methods_and_other_shapes():
             call()
     with pytest.raises(ValueError, match=r"^Z must be 2-D.* 3000.* np.reshape\(Z, "):
         ConditionalRankRLS().fit(X, np.ones((12, 3000)), long)
-    with pytest.raises(ValueError, match=r"^Z must be 2-D.* 3000.* np.reshape\(Z, "):
-        relation.predict(X, long)
     with pytest.raises(ValueError, match=r"^X must be 2-D.* got 3.0\. Reshape"):
         RankRLS().fit(3.0, Y)
-
-
-@pytest.mark.parametrize("kind", RELATIONS, ids=lambda k: k.__name__)
-def test_text_in_a_relation_names_its_columns(kind):
-    frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(title="x")
-    with pytest.raises(ValueError, match=r"X has columns that are not numbers: 'title'"):
-        kind().fit(frame, X @ X.T)
 
 
 # ---------------------------------------------------------------------- arguments of others
@@ -99,38 +86,16 @@ def test_arguments_that_fit_does_not_have(call):
         call(foo=1)
 
 
-def test_no_folds():
-    with pytest.raises(ValueError, match="folds is empty; give at least one array of row numbers"):
-        holdout_predict(RankRLS(), X, Y, [])
-
-
-class MyRanker(RankRLS):
-    """The class that a message names is the one that was called."""
-
-
-@pytest.mark.parametrize("kind", [*RANKERS, MyRanker], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", RANKERS, ids=lambda kind: kind.__name__)
 def test_predict_takes_no_qid(kind):
     ranker = kind().fit(X, Y, qid=np.arange(12) // 4)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'qid'"):
-        ranker.predict(X, qid=np.arange(12))
     with pytest.raises(ValueError, match=r"return_std must be True or False; .* takes no qid"):
         ranker.predict(X, list(range(12)))
-    if kind is not RankSVM:
-        scores, deviation = ranker.predict(X, True)
-        assert scores.shape == deviation.shape == (12,)
-    np.testing.assert_array_equal(ranker.predict(X=X, return_std=False), ranker.predict(X))
 
 
 QID = np.repeat([0, 1, 2], 4)
 SCORES = np.tile([0.0, 1.0, 2.0, 1.0], 3)
 FITTED = RankRLS().fit(X, SCORES, qid=QID)
-
-
-def test_pairs_of_unknown_names():
-    with pytest.raises(ValueError, match=r"pairs\[1\] = \(2, -1\) is out of range: X.index.get_i"):
-        RankRLS().fit(X, pairs=[(0, 1), (2, -1)])
-    with pytest.raises(ValueError, match="is out of range: rows are numbered"):
-        RankRLS().fit(X, pairs=[(0, 1), (2, -2)])
 
 
 @pytest.mark.skipif(
@@ -153,30 +118,11 @@ def test_scores_for_the_auc_are_of_one_ranking():
         RankRLS().decision_function(X)
 
 
-def test_candidates_with_keys():
-    lists = {"a": (X[:2], [1.0, 2.0]), "b": (X[2:5], [1.0, 2.0, 0.0])}
-    expected = Candidates.from_lists(lists)
-    found = Candidates.from_lists(list(lists.items()))
-    np.testing.assert_array_equal(found.qid, expected.qid)
-    np.testing.assert_array_equal(found.X, expected.X)
-    with pytest.raises(ValueError, match="list 'a' comes twice"):
-        Candidates.from_lists([("a", lists["a"]), ("a", lists["b"])])
-    with pytest.raises(ValueError, match="features of list 0"):
-        Candidates.from_lists([("a", lists["a"]), lists["b"]])
-
-
 def test_lazy_frames_of_polars():
     pl = pytest.importorskip("polars")
     lazy = pl.DataFrame({"a": [1.0, 2.0, 3.0], "b": [3.0, 1.0, 2.0]}).lazy()
     with pytest.raises(ValueError, match=r"X is a LazyFrame, .* pass X.collect\(\)"):
         RankRLS().fit(lazy, [1, 2, 3])
-
-
-def test_dates_as_labels():
-    dates = np.array(["2024-01-01", "2024-02-01", "2024-03-01"], dtype="datetime64[D]")
-    for y in (dates, pd.Series(dates)):
-        with pytest.raises(ValueError, match="y must be numeric; got dates or times"):
-            RankRLS().fit(X[:3], y)
 
 
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array, lambda V: V.tolist()])

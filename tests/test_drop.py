@@ -19,7 +19,7 @@ from rankrls.datasets import (
     load_ranking,
     make_ranking,
 )
-from rankrls.io import load_model, save_model
+from rankrls.io import load_model
 
 FEATURES = ["f0", "f1", "f2"]
 
@@ -99,28 +99,6 @@ def test_all_columns_of_text_are_named(folder, name):
     assert "drop=" not in str(caught.value)  # it was asked for
 
 
-def test_an_empty_cell_and_a_bad_label():
-    with pytest.raises(
-        ValueError, match=r"'a' is empty; every row needs .* \(drop='a', --drop 'a'\)$"
-    ):
-        load_ranking(io.BytesIO(b"qid,label,a\n1,2,\n"))
-    with pytest.raises(ValueError, match=r"'label' is 'x', not a finite number$"):
-        load_ranking(io.BytesIO(b"qid,label,a\n1,x,3\n"))
-    with pytest.raises(ValueError, match=r"'label' is empty; .* \(unlabelled='drop' leaves"):
-        load_ranking(io.BytesIO(b"qid,label,a\n1,,3\n"))
-    with pytest.raises(ValueError, match=r"""\(drop='a,b', --drop '"a,b"'\), or"""):
-        load_ranking(io.BytesIO(b'qid,label,"a,b"\n1,2,x\n'))
-
-
-def test_many_columns_of_text():
-    names = [f"t{i}" for i in range(12)]
-    text = ",".join(["qid", "label", *names]) + "\n1,2" + ",x" * 12 + "\n"
-    with pytest.raises(
-        ValueError, match=r"'t9', …\], --drop 't0,t1,.*,t9', …\), or use AutoRanker"
-    ):
-        load_ranking(io.BytesIO(text.encode()))
-
-
 def test_a_dropped_column_has_no_role():
     text = b"label,y,qid,a\n1,2,3,4\n"
     assert load_ranking(io.BytesIO(text), drop="y").target.tolist() == [1]
@@ -129,14 +107,6 @@ def test_a_dropped_column_has_no_role():
         load_ranking(io.BytesIO(text), drop="y", target="y")
     with pytest.raises(ValueError, match=r"LETOR text.* drop=\['a'\] is for CSV"):
         load_ranking(io.BytesIO(b"1 qid:1 1:2\n"), drop=["a"])
-
-
-@pytest.mark.parametrize("name", ["t.csv", "quoted.csv", "t.parquet"])
-def test_no_features_at_all(folder, data, name):
-    table = load_ranking(folder / name, features=[])
-    assert table.data.shape == (len(data[1]), 0)
-    np.testing.assert_array_equal(table.target, data[1])
-    np.testing.assert_array_equal(table.qid, data[2])
 
 
 # ---------------------------------------------------------------------- commands
@@ -163,15 +133,6 @@ def test_the_error_names_the_option(run, name):
         )
 
 
-def test_the_error_names_columns_whose_text_is_in_later_rows(run, folder):
-    lines = ["qid,label,title,added,note,f", "1,1,a,,0,1", "1,0,b,today,1,2", "1,0,c,,later,3"]
-    (folder / "later.csv").write_text("\n".join(lines) + "\n")
-    _, err = run("fit later.csv -m x", code=2)
-    assert "later.csv:2: column 'title' is 'a'" in err
-    assert "(drop=['title', 'added', 'note'], --drop 'title,added,note')" in err
-    run("fit later.csv -m x --alpha 1 --drop title --drop added --drop note")
-
-
 @pytest.mark.parametrize("large", [False, True])
 def test_predict_and_evaluate_read_the_columns_of_the_model(run, folder, data, large, monkeypatch):
     """Other columns are ignored, whether they are dropped or not."""
@@ -189,26 +150,6 @@ def test_predict_and_evaluate_read_the_columns_of_the_model(run, folder, data, l
             assert run(f"evaluate {name} -m new {drop}")[0] == run("evaluate t.csv -m new")[0]
     _, err = run("predict t.csv -m new --drop f1", code=2)
     assert err == "rankrls: error: --drop 'f1': the model was fitted to this column\n"
-
-
-def test_a_model_without_names(run, folder, data):
-    """Fitted to LETOR text: all columns count, so those of text must be dropped."""
-    X, y, qid = data
-    save_model(RankRLS().fit(X, y, qid=qid), folder / "unnamed")
-    _, err = run("predict t.csv -m unnamed", code=2)
-    assert "drop=['title', 'url']" in err
-    assert "rankrls fit --auto" in err  # predict does not have --auto
-    out, _ = run(f"predict t.csv -m unnamed {DROP}")
-    expected = load_model(folder / "unnamed").predict(X)
-    np.testing.assert_allclose([float(line) for line in out.split()], expected)
-
-
-def test_cv_and_report(run, folder):
-    assert "best alpha" in run(f"cv t.csv {DROP}")[0]
-    run(f"report t.csv --test t.csv -o page.html {DROP}")
-    page = (folder / "page.html").read_text()
-    assert "f1" in page
-    assert page.count("doc_id") == page.count("drop=") == 1  # in the code that reads the file
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet", "bare.csv", "t.dat"])
@@ -236,8 +177,3 @@ def test_bad_options(run, words, message):
     _, err = run(f"fit t.csv -m x {words}", code=2)
     assert message in err
     assert err.count("\n") == 1
-
-
-def test_letor_text_has_no_columns(run):
-    _, err = run("fit t.dat -m x --drop url --drop title", code=2)
-    assert "no columns by name: drop=['url', 'title'] is for CSV and Parquet files" in err

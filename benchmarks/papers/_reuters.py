@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 from _common import need, read_lines
 from scipy import sparse
-from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
-
-__all__ = ["FEATURES", "draw", "read", "vectors"]
-
-#: Words are runs of two letters or digits and more, in lower case; a document has unit length.
-FEATURES = {
-    "tf-idf": lambda: TfidfVectorizer(),
-    "frequencies": lambda: TfidfVectorizer(use_idf=False),
-    "counts": lambda: CountVectorizer(dtype=np.float64),
-}
+from sklearn.feature_extraction.text import TfidfVectorizer
 
 
-def read(data: Path, n_topics: int = 25) -> tuple[list[str], np.ndarray, list[str]]:
+def read(n_topics: int = 25) -> tuple[list[str], np.ndarray, list[str]]:
     """Texts of both parts of ModApte, labels (n, n_topics) 0 or 1, and names of the topics."""
-    (path,) = need(data, "reuters21578/reuters21578.jsonl.gz")
+    (path,) = need("reuters21578/reuters21578.jsonl.gz")
     chosen = [
         d
         for d in read_lines(path)
@@ -44,11 +33,14 @@ def draw(labels: np.ndarray, n_rows: int, seed: int, least: int = 2) -> np.ndarr
 
 
 def vectors(
-    texts: list[str], train: np.ndarray, features: str
+    texts: list[str], train: np.ndarray
 ) -> tuple[sparse.csr_array, sparse.csr_array, np.ndarray]:
-    """Rows for training, all other rows, and which those are; words of the training rows only."""
+    """Rows for training, all other rows, and which those are; words of the training rows only.
+
+    Words are runs of two letters or digits and more, in lower case; a document has unit length.
+    """
     test = np.setdiff1d(np.arange(len(texts)), train)
-    vectorizer = FEATURES[features]()
+    vectorizer = TfidfVectorizer()
     X = vectorizer.fit_transform([texts[i] for i in train])
     X_test = vectorizer.transform([texts[i] for i in test])
     return sparse.csr_array(X), sparse.csr_array(X_test), test

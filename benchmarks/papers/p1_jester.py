@@ -21,7 +21,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from _common import GRID, finish, need, parse, rls_path, table
+from _common import GRID, parse, rls_path, table
+from judgements import ratings
 from scipy.stats import wilcoxon
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
@@ -47,25 +48,20 @@ METHODS: dict[str, tuple[Any, Array, tuple[float, ...]]] = {
 
 def main() -> None:
     warnings.simplefilter("ignore", ConvergenceWarning)
-    options = parse(__doc__, users=300, held_out=100, seed=0)
-    (path,) = need(options.data, "jester5k/ratings.npz")
-    with np.load(path) as file:
-        ratings = np.full(tuple(file["shape"]), np.nan)
-        ratings[file["user"], file["item"]] = file["rating"]
+    options = parse(__doc__, users=300, held_out=100)
     header = ["reference users", "method", "error", "± s.e.", "gamma", "alpha", "p", "P1"]
-    table(header, rows(ratings, options.users, options.held_out, options.seed))
-    finish()
+    table(header, rows(ratings(), options.users, options.held_out))
 
 
-def rows(ratings: Array, n_users: int, n_held: int, seed: int) -> Iterator[list[str]]:
-    counts = (~np.isnan(ratings)).sum(axis=1)
+def rows(R: Array, n_users: int, n_held: int) -> Iterator[list[str]]:
+    counts = (~np.isnan(R)).sum(axis=1)
     for column, (size, (least, most)) in enumerate(SIZES.items()):
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(0)
         eligible = rng.permutation(np.flatnonzero((counts >= least) & (counts <= most)))
         references = eligible[:N_REFERENCES]
-        others = rng.permutation(np.setdiff1d(np.arange(len(ratings)), references))
-        features = fill(ratings[references]).T
-        tasks = [split(ratings[user], rng) for user in others[: n_users + n_held]]
+        others = rng.permutation(np.setdiff1d(np.arange(len(R)), references))
+        features = fill(R[references]).T
+        tasks = [split(R[user], rng) for user in others[: n_users + n_held]]
         reference = None
         for name, (ranker, alphas, published) in METHODS.items():
             error = np.zeros((len(GAMMAS), len(alphas)))

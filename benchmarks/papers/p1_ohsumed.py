@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from _common import GRID, finish, need, parse, table
+from _common import GRID, need, parse, table
 from scipy.stats import wilcoxon
 from sklearn.linear_model import Ridge
 
@@ -48,13 +48,12 @@ METHODS = {
 
 
 def main() -> None:
-    options = parse(__doc__)
-    paths = need(options.data, *(f"letor_ohsumed/querylevelnorm_S{k}.txt.gz" for k in range(1, 6)))
+    parse(__doc__)
+    paths = need(*(f"letor_ohsumed/querylevelnorm_S{k}.txt.gz" for k in range(1, 6)))
     parts = [read(path) for path in paths]
     n_rows, n_queries = sum(len(p[1]) for p in parts), sum(len(np.unique(p[2])) for p in parts)
     print(f"{n_rows} documents, {n_queries} queries, {parts[0][0].shape[1]} features\n")
     table(["method", "error", "of each fold", "alphas, log₂", "p", "P1"], rows(parts))
-    finish()
 
 
 def read(path) -> Part:

@@ -10,10 +10,10 @@ here only pairs of the same fold count. The 95 % interval is DeLong's, of the te
 documents alone, as in the paper; its half-width is the mean over the draws.
 
 Left open there, and chosen here: which 500 documents (drawn at random, again if a topic has fewer
-than two; means and standard deviations over the draws); the features (tf-idf, and with ``--all 1``
-word frequencies too); labels of the regression (±1 and 0/1, no intercept; with an intercept it is
-RankRLS with ties kept). RankSVM takes 2^-3, 1, 2^3, … 2^15: smaller alphas separate the training
-rows as 2^-3 does. It is run on the first ``--svm`` draws.
+than two; means and standard deviations over the draws); the features (tf-idf); labels of the
+regression (±1 and 0/1, no intercept; with one it is RankRLS with ties kept). RankSVM
+takes 2^-3, 1, 2^3, … 2^15: smaller alphas separate the training rows as 2^-3 does. It is run on the
+first ``--svm`` draws.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-from _common import GRID, finish, parse, rls_holdout, rls_path, table
+from _common import GRID, parse, rls_path, table
 from _reuters import draw, read, vectors
 from scipy.stats import rankdata
 
@@ -64,23 +64,20 @@ Array = np.ndarray
 
 
 def main() -> None:
-    options = parse(__doc__, draws=3, svm=3, all=0)
-    texts, labels, names = read(options.data)
+    options = parse(__doc__, draws=3, svm=3)
+    texts, labels, names = read()
     print(f"{len(texts)} documents, {options.draws} draws of 500\n")
-    for features in ("tf-idf", "frequencies") if options.all else ("tf-idf",):
-        found: dict[str, list[Array]] = {}
-        positives = []
-        for seed in range(options.draws):
-            train = draw(labels, 500, seed)
-            X, X_test, test = vectors(texts, train, features)
-            positives.append(labels[train].sum(axis=0))
-            folds = ten_folds(labels[train], seed)
-            svm = seed < options.svm and features == "tf-idf"
-            for name, run in methods(X, X_test, labels[train], folds, svm).items():
-                pairs = zip(labels[test].T, run().T, strict=True)
-                found.setdefault(name, []).append(np.array([delong(*pair) for pair in pairs]))
-        report(features, names, np.mean(positives, axis=0), found)
-    finish()
+    found: dict[str, list[Array]] = {}
+    positives = []
+    for seed in range(options.draws):
+        train = draw(labels, 500, seed)
+        X, X_test, test = vectors(texts, train)
+        positives.append(labels[train].sum(axis=0))
+        folds = ten_folds(labels[train], seed)
+        for name, run in methods(X, X_test, labels[train], folds, seed < options.svm).items():
+            pairs = zip(labels[test].T, run().T, strict=True)
+            found.setdefault(name, []).append(np.array([delong(*pair) for pair in pairs]))
+    report(names, np.mean(positives, axis=0), found)
 
 
 def delong(y: Array, scores: Array) -> tuple[float, float]:
@@ -128,7 +125,12 @@ def methods(
         return np.stack([fit.predict(X_test) for fit in fits], axis=1)
 
     def regression(labels: Array) -> Array:
-        best = chosen(rls_holdout(K, labels, folds, GRID))
+        held = []
+        for fold in folds:
+            train = np.setdiff1d(rows, fold)
+            coefficients = rls_path(K[np.ix_(train, train)], labels[train], GRID)
+            held.append(np.stack([K[np.ix_(fold, train)] @ a for a in coefficients]))
+        best = chosen(held)
         coefficients = rls_path(K, labels, GRID)
         return np.stack([K_test @ coefficients[best[t], :, t] for t in topics], axis=1)
 
@@ -156,11 +158,8 @@ def methods(
     return out | ({"RankSVM": hinge} if svm else {})
 
 
-def report(
-    features: str, names: list[str], positives: Array, found: dict[str, list[Array]]
-) -> None:
+def report(names: list[str], positives: Array, found: dict[str, list[Array]]) -> None:
     """A row for each topic: mean over the draws ± their standard deviation (± DeLong's)."""
-    print(f"Features: {features}\n")
     theirs = {"RankRLS": 0, "RLS, labels ±1": 1, "RankSVM": 2}
     columns = []
     for name, draws in found.items():

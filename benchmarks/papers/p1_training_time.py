@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from _common import finish, parse, table
-from _reuters import FEATURES, draw, read
-from timing import seconds
+from _common import parse, seconds, table
+from _reuters import draw, read
+from sklearn.feature_extraction.text import TfidfVectorizer
 
 from rankrls import RankRLS, RankSVM, regularization_path
 
@@ -28,18 +28,17 @@ def main() -> None:
     options = parse(__doc__, most=6000)
     header = ["inputs", "RankRLS, s", "…, 31 alphas, s", "RankSVM, s", "its gap"]
     table([*header, "P1: RankRLS, s", "P1: RankSVM, s"], rows(options))
-    finish()
 
 
 def rows(options) -> Iterator[list[str]]:
-    texts, labels, names = read(options.data)
+    texts, labels, names = read()
     acq = labels[:, names.index("acq")]
     order = draw(labels, 6000, 0)
     grid = 2.0 ** np.arange(-15, 16)
     for m, rls, svm in zip(SIZES, RANKRLS, RANKSVM, strict=True):
         if m > options.most:
             break
-        X = FEATURES["tf-idf"]().fit_transform([texts[i] for i in order[:m]])
+        X = TfidfVectorizer().fit_transform([texts[i] for i in order[:m]])
         y, repeats = acq[order[:m]], 2 if m <= 2000 else 1
         machine = RankSVM(**KERNEL)
         yield [

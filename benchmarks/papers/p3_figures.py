@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator
 
 import numpy as np
-from _common import finish, parse, quiet, table
+from _common import parse, table
 from p3_selection import Part, newsgroups, rcv1
 from sklearn.exceptions import ConvergenceWarning
 
@@ -24,14 +24,13 @@ ITERATIONS = [1, 2, 5, 10, 20, 50, 100, 200]
 
 
 def main() -> None:
-    options = parse(__doc__)
-    quiet()
+    parse(__doc__)
+    warnings.filterwarnings("ignore", "the best alpha")
     warnings.simplefilter("ignore", ConvergenceWarning)
     for name, read in {"20-newsgroups": newsgroups, "RCV1, sample": rcv1}.items():
-        train, held, _ = read(options.data)
+        train, held, _ = read()
         print(f"{name}: pairwise error of the validation rows\n")
         table(["alpha", *map(str, ITERATIONS)], rows(train, held))
-    finish()
 
 
 def rows(train: Part, held: Part) -> Iterator[list[str]]:

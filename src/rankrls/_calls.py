@@ -25,20 +25,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "Line",
-    "Progress",
-    "all_or_nothing",
-    "library_frames",
-    "progress_goes_to",
-    "queries_of_sizes",
-    "takes_queries",
-    "tells",
-    "unchanged_on_error",
-    "warn",
-    "whole_call",
-]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: Packages whose stack frames are skipped to find the user's line for a warning: a pipeline calls
@@ -177,7 +163,17 @@ def progress_goes_to(listener: Callable[..., None]) -> Iterator[None]:
 @contextmanager
 def whole_call() -> Iterator[None]:
     """Show the progress of the outermost public call to a user who looks; clear it at the end."""
-    if _listener.get() is not None or not _somebody_looks():
+    ipython, stderr = sys.modules.get("IPython"), sys.stderr
+    shown = (stderr is not None and stderr.isatty()) or (
+        ipython is not None and type(ipython.get_ipython()).__name__ == "ZMQInteractiveShell"
+    )
+    if (
+        not shown  # a log file or a pipe
+        or _listener.get() is not None
+        or os.environ.get("RANKRLS_PROGRESS") == "0"
+        or threading.current_thread() is not threading.main_thread()
+        or multiprocessing.parent_process() is not None
+    ):
         yield
         return
     line = Line()
@@ -186,20 +182,6 @@ def whole_call() -> Iterator[None]:
             yield
     finally:
         line.close()
-
-
-def _somebody_looks() -> bool:
-    """Whether this is no log file, pipe, thread or worker, and the environment does not forbid."""
-    if (
-        os.environ.get("RANKRLS_PROGRESS") == "0"
-        or threading.current_thread() is not threading.main_thread()
-        or multiprocessing.parent_process() is not None
-    ):
-        return False
-    if sys.stderr is not None and sys.stderr.isatty():
-        return True
-    ipython = sys.modules.get("IPython")
-    return ipython is not None and type(ipython.get_ipython()).__name__ == "ZMQInteractiveShell"
 
 
 class Progress:

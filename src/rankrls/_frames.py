@@ -69,59 +69,22 @@ def with_columns(X: Any, names: Sequence[str]) -> Any:
     return frame.with_columns(*missing).select(*names).to_native()
 
 
-class RawTable:
-    """Named columns of numbers and text, read from a file; needs no data frame library."""
+def named_frame(numbers: Array, names: Sequence[str], text: Mapping[str, Array]) -> Any:
+    """Make a pandas data frame of numbers (n, m), in which some columns are replaced by text."""
+    pd = _pandas("a table with text or names")
+    frame = pd.DataFrame(numbers, columns=list(names), copy=False)
+    for name, words in text.items():
+        frame[name] = pd.Series(words, dtype=object)
+    return frame
 
-    def __init__(self, columns: list[str], numbers: Array, text: dict[int, Array]) -> None:
-        self.columns, self.numbers, self.text = columns, numbers, text
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        return len(self.numbers), len(self.columns)
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def __getitem__(self, name: str) -> Array:
-        """A column: float, or objects if it is text."""
-        j = self.columns.index(name)
-        return self.text[j] if j in self.text else self.numbers[:, j]
-
-    def with_columns(self, names: Sequence[str]) -> RawTable:
-        """Columns by name; those that the table lacks are missing in all rows."""
-        places = {name: j for j, name in enumerate(self.columns)}
-        numbers = np.full((len(self), len(names)), np.nan, dtype=self.numbers.dtype)
-        text = {}
-        for k, name in enumerate(names):
-            j = places.get(name)
-            if j in self.text:
-                text[k] = self.text[j]
-            elif j is not None:
-                numbers[:, k] = self.numbers[:, j]
-        return RawTable(list(names), numbers, text)
-
-    def take(self, rows: Any) -> RawTable:
-        """Select rows."""
-        text = {j: column[rows] for j, column in self.text.items()}
-        return RawTable(self.columns, self.numbers[rows], text)
-
-    def to_frame(self) -> Any:
-        """Convert to a pandas data frame."""
-        return data_frame({name: self[name] for name in self.columns}, caller="a table with text")
-
-    @staticmethod
-    def concatenate(tables: Sequence[RawTable]) -> RawTable:
-        """Concatenate tables with the same columns."""
-        first = tables[0]
-        text = {j: np.concatenate([table.text[j] for table in tables]) for j in first.text}
-        return RawTable(first.columns, np.concatenate([t.numbers for t in tables]), text)
+def text_columns(X: Any) -> list[str]:
+    """Names of the columns of text of a pandas data frame; none of an array."""
+    return [name for name in getattr(X, "columns", ()) if X[name].dtype == object]
 
 
 def take_rows(X: Any, rows: Any) -> Any:
-    """Rows of an array, a sparse matrix, a data frame or a `RawTable`."""
-    if isinstance(X, RawTable):
-        return X.take(rows)
+    """Rows of an array, a sparse matrix or a data frame."""
     if hasattr(X, "columns"):
         return nw.from_native(X, eager_only=True)[rows].to_native()
     return (X.tocsr() if sparse.issparse(X) else np.asarray(X))[rows]
@@ -278,17 +241,14 @@ def labels_in_order(Y: Any, rows: Any, columns: Any, *, one_domain: bool = False
     return Y
 
 
-def _edges_in_order(Y: Any, rows: Any, columns: Any, *, drop: bool = False) -> Any:
-    """Return sparse labels with names (of `load_relations`) in the order of the objects.
-
-    Labels of other objects are left out if ``drop``, and otherwise an error.
-    """
-    coords, shape, kept = list(Y.coords), list(Y.shape), np.ones(Y.nnz, dtype=bool)
+def _edges_in_order(Y: Any, rows: Any, columns: Any) -> Any:
+    """Return sparse labels with names (of `load_relations`) in the order of the objects."""
+    coords, shape = list(Y.coords), list(Y.shape)
     for axis, (names, wanted) in enumerate(((Y.row_names, rows), (Y.column_names, columns))):
         if not names_anything(wanted):
             continue
         place = wanted.get_indexer(names)[coords[axis]]
-        if not drop and (place < 0).any():
+        if (place < 0).any():
             of, unknown = "XZ"[axis], names[coords[axis]][place < 0][0]
             raise ValueError(
                 f"Y has labels of {str(unknown)!r}, which is not in the index of {of}: add "
@@ -296,24 +256,7 @@ def _edges_in_order(Y: Any, rows: Any, columns: Any, *, drop: bool = False) -> A
                 f"{('rows', 'columns')[axis]}={of}.index, unknown='drop')"
             )
         coords[axis], shape[axis] = place, len(wanted)
-        kept &= place >= 0
-    i, j = coords
-    return type(Y)((Y.data[kept], (i[kept], j[kept])), shape=tuple(shape))
-
-
-def labels_of(seen: Any, rows: Any, columns: Any) -> Any:
-    """Labels, a frame or sparse, of the objects that are named; NaN, or none, for new objects."""
-    frame = column_names(seen) is not None
-    names = (row_names(seen), column_names(seen)) if frame else (seen.row_names, seen.column_names)
-    for known, wanted, what in zip(names, (rows, columns), ("rows", "columns"), strict=True):
-        if len(wanted) and not (wanted.get_indexer(known) >= 0).any():
-            warn(
-                f"none of the {what} of seen ({shown_names(known)}) is an object that is ranked "
-                f"({shown_names(wanted)}): nothing is left out"
-            )
-    if frame:
-        return seen.reindex(index=rows, columns=columns)
-    return _edges_in_order(seen, rows, columns, drop=True)
+    return type(Y)((Y.data, tuple(coords)), shape=tuple(shape))
 
 
 def scores_in_order(Y_score: Any, Y_true: Any) -> Any:
@@ -426,8 +369,6 @@ def refuse_dates(X: Any, name: str = "X") -> None:
 
 def _dates(X: Any) -> list[tuple[str, str]]:
     """Label and type of every column that holds dates, times or durations."""
-    if isinstance(X, list | tuple):  # of which the first row is looked at
-        X = np.array(X[:1] if len(X) and isinstance(X[0], list | tuple) else [], dtype=object)
     if isinstance(X, np.ndarray):
         if X.dtype.kind in "mM":
             return [("all columns", str(X.dtype))]
@@ -473,10 +414,6 @@ def clear_errors(
             )
     try:
         yield
-    except TypeError:
-        if isinstance(X, list | tuple):  # of which the first row was looked at before
-            refuse_dates(np.array(X, dtype=object), name)
-        raise
     except ValueError as error:
         columns = getattr(X, "columns", None)
         if "Reshape your data" in str(error):
@@ -518,11 +455,9 @@ def _where_missing(X: Any, columns: Any) -> str:
 
 #: Names of ids and positions, in lower case without separators, and last words of such names.
 _ID_NAMES = {
-    *("id", "ids", "index", "idx", "row", "rownum", "rownumber", "rowno", "rowindex", "lineno"),
-    *("linenumber", "url", "uri", "timestamp", "datetime", "date", "unixtime", "qid", "pk"),
-    *("unnamed0", "level0", "indexlevel0"),
-    *("docid", "docno", "documentid", "itemid", "queryid", "userid", "productid", "rowid"),
-    *("sampleid", "sessionid", "customerid", "entityid", "objectid", "recordid", "pageid"),
+    *("index", "row", "rownum", "rownumber", "rowindex", "linenumber", "url", "uri", "date"),
+    *("unixtime", "unnamed0", "level0", "indexlevel0", "qid", "docid", "documentid", "itemid"),
+    *("queryid", "userid", "productid", "rowid", "sampleid", "sessionid", "customerid", "pageid"),
 }
 _ID_ENDINGS = {"id", "ids", "uid", "guid", "uuid", "idx", "timestamp", "datetime", "docno", "pk"}
 #: Words in names of features that may have a different value in each row without being ids.
@@ -548,13 +483,16 @@ def columns_like_ids(X: Any, names: Any = None, codes: Any = None) -> list[int]:
     n_rows, n_features = X.shape
     if n_rows < 2:
         return []
-    words = [] if names is None else list(map(_words, names))
-    named = [j for j, name in enumerate(words)
-             if name and ("".join(name) in _ID_NAMES or name[-1] in _ID_ENDINGS)]  # fmt: skip
+    named: list[int] = []
     others: list[int] = []
+    ranks = set()
+    for j, name in enumerate(() if names is None else map(_words, names)):
+        if name and ("".join(name) in _ID_NAMES or name[-1] in _ID_ENDINGS):
+            named.append(j)
+        elif not _RANK_WORDS.isdisjoint(name):
+            ranks.add(j)
     if n_rows >= _ID_ROWS and n_features > 1:
-        others = [j for j in _different_integers(X) if j not in named]
-        others = [j for j in others if not words or _RANK_WORDS.isdisjoint(words[j])]
+        others = [j for j in _different_integers(X) if j not in named and j not in ranks]
     several = codes is not None and len(codes) > 0 and bool((codes != codes[0]).any())
     columns = named + others[:_ID_COLUMNS]
     chosen = X[:, columns] if not sparse.issparse(X) else sparse.csc_array(X[:, columns])
@@ -589,7 +527,7 @@ def _different_integers(X: Any) -> list[int]:
         part = part[:, columns].toarray()
     whole = (part == np.rint(part)).all(axis=0)
     ordered = np.sort(part[:, whole], axis=0)
-    return [int(j) for j in columns[whole][(ordered[1:] != ordered[:-1]).all(axis=0)]]
+    return columns[whole][(ordered[1:] != ordered[:-1]).all(axis=0)].tolist()
 
 
 def named_columns(columns: Sequence[int], names: Sequence[Any] | None) -> str:
@@ -701,7 +639,7 @@ def _scale(X: Array, starts: Array) -> Array:
         sizes = np.diff(np.append(starts, len(X)))
         D = X - np.repeat(X[starts], sizes, axis=0)
         D -= np.repeat(np.add.reduceat(D, starts, axis=0) / sizes[:, None], sizes, axis=0)
-    scatter, total = (np.einsum("ij,ij->j", part, part) for part in (D, X))
+    scatter, total = np.einsum("ij,ij->j", D, D), np.einsum("ij,ij->j", X, X)
     scatter[scatter <= (16 * eps) ** 2 * total] = 0.0  # rounding alone can leave this
     return np.sqrt(scatter / len(D))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache
 from math import prod
+from operator import attrgetter
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
@@ -18,26 +20,6 @@ from joblib import effective_n_jobs
 from threadpoolctl import ThreadpoolController
 
 from rankrls._validation import is_integer, show
-
-__all__ = [
-    "NAME_VECTORS",
-    "REPORT_VECTORS",
-    "SCALER_VECTORS",
-    "SMALL",
-    "VECTORS",
-    "at_most",
-    "available",
-    "budget",
-    "few_threads",
-    "fits",
-    "fits_features",
-    "in_order",
-    "in_threads",
-    "n_threads",
-    "pyplot",
-    "require",
-    "require_features",
-]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -65,6 +47,11 @@ NAME_VECTORS = 10
 #: Vectors of up to this many bytes are always accepted.
 _SMALL = 2**26
 
+try:
+    _PHYSICAL = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+except (AttributeError, ValueError, OSError):  # pragma: no cover - not POSIX
+    _PHYSICAL = 8 * GIB
+
 #: Where control groups of version 2, and of the memory controller of version 1, have their limits.
 _GROUPS = {"": ("", "memory.max"), "memory": ("memory", "memory.limit_in_bytes")}
 
@@ -74,16 +61,16 @@ _GROUPS = {"": ("", "memory.max"), "memory": ("memory", "memory.limit_in_bytes")
 
 def budget() -> int:
     """Maximum bytes of a dense work space: half of the memory, or the rest of the address space."""
-    limits = _address_space()
+    limit = _address_space()
     with suppress(OSError, ValueError):  # not Linux
         used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-        limits = [max(limit - used, 0) for limit in limits]
-    return min([available() // 2, *limits])
+        limit = max(limit - used, 0)
+    return min(available() // 2, limit)
 
 
 def available() -> int:
     """Bytes available: physical memory, limits of control groups and of the address space."""
-    return min([_physical(), *_group_limits(), *_address_space()])
+    return min(_PHYSICAL, *_group_limits(), _address_space())
 
 
 def fits(*shape: int, itemsize: int = 8, copies: int = 1) -> bool:
@@ -109,7 +96,7 @@ def fits_features(n_features: int, copies: int = VECTORS) -> bool:
 
 def require_features(n_features: int, copies: int = VECTORS) -> None:
     """Raise a ``MemoryError`` if `fits_features` is False."""
-    if not fits_features(n_features, copies):
+    if 8 * copies * n_features > _SMALL:
         advice = (
             "use fewer columns: drop those without values, or correct a feature number that is far "
             "larger than the others"
@@ -117,21 +104,14 @@ def require_features(n_features: int, copies: int = VECTORS) -> None:
         require(f"a model of {n_features:,} features", n_features, copies=copies, advice=advice)
 
 
-def _physical() -> int:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # pragma: no cover - not POSIX
-        return 8 * GIB
-
-
-def _address_space() -> list[int]:
-    """The soft limit of the address space, if there is one."""
+def _address_space() -> int:
+    """The soft limit of the address space."""
     try:
         import resource
     except ImportError:  # pragma: no cover - not POSIX
-        return []
+        return sys.maxsize
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return [] if soft == resource.RLIM_INFINITY else [soft]
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
 @cache
@@ -190,11 +170,11 @@ def few_threads(n: int) -> AbstractContextManager[Any]:
 def in_threads(work: Callable[[T], R], items: Sequence[T], n: int) -> list[R]:
     """Results of ``work`` on matrices of n columns, in threads of our own if they are small."""
     if n > SMALL:
-        return [work(item) for item in items]
+        return list(map(work, items))
     threads = min(n_threads(None), len(items)) if len(items) > 1 else 1
     with at_most(1):
         if threads == 1:
-            return [work(item) for item in items]
+            return list(map(work, items))
         with ThreadPoolExecutor(threads) as pool:
             return list(pool.map(work, items))
 
@@ -220,7 +200,7 @@ def in_order(work: Callable[[T], R], items: Iterator[T], threads: int) -> Iterat
 
 
 def _blas_threads() -> int:
-    return max((library.num_threads for library in _blas().lib_controllers), default=1)
+    return max(map(attrgetter("num_threads"), _blas().lib_controllers), default=1)
 
 
 @cache

@@ -11,6 +11,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import IO, Any, BinaryIO, cast
 
 from rankrls import _resources
@@ -85,36 +86,26 @@ def unpacked(file: Any, name: str) -> Any:
 @contextmanager
 def written(path: str) -> Iterator[Any]:
     """Open a file for writing by `atomic_file`, compressed according to the suffix of its name."""
-    with atomic_file(path) as file, _packed(file, path) as writer:
-        yield writer
-
-
-def _packed(file: IO[bytes], path: str) -> Any:
     suffix = path[len(without_suffix(path)) :].lower()
-    if suffix == ".gz":
-        return gzip.GzipFile("", "wb", fileobj=file, mtime=0)
-    if suffix == ".bz2":
-        return bz2.BZ2File(file, "wb")
-    if suffix == ".xz":
-        return lzma.LZMAFile(file, "wb")
-    if suffix:
-        zstd = _zstd(path)
-        if hasattr(zstd, "CompressedOutputStream"):
-            return zstd.CompressedOutputStream(_LeftOpen(file), "zstd")
-        return zstd.open(file, "wb")
-    return nullcontext(file)
+    with atomic_file(path) as file:
+        writer: Any = nullcontext(file)
+        if suffix == ".gz":
+            writer = gzip.GzipFile("", "wb", fileobj=file, mtime=0)
+        elif suffix in (".bz2", ".xz"):
+            writer = (bz2.BZ2File if suffix == ".bz2" else lzma.LZMAFile)(file, "wb")
+        elif suffix:
+            writer = _zstd(path).CompressedOutputStream(_LeftOpen(file), "zstd")
+        with writer as open_writer:
+            yield open_writer
 
 
 def _zstd(name: str) -> Any:
-    """Module that decompresses zstd: the standard library from Python 3.14 on, or pyarrow."""
-    for module in ("compression.zstd", "pyarrow"):
-        try:
-            return importlib.import_module(module)
-        except ImportError:
-            continue
-    raise ImportError(
-        f"{name}: zstd files need pyarrow, which is not installed: pip install 'rankrls[arrow]'"
-    )
+    try:
+        return importlib.import_module("pyarrow")
+    except ImportError as error:
+        raise ImportError(
+            f"{name}: zstd files need pyarrow, which is not installed: pip install 'rankrls[arrow]'"
+        ) from error
 
 
 def _read(file: Any, n_bytes: int, name: str) -> bytes:
@@ -157,30 +148,24 @@ class _Unpacked:
 
     def __init__(self, source: _Prefixed, kind: str, name: str) -> None:
         self._kind = kind
-        self._errors: tuple[type[Exception], ...] = (EOFError, zlib.error, lzma.LZMAError, OSError)
         if kind == "gzip":
             self._reader: Any = gzip.GzipFile(fileobj=cast(Any, source), mode="rb")
         elif kind == "bzip2":
             self._reader = _Streams(source, bz2.BZ2Decompressor)
         elif kind == "xz":
-            self._reader = _Streams(source, _xz)
-        elif hasattr(zstd := _zstd(name), "ZstdDecompressor"):
-            self._errors += (zstd.ZstdError,)
-            self._reader = _Streams(source, zstd.ZstdDecompressor)
+            limited = partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, _resources.budget())
+            self._reader = _Streams(source, limited)
         else:
-            self._reader = zstd.CompressedInputStream(zstd.PythonFile(source, "r"), "zstd")
+            pa = _zstd(name)
+            self._reader = pa.CompressedInputStream(pa.PythonFile(source, "r"), "zstd")
 
     def read(self, n_bytes: int) -> bytes:
         try:
             return self._reader.read(n_bytes)
-        except self._errors as error:
+        except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:  # of the disk, not the data
                 raise
             raise DamagedError(self._kind, error) from error
-
-
-def _xz() -> lzma.LZMADecompressor:
-    return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_resources.budget())
 
 
 class _Streams:

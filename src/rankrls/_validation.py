@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import numbers
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -47,7 +48,9 @@ def check_option(name: str, value: Any, allowed: Iterable[str]) -> str:
     allowed = tuple(allowed)
     if not isinstance(value, str) or value not in allowed:
         choices = ", ".join(repr(a) for a in allowed)
-        raise ValueError(f"{name} must be one of {choices}; got {show(value)}")
+        near = difflib.get_close_matches(value, allowed, n=1) if isinstance(value, str) else ()
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        raise ValueError(f"{name} must be one of {choices}; got {show(value)}{hint}")
     return value
 
 
@@ -94,14 +97,18 @@ def check_integer(name: str, value: Any, *, least: int) -> int:
     return int(value)
 
 
-def check_numbers(name: str, values: Any, n: int) -> NDArray[np.int64]:
-    """Return row indices as int64, shape (n_edges,), from integers in range(n)."""
-    array = np.asarray(values)
-    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise ValueError(f"{name} must be row numbers (integers, 1-D); got {show(values)}")
+def check_rows(name: str, rows: Any, n: int, *, distinct: bool = True) -> NDArray[np.int64]:
+    """Return row numbers in range(n) as int64; distinct ones, also of a mask, are at least one."""
+    array = np.asarray(rows)
+    if distinct and array.dtype == bool and array.shape == (n,):
+        array = np.flatnonzero(array)
+    if array.ndim != 1 or (array.dtype.kind not in "iu" if array.size else distinct):
+        raise ValueError(f"{name} must be row numbers (integers, 1-D); got {show(rows)}")
     if array.size and (array.min() < 0 or array.max() >= n):
         bad = array.min() if array.min() < 0 else array.max()
         raise ValueError(f"{name} has {bad}, but rows are numbered 0 to {n - 1}")
+    if distinct and len(np.unique(array)) != len(array):
+        raise ValueError(f"{name} names a row twice")
     return array.astype(np.int64)
 
 
@@ -244,7 +251,21 @@ def encode_qid(qid: Any, n_rows: int, *, name: str = "qid", of: str = "rows of X
         bad = np.flatnonzero(~np.isfinite(array))
         if len(bad):
             raise ValueError(f"{name} is {array[bad[0]]} at row {bad[0]}: every row needs an id")
-    return _encode_objects(name, array) if array.dtype.kind == "O" else _encode_sortable(array)
+    if array.dtype.kind == "O":
+        return _encode_objects(name, array)
+    if len(array) and (array[1:] >= array[:-1]).all():  # sorted already: no need to sort
+        first = np.concatenate([[True], array[1:] != array[:-1]])
+        return Queries(np.cumsum(first) - 1, array[first])
+    if array.dtype.kind in "iu" and len(array):
+        low, high = int(array.min()), int(array.max())
+        if high - low < 2 * len(array):  # few gaps: a table of all numbers is faster than sorting
+            wide = np.int64 if array.dtype.kind == "i" else np.uint64  # int8 has no range of 255
+            offset = (array.astype(wide, copy=False) - wide(low)).astype(np.int64, copy=False)
+            present = np.bincount(offset, minlength=high - low + 1) > 0
+            labels = np.flatnonzero(present).astype(wide) + wide(low)
+            return Queries((np.cumsum(present) - 1)[offset], labels.astype(array.dtype))
+    labels, codes = np.unique(array, return_inverse=True)
+    return Queries(codes.astype(np.int64, copy=False), labels)
 
 
 def as_text(words: list[str]) -> NDArray[Any]:
@@ -280,22 +301,6 @@ def label_array(name: str, qid: Any) -> NDArray[Any]:
     if len(kinds) == 1 and issubclass(next(iter(kinds)), str | numbers.Number | np.generic):
         return np.asarray(qid)
     return as_objects(qid)
-
-
-def _encode_sortable(array: NDArray[Any]) -> Queries:
-    if len(array) and (array[1:] >= array[:-1]).all():  # sorted already: no need to sort
-        first = np.concatenate([[True], array[1:] != array[:-1]])
-        return Queries(np.cumsum(first) - 1, array[first])
-    if array.dtype.kind in "iu" and len(array):
-        low, high = int(array.min()), int(array.max())
-        if high - low < 2 * len(array):  # few gaps: a table of all numbers is faster than sorting
-            wide = np.int64 if array.dtype.kind == "i" else np.uint64  # int8 has no range of 255
-            offset = (array.astype(wide, copy=False) - wide(low)).astype(np.int64, copy=False)
-            present = np.bincount(offset, minlength=high - low + 1) > 0
-            labels = np.flatnonzero(present).astype(wide) + wide(low)
-            return Queries((np.cumsum(present) - 1)[offset], labels.astype(array.dtype))
-    labels, codes = np.unique(array, return_inverse=True)
-    return Queries(codes.astype(np.int64, copy=False), labels)
 
 
 def _encode_objects(name: str, array: NDArray[Any]) -> Queries:

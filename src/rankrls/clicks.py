@@ -305,18 +305,6 @@ def estimate_examination(
     impressions × θ. Newton steps maximise this likelihood; standard errors are those of the
     sandwich, by query. Positions with fewer than 20 clicks share the estimate of the one before. A
     log in which no item with a click was shown at two positions is an error.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rankrls.clicks import estimate_examination
-    >>> rng = np.random.default_rng(0)
-    >>> n = 20000
-    >>> item, position = rng.integers(5, size=n), rng.integers(1, 4, size=n)
-    >>> clicked = rng.random(n) < (0.1 + 0.1 * item) / position
-    >>> log = {"query": np.zeros(n), "item": item, "position": position, "clicks": clicked}
-    >>> estimate_examination(log).examination.round(1).tolist()
-    [1.0, 0.5, 0.3]
     """
     check_option("model", model, ("position", "additive"))
     counts = _count(log, query, item, position, clicks, impressions, model)
@@ -570,16 +558,14 @@ class ExpectedClicks:
 
     Attributes
     ----------
-    value, low, high : float
-        Mean over queries, or of the difference from ``other``, and its confidence interval.
-    std : float
-        Standard error.
+    value, low, high, std : float
+        Mean over queries, or of the difference from ``other``, its interval and standard error.
     p_value : float
         Two-sided; of a difference of zero.
     n_queries : int
     coverage : float
-        Share of the examination of the new lists that falls on items with at least one expected
-        examination in the log.
+        Share of the examination of the new lists on items with an expected examination of 1 or more
+        in the log; a warning if it is below 0.9.
     by_query : ndarray of shape (n_queries,)
     """
 
@@ -629,8 +615,7 @@ def expected_clicks(
 
     Notes
     -----
-    The value of a list is Σ θ(new position) × label. It is a warning if items with few
-    examinations take much of the new lists.
+    The value of a list is Σ θ(new position) × label.
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be between 0 and 1; got {confidence!r}")

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from rankrls._validation import check_finite_array, check_numbers, check_option, show
+from rankrls._validation import check_finite_array, check_option, check_rows, show
 from rankrls.core.relations.incomplete import SAMPLED_COST
 from rankrls.core.relations.pairwise_kernels import sampled_products
 
@@ -133,7 +133,7 @@ def _pairs(name: str, pairs: Any, n: int, m: int) -> tuple[Array, Array] | None:
     if not isinstance(pairs, tuple | list) or len(pairs) != 2:
         raise ValueError(f"{name} must be two arrays of numbers, or None; got {show(pairs)}")
     first, second = (
-        check_numbers(f"{name}[{k}]", part, size)
+        check_rows(f"{name}[{k}]", part, size, distinct=False)
         for k, (part, size) in enumerate(zip(pairs, (n, m), strict=True))
     )
     if len(first) != len(second):

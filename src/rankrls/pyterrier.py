@@ -37,20 +37,6 @@ class PyTerrierLearner(BaseEstimator):
     validation_score_ : float
         Pairwise accuracy within the validation queries, which the ranker does not learn from; NaN
         without.
-
-    Examples
-    --------
-    PyTerrier calls it as follows, with the sizes of consecutive queries as ``group``:
-
-    >>> import numpy as np
-    >>> from rankrls import RankRLSCV
-    >>> from rankrls.pyterrier import PyTerrierLearner
-    >>> X, y = np.random.default_rng(0).random((20, 3)), np.arange(20) % 4
-    >>> learner = PyTerrierLearner(RankRLSCV(alphas=[0.1, 1.0, 10.0, 1e3]))
-    >>> learner.fit(X, y, group=[8, 12], eval_set=[(X[:6], y[:6])], eval_group=[[3, 3]]).n_queries_
-    2
-    >>> learner.predict(X).shape
-    (20,)
     """
 
     def __init__(self, ranker: Any) -> None:
@@ -108,15 +94,6 @@ class PyTerrierLearner(BaseEstimator):
         return self
 
     def predict(self, X: Any) -> Any:
-        """Scores of rows, comparable within a query.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_rows, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_rows,)
-        """
+        """Scores of rows X (n_rows, n_features), comparable within a query, shape (n_rows,)."""
         check_is_fitted(self)
         return self.ranker_.predict(X)

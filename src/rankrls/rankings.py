@@ -8,7 +8,6 @@ evaluated with relevance judgements (`Qrels`) by `rankrls.metrics.evaluate_run`.
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -16,17 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import config_context
-from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import get_routing_for_object
 
 from rankrls._calls import takes_queries
 from rankrls._frames import (
     QUERY_NAMES,
-    RawTable,
     check_same_rows,
     chooses_columns,
     data_frame,
-    first_step,
+    named_frame,
     names_anything,
     refuse_equal_names,
     required_features,
@@ -118,13 +115,6 @@ class RankTable(_ArrayTable):
         Returns
         -------
         RankTable
-
-        Examples
-        --------
-        >>> from rankrls.rankings import RankTable
-        >>> made = RankTable.from_scores([0.1, 0.9, 0.5], qid=["b", "b", "a"], ids=["x", "y", "z"])
-        >>> made.query.tolist(), made.rank.tolist(), made.id.tolist()
-        (['b', 'b', 'a'], [1, 2, 1], ['y', 'x', 'z'])
         """
         check_same_rows(y_score, "y_score", qid=qid, ids=ids)
         score = check_finite_array("y_score", y_score, ndim=(1,))
@@ -170,12 +160,6 @@ class RankTable(_ArrayTable):
         Returns
         -------
         RankTable
-
-        Examples
-        --------
-        >>> from rankrls.rankings import RankTable
-        >>> RankTable.from_lists([[1.0, 3.0], [2.0, 0.0]], ["a", "b"], ["x", "y"], k=1).id.tolist()
-        ['y', 'x']
         """
         table = check_finite_array("scores", scores, ndim=(2,))
         names = as_labels(queries), as_labels(ids)
@@ -226,12 +210,6 @@ class Qrels(_ArrayTable):
         Returns
         -------
         Qrels
-
-        Examples
-        --------
-        >>> from rankrls.rankings import Qrels
-        >>> Qrels.from_labels([2, 0], qid=["shoes", "shoes"], ids=["s1", "s2"]).grade
-        array([2., 0.])
         """
         check_same_rows(y_true, "y_true", qid=qid, ids=ids)
         grade = check_finite_array("y_true", y_true, ndim=(1,))
@@ -257,37 +235,28 @@ def rank(
         model uses are selected by name; if it has no feature names, all columns except those of
         ``qid`` and ``ids`` are used. A Bunch of `rankrls.datasets` provides ``data`` and ``qid``.
     qid : str or array-like of shape (n_rows,), optional
-        Query label of each row, in any order; or the name of a column or of an index level. If
-        None, the ``qid`` of the Bunch; otherwise all rows form one query with label 0.
+        Query label of each row, in any order, or the name of a column. If None, the ``qid`` of the
+        Bunch; otherwise all rows form one query with label 0.
     ids : str or array-like of shape (n_rows,), optional
-        Ids of the rows; or the name of a column or of an index level. If None, the index of a
-        pandas frame, unless it is only a range of row numbers or the level of ``qid``; otherwise
-        the row indices, from 0.
+        Ids of the rows, or the name of a column. If None, the index of a pandas frame, unless it
+        only numbers the rows; otherwise the row indices, from 0.
     k : int, optional
         Keep only the first ``k`` rows of each query.
 
     Returns
     -------
     RankTable
-        Columns query, rank, id and score, as of :meth:`RankTable.from_scores`; ``to_frame()``
-        converts it to a data frame.
+        Columns query, rank, id and score; ``to_frame()`` converts it to a data frame.
 
     Examples
     --------
     >>> import pandas as pd
     >>> from rankrls import RankRLS, rank
-    >>> shop = pd.DataFrame({
-    ...     "query": ["shoes", "shoes", "shoes", "hats", "hats"],
-    ...     "bm25": [2.0, 5.0, 1.0, 3.0, 4.0],
-    ...     "grade": [0, 2, 0, 0, 1],
-    ... }, index=["s1", "s2", "s3", "h1", "h2"])
+    >>> shop = pd.DataFrame({"query": ["shoes"] * 3, "bm25": [2.0, 5.0, 1.0], "grade": [0, 2, 0]},
+    ...                     index=["s1", "s2", "s3"])
     >>> model = RankRLS(alpha=0.1).fit(shop[["bm25"]], shop["grade"], qid=shop["query"])
-    >>> print(rank(model, shop, qid="query", k=2).to_frame().round(2).to_string(index=False))
-    query  rank id  score
-    shoes     1 s2   2.77
-    shoes     2 s1   1.11
-     hats     1 h2   2.21
-     hats     2 h1   1.66
+    >>> rank(model, shop, qid="query", k=2).id.tolist()
+    ['s2', 's1']
     """
     refuse_lazy(data, "data")
     if hasattr(estimator, "predict_edges"):
@@ -295,21 +264,6 @@ def rank(
             f"a {type(estimator).__name__} ranks objects for objects: use its own method "
             "rank(X, Z, k=…)"
         )
-    X, qid, ids = _named_rows(estimator, without_arrow(data), qid, ids)
-    with warnings.catch_warnings():
-        if isinstance(data, Mapping):  # its columns were chosen by their names
-            warnings.filterwarnings("ignore", "X does not have valid feature names")
-        scores = np.asarray(_predicted(estimator, X, qid))
-    if scores.ndim != 1:
-        raise ValueError(
-            f"predict returned scores of shape {scores.shape}, and a ranking needs one score for "
-            "each row: rank a column by RankTable.from_scores(scores[:, j], qid=qid, ids=ids)"
-        )
-    return RankTable.from_scores(scores, qid=qid, ids=ids, k=k)
-
-
-def _named_rows(estimator: Any, data: Any, qid: Any, ids: Any) -> tuple[Any, Any, Any]:
-    """Features, queries and names of the rows of data."""
     if isinstance(data, Mapping):
         bunch, data = data, data.get("data")
         if data is None:
@@ -318,21 +272,31 @@ def _named_rows(estimator: Any, data: Any, qid: Any, ids: Any) -> tuple[Any, Any
                 "a data frame or an array"
             )
         qid = bunch.get("qid") if qid is None else qid
-        qid, ids = (bunch[value] if isinstance(value, str) and bunch.get(value) is not None
-                    else value for value in (qid, ids))  # fmt: skip
         names: Any = bunch.get("feature_names")
         named = names is not None and hasattr(estimator, "feature_names_in_")
-        if isinstance(data, np.ndarray) and named:
-            data = RawTable(list(map(str, names)), data, {})
-    if not _is_frame(data):
-        for name, value in (("qid", qid), ("ids", ids)):
-            if isinstance(value, str):
-                raise ValueError(
-                    f"{name}={value!r} names a column, but data has no column names; pass "
-                    f"one value for each row as {name}"
-                )
-        return data, qid, ids
-    check_same_rows(data, "data", qid=qid, ids=ids)
+        if named and isinstance(data, np.ndarray):
+            data = named_frame(data, list(map(str, names)), {})
+    data = without_arrow(data)
+    X = data
+    if hasattr(data, "columns"):
+        check_same_rows(data, "data", qid=qid, ids=ids)
+        X = _features(estimator, data, qid, ids)
+        if ids is None and names_anything(row_names(data)):
+            ids = row_names(data)
+    qid, ids = _column(data, "qid", qid), _column(data, "ids", ids)
+    scores = np.asarray(_predicted(estimator, X, qid))
+    n_rows = data.shape[0] if hasattr(data, "shape") else len(data)
+    if scores.shape != (n_rows,):
+        raise ValueError(
+            f"predict returned scores of shape {scores.shape} for {n_rows} rows, and a ranking "
+            "needs one score for each row: rank a column by RankTable.from_scores(scores[:, j], "
+            "qid=qid, ids=ids); a model of texts needs the column of texts as data"
+        )
+    return RankTable.from_scores(scores, qid=qid, ids=ids, k=k)
+
+
+def _features(estimator: Any, data: Any, qid: Any, ids: Any) -> Any:
+    """Columns of a data frame that the model uses."""
     known = required_features(estimator)
     names = [str(name) for name in data.columns]
     features: list[Any] = [] if known is None else known
@@ -352,62 +316,27 @@ def _named_rows(estimator: Any, data: Any, qid: Any, ids: Any) -> tuple[Any, Any
                 f"data has a column {name!r}, but qid is None; pass qid={name!r}, or drop the "
                 "column if all rows are one ranking"
             )
-    wanted = list(estimator.feature_names_in_) if chooses_columns(estimator) else features
-    if isinstance(data, RawTable):
-        table = data.with_columns(wanted)
-        X = table.to_frame() if table.text or wanted is not features else table.numbers
-    else:
-        X = data[features] if hasattr(data, "iloc") else data.select(features)
-        X = X if wanted is features else with_columns(X, wanted)
-    if _takes_texts(estimator):
-        if len(features) != 1:
-            raise ValueError(
-                f"the model takes one text for each row, and data has the columns "
-                f"{shown_names(features)}; pass the column of texts as data, and qid and ids "
-                "as arrays"
-            )
-        X = X[features[0]]
-    return X, _column(data, "qid", qid), _column(data, "ids", _own_ids(data, qid, ids))
-
-
-def _is_frame(data: Any) -> bool:
-    """Whether data are a table of pandas or polars, or one that was read from a file."""
-    library = hasattr(data, "iloc") or hasattr(data, "get_columns")
-    return isinstance(data, RawTable) or (library and hasattr(data, "columns"))
-
-
-def _takes_texts(estimator: Any) -> bool:
-    """Whether the model begins with a step that takes 1-D text, such as a TfidfVectorizer."""
-    first = first_step(estimator)
-    tags = get_tags(first).input_tags if hasattr(first, "__sklearn_tags__") else None
-    return tags is not None and bool(tags.string and not tags.two_d_array)
-
-
-def _own_ids(data: Any, qid: Any, ids: Any) -> Any:
-    """Default ids of the rows of a frame: its index, unless it is row numbers or the queries."""
-    index = row_names(data)
-    if ids is not None or not names_anything(index):
-        return ids
-    if isinstance(qid, str) and qid in index.names:
-        return index.droplevel(qid) if index.nlevels > 1 else None
-    return index
+    X = data[features] if hasattr(data, "iloc") else data.select(features)
+    if chooses_columns(estimator):
+        X = with_columns(X, list(estimator.feature_names_in_))
+    return X
 
 
 def _column(data: Any, role: str, value: Any) -> Any:
-    """Return a column or an index level by name; other values are returned unchanged."""
+    """Return a column by name; other values are returned unchanged."""
     if not isinstance(value, str):
         return value
-    if value in list(data.columns):
-        column = data[value]
-        if getattr(column, "ndim", 1) != 1:
-            raise ValueError(f"{role}={value!r}: data has several columns of this name")
-        return column
-    index = row_names(data)
-    if index is not None and value in index.names:
-        return index.get_level_values(value)
-    raise ValueError(
-        f"{role}={value!r} is not a column of data; its columns are {shown_names(data.columns)}"
-    )
+    if not hasattr(data, "columns"):
+        raise ValueError(
+            f"{role}={value!r} names a column, but data has no column names; pass one value for "
+            f"each row as {role}"
+        )
+    if list(data.columns).count(value) != 1:
+        raise ValueError(
+            f"{role}={value!r} is not a column of data, or several of them; its columns are "
+            f"{shown_names(data.columns)}"
+        )
+    return data[value]
 
 
 def _predicted(estimator: Any, X: Any, qid: Any) -> Any:

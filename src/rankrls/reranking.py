@@ -6,7 +6,6 @@ Lists of candidates become (X, y, qid), and scores of a ranker a choice for each
 from __future__ import annotations
 
 import numbers
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse as sp
 from sklearn.feature_extraction import DictVectorizer
-from sklearn.utils.validation import check_is_fitted
 
 from rankrls._calls import takes_queries
 from rankrls._validation import check_finite_array, check_length, encode_qid, label_array, show
@@ -41,22 +39,15 @@ class Candidates:
 
     Examples
     --------
-    Sentences with two or three parses each, by the names of their features:
-
     >>> from rankrls import RankRLS
-    >>> from rankrls.reranking import Candidates, best_candidates, reranking_scores
+    >>> from rankrls.reranking import Candidates, best_candidates
     >>> train = Candidates.from_lists({
     ...     "s1": ([{"nsubj": 1, "dobj": 1}, {"nsubj": 1, "dep": 1}], [0.9, 0.4]),
-    ...     "s2": ([{"dep": 2}, {"nsubj": 1, "dep": 1}, {"dobj": 1, "dep": 1}], [0.1, 0.7, 0.6]),
+    ...     "s2": ([{"dep": 2}, {"nsubj": 1, "dep": 1}], [0.1, 0.7]),
     ... })
     >>> ranker = RankRLS(alpha=0.1).fit(train.X, train.y, qid=train.qid)
-    >>> new = {"s3": ([{"dep": 1, "amod": 1}, {"nsubj": 1, "amod": 1}], None)}
-    >>> test = Candidates.from_lists(new, vectorizer=train.vectorizer)
-    >>> best_candidates(ranker.predict(test.X), qid=test.qid)
-    {'s3': 1}
-    >>> scores = reranking_scores(train.y, ranker.predict(train.X), qid=train.qid)
-    >>> round(scores.first_choice, 3), round(scores.baseline, 3), round(scores.oracle, 3)
-    (0.8, 0.5, 0.8)
+    >>> best_candidates(ranker.predict(train.X), qid=train.qid)
+    {'s1': 0, 's2': 1}
     """
 
     X: Any
@@ -72,8 +63,7 @@ class Candidates:
 
         Parameters
         ----------
-        lists : mapping of key → (features, scores), or iterable of (features, scores) or of \
-(key, (features, scores))
+        lists : mapping of key → (features, scores), or iterable of (features, scores)
             ``features`` holds the n candidates of one list: an array or sparse matrix of shape (n,
             n_features), or n dicts for `DictVectorizer`. ``scores`` holds n numbers, higher =
             better, or is None in all lists.
@@ -89,7 +79,7 @@ class Candidates:
         items = _items(lists)
         rows, scores, keys = [], [], []
         for key, item in items:
-            features, given = _split(key, item)
+            features, given = _features(key, item[0]), item[1]
             size = features.shape[0] if hasattr(features, "shape") else len(features)
             if size == 0:
                 raise ValueError(f"list {key!r} has no candidates: leave it out")
@@ -122,12 +112,6 @@ def best_candidates(y_score: ArrayLike, *, qid: Any) -> dict[Any, int]:
     dict
         Index of the best candidate within each list, from 0, with lists in the order of their first
         candidates.
-
-    Examples
-    --------
-    >>> from rankrls.reranking import best_candidates
-    >>> best_candidates([0.2, 0.9, 0.5, 0.1], qid=["a", "a", "b", "b"])
-    {'a': 1, 'b': 0}
     """
     score = check_finite_array("y_score", y_score, ndim=(1,))
     queries, order = _by_list(qid, len(score))
@@ -228,55 +212,46 @@ def _by_list(qid: Any, n: int) -> tuple[Any, Array]:
 
 
 def _items(lists: Any) -> list[tuple[Any, Any]]:
-    """Return the lists with their keys; an iterable may contain (key, list) pairs."""
-    items = list(lists.items() if isinstance(lists, Mapping) else lists)
+    """Return the lists with their keys, or their numbers."""
+    items = list(lists.items() if isinstance(lists, Mapping) else enumerate(lists))
     if not items:
         raise ValueError("lists is empty; give at least one list of candidates")
-    if isinstance(lists, Mapping):
-        return items
-    kinds = (str, numbers.Number, np.generic)
-    if not all(isinstance(i, tuple | list) and len(i) == 2 and isinstance(i[0], kinds)
-               for i in items):  # fmt: skip
-        return list(enumerate(items))
-    again, count = Counter(key for key, _ in items).most_common(1)[0]
-    if count > 1:
-        raise ValueError(f"list {again!r} comes twice; give all its candidates in one list")
-    return [(key, item) for key, item in items]
+    no_features = (Mapping, str, numbers.Number, np.generic)  # a candidate, or a key
+    for key, item in items:
+        is_pair = isinstance(item, tuple | list) and len(item) == 2
+        if not is_pair or isinstance(item[0], no_features):
+            raise ValueError(
+                f"list {key!r} must be a pair (features, scores), of which scores may be None; got "
+                f"{show(item)} (pass dict(lists) if they are pairs of a key and a list)"
+            )
+    return items
 
 
-def _split(key: Any, item: Any) -> tuple[Any, Any]:
-    """Features of a list, a sparse matrix, an array or dicts, and its scores."""
-    is_pair = isinstance(item, tuple | list) and len(item) == 2
-    if not is_pair or isinstance(item[0], Mapping):  # two candidates, without the pair around them
-        raise ValueError(
-            f"list {key!r} must be a pair (features, scores); got "
-            f"{'candidates only' if is_pair else show(item)} (scores may be None)"
-        )
-    features, scores = item
+def _features(key: Any, features: Any) -> Any:
+    """Candidates of a list: a sparse matrix, an array, or a list of dicts."""
     if sp.issparse(features):
-        return features, scores
+        return features
     if not isinstance(features, np.ndarray) and hasattr(features, "__iter__"):
         features = list(features)
         if all(isinstance(one, Mapping) for one in features):
-            return features, scores
-    return check_finite_array(f"features of list {key!r}", features, ndim=(2,)), scores
+            return features
+    return check_finite_array(f"features of list {key!r}", features, ndim=(2,))
 
 
 def _stack(
     rows: list[Any], vectorizer: DictVectorizer | None, sparse: bool
 ) -> tuple[Any, DictVectorizer | None]:
     named = [isinstance(features, list) for features in rows]
-    if any(named):
-        if not all(named):
-            raise ValueError("features must be dicts in all lists, or arrays in all lists")
+    if all(named):
         flat = [one for features in rows for one in features]
         if vectorizer is None:
             vectorizer = DictVectorizer(sparse=sparse).fit(flat)
-        check_is_fitted(vectorizer)
         X = vectorizer.transform(flat)
         return sp.csr_array(X) if sp.issparse(X) else X, vectorizer
-    if vectorizer is not None:
-        raise ValueError("vectorizer needs features given as dicts; these are arrays")
+    if any(named) or vectorizer is not None:
+        raise ValueError(
+            "features must be dicts in all lists, or arrays in all lists; a vectorizer needs dicts"
+        )
     widths = {features.shape[1] for features in rows}
     if len(widths) > 1:
         raise ValueError(f"features of the lists have different numbers of columns: {widths}")

@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from rankrls._validation import encode_qid, refuse_lazy
+from rankrls._validation import refuse_lazy
 from rankrls.estimators import stream
 from rankrls.estimators.auto import AutoRanker
-from rankrls.estimators.incremental import learned_by, rescale_features
+from rankrls.estimators.incremental import learned_by, query_keys, rescale_features, show_query
 from rankrls.estimators.scalers import SCALERS, rescaling, scaled, taken_apart, unlearn
-from rankrls.estimators.seen_queries import query_keys, show_query
 from rankrls.preprocessing import QueryScaler
 
 __all__ = ["fit_stream", "forget", "partial_fit", "require_updatable"]
@@ -37,29 +36,14 @@ def fit_stream(estimator: Any, batches: Any, *, basis_rows: Any = None) -> Any:
         The ranker may be preceded by one StandardScaler, MinMaxScaler or MaxAbsScaler, which is
         fitted to all rows; or by a `QueryScaler`, for batches of whole queries (``by_query=True``
         of `iter_letor` and `iter_parquet`); and these by a SimpleImputer with strategy "constant".
-    batches : iterable, or function that returns one
-        As for `RankRLS.fit_stream` and `RankRLSCV.fit_stream`.
-    basis_rows : array-like of shape (n_basis, n_features), optional
-        As for `RankRLS.fit_stream`; not with a scaler.
+    batches, basis_rows
+        As for `RankRLS.fit_stream`; no basis_rows with a pipeline.
 
     Returns
     -------
     estimator
         The fitted estimator; it equals ``fit`` to all rows. With `RankRLSCV`, the scaler is also
         fitted to the features of held-out rows.
-
-    Examples
-    --------
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from sklearn.preprocessing import StandardScaler
-    >>> from rankrls import RankRLS
-    >>> from rankrls.datasets import make_ranking
-    >>> from rankrls.streaming import fit_stream
-    >>> X, y, qid = make_ranking(n_queries=20, random_state=0, return_X_y_qid=True)
-    >>> parts = [slice(i, i + 64) for i in range(0, len(X), 64)]
-    >>> batches = ((X[part], y[part], qid[part]) for part in parts)
-    >>> fit_stream(make_pipeline(StandardScaler(), RankRLS()), batches).predict(X[:2]).shape
-    (2,)
     """
     if isinstance(estimator, AutoRanker) and basis_rows is None:
         return estimator.fit_stream(batches)
@@ -79,29 +63,19 @@ def fit_stream(estimator: Any, batches: Any, *, basis_rows: Any = None) -> Any:
 def partial_fit(
     estimator: Any, X: Any, y: Any, *, qid: Any = None, sample_weight: Any = None
 ) -> Any:
-    """Add queries to a fitted ranker, or to a fitted pipeline of scaler and ranker.
+    """Add queries, as for `RankRLS.partial_fit`, to a fitted ranker or pipeline (`fit_stream`).
 
-    Parameters
-    ----------
-    estimator : RankRLS, RankRLSCV, Pipeline or AutoRanker, as for `fit_stream`
-        It then equals a fit of scaler and ranker to all rows; `RankRLSCV` keeps ``alpha_``. If the
-        call fails, it does not change.
-    X, y, qid, sample_weight
-        New queries, as for `RankRLS.partial_fit`.
+    It then equals a fit of scaler and ranker to all rows; `RankRLSCV` keeps ``alpha_``. If the call
+    fails, it does not change.
     """
     return _updated(estimator, 1, X, y, qid=qid, sample_weight=sample_weight)
 
 
 def forget(estimator: Any, X: Any, y: Any, *, qid: Any = None, sample_weight: Any = None) -> Any:
-    """Remove queries from a fitted ranker, or from a fitted pipeline of scaler and ranker.
+    """Remove queries, as for `RankRLS.forget`, from a fitted ranker or pipeline (`fit_stream`).
 
-    Parameters
-    ----------
-    estimator : RankRLS, RankRLSCV, or Pipeline, as for `fit_stream`
-        It then equals a fit without these queries. If the call fails, it does not change.
-    X, y, qid, sample_weight
-        The queries to remove, as they were added; see `RankRLS.forget`. Rows with the extreme
-        values of a MinMaxScaler or MaxAbsScaler are refused.
+    It then equals a fit without these queries. If the call fails, it does not change. Pipelines
+    with a MinMaxScaler or MaxAbsScaler cannot forget.
     """
     return _updated(estimator, -1, X, y, qid=qid, sample_weight=sample_weight)
 
@@ -149,21 +123,24 @@ class _Prepare:
         return None if self._scaler is None else rescaling(self._first, self._scaler)
 
     def _before_scaler(self, batch: stream.Batch, *, fit: bool) -> Any:
-        X, keys = batch.X, set[str]()
-        for step in self.steps if self._scaler is None else self.steps[:-1]:
-            by_query = {}
-            if isinstance(step, QueryScaler):
-                n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-                keys = set(query_keys(encode_qid(batch.qid, n_rows).labels))
-                if batch.number > 1 and (on := (self._keys or set()) & keys):
-                    raise ValueError(
-                        f"{show_query(min(on))} continues from the previous batch, but QueryScaler "
-                        "scales whole queries: read batches of whole queries (by_query=True)"
-                    )
-                by_query = {"qid": batch.qid}
-            X = step.fit_transform(X, **by_query) if fit else step.transform(X, **by_query)
+        keys = set[str]()
+        if any(isinstance(step, QueryScaler) for step in self.steps):
+            labels = [0] if batch.qid is None else set(np.asarray(batch.qid).tolist())
+            keys = set(query_keys(labels))
+            if batch.number > 1 and (on := (self._keys or set()) & keys):
+                raise ValueError(
+                    f"{show_query(min(on))} continues from the previous batch, but QueryScaler "
+                    "scales whole queries: read batches of whole queries (by_query=True)"
+                )
         self._keys = keys
-        return X
+        return _transformed(self.steps[: -1 if self._scaler else None], batch.X, batch.qid, fit)
+
+
+def _transformed(steps: list[Any], X: Any, qid: Any, fit: bool = False) -> Any:
+    for step in steps:
+        by_query = {"qid": qid} if isinstance(step, QueryScaler) else {}
+        X = step.fit_transform(X, **by_query) if fit else step.transform(X, **by_query)
+    return X
 
 
 def _updated(estimator: Any, sign: int, X: Any, y: Any, **by_row: Any) -> Any:
@@ -179,9 +156,7 @@ def _updated(estimator: Any, sign: int, X: Any, y: Any, **by_row: Any) -> Any:
         check_is_fitted(ranker)
         getattr(ranker, method)  # an error here says why it cannot
         scaler = steps[-1] if isinstance(steps[-1], SCALERS) else None
-    for step in steps if scaler is None else steps[:-1]:
-        by_query = {"qid": by_row["qid"]} if isinstance(step, QueryScaler) else {}
-        X = step.transform(X, **by_query)
+    X = _transformed(steps[: -1 if scaler else None], X, by_row["qid"])
     if scaler is None:
         getattr(ranker, method)(X, y, **by_row)
         return estimator

@@ -187,6 +187,19 @@ def test_nothing_sticks_out_on_a_small_screen(browser, pages, name, width):
         browser.keep_picture(f"{name}-phone")
 
 
+def test_heads_of_tables_do_not_break_inside_a_word(browser, pages):
+    browser.open(pages["test"], width=1200)
+    browser.js("document.querySelector('.facts').style.width = '8rem'")
+    broken = """
+    return [...document.querySelectorAll(".facts thead .num")].filter((e) => {
+      const range = document.createRange();
+      range.selectNodeContents(e);
+      const lines = new Set([...range.getClientRects()].map((r) => Math.round(r.top))).size;
+      return lines > e.textContent.trim().split(/\\s+/).length;
+    }).map((e) => e.textContent)"""
+    assert browser.js(broken) == []
+
+
 def test_hostile_names_are_only_text(browser, pages):
     browser.open(pages["evil"])
     assert browser.js("return window.hacked === undefined")

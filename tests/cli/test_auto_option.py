@@ -86,14 +86,11 @@ def test_fit_writes_the_ranker_of_the_raw_table(run):
     assert loaded.best_score_ == ranker.best_score_
     np.testing.assert_array_equal(by_hand_scores(loaded), by_hand_scores(ranker))
     lines = told.out.splitlines()
-    assert "columns: labels 'grade', queries 'query'" in lines[0]
-    assert f"the mean of {len(ranker.estimators_)} of" in lines[2]
-    head = next(i for i, line in enumerate(lines) if line.startswith("view "))
-    assert " ".join(lines[head].split()) == "view kernel blocks cost compared alpha ndcg@10 weight"
+    assert " ".join(lines[0].split()) == "view kernel blocks cost compared alpha ndcg@10 weight"
     for k in range(len(ranker.estimators_)):
-        assert lines[head + 1 + k].startswith(ranker.members_["view"][k])
-        assert f"{ranker.members_['score'][k]:.4f}" in lines[head + 1 + k]
-    assert f"ndcg@10 {ranker.best_score_:.4f} of the mean, nested" in told.out
+        assert lines[1 + k].startswith(ranker.members_["view"][k])
+        assert f"{ranker.members_['score'][k]:.4g}" in lines[1 + k]
+    assert re.search(f"^best score +{ranker.best_score_:.4g}$", told.out, re.M)
     assert "taken as text: name, brand, size, currency" in told.err
     assert "3 of 8 columns left out" in told.err
     assert "product_id, name, currency" in told.err
@@ -138,8 +135,7 @@ def test_one_ranking(run):
     model = load_model("model")
     scores = np.array(run("predict test.csv -m model --one-ranking").out.split(), float)
     np.testing.assert_array_equal(scores, model.predict(X, qid=np.zeros(len(X))))
-    told = run("fit train.csv --auto --effort quick --one-ranking -m one")
-    assert "chosen by other folds" in told.out
+    run("fit train.csv --auto --effort quick --one-ranking -m one")
     scores = np.array(run("predict test.csv -m one").out.split(), float)
     np.testing.assert_array_equal(scores, load_model("one").predict(X))
     assert run("evaluate test.csv -m one --json").json["n_queries"] == 20
@@ -162,13 +158,11 @@ def test_letor_text_dense_and_sparse(run):
 @pytest.mark.filterwarnings("ignore::rankrls.exceptions.IdColumnWarning")
 def test_cv_prints_candidates_and_the_nested_score(run):
     told = run("cv train.csv --auto --effort quick")
-    every = run("cv train.csv --auto --effort quick --all")
     model = load_model("model")
-    assert f"ndcg@10 {model.best_score_:.4f} of the mean, nested" in told.out
-    n = len(model.members_["weight"])
-    assert f"({len(model.estimators_)} of {n} candidates are averaged" in told.out
+    assert re.search(f"^best score +{model.best_score_:.4g}$", told.out, re.M)
     views = tuple(set(model.members_["view"]))
-    assert sum(line.startswith(views) for line in every.out.splitlines()) == n
+    found = sum(line.startswith(views) for line in told.out.splitlines())
+    assert found == len(model.members_["weight"])
     options = "--scoring average_precision --random-state 5"
     found = run(f"cv train.csv --auto --effort quick --json {options}").json
     assert found["best_score"] == by_hand(scoring="average_precision", random_state=5).best_score_
@@ -206,10 +200,6 @@ def test_export_is_refused(run):
         ("cv train.csv --auto --scoring MAP", "it is called 'map' here"),
         ("fit train.csv -m x --effort quick", "--effort is for --auto"),
         ("report train.csv --effort quick", "--effort is for --auto"),
-        (
-            "predict test.csv -m model --missing zero",
-            "the model takes raw tables and fills in",
-        ),
         ("fit train.csv -m x", "is 'Product0', not a finite number"),
     ],
 )
@@ -278,8 +268,8 @@ def test_numbers_with_a_few_other_cells_are_a_warning(run):
     told = run("fit marked.csv --auto --effort quick -m x").err
     for name, count, cell in (("price", 1, "?"), ("volume", n - 100, "1,000"),
                               ("stock", 1, "1_000")):  # fmt: skip
-        text = f"column {name!r} is taken as text, because {count} of its {n} cells are no numbers"
-        assert f"{text}, such as {cell!r}: write a decimal point" in told
+        text = f"column {name!r} is taken as text: {count} of its {n} cells are no numbers"
+        assert f"{text}, such as {cell!r}" in told
 
 
 def test_dates_are_a_warning(run):
@@ -288,15 +278,11 @@ def test_dates_are_a_warning(run):
     frame.assign(added=frame["added"].where(frame.index % 5 > 0, "NULL")).to_csv(
         "days.csv", index=False
     )
-    frame.assign(
-        added=pd.to_datetime(frame["added"]), since=pd.to_timedelta(frame.index % 9, "h")
-    ).to_parquet("days.parquet")
+    frame.assign(added=pd.to_datetime(frame["added"])).to_parquet("days.parquet")
     for data in ("days.csv", "days.parquet"):
         told = run(f"fit {data} --auto --effort quick -m x").err
-        assert "column 'added' holds dates" in told
-        assert "leave it out by --drop added" in told
+        assert "column 'added' is taken as text" in told
         assert "column 'name'" not in told
-    assert "column 'since' holds dates or times" in told
     run("predict days.parquet -m x")
 
 
@@ -326,25 +312,7 @@ def test_weights(run):
 
 def test_weights_of_features_are_refused(run):
     told = run("weights -m model", code=2).err
-    assert "model: an AutoRanker, the mean of several rankers, has no weights" in told
-
-
-def test_no_uncertainty_gives_a_smaller_file(run):
-    run("fit train.csv --auto --effort quick -m small --no-uncertainty")
-    assert os.path.getsize("small") < os.path.getsize("model")
-    expected = run("predict test.csv -m model").out
-    assert run("predict test.csv -m small").out == expected
-
-
-def test_rankers_of_nameless_text(run, tmp_path):
-    """A model of an array with text scores CSV columns by their place."""
-    frame = pd.read_csv("train.csv")[["price", "brand", "query", "grade"]]
-    X = frame[["price", "brand"]].to_numpy(dtype=object)
-    ranker = AutoRanker(effort="quick", random_state=0).fit(X, frame["grade"], qid=frame["query"])
-    save_model(ranker, "by_place")
-    frame.to_csv("two.csv", index=False)
-    scores = np.array(run("predict two.csv -m by_place").out.split(), float)
-    np.testing.assert_array_equal(scores, ranker.predict(X, qid=frame["query"]))
+    assert "model: this AutoRanker has no weights" in told
 
 
 @pytest.mark.filterwarnings("ignore::rankrls.exceptions.IdColumnWarning")
@@ -362,7 +330,6 @@ def test_pipelines_that_begin_with_an_encoder(run):
     ranker = RankRLS().fit(encoder.transform(X), y, qid=qid)
     save_model(Pipeline([("encode", encoder), ("rank", ranker)]), "linear")
     scores = np.array(run("predict test.csv -m linear").out.split(), float)
-    assert "leave --missing out" in run("predict test.csv -m linear --missing zero", code=2).err
     unseen = pd.read_csv("test.csv", dtype={"size": str}).drop(columns=["query", "grade"])
     np.testing.assert_array_equal(scores, ranker.predict(encoder.transform(unseen)))
 
@@ -384,11 +351,9 @@ def test_report_describes_the_ranker_of_fit(run):
     *lines, last = code.splitlines()
     exec("\n".join(lines), space := {})
     assert eval(last, space) == pytest.approx(told["pairwise_error"], abs=1e-9)
-    tested = run("report train.csv --auto --effort quick --test test.csv -o page.html").out
-    assert "on the test data" in tested
-    assert "of the mean, nested" in tested
-    numeric = run("report train.dat --auto --effort quick -o page.html").out
-    assert "leave query out" in numeric
+    words = "--auto --effort quick -o page.html --json"
+    assert run(f"report train.csv --test test.csv {words}").json["method"] == "test"
+    assert run(f"report train.dat {words}").json["method"] == "leave-query-out"
 
 
 @pytest.mark.parametrize("data", ["test.csv", "test.parquet"])
@@ -439,5 +404,5 @@ def test_update(run):
     by_hand.partial_fit(features, frame["grade"], qid=frame["query"])
     scores = load_model("updated").predict(features, qid=frame["query"])
     np.testing.assert_allclose(scores, by_hand.predict(features, qid=frame["query"]), atol=1e-9)
-    assert "was given in an earlier call" in run("update updated test.csv", code=2).err
+    assert "was added before" in run("update updated test.csv", code=2).err
     assert "cannot forget" in run("update model --forget train.csv -o updated", code=2).err

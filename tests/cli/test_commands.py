@@ -14,7 +14,6 @@ from sklearn.preprocessing import StandardScaler
 
 import rankrls.cli._files
 from rankrls import RankRLS, RankRLSCV, RankSVM
-from rankrls.cli._scoring import _lines
 from rankrls.datasets import dump_letor, make_ranking
 from rankrls.io import describe_model, load_model, save_model
 from rankrls.metrics import average_precision, ndcg, pairwise_error, reciprocal_rank
@@ -71,8 +70,8 @@ def test_fit_of_any_file_is_fit_of_its_rows(run, folder, data, split, kind, how)
     words = ("--alpha", "0.3", "--scale", "none", "--cost", "unit", how)
     out, err = run("fit", f"train.{kind}", "-m", "new", *words)
     assert err == ""
-    assert f"rows      {len(X):,} in 28 queries" in out
-    assert ("batch by batch" in out) == (how == "--stream")
+    assert re.search(rf"^rows +{len(X)}$", out, re.M)
+    assert ("streamed" in out) == (how == "--stream")
     model = load_model(folder / "new")
     expected = RankRLS(0.3, cost="unit").fit(X, y, qid=qid)
     np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-9)
@@ -80,14 +79,6 @@ def test_fit_of_any_file_is_fit_of_its_rows(run, folder, data, split, kind, how)
     assert hasattr(model, "feature_names_in_") == named
     if named:
         assert model.feature_names_in_.tolist() == [f"f{i}" for i in range(6)]
-
-
-def test_fit_from_stdin(run, folder, data, split):
-    X, y, qid = (part[split] for part in data)
-    expected = RankRLS().fit(X, y, qid=qid).coef_
-    for kind in ("dat", "dat.gz", "csv"):
-        run("fit", "-", "-m", "new", *PLAIN, stdin=(folder / f"train.{kind}").read_bytes())
-        np.testing.assert_allclose(load_model(folder / "new").coef_, expected, rtol=1e-12)
 
 
 def test_large_files_are_streamed_and_small_ones_are_not(run, monkeypatch):
@@ -101,7 +92,7 @@ def test_large_files_are_streamed_and_small_ones_are_not(run, monkeypatch):
         "(--in-memory for all at once)\n"
     )
     out, err = run("fit train.dat -m new --alpha 2")
-    assert "alpha 2, solver primal, read batch by batch" in out
+    assert re.search("^streamed +True$", out, re.M)
     assert err == (
         "rankrls: train.dat is large: fitted batch by batch (--in-memory for all at once)\n"
     )
@@ -184,7 +175,7 @@ def test_sparse_rows_stay_sparse(run, folder, tmp_path):
     out, _ = run("predict", tmp_path / "sparse.dat", "-m", "new")
     np.testing.assert_allclose(scores_of(out), expected, atol=1e-12)
     _, err = run("fit", tmp_path / "sparse.dat", "-m", "x", "--scale", "query-minmax", code=2)
-    assert "would fill in all zeros of sparse data: use query-maxabs" in err
+    assert "would fill in all zeros of sparse data: use maxabs" in err
     # A dense model takes a file that is read as a sparse one.
     run("fit train.dat -m new --scale standard")
     out, _ = run("predict", "-", "-m", "new", stdin=b"0 qid:1 2:1.5\n0 qid:1\n")
@@ -309,8 +300,8 @@ def test_evaluation(run, folder, data, split, monkeypatch):
     monkeypatch.undo()
     monkeypatch.chdir(folder)
     out, _ = run("evaluate test.csv -m model")
-    assert f"pairwise error  {found['pairwise_error']:.4f}" in out
-    assert f"swapped pairs   {found['swapped_pairs']:,} of {found['n_pairs']:,}" in out
+    ends = (found[f"pairwise_error{end}"] for end in ("", "_low", "_high"))
+    assert re.search(r"^pairwise error +{:.4g}, {:.4g} to {:.4g}$".format(*ends), out, re.M)
 
 
 def test_evaluation_of_scores_and_ties(run, folder, data, split, tmp_path):
@@ -318,18 +309,12 @@ def test_evaluation_of_scores_and_ties(run, folder, data, split, tmp_path):
     score = np.round(load_model(folder / "model").predict(X))
     (tmp_path / "scores.txt").write_text("\n".join(map(str, score)))
     found = run("evaluate", "test.dat", "--scores", tmp_path / "scores.txt", "--json",
-                           "--at", "3", "--undefined", "skip").json  # fmt: skip
+                "--metrics", "ndcg@3", "--undefined", "skip").json  # fmt: skip
     assert found["pairwise_error"] == pytest.approx(pairwise_error(y, score, qid=qid))
     assert found["ndcg@3"] == pytest.approx(ndcg(y, score, qid=qid, k=3, undefined="skip"))
     better = (y[:, None] > y) & (qid[:, None] == qid)
     assert found["swapped_pairs"] == (better & (score[:, None] <= score)).sum()
     assert found["tied_pairs"] == (better & (score[:, None] == score)).sum()
-    perfect = sum(
-        bool((better & (score[:, None] > score))[qid == q].sum() == better[qid == q].sum())
-        for q in np.unique(qid)
-        if better[qid == q].any()
-    )
-    assert found["perfect_queries"] == perfect
 
 
 def test_evaluation_by_query(run, folder, data, split):
@@ -343,8 +328,8 @@ def test_evaluation_by_query(run, folder, data, split):
     np.testing.assert_allclose(found, expected)
     out, _ = run("evaluate test.dat -m model --per-query")
     head, *lines = out.splitlines()
-    assert head.split() == ["query", "error", "rows", "pairs", "swapped", "ndcg@10", "map", "mrr",
-                            "precision@10"]  # fmt: skip
+    assert head.split() == ["qid", "pairwise_error", "rows", "pairs", "swapped_pairs", "ndcg@10",
+                            "map", "mrr", "precision@10"]  # fmt: skip
     assert [line.split()[0] for line in lines] == [str(query["qid"]) for query in queries]
 
 
@@ -376,41 +361,13 @@ def test_cross_validation(run, folder, data, split):
     np.testing.assert_allclose(found["scores"], expected.cv_results_["mean_score"])
     assert found["best_alpha"] == expected.alpha_
     out, _ = run(*words, "--random-state", "5", "--plot", "path.svg")
-    assert re.search(rf"^{expected.alpha_:g} .*\*$", out, re.M)
+    assert re.search(rf"^ *{expected.alpha_:g} .*\*$", out, re.M)
     assert b"<svg" in (folder / "path.svg").read_bytes()
-    found = run("cv train.csv --alphas 0.01:100 --scale query-minmax --json").json
-    assert len(found["alphas"]) == 14  # powers of about two
+    found = run("cv train.csv --alphas 0.01:100:5 --scale query-minmax --json").json
+    np.testing.assert_allclose(found["alphas"], [0.01, 0.1, 1, 10, 100])
     scaled = QueryScaler().fit_transform(X, qid=qid)
     scores = RankRLSCV(found["alphas"]).fit(scaled, y, qid=qid).cv_results_["mean_score"]
     np.testing.assert_allclose(found["scores"], scores)
-
-
-def table_of(out):
-    """Alphas and scores as printed; None for a gap."""
-    lines = out.split("\n\n")[0].splitlines()[1:]
-    rows = [line.split() for line in lines if not line.startswith("(")]
-    return [None if row[0] == "…" else (row[0], row[1], row[-1] == "*") for row in rows]
-
-
-def test_a_long_grid_is_printed_around_the_best(run):
-    out, _ = run("cv train.dat")
-    rows, every = table_of(out), table_of(run("cv train.dat --all")[0])
-    found = run("cv train.dat --json").json
-    assert len(every) == len(found["alphas"]) == 31
-    assert [float(row[1]) for row in every] == pytest.approx(found["scores"], abs=6e-5)
-    assert len(rows) <= 12
-    assert "(31 alphas; --all prints every one)" in out
-    printed = [row for row in rows if row is not None]
-    assert rows.count(None) in (1, 2)
-    assert [row for row in every if row in printed] == printed  # in their order
-    assert printed[0] == every[0]
-    assert printed[-1] == every[-1]
-    (best,) = [i for i, row in enumerate(every) if row[2]]
-    assert float(every[best][0]) == pytest.approx(found["best_alpha"], rel=1e-5)
-    assert set(every[max(best - 1, 0) : best + 2]) <= set(printed)
-    short = run("cv train.dat --alphas 0.01:1000:12")[0]
-    assert len(table_of(short)) == 12
-    assert "--all" not in short
 
 
 def test_the_edge_of_the_grid_is_a_warning(run):
@@ -439,7 +396,7 @@ def test_exports(run, folder):
     _, err = run("export -m model --to solr", code=2)
     assert "does not know the names of its 6 features: give them by --feature-names" in err
     _, err = run("export -m model --to svmrank --store x", code=2)
-    assert "--store is for --to solr" in err
+    assert "--store is not for --to svmrank" in err
 
 
 def test_export_of_onnx(run, folder):
@@ -459,7 +416,7 @@ def test_report_of_two_queries(run, folder):
     lines = [f"{i % 3} qid:{1 + i // 6} 1:{i % 3 + 0.1 * i:.2f} 2:{i * i % 7}" for i in range(12)]
     (folder / "two.dat").write_text("\n".join(lines) + "\n")
     out, _ = run("report two.dat -o two.html")
-    assert "too few queries or rows for an interval (leave query out)" in out
+    assert re.search(r"^pairwise error +[\d.]+$", out, re.M)  # too few queries for an interval
     assert "nan" not in out
 
 
@@ -473,7 +430,7 @@ def test_demo(run, tmp_path):
     assert str(page) in out.splitlines()[-1]
     for line in re.findall(r"^\$ rankrls (.*)$", out, re.M):
         assert line.split()[0] in ("cv", "fit", "evaluate", "report")
-    curve = [float(score) for score in re.findall(r"^1(?:0*|e[+]06) +(0[.]\d+) ", out, re.M)]
+    curve = [float(score) for score in re.findall(r"^ *1(?:0*|e[+]0[456]) +(0[.]\d+) ", out, re.M)]
     assert len(curve) == 7
     assert max(curve) - max(curve[0], curve[-1]) > 0.01  # alpha matters, and neither end is best
 
@@ -489,14 +446,3 @@ def test_a_model_of_the_command_line_is_used_in_python(run, folder, data, split)
         accuracy = pipeline.score(X, y, qid=qid)
     out, _ = run("evaluate test.dat -m new --json")
     assert accuracy == pytest.approx(json.loads(out)["pairwise_accuracy"])
-
-
-@pytest.mark.parametrize("shape", [(-1,), (-1, 3), (-1, 1)])
-def test_scores_are_written_with_all_digits(shape):
-    rng = np.random.default_rng(0)
-    scores = np.ldexp(rng.normal(size=300), rng.integers(-1070, 1020, 300))
-    scores[:6] = [0.0, -0.0, 1.0, 1e22, 5e-324, -np.finfo(float).max]
-    lines = _lines(scores.reshape(shape)).decode("ascii").splitlines()
-    found = [[float(word) for word in line.split("\t")] for line in lines]
-    np.testing.assert_array_equal(np.ravel(found), scores)
-    assert len(lines) == len(scores.reshape(shape))

@@ -58,7 +58,7 @@ def test_the_command_line_warns(y, doubted, tmp_path, capsys):
     options = ["--kernel", "rbf", "--alpha", "auto"]
     assert main(["fit", str(path), "--model", model, *options]) in (0, None)
     out, err = capsys.readouterr()
-    assert "held out  pairwise_accuracy" in out
+    assert "cv score" in out
     assert ("not better than that of a random order" in err) == doubted
     # The chance of other metrics needs all labels, and the error of pairwise_r2 is not known.
     for how in ("--stream", "--in-memory"):

@@ -42,7 +42,6 @@ def test_a_model_of_letor_text_has_names(folder, run, how):
     [
         ("fit S0.txt -m x --feature-names a,b,c", "S0.txt:1: feature id in '4:.*ids up to 3"),
         ("fit S0.txt -m x --feature-names a,b,c,d,a", "--feature-names: 'a' comes twice"),
-        ("predict S0.txt -m model --feature-names @names.txt", "names are given in training"),
         ("weights -m model --feature-names a,b", "2 names for the 5 features of model"),
         ("fit t.csv -m x --feature-names a,b", "--feature-names is for LETOR text, and t.csv is a"),
     ],

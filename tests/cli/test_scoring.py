@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from functools import partial
 from pathlib import Path
 
@@ -80,7 +81,7 @@ def test_rows_without_names_are_numbered(run, model, frame):
 
 
 def test_runs_are_read_again_and_evaluated(run, model, frame):
-    run("predict words.csv -m model --doc-id doc --format trec --run-name me -o run.txt")
+    run("predict words.csv -m model --doc-id doc --format trec -o run.txt")
     table = load_run("run.txt")
     expected = rank(model, pd.read_csv("words.csv"), qid="qid", ids="doc")
     assert table.id.tolist() == expected.id.tolist()
@@ -103,9 +104,6 @@ def test_runs_are_read_again_and_evaluated(run, model, frame):
     assert [line["qid"] for line in each["queries"]] == expected["query"].tolist()
     np.testing.assert_allclose([line["map"] for line in each["queries"]], expected["map"])
     assert each["map"] == pytest.approx(expected["map"].mean())
-    printed = run(words).out
-    assert "NDCG@3" in printed
-    assert "ERR@5" in printed
     assert len(run(words + " --per-query").out.splitlines()) == 1 + len(expected["query"])
     piped = run("evaluate --run - --qrels qrels.txt --json", stdin=Path("run.txt").read_bytes())
     assert piped.json["n_retrieved"] == len(table)
@@ -134,17 +132,15 @@ def test_comparisons_are_those_of_the_library(run, model, frame):
     y, qid = frame["label"], frame["qid"]
     a = model.predict(frame[["bm25", "clicks", "age"]])
     words = "compare model scores.txt --data rows.csv --drop doc --json"
-    found = run(words + " --random-state 3").json
+    found = run(words).json
     expected = compare_rankers(
-        y, a, frame["age"].to_numpy(), qid=qid, metric="ndcg@10", random_state=3
+        y, a, frame["age"].to_numpy(), qid=qid, metric="ndcg@10", random_state=0
     )
     assert found["p_value"] == expected.p_value
     assert found["difference"] == pytest.approx(expected.difference)
-    linear = run(f"{words} --gain linear --metric ndcg@2 --method t").json
-    by_hand = compare_rankers(
-        y, a, frame["age"].to_numpy(), qid=qid, metric=partial(ndcg, k=2, gain="linear"), method="t"
-    )
-    assert linear["p_value"] == pytest.approx(by_hand.p_value)
+    linear = run(f"{words} --gain linear --metric ndcg@2").json
+    by_hand = partial(ndcg, k=2, gain="linear")
+    assert linear["mean_a"] == pytest.approx(by_hand(y, a, qid=qid))
     assert linear["metric"] == "ndcg@2"
     two = run("compare model other --data rows.csv --drop doc --metric pairwise_accuracy").out
     assert two.startswith("a = model\nb = other\npairwise_accuracy over ")
@@ -183,7 +179,7 @@ def test_weights_that_are_not_there(run, frame):
     assert told.out.split()[:3] == ["feature", "scaled", "weight"]
     assert "scaled within each query" in told.err
     run("fit rows.dat -m kernel --alpha 1 --kernel rbf")
-    assert "a kernel model has no weights" in run("weights -m kernel", code=2).err
+    assert "this RankRLS has no weights" in run("weights -m kernel", code=2).err
 
 
 def test_a_comparison_without_a_relevant_row(run):
@@ -234,11 +230,10 @@ def test_lists_without_a_pair_of_different_labels(tmp_path, monkeypatch, capsys)
     found = json.loads(evaluated("ones", "--metrics", "ndcg@5,mrr", "--json")[1])
     expected = evaluate([1, 1, 1], [3, 2, 1], qid=[1, 1, 2], metrics="ndcg@5,mrr")
     assert {name: found[name] for name in expected} == expected
-    assert found["pairwise_error"] is found["zero_one_error"] is None
+    assert found["pairwise_error"] is None
     code, out = evaluated("zeros", "--undefined", "0")
     assert code == 0
-    assert "NDCG@10       0.0000" in out
-    assert "pairwise" not in out
+    assert re.search("^ndcg@10 +0, ", out, re.M)
     assert evaluated("zeros", "--metrics", "mrr", "--undefined", "0", "--per-query")[0] == 0
     for name, *words in (["ones"], ["ones", "--metrics", "mrr,pairwise_accuracy"]):
         code, err = evaluated(name, *words)

@@ -83,30 +83,24 @@ def test_an_added_cost_has_its_explained_part(log_cost):
 def test_query_weighting_by_a_function():
     seen = []
 
-    def half(n_rows, n_pairs):
+    def root(n_rows, n_pairs):
         seen.append((n_rows, n_pairs))
         return 1 / np.sqrt(n_pairs)
 
-    qid = np.repeat([0, 1, 2], [4, 8, 12])
-    y = np.arange(24) % 5
-    ranker = RankRLS(ALPHA, query_weighting=half).fit(X, y, qid=qid)
-    np.testing.assert_array_equal(seen[0][0], [4, 8, 12])
-    np.testing.assert_array_equal(seen[0][1], [6, 28, 66])
-    options = {"cost": "magnitude", "ties": "keep", "query_weighting": "pair"}
+    qid, y = np.repeat([0, 1, 2], [4, 8, 12]), np.arange(24) % 5
+    ranker = RankRLS(ALPHA, query_weighting=root).fit(X, y, qid=qid)
+    np.testing.assert_array_equal(seen[0], [[4, 8, 12], [6, 28, 66]])
     weighted = [
         (i, j, w / np.sqrt([6, 28, 66][qid[i]]), z)
-        for i, j, w, z in oracles.edges_of_scores(y, qid, **options)
+        for i, j, w, z in oracles.edges_of_scores(
+            y, qid, cost="magnitude", ties="keep", query_weighting="pair"
+        )
     ]
     np.testing.assert_allclose(ranker.coef_, oracles.primal_coefficients(weighted, X, ALPHA))
-    as_named = RankSVM(ALPHA, query_weighting=lambda n, e: 1 / e).fit(X, y, qid=qid)
-    named = RankSVM(ALPHA, query_weighting="query").fit(X, y, qid=qid)
-    np.testing.assert_allclose(as_named.coef_, named.coef_)
-
-
-@pytest.mark.parametrize("values", [lambda n, e: 0 * n, lambda n, e: [1.0] * 7, lambda n, e: -n])
-def test_a_query_weighting_that_returns_no_weights(values):
+    fitted = [RankSVM(ALPHA, query_weighting=how) for how in ("query", lambda n, e: 1 / e)]
+    np.testing.assert_allclose(*(svm.fit(X, y, qid=qid).coef_ for svm in fitted))
     with pytest.raises(ValueError, match="query_weighting must return a positive weight"):
-        RankRLS(query_weighting=values).fit(X, Y, qid=QID)
+        RankRLS(query_weighting=lambda n, e: 0 * n).fit(X, y, qid=qid)
 
 
 @pytest.mark.parametrize("small", [1e-3, 1e-8, 1e-17, 1e-30])

@@ -103,12 +103,6 @@ def test_cutting_equals_building_from_the_rows(selection, cost):
     assert graph.n_given_pairs == 25  # the graph itself is as it was
 
 
-@pytest.mark.parametrize("rows", [M, -M - 1, [0, M], [True, False], "a", [0.5]])
-def test_rows_that_are_not_there(rows):
-    with pytest.raises(IndexError):
-        GRADED[rows]
-
-
 @pytest.mark.parametrize("graph", [GRADED, GIVEN], ids=["scores", "pairs"])
 @pytest.mark.parametrize("rows", [[[0, 1], [2, 3]], None], ids=["2-D", "None"])
 def test_index_must_be_rows(rows, graph):
@@ -157,19 +151,6 @@ def test_addition_commutes_and_adds_up(cost):
         assert (joined.n_given_pairs, joined.n_queries) == (25, GRADED.n_queries)
 
 
-@pytest.mark.parametrize("other", [1, [1, 2], None, np.ones(M)])
-def test_adding_something_else(other):
-    with pytest.raises(TypeError):
-        GRADED + other
-
-
-def test_contradicting_and_repeated_pairs_add_up():
-    graph = of_pairs([(0, 1), (0, 1), (1, 0)], n_rows=3, magnitude=[1, 2, 4], pair_weight=[1, 1, 2])
-    L, r = dense(graph)
-    assert_array_equal(L, [[4, -4, 0], [-4, 4, 0], [0, 0, 0]])
-    assert_array_equal(r, [1 + 2 - 8, 8 - 3, 0])
-
-
 @pytest.mark.parametrize(
     ("graph", "expected"),
     [
@@ -196,10 +177,15 @@ def test_contradicting_and_repeated_pairs_add_up():
     ],
 )
 def test_has_preference(graph, expected):
-    assert graph.has_preference() is expected
+    assert (graph.n_preferences > 0).all() == expected
 
 
-@pytest.mark.parametrize("n_rows", [-1, 2.5, "3", None])
-def test_number_of_rows_is_checked(n_rows):
-    with pytest.raises(ValueError, match="n_rows"):
-        of_pairs([(0, 1)] if n_rows != -1 else [], n_rows=n_rows)
+def test_a_graph_has_arrays_of_its_own():
+    pairs, magnitude, weight = np.array([[0, 1], [1, 2]]), np.array([1.0, 2.0]), np.ones(2)
+    graph = PreferenceGraph.from_pairs(pairs, n_rows=3, magnitude=magnitude, pair_weight=weight)
+    scores, queries, sample_weight = np.array([2.0, 1, 0]), np.array([0, 0, 1]), np.ones(3)
+    scored = PreferenceGraph.from_scores(scores, qid=queries, sample_weight=sample_weight)
+    before = [graph.target(), scored.target()]
+    for array in (pairs, magnitude, weight, scores, queries, sample_weight):
+        array[:] = 7
+    np.testing.assert_array_equal([graph.target(), scored.target()], before)

@@ -6,14 +6,11 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.metrics.pairwise import rbf_kernel
 
-from rankrls import RankRLS, RankRLSCV, RankSVM, regularization_path
-from rankrls.diagnostics import audit, explain
+from rankrls import RankRLS, RankRLSCV, RankSVM
 from rankrls.io import load_model, save_model
 from rankrls.model_selection import (
-    holdout_judgements,
     holdout_predict,
     leave_query_out_predict,
-    permutation_test,
 )
 
 RNG = np.random.default_rng(0)
@@ -60,80 +57,11 @@ def test_hold_outs(alpha, cost):
         held, rest = np.flatnonzero(q == QID), np.flatnonzero(q != QID)
         difference = queries[held] - refit(ranker, rest, held)
         assert np.ptp(difference) < 1e-8 * max(np.ptp(queries[held]), 1e-12)
-    for keep in (False, True):
-        call = {"qid": QID, "keep_basis": keep}
-        for got, wanted, held in zip(
-            holdout_predict(ranker, BLOCK, Y, FOLDS, **call),
-            holdout_predict(ranker, K, Y, FOLDS, **call),
-            FOLDS,
-            strict=True,
-        ):
-            assert_allclose(got, wanted, rtol=1e-12)
-            if not keep:
-                own = refit(ranker, np.setdiff1d(np.arange(M), held), held)
-                assert_allclose(got, own, rtol=1e-7, atol=1e-8 * np.abs(own).max())
-
-
-def test_a_fold_that_leaves_as_many_rows_as_columns():
-    """Kernel values that happen to be square after a fold was left out are no kernel matrix."""
-    held = np.setdiff1d(np.arange(M), BASIS[:-2])  # two basis vectors among them
-    ranker = RankRLS(0.1, cost="unit", **OPTIONS)
-    (got,) = holdout_predict(ranker, BLOCK, Y, [held])
-    (wanted,) = holdout_predict(ranker, K, Y, [held])
-    assert_allclose(got, wanted, rtol=1e-12)
-
-
-@pytest.mark.parametrize("cv", ["auto", 3])
-def test_cross_validation(cv):
-    options = {**OPTIONS, "cv": cv, "random_state": 0}
-    whole = RankRLSCV(**options).fit(K, Y, qid=QID)
-    block = RankRLSCV(**options).fit(BLOCK, Y, qid=QID)
-    assert block.alpha_ == whole.alpha_
-    for name in ("alpha", "mean_score"):
-        assert_allclose(block.cv_results_[name], whole.cv_results_[name], rtol=1e-12)
-    assert_allclose(block.predict(NEW_BLOCK), whole.predict(NEW), rtol=1e-12)
-
-
-def test_path_permutations_and_judgements():
-    alphas = [0.1, 10.0]
-    for make in (RankRLS, RankSVM):
-        block = regularization_path(make(**OPTIONS), BLOCK, Y, qid=QID, alphas=alphas)
-        whole = regularization_path(make(**OPTIONS), K, Y, qid=QID, alphas=alphas)
-        assert_allclose(block.predict(NEW_BLOCK), whole.predict(NEW), rtol=1e-12)
-    call = {"qid": QID, "cv": "leave-query-out", "n_permutations": 9, "random_state": 0}
-    block, whole = (permutation_test(RankRLS(**OPTIONS), data, Y, **call) for data in (BLOCK, K))
-    assert_allclose(block.null_scores, whole.null_scores, rtol=1e-12)
-    pairs = RNG.integers(0, M // 2, (40, 2))  # half of the rows have no pair
-    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
-    block, whole = (holdout_judgements(RankRLS(**OPTIONS), data, pairs) for data in (BLOCK, K))
-    assert_allclose(block, whole, rtol=1e-12)
-
-
-def test_diagnostics():
-    """`audit` of a basis uses the columns of the basis, also if rows have no pair."""
-    pairs = np.random.default_rng(1).integers(0, M // 2, (40, 2))
-    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
-    test = np.arange(7.0)
-    kept = np.array([4, 17, 3, 22])
-    tables = [
-        audit(
-            RankRLS(basis=kept, **options), data, pairs=pairs, by="judgement", eval_set=(new, test)
-        )
-        for data, new, options in (
-            (X, X_NEW, {"kernel": "rbf", "gamma": 0.3}),
-            (K, NEW, {"kernel": "precomputed"}),
-            (K[:, kept], NEW[:, kept], {"kernel": "precomputed"}),
-        )
-    ]
-    for name, wanted in vars(tables[0]).items():
-        if isinstance(wanted, np.ndarray) and wanted.dtype.kind == "f":
-            for table in tables[1:]:
-                assert_allclose(getattr(table, name), wanted, rtol=1e-9, atol=1e-12)
-    whole = RankRLS(**OPTIONS).fit(K, Y, qid=QID)
-    block = RankRLS(**OPTIONS).fit(BLOCK, Y, qid=QID)
-    one, other = explain(whole, NEW[0], NEW[1]), explain(block, NEW_BLOCK[0], NEW_BLOCK[1])
-    assert_allclose(other.contribution, one.contribution, rtol=1e-12)
-    np.testing.assert_array_equal(other.index, one.index)
+    block, whole = (holdout_predict(ranker, X, Y, FOLDS, qid=QID) for X in (BLOCK, K))
+    for got, wanted, held in zip(block, whole, FOLDS, strict=True):
+        assert_allclose(got, wanted, rtol=1e-12)
+        own = refit(ranker, np.setdiff1d(np.arange(M), held), held)
+        assert_allclose(got, own, rtol=1e-7, atol=1e-8 * np.abs(own).max())
 
 
 def test_batches_and_basis_vectors_that_are_no_training_rows():
@@ -207,7 +135,7 @@ def test_files_names_and_reports(tmp_path):
         (BLOCK, {}, "set basis to the row numbers"),
         (BLOCK, {"basis": BASIS[::-1]}, r"X\[basis\].*not symmetric.*Column j"),
         (BLOCK, {"basis": BASIS, "solver": "dual"}, "basis belongs to"),
-        (BLOCK, {"basis": BASIS + 50}, "row numbers outside 0 to 59"),
+        (BLOCK, {"basis": BASIS + 50}, "rows are numbered 0 to 59"),
         (-BLOCK, {"basis": BASIS}, "not positive semi-definite"),
     ],
 )
@@ -217,11 +145,20 @@ def test_errors(make, data, options, message):
         make(kernel="precomputed", **options).fit(data, Y)
 
 
-def test_uncertainties_need_more():
-    ranker = RankRLS(**OPTIONS).fit(BLOCK, Y)
-    with pytest.raises(ValueError, match=r"k\(x, x\)"):
-        ranker.predict(NEW_BLOCK, return_std=True)
-    with pytest.raises(ValueError, match="60 features"):
-        ranker.predict(NEW)
-    with pytest.raises(AttributeError, match="needs a fixed basis"):
-        RankRLS(kernel="precomputed").partial_fit(K, Y)
+def test_a_basis_may_stay():
+    """With keep_basis the features are fixed, so that hold-outs are those of a linear model."""
+    rng = np.random.default_rng(3)
+    rows, y = rng.normal(size=(40, 3)), rng.normal(size=40)
+    qid, basis = np.arange(40) % 6, [0, 7, 9]
+    K = rbf_kernel(rows, rows[basis], gamma=0.3)
+    features = K @ np.linalg.inv(np.linalg.cholesky(K[basis])).T
+    ranker = RankRLS(kernel="rbf", gamma=0.3, basis=basis)
+    expected = leave_query_out_predict(RankRLS(), features, y, qid=qid)
+    folds = [np.flatnonzero(qid == query) for query in range(6)]
+    for keep in (True, False):
+        held = leave_query_out_predict(ranker, rows, y, qid=qid, keep_basis=keep)
+        parts = holdout_predict(ranker, rows, y, folds, qid=qid, keep_basis=keep)
+        for fold, part in zip(folds, parts, strict=True):
+            np.testing.assert_allclose(np.diff(part), np.diff(held[fold]), atol=1e-9)
+        off = max(np.ptp((held - expected)[fold]) for fold in folds)
+        assert (off < 1e-9) == keep

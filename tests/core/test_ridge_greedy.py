@@ -97,14 +97,6 @@ def test_dropped_ties_and_weights(cost):
         )
 
 
-@pytest.mark.parametrize("alpha", ALPHAS)
-@pytest.mark.parametrize("cost", COSTS)
-def test_more_features_than_rows(cost, alpha):
-    """Until the queries that stay are interpolated, and past that."""
-    X, y, qid = data(2, m=12, n=14, n_queries=3)
-    check_queries(X, y, qid, alpha, 10, cost=cost)
-
-
 def test_folds_that_cancel_are_left_out_literally():
     X, y, qid = data(2, m=12, n=14, n_queries=3)
     selector = check_queries(100 * X, y, qid, 1e-6, 10)
@@ -150,17 +142,6 @@ def test_several_outputs_are_added_up():
         GreedyRankRLS(3, cost="unit").fit(X, Y, qid=qid)
 
 
-def test_many_blocks_of_columns():
-    rng = np.random.default_rng(6)
-    X = rng.standard_normal((2100, 70))
-    y, qid = X[:, 50] + 0.5 * X[:, 69] + rng.standard_normal(2100), np.arange(2100) % 300
-    selector = GreedyRankRLS(3).fit(X, y, qid=qid)
-    assert_array_equal(selector.selected_features_[:2], [50, 69])
-    wide = [*selector.selected_features_, 0, 17, 33]
-    narrow = GreedyRankRLS(3).fit(X[:, wide], y, qid=qid)
-    assert_allclose(narrow.scores_, selector.scores_, rtol=1e-12)
-
-
 # ---------------------------------------------------------------------- one ranking
 
 
@@ -184,27 +165,6 @@ def test_leave_one_out(shape, query_weighting, alpha):
         assert_allclose(selector.scores_, errors, rtol=1e-8)
 
 
-@pytest.mark.parametrize("query_weighting", WEIGHTINGS)
-def test_equal_weights_in_one_ranking(query_weighting):
-    X, y, _ = data(9)
-    kept = np.arange(len(y)) % 5 > 0
-    options = DEFAULT | {"query_weighting": query_weighting}
-    selected, errors = brute_force(
-        lambda S: held_out_rows(
-            X[kept][:, S],
-            y[kept],
-            # A pair weighs 9; "size" divides by 3n, "query" by all pairs.
-            {"pair": 1 / 9, "size": 1 / 3, "query": 1.0}[query_weighting],
-            options,
-        ),
-        6,
-        2,
-    )
-    selector = GreedyRankRLS(2, **options).fit(X, y, sample_weight=3.0 * kept)
-    assert_array_equal(selector.selected_features_, selected)
-    assert_allclose(selector.scores_, errors, rtol=1e-8)
-
-
 # ---------------------------------------------------------------------- the estimator
 
 
@@ -225,16 +185,6 @@ def test_fitted_attributes():
     assert_allclose(selector.coef_[S], ranker.coef_)
     assert (np.delete(selector.coef_, S) == 0).all()
     assert selector.cv_ == "leave-query-out"
-
-
-def test_graphs_and_float32():
-    X, y, qid = data(12)
-    a = GreedyRankRLS(3).fit(X, y, qid=qid)
-    b = GreedyRankRLS(3).fit(X, PreferenceGraph.from_scores(y, qid=qid))
-    assert_array_equal(a.scores_, b.scores_)
-    c = GreedyRankRLS(3).fit(X.astype(np.float32), y, qid=qid)
-    assert c.scores_.dtype == np.float64
-    assert_allclose(c.scores_, a.scores_, rtol=1e-5)
 
 
 def test_in_a_pipeline():

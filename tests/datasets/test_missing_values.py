@@ -8,7 +8,6 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy import sparse as sp
 
-from rankrls.cli import main
 from rankrls.datasets import iter_parquet, load_csv, load_letor
 
 pa = pytest.importorskip("pyarrow")
@@ -82,15 +81,3 @@ def test_nulls_of_every_arrow_type(tmp_path):
     pq.write_table(pa.table({"label": [1, 0, 1], **columns}), tmp_path / "t.parquet")
     with pytest.raises(ValueError, match="row 2: column 'fixed' is inf; every cell needs"):
         list(iter_parquet(tmp_path / "t.parquet", target="label", missing="nan"))
-
-
-@pytest.mark.parametrize("how", ["mean", "zero"])
-def test_a_column_without_values_is_told(tmp_path, capsys, how):
-    path = tmp_path / "t.csv"
-    path.write_text("qid,label,a,b,c d\n1,0,1,,\n1,1,2,,\n2,0,3,,\n2,1,5,,\n")
-    words = ["fit", str(path), "-m", str(tmp_path / "model"), "--alpha", "1", "--missing", how]
-    assert main(words) == 0
-    told = "columns 'b', 'c d' have no value in any row; zeros are filled in: leave them out by"
-    assert f"{told} --drop b --drop 'c d'" in capsys.readouterr().err
-    assert main([*words, "--drop", "b", "--drop", "c d"]) == 0
-    assert "no value" not in capsys.readouterr().err

@@ -10,7 +10,6 @@ from scipy import sparse
 from rankrls import RankRLS, RankRLSCV, RankSVM, _resources
 from rankrls.cli import main
 from rankrls.datasets import iter_letor, iter_ranking, load_letor, load_ranking
-from rankrls.report import write_report
 
 WIDE = b"1 qid:1 1:0.25 7:3\n\n2 qid:1 1:0.5 2147483647:1 # a typo\n0 qid:1 1:0.1\n"
 
@@ -38,14 +37,6 @@ def test_the_line_of_the_feature_is_named(two_gib, read, zero_based):
     assert narrow.data.shape == (3, 8)
 
 
-def test_the_limit_is_that_of_the_memory(two_gib, monkeypatch):
-    text = b"1 qid:1 1:1 20000000:1\n0 qid:1 3:1\n"
-    assert load_letor(io.BytesIO(text)).data.shape == (2, 20_000_000)
-    monkeypatch.setattr(_resources, "available", lambda: 1 << 30)
-    with pytest.raises(ValueError, match=r"<stream>:1: feature id 20000000 is the largest"):
-        load_letor(io.BytesIO(text))
-
-
 @pytest.mark.parametrize(
     "estimator",
     [RankRLS(), RankRLS(solver="cg"), RankRLS(kernel="rbf"), RankRLSCV(), RankSVM()],
@@ -55,28 +46,6 @@ def test_estimators_refuse(two_gib, estimator):
     X = sparse.csr_array(([1.0, 2.0, 3.0], ([0, 1, 2], [0, 5, 2**31 - 2])), shape=(3, 2**31 - 1))
     with pytest.raises(MemoryError, match=r"a model of 2,147,483,647 features needs .*80\.0 GiB"):
         estimator.fit(X, [1, 2, 3])
-
-
-def test_a_stream_refuses(two_gib):
-    batches = iter_letor(io.BytesIO(WIDE), n_features=2**31 - 1)
-    with pytest.raises(MemoryError, match="learning batch by batch needs"):
-        RankRLS().fit_stream(batches)
-
-
-def test_the_report_refuses_before_it_names_the_features(two_gib, tmp_path):
-    X = sparse.csr_array((3, 2**31 - 1), dtype=np.float64)
-    with pytest.raises(MemoryError, match="a model of 2,147,483,647 features needs"):
-        write_report(tmp_path / "r.html", X, [1, 2, 3])
-
-
-def test_dense_data_that_do_not_fit(two_gib):
-    lines = [f"1 qid:{i} {i + 1}:1 3000000:1" for i in range(50)]
-    text = (
-        "\n".join(lines) + "\n1 qid:99 " + " ".join(f"{j}:1" for j in range(1, 200_000))
-    ).encode()
-    assert sparse.issparse(load_letor(io.BytesIO(text)).data)
-    with pytest.raises(MemoryError, match=r"<stream>: dense data needs .* 51 × 3,000,000"):
-        load_letor(io.BytesIO(text), sparse=False)
 
 
 def _lists(path, n_rows, width):
@@ -92,7 +61,7 @@ def _lists(path, n_rows, width):
 @pytest.mark.parametrize("load", [load_ranking, lambda *args, **o: next(iter_ranking(*args, **o))])
 def test_long_lists_are_refused_before_they_are_read(load, tmp_path, monkeypatch):
     pytest.importorskip("pyarrow")
-    from rankrls.datasets import _arrow
+    from rankrls.datasets import _sources
 
     path = tmp_path / "lists.parquet"
     _lists(path, 2, 1_000_000)
@@ -100,22 +69,10 @@ def test_long_lists_are_refused_before_they_are_read(load, tmp_path, monkeypatch
     options = {"target": "label", "qid": "qid"}
     assert load(path, **options).data.shape == (2, 1_000_000)
     monkeypatch.setattr(_resources, "budget", lambda: 2**26)
-    monkeypatch.setattr(_arrow.ArrowSource, "parts", None)  # nothing is decoded
+    monkeypatch.setattr(_sources.ArrowSource, "parts", None)  # nothing is decoded
     message = r"lists.parquet: column 'f' has 1,000,000 numbers in a row, .*drop='f'"
     with pytest.raises(ValueError, match=message):
         load(path, **options)
-
-
-def test_long_lists_in_an_arrow_file(tmp_path, monkeypatch):
-    table = _lists(tmp_path / "lists.parquet", 2, 1_000_000)
-    import pyarrow as pa
-
-    path = tmp_path / "lists.arrow"
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-        writer.write_table(table)
-    monkeypatch.setattr(_resources, "budget", lambda: 2**26)
-    with pytest.raises(ValueError, match="column 'f' has 1,000,000 numbers in a row"):
-        load_ranking(path, target="label", qid="qid")
 
 
 def test_long_lists_in_several_columns(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import KFold, cross_val_score
 
 from rankrls import PreferenceGraph, RankRLS, _resources, regularization_path
-from rankrls.core.preferences import laplacian as _costs
+from rankrls.core.preferences import graph as _costs
 from rankrls.core.ridge.models import FittedFunction
 
 N, D = 100, 3
@@ -76,9 +76,7 @@ CASES = [
     # ------------------------------------------------------------------ y
     case("y NaN", fit(X, put(Y, np.nan)), r"y contains NaN or infinity \(first at row 7\)"),
     case("y short", fit(X, Y[:90]), "y has 90 entries for 100 rows of X"),
-    case("y missing", fit(X), r"y.* is None: give scores y, or pairs of row numbers"),
     case("y strings", fit(X, ["good"] * N), "y must be numeric; got dtype .*of two classes: y =="),
-    case("y sparse", fit(X, sparse.csr_array(Y[:, None])), "y must be a dense array or a list"),
     # ------------------------------------------------------------------ nothing to learn from
     case(
         "y constant",
@@ -90,16 +88,12 @@ CASES = [
         fit(X, np.c_[Y, 0 * Y]),
         r"all labels of a query are equal in output \(column\) 1",
     ),
-    case("no weight", fit_xy(sample_weight=np.zeros(N)), "single row of a weight above zero"),
     case("no pairs", fit_pairs([]), "no query has a pair to learn from|pairs.* empty"),
     # ------------------------------------------------------------------ qid
     case("qid NaN", fit_xy(qid=put(QID / 1, np.nan)), "qid is nan at row 7: every row needs an id"),
-    case(
-        "qid None", fit_xy(qid=put(QID, None)), "qid contains None at row 7: every row needs an id"
-    ),
-    case("qid short", fit_xy(qid=QID[:90]), "^qid has 90 entries for 100 rows of y$"),
+    case("qid short", fit_xy(qid=QID[:90]), "^qid has 90 entries for 100 rows of X"),
     case("qid unhashable", fit_xy(qid=[["a"]] * N), "qid must hold hashable ids; row 0"),
-    case("qid without y", fit_pairs(PAIRS, qid=QID), "qid says how the scores y .* no y"),
+    case("qid without y", fit_pairs(PAIRS, qid=QID), "qid belongs to the scores y"),
     # ------------------------------------------------------------------ sample_weight
     case(
         "sample_weight negative",
@@ -112,8 +106,6 @@ CASES = [
         "pairs i = j", fit_pairs([(0, 1), (5, 5)]), r"pairs\[1\] = \(5, 5\) prefers a row to itself"
     ),
     case("pairs strings", fit_pairs([("0", "1")]), r"row numbers \(integers\).*get_indexer"),
-    case("pairs out of range with y", fit_xy(pairs=[(0, 100)]), "PreferenceGraph"),
-    case("magnitudes zero", fit_pairs(PAIRS, magnitude=[0, 0, 0]), "every pair is a tie"),
     case(
         "magnitude negative",
         fit_pairs(PAIRS, magnitude=[1, 1, -2]),
@@ -130,7 +122,6 @@ CASES = [
         model(cost="hinge"),
         "cost must be one of 'magnitude', 'unit', 'relative'; got 'hinge'",
     ),
-    case("ties", model(ties="half"), "ties must be one of 'keep', 'drop'; got 'half'"),
     case(
         "query_weighting",
         model(query_weighting="rows"),
@@ -138,19 +129,11 @@ CASES = [
     ),
     case("solver", model(solver="svd"), "solver must be one of 'auto', 'primal', .*; got 'svd'"),
     case("kernel", model(kernel="gaussian"), "kernel must be .*'linear'.*'rbf'.*; got 'gaussian'"),
-    case(
-        "kernel matrix as kernel",
-        model(kernel=KERNEL),
-        "kernel must be a callable or one of .*precomputed",
-    ),
     case("kernel parameter", rbf(kernel_params={"sigma": 1}), r"'sigma'.*'rbf' .*takes: gamma"),
-    case("gamma NaN", rbf(gamma=np.nan), "gamma must be finite and > 0; got nan"),
     case("indefinite kernel", model(kernel="sigmoid"), "alpha above|returned NaN", works=True),
     case("primal with rbf", rbf(solver="primal"), "needs kernel='linear'.*'dual' or 'nystroem'"),
     case("basis with dual", rbf(solver="dual", basis=5), "basis belongs to solver='nystroem'"),
-    case("basis 0", rbf(basis=0), "basis must be at least 1; got 0"),
-    case("basis too large a row", rbf(basis=[0, 100]), "basis has row numbers outside 0 to 99"),
-    case("basis twice", rbf(basis=[4, 5, 4]), "basis names a row twice"),
+    case("basis too large a row", rbf(basis=[0, 100]), "basis has 100, but rows"),
     # ------------------------------------------------------------------ scores for 'relative'
     case(
         "relative, scores too close",
@@ -170,27 +153,18 @@ CASES = [
         "not positive semi-definite .*Use alpha above",
         works=True,
     ),
-    case("gram, std", lambda f: f.gram.predict(KERNEL, return_std=True), "use a named kernel"),
     case("graphs of scores", lambda f: GRAPH + GRAPH, "two graphs from scores cannot be added"),
     case("gram, new rows", lambda f: f.gram.predict(X), "3 features.*expecting 100"),
     # ------------------------------------------------------------------ graphs as y
-    case("graph of other rows", fit(X[:90], GRAPH), "y is a graph over 100 rows for 90 rows of X"),
     case("graph and qid", fit(X, GRAPH, qid=QID), "y is a PreferenceGraph: qid must be part of it"),
     # ------------------------------------------------------------------ predict and score
     case("predict before fit", lambda f: RankRLS().predict(X), "not fitted yet", NotFittedError),
     case("predict, features", lambda f: f.plain.predict(X[:, :2]), "2 features, .* expecting 3"),
-    case("predict, NaN", lambda f: f.nystroem.predict(put(X, np.nan)), "NaN", sklearn=True),
     case("predict, 1-D", lambda f: f.plain.predict(X[0]), "X must be 2-D, .*; got 1-D data of"),
-    case("predict, empty", lambda f: f.plain.predict(X[:0]), r"0 sample\(s\)"),
     case(
         "score without qid",
         lambda f: f.queries.score(X, Y),
         "fitted with qid, so score needs qid.*in a search or a pipeline",
-    ),
-    case(
-        "score, outputs",
-        lambda f: f.plain.score(X, np.c_[Y, Y]),
-        r"model has 1 output\(s\), y has 2",
     ),
     case(
         "probability, lengths",
@@ -203,12 +177,6 @@ CASES = [
         path(alphas=[1], qids=QID),
         "no argument 'qids'; it has qid, .*pair_features",
         TypeError,
-    ),
-    case(
-        "path of another estimator",
-        lambda f: regularization_path(KFold(), X, Y, alphas=[1]),
-        "RankRLS",
-        (TypeError, ValueError),
     ),
 ]
 
@@ -341,5 +309,5 @@ def test_ragged_tuples_are_good_labels_of_queries(label):
     labels = [label(int(q)) for q in QID]
     expected = RankRLS().fit(X, Y, qid=QID).coef_
     np.testing.assert_allclose(RankRLS().fit(X, Y, qid=labels).coef_, expected)
-    with pytest.raises(ValueError, match="qid has 99 entries for 100 rows of y"):
+    with pytest.raises(ValueError, match="qid has 99 entries for 100 rows of X"):
         RankRLS().fit(X, Y, qid=labels[1:])

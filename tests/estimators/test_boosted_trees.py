@@ -10,7 +10,7 @@ from rankrls import AutoRanker, PreferenceGraph
 from rankrls.datasets import make_ranking
 from rankrls.diagnostics import feature_importances
 from rankrls.estimators import auto
-from rankrls.estimators.boosted_trees import TreeMember, train
+from rankrls.estimators.auto_members import TreeMember, train
 from rankrls.io import load_model, save_model
 from rankrls.preprocessing.trees import Forest
 

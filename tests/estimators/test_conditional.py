@@ -15,7 +15,7 @@ import oracles
 import relation_cases as cases
 from rankrls import ConditionalRankRLS, regularization_path
 from rankrls.core.relations import problem as _problem
-from rankrls.metrics import conditional_scores, ndcg, pairwise_accuracy
+from rankrls.metrics import conditional_scores, pairwise_accuracy
 
 LOSSES = ("ranking", "regression")
 RELATIONS = {None: 0, "symmetric": 1, "reciprocal": -1}
@@ -184,43 +184,6 @@ def test_predictions_have_the_symmetry(loss, relation, sign, observed):
     close(model.dual_coef_, sign * model.dual_coef_.T, 1e-12)
 
 
-def test_offsets_of_rows_do_not_matter_to_ranking():
-    """Nor do a constant of the ranked objects' kernel, or large offsets of labels."""
-    rng = np.random.default_rng(0)
-    X, Z = rng.standard_normal((8, 3)), rng.standard_normal((9, 12))
-    Y = rng.standard_normal((8, 9))
-    K, G = rbf_kernel(X), rbf_kernel(Z)
-    reference = ConditionalRankRLS(0.1, kernel="precomputed").fit(K, Y, G)
-    shifted = Y + 1e6 * rng.standard_normal((8, 1))
-    for labels, kernel in ((shifted, G), (Y, G + 1e6), (shifted, G + 1e6)):
-        for gaps in (False, True):
-            labels = labels.copy()
-            again = reference
-            if gaps:
-                labels[0, 0] = np.nan
-                again = clone(reference).fit(K, np.where(np.isnan(labels), np.nan, Y), G)
-            model = ConditionalRankRLS(0.1, kernel="precomputed").fit(K, labels, kernel)
-            F, expected = model.predict(K, G), again.predict(K, G)
-            F -= F.mean(axis=1, keepdims=True)
-            expected = expected - expected.mean(axis=1, keepdims=True)
-            close(F, expected, 1e-6)
-
-
-@pytest.mark.parametrize("relation", RELATIONS)
-def test_order_of_objects_and_edges_does_not_matter(relation):
-    rng = np.random.default_rng(5)
-    setting = Setting("full", "multi", "ranking", relation, False, "rows")
-    model = setting.fit(0.5)
-    order = rng.permutation(len(setting.X))
-    place = np.argsort(order)
-    edges = rng.permutation(len(setting.y))
-    Y = sparse.coo_array(
-        (setting.y[edges], (place[setting.rows[edges]], place[setting.cols[edges]])), shape=(6, 6)
-    )
-    again = clone(model).fit(setting.X[order], Y)
-    close(again.predict(setting.new_X), model.predict(setting.new_X), 1e-11)
-
-
 def test_kernels():
     K, G = rbf_kernel(X, gamma=0.3), polynomial_kernel(Z, degree=2, gamma=0.7, coef0=2.0)
     new_K = rbf_kernel(NEW_X, X, gamma=0.3)
@@ -267,6 +230,11 @@ def test_predict_edges():
     model = one.fit(0.3)
     edges = model.predict_edges(one.new_X, None, [0, 1], [2, 2])
     close(edges, model.predict(one.new_X)[[0, 1], [2, 2]], 1e-12)
+    seen = set()
+    model = ConditionalRankRLS(kernel=lambda a, b: seen.add(a[0]) or a @ b).fit(X, Y, Z)
+    seen.clear()
+    model.predict_edges(NEW_X, NEW_Z, [2, 0, 2], [3, 3, 3])  # of these objects alone
+    assert seen == {NEW_X[0, 0], NEW_X[2, 0], NEW_Z[3, 0]}
 
 
 def test_inputs_of_all_kinds():
@@ -324,18 +292,6 @@ def test_score_is_the_mean_over_conditioning_objects():
     assert np.allclose(again[~np.isnan(again)], conditional_scores(Y, F)[~np.isnan(again)])
 
 
-def test_scores_in_pieces(monkeypatch):
-    F, known = RNG.standard_normal(GAPS.shape), ~np.isnan(GAPS)
-    coo = sparse.coo_array((GAPS[known], np.nonzero(known)), shape=GAPS.shape)
-    whole = conditional_scores(GAPS, F, metric=ndcg, k=3)
-    monkeypatch.setattr("rankrls.metrics._evaluate.WORK", 10)
-    for labels in (GAPS, coo):
-        found = conditional_scores(labels, F, metric=ndcg, k=3)
-        assert np.array_equal(found, whole, equal_nan=True)
-        found = conditional_scores(labels.T, F.T, metric=ndcg, k=3, condition_on="columns")
-        assert np.array_equal(found, whole, equal_nan=True)
-
-
 def test_path():
     alphas = np.array([10.0, 0.01, 1.0])
     for observed, options in (
@@ -353,7 +309,6 @@ def test_path():
         for alpha, values in zip(alphas, scores, strict=True):
             expected = setting.fit(alpha).predict(setting.new_X, setting.new_Z)
             close(values, expected)
-        assert path.solver in repr(path)
     with pytest.raises(TypeError, match="fit has no argument 'qid'; it has Z"):
         regularization_path(ranker, setting.X, setting.Y, qid=[1], alphas=alphas)
     stopped = ConditionalRankRLS(early_stopping=True)
@@ -391,9 +346,3 @@ def test_early_stopping_that_does_not_stop_warns():
     ranker = ConditionalRankRLS(1.0, kernel="rbf", early_stopping=True, max_iter=3)
     with pytest.warns(ConvergenceWarning, match="early stopping reached max_iter=3"):
         ranker.fit(X, Y, Z)
-
-
-def test_progress_is_told(capsys):
-    X, Y, Z = large(np.random.default_rng(0))
-    ConditionalRankRLS(verbose=1).fit(X, Y, Z)
-    assert "edges of 40 × 30 objects: solver primal" in capsys.readouterr().err

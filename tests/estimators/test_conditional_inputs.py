@@ -10,14 +10,11 @@ import sklearn
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
-from rankrls import ConditionalRankRLS, ConditionalRankRLSCV, _resources
+from rankrls import ConditionalRankRLS, ConditionalRankRLSCV
 from rankrls.datasets import make_rock_paper_scissors
-from rankrls.metrics import conditional_scores
-from rankrls.model_selection import conditional_cross_val_score, relation_holdout_predict
+from rankrls.model_selection import relation_holdout_predict
 
 rng = np.random.default_rng(0)
 P, G = 12, 9
@@ -51,62 +48,33 @@ CASES = {
     # ------------------------------------------------------------------ Y
     "Y is one label a row": (fit(X, Y[:, 0]), r"Y must be a matrix.*got shape \(12,\).*RankRLS"),
     "Y None": (fit(X, None, Z), "requires y to be passed, but the target y is None"),
-    "Y three-dimensional": (fit(X, Y[:, :, None], Z), r"got shape \(12, 9, 1\)"),
-    "Y of text": (
-        fit(X, Y.astype(str).astype(object)[:, :1] + "a", Z),
-        "must be a matrix of numbers",
-    ),
     "Y complex": (fit(X, Y + 1j, Z), "Complex data not supported"),
     "Y a table of pairs": (
         fit(X, pd.DataFrame({"drug": ["a"], "target": ["b"], "affinity": [1.0]}), Z),
         r"Y must be a matrix of numbers.*Y\.pivot",
     ),
-    "Z and Y exchanged": (
-        fit(X, Z, np.where(Y > 0, Y, np.nan)),
-        r"Z contains NaN(.|\n)*fit takes X, Y, Z",
-    ),
     "Y of ones only": (
         fit(X, sparse.coo_array(np.where(Y > 0, 1.0, 0.0)), Z),
         r"nothing to rank.*what a sparse Y does not store.*is unknown",
     ),
-    "Y ragged": (fit(X, [[1.0, 2.0], [3.0]], Z), "Y must be a matrix of numbers"),
     "Y infinite": (fit(X, put(Y, np.inf, (3, 4)), Z), r"Y\[3, 4\] is infinite"),
     "Y sparse NaN": (
         fit(X, sparse.coo_array(put(Y, np.nan, (3, 4))), Z),
         r"Y stores nan at \(3, 4\).*leave unobserved pairs out",
     ),
-    "Y sparse complex": (
-        fit(X, sparse.coo_array(Y + 1j), Z),
-        "matrix of numbers; got dtype complex",
-    ),
     "Y too few rows": (fit(X, Y[1:], Z), r"Y has shape \(11, 9\) for 12 rows of X and 9 rows of Z"),
-    "Y too many columns": (fit(X, Y, Z[1:]), r"Y has shape \(12, 9\) for 12 rows of X and 8 rows"),
     "Y transposed": (fit(X, Y.T, Z), r"transposed\? rows of Y are the objects of X"),
     "Y not square": (fit(X, Y), r"Y has shape \(12, 9\) for 12 rows of X: without Z.*pass.*as Z"),
     "Y all NaN": (fit(X, np.full((P, G), np.nan), Z), "Y has no observed label"),
-    "Y without entries": (fit(X, sparse.coo_array((P, G)), Z), "Y has no observed label"),
     "Y constant rows": (
         fit(X, np.ones((P, G)) * X[:, :1], Z),
         "no row of Y has two observed pairs",
     ),
-    "Y constant columns": (
-        fit(X, np.ones((P, G)) * Z[:, 0], Z, condition_on="columns"),
-        "no column of Y has two observed pairs with different labels",
-    ),
-    "Y one label a list": (
-        fit(X, np.where(np.arange(G) == 2, Y, np.nan), Z),
-        "no row of Y has two observed pairs",
-    ),
-    "one column": (fit(X, Y[:, :1], Z[:1]), "no row of Y has two observed pairs"),
     # ------------------------------------------------------------------ relation
     "symmetric with Z": (fit(X, Y, Z, relation="symmetric"), "objects of one kind.*Z must be None"),
     "not symmetric": (
         fit(X, put(SYMMETRIC, 9.0, (2, 5)), relation="symmetric"),
         r"contradicts relation='symmetric': Y\[2, 5\] = 9 but Y\[5, 2\] = .*\(Y \+ Y.T\) / 2",
-    ),
-    "not symmetric with gaps": (
-        fit(X, put(put(SYMMETRIC, 9.0, (2, 5)), np.nan, (0, 1)), relation="symmetric"),
-        r"contradicts relation='symmetric': Y\[2, 5\] = 9",
     ),
     "not reciprocal": (
         fit(X, put(RECIPROCAL, 9.0, (2, 5)), relation="reciprocal"),
@@ -117,24 +85,10 @@ CASES = {
         fit(X, put(RECIPROCAL, 9.0, (4, 4)), relation="reciprocal"),
         r"Y\[4, 4\] = 9.*no preference over itself",
     ),
-    "two kernels": (
-        fit(X, SYMMETRIC, relation="symmetric", object_kernel="rbf"),
-        "needs the same kernel on both sides",
-    ),
-    "unknown relation": (
-        fit(X, SQUARE, relation="transitive"),
-        "relation must be one of 'symmetric', 'reciprocal', None; got 'transitive'",
-    ),
     # ------------------------------------------------------------------ X and Z
     "X NaN": (fit(put(X, np.nan, 0), Y, Z), "Input X contains NaN"),
-    "Z NaN": (fit(X, Y, put(Z, np.nan, 0)), "Input Z contains NaN"),
     "Z 1-D": (fit(X, Y, Z[:, 0]), "Z must be 2-D, one row of features"),
-    "no features": (fit(X[:, :0], Y, Z), "0 feature"),
     "kernel not square": (fit(X, SQUARE, kernel="precomputed"), "square kernel matrix"),
-    "object kernel not square": (
-        fit(X, Y, Z, object_kernel="precomputed"),
-        "square kernel matrix of the training rows",
-    ),
     "kernel not symmetric": (
         fit(put(np.eye(P), 1.0, (0, 1)), SQUARE, kernel="precomputed"),
         "the precomputed kernel is not symmetric",
@@ -145,31 +99,19 @@ CASES = {
     ),
     # ------------------------------------------------------------------ options
     "alpha zero": (fit(X, Y, Z, alpha=0.0), "alpha must be finite and > 0"),
-    "alpha text": (fit(X, Y, Z, alpha="auto"), "alpha must be a number > 0; got 'auto'"),
     "loss": (fit(X, Y, Z, loss="hinge"), "loss must be one of 'ranking', 'regression'"),
-    "condition_on": (fit(X, Y, Z, condition_on="both"), "condition_on must be one of"),
-    "solver": (fit(X, Y, Z, solver="qp"), "solver must be one of 'auto', 'closed', 'primal'"),
     "closed with gaps": (fit(X, GAPS, Z, solver="closed"), "needs a complete relation"),
     "primal with a kernel": (
         fit(X, Y, Z, solver="primal", kernel="rbf"),
         "solver='primal' .* needs the features of linear kernels",
     ),
-    "kernel": (fit(X, Y, Z, kernel="gauss"), "kernel must be a callable or one of"),
-    "object kernel": (fit(X, Y, Z, object_kernel="gauss"), "kernel must be a callable or one of"),
     "parameters of no kernel": (
         fit(X, Y, Z, object_kernel_params={"gamma": 1.0}),
         "object_kernel_params are those of object_kernel, which is None",
     ),
-    "max_iter": (fit(X, Y, Z, max_iter=0), "max_iter must be an integer >= 1"),
-    "tol": (fit(X, Y, Z, tol=0.0), "tol must be finite and > 0"),
-    "early_stopping": (fit(X, Y, Z, early_stopping="yes"), "early_stopping must be one of False"),
     "early stopping of a direct solver": (
         fit(X, Y, Z, early_stopping=True, solver="closed"),
         "early_stopping .* need solver='cg'",
-    ),
-    "validation_fraction": (
-        fit(X, Y, Z, early_stopping=True, validation_fraction=1.0),
-        "validation_fraction must be below 1",
     ),
     "nothing to validate on": (
         fit(X, np.where(np.arange(G) < 3, Y, np.nan), Z, early_stopping=True),
@@ -177,7 +119,6 @@ CASES = {
     ),
     # ------------------------------------------------------------------ predict and score
     "Z missing": (lambda: TWO.predict(X), "the model was fitted with Z.*pass Z"),
-    "Z missing in score": (lambda: TWO.score(X, Y), "the model was fitted with Z.*pass Z"),
     "features of Z": (
         lambda: TWO.predict(X, X),
         "Z has 3 features, but the model was fitted with 2",
@@ -187,32 +128,19 @@ CASES = {
         "X has 2 features, but ConditionalRankRLS is expect",
     ),
     "rows of edges": (lambda: TWO.predict_edges(X, Z, [0, 12], [0, 1]), "rows has 12.*0 to 11"),
-    "columns of edges": (lambda: TWO.predict_edges(X, Z, [0, 1], [0, -1]), "cols has -1.*0 to 8"),
     "lengths of edges": (lambda: TWO.predict_edges(X, Z, [0, 1], [0]), "rows has 2 .* cols has 1"),
-    "edges of floats": (lambda: TWO.predict_edges(X, Z, [0.5], [0]), "rows must be row numbers"),
-    "score of another shape": (lambda: ONE.score(X[:5], SQUARE), r"has shape \(12, 12\) and"),
     "score of nothing": (lambda: ONE.score(X, np.ones((P, P))), "there is nothing to evaluate"),
-    "metric of another shape": (
-        lambda: conditional_scores(Y, SQUARE),
-        r"Y_true has shape \(12, 9\) and Y_score has shape \(12, 12\)",
-    ),
     # ------------------------------------------------------------------ cross-validation
     "cv name": (fit_cv(X, Y, Z, cv="objects"), "cv must be one of 'auto', 'rows', 'columns'"),
     "cv number": (fit_cv(X, Y, Z, cv=1), "cv must be an integer >= 2"),
-    "cv float": (fit_cv(X, Y, Z, cv=0.5), "cv must be one of .* an int, a splitter"),
     "cv too many": (fit_cv(X, Y, Z, cv=13), "12 rows cannot be held out in 13 folds"),
-    "cv empty": (fit_cv(X, Y, Z, cv=[]), "cv gives no split"),
     "cv out of range": (fit_cv(X, Y, Z, cv=[([0, 1], [12])]), "test rows of split 0 .* 0 to 11"),
     "cv overlapping": (fit_cv(X, Y, Z, cv=[([0, 1], [1, 2])]), "rows both in train and in test"),
-    "cv of floats": (fit_cv(X, Y, Z, cv=[([0.5], [1])]), "must be row numbers of X"),
-    "n_folds": (fit_cv(X, Y, Z, cv="rows", n_folds=1), "n_folds must be an integer >= 2"),
     "too few columns": (
         fit_cv(X, Y[:, :3], Z[:3], cv="columns"),
         "3 columns are too few to hold some of them out",
     ),
     "alphas": (fit_cv(X, Y, Z, alphas=[1.0, 0.0]), "alphas must be finite and > 0"),
-    "no alphas": (fit_cv(X, Y, Z, alphas=[]), "alphas is empty"),
-    "scoring": (fit_cv(X, Y, Z, scoring="mse"), "scoring must be one of"),
     "scoring NaN": (
         fit_cv(X, Y, Z, scoring=lambda y, score, qid: np.nan),
         "scoring returned nan for alpha=",
@@ -225,14 +153,7 @@ CASES = {
         lambda: relation_holdout_predict(ConditionalRankRLS(), X, Y, Z, leave_out="edges"),
         "leave_out must be one of 'rows', 'columns', 'entries', 'both'",
     ),
-    "scores of another estimator": (
-        lambda: conditional_cross_val_score(StandardScaler(), X, Y, Z),
-        "estimator must be a ConditionalRankRLS or ConditionalRankRLSCV",
-    ),
     # ------------------------------------------------------------------ data
-    "one player": (lambda: make_rock_paper_scissors(1), "n_players must be an integer >= 2"),
-    "no games": (lambda: make_rock_paper_scissors(n_games=0), "n_games must be an integer >= 1"),
-    "preference": (lambda: make_rock_paper_scissors(preference=-1), "preference must be a finite"),
 }
 
 
@@ -251,21 +172,6 @@ def test_not_fitted():
             getattr(ConditionalRankRLS(), call)(X, *([Y] if call == "score" else []))
     with pytest.raises(NotFittedError):
         ConditionalRankRLS().predict_edges(X, None, [0], [0])
-
-
-def test_kernels_too_large_for_memory(monkeypatch):
-    monkeypatch.setattr(_resources, "budget", lambda: 1000)
-    with pytest.raises(MemoryError, match="the kernel matrix of 12 objects"):
-        ConditionalRankRLS(kernel="rbf").fit(X, Y, Z)
-
-
-def test_noisy_edges_may_disagree():
-    """A matrix must agree with the relation; edges of a list are single observations."""
-    rows, cols = np.array([0, 1, 2, 3]), np.array([1, 0, 3, 2])
-    Y = sparse.coo_array((np.array([1.0, 1.0, 1.0, -1.0]), (rows, cols)), shape=(P, P))
-    model = ConditionalRankRLS(relation="reciprocal", loss="regression").fit(X, Y)
-    F = model.predict(X)
-    assert np.array_equal(F, -F.T)
 
 
 # ---------------------------------------------------------------------- scikit-learn
@@ -346,27 +252,6 @@ def test_search_over_parameters():
     assert np.isclose(search.cv_results_["split0_test_score"][0], expected)
 
 
-def test_search_that_splits_one_kind_of_objects_is_refused():
-    search = GridSearchCV(ConditionalRankRLS(), {"alpha": [0.1, 1.0]}, cv=3, error_score="raise")
-    with pytest.raises(ValueError, match=r"Y has shape \(8, 12\) for 8 rows of X: without Z"):
-        search.fit(X, SQUARE)
-
-
-def test_pipeline():
-    pipe = make_pipeline(StandardScaler(), ConditionalRankRLS(relation="symmetric"))
-    F = pipe.fit(X, SYMMETRIC).predict(X)
-    scaled = StandardScaler().fit_transform(X)
-    expected = ConditionalRankRLS(relation="symmetric").fit(scaled, SYMMETRIC).predict(scaled)
-    assert np.allclose(F, expected)
-
-
-def test_unknown_features_of_new_objects():
-    """The order of arguments is what may be wrong in fit, not in predict."""
-    with pytest.raises(ValueError, match="Z contains NaN") as caught:
-        TWO.predict(X, np.full_like(Z, np.nan))
-    assert "labels come second" not in str(caught.value)
-
-
 # ---------------------------------------------------------------------- rock, paper, scissors
 
 
@@ -398,42 +283,3 @@ def test_games_follow_the_relation():
     off = ~np.eye(4, dtype=bool)
     share, expected = (a[off] / (a + a.T)[off] for a in (wins, beats))
     assert np.abs(share - expected).max() < 0.02
-
-
-def test_draws_are_games_if_asked():
-    """As often as both play the same move; edges of 0 that are learned from like others."""
-    data = make_rock_paper_scissors(4, 100_000, preference=3.0, keep_draws=True, random_state=1)
-    assert data.target.nnz == 200_000
-    drawn = data.target.data == 0
-    assert np.array_equal(drawn[:100_000], drawn[100_000:])
-    x, (one, other) = data.data, data.games.T
-    assert abs(drawn.mean() - (x[one] * x[other]).sum(axis=1).mean()) < 0.01
-    few = make_rock_paper_scissors(8, 40, keep_draws=True, random_state=0)
-    edges, ranker = few.target, ConditionalRankRLS(alpha=0.5, loss="regression")
-    F = ranker.fit(few.data, edges).predict(few.data)
-    products = (few.data[edges.row][:, :, None] * few.data[edges.col][:, None]).reshape(80, 9)
-    gram = products.T @ products + 0.5 * np.eye(9)
-    expected = few.data @ np.linalg.solve(gram, products.T @ edges.data).reshape(3, 3) @ few.data.T
-    assert (edges.data == 0).any()
-    assert np.allclose(F, expected)
-
-
-def test_preference_makes_favourites():
-    level, strong = (
-        make_rock_paper_scissors(200, 10, preference=w, random_state=0).data.max(axis=1).mean()
-        for w in (0.0, 100.0)
-    )
-    assert np.isclose(level, 1 / 3)
-    assert strong > 0.95
-
-
-def test_nobody_ever_wins():
-    with pytest.raises(ValueError, match="all players play the same move"):
-        make_rock_paper_scissors(2, 5, preference=1e6, random_state=7)
-
-
-def test_rankings_of_new_players_are_learned():
-    train, test = (make_rock_paper_scissors(random_state=seed) for seed in (0, 1))
-    for options in ({}, {"relation": "reciprocal"}, {"loss": "regression"}):
-        ranker = ConditionalRankRLS(2.0**-30, **options).fit(train.data, train.target)
-        assert ranker.score(test.data, test.relation) > 0.95

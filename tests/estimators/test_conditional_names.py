@@ -1,4 +1,4 @@
-"""Names of objects: named kernel matrices, objects with equal features, scores and rankings."""
+"""Names of objects: named kernel matrices, labels, scores and rankings; equal objects."""
 
 import warnings
 
@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 
-from rankrls import ConditionalRankRLS, ConditionalRankRLSCV, rank, regularization_path
+from rankrls import ConditionalRankRLS, ConditionalRankRLSCV, rank
 from rankrls.datasets import load_relations
 from rankrls.io import load_model, save_model
 from rankrls.model_selection import conditional_cross_val_score, relation_holdout_predict
@@ -113,22 +113,6 @@ def test_one_kind_of_objects_and_hold_outs():
     )
     held = pd.DataFrame(held, order, order).loc[ROWS, ROWS]
     assert_allclose(held, wanted, rtol=1e-8)
-    path = regularization_path(ConditionalRankRLS(**BOTH), given, frame, alphas=[0.5, 1.0])
-    assert_allclose(path.predict(new)[1], model_of(given, frame).predict(new), rtol=1e-9)
-
-
-def model_of(given, frame):
-    return ConditionalRankRLS(1.0, **BOTH).fit(given, frame)
-
-
-def test_integers_as_names():
-    numbers = [40, 7, 19, 3, 1, 0, 100, 55, 23, 24, 25, 26]
-    kernels = [part.set_axis(numbers).set_axis(numbers, axis=1) for part in KX]
-    model = ConditionalRankRLS(**BOTH).fit([kernels[0], kernels[1].iloc[::-1, ::-1]], Y, arrays(KZ))
-    plain = ConditionalRankRLS(**BOTH).fit(arrays(KX), Y, arrays(KZ))
-    new = [part.set_axis(numbers, axis=1).iloc[:, ::-1] for part in KX_NEW]
-    expected = plain.predict(arrays(KX_NEW), arrays(KZ_NEW))
-    assert_allclose(model.predict(new, arrays(KZ_NEW)), expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("side", ["X", "Z"])
@@ -160,8 +144,6 @@ def test_lists_of_different_objects_are_refused(side):
 
 DOUBLE_X, DOUBLE_Z = X.copy(), Z.copy()
 DOUBLE_X[7], DOUBLE_Z[5] = X[3], Z[1]
-NAMED_X = pd.DataFrame(DOUBLE_X, ROWS, ["a", "b", "c"])
-NAMED_Z = pd.DataFrame(DOUBLE_Z, COLUMNS, ["d", "e"])
 TELL_APART = {
     "both": {"fit_offsets": "both", "loss": "regression"},
     "rows": {"fit_offsets": "rows", "loss": "regression"},
@@ -173,46 +155,11 @@ TELL_APART = {
 }
 
 
-def case(name):
-    """Options and named objects of both sides."""
-    options = TELL_APART[name]
-    if name != "precomputed":
-        return options, NAMED_X, NAMED_Z
-    gram = [
-        pd.DataFrame(rbf_kernel(data), names, names)
-        for data, names in ((DOUBLE_X, ROWS), (DOUBLE_Z, COLUMNS))
-    ]
-    return options, *gram
-
-
 @pytest.mark.parametrize("name", TELL_APART)
-@pytest.mark.parametrize("make", [ConditionalRankRLS, ConditionalRankRLSCV])
-def test_equal_objects_are_told_apart_by_their_names(make, name, tmp_path):
-    options, rows, columns = case(name)
-    if make is ConditionalRankRLSCV:
-        options = {**options, "alphas": [1.0], "random_state": 0}
-    model = make(**options).fit(rows, FRAME, columns)
-    whole = model.predict_frame(rows, columns)
-    scale = np.abs(whole.to_numpy()).max()
-    twins = whole.loc[["r3", "r7"]].to_numpy(), whole[["c1", "c5"]].to_numpy().T
-    assert max(np.ptp(pair, axis=0).max() for pair in twins) > 1e-3 * scale
-    save_model(model, tmp_path / "model")
-    swapped = rows.iloc[[0, 1, 2, 7, 4, 5, 6, 3, 8, 9, 10, 11]]  # whose values are those of fit
-    few, some = rows.iloc[[7, 0, 3, 9]], columns.iloc[[5, 1, 0]]
-    for one in (model, load_model(tmp_path / "model")):
-        for objects, others in ((swapped, columns), (few, some), (few.iloc[:1], some.iloc[:1])):
-            found = one.predict_frame(objects, others)
-            wanted = whole.loc[found.index, found.columns]
-            assert_allclose(found, wanted, rtol=1e-9, atol=1e-12 * scale)
-        i, j = np.array([0, 7, 3, 3]), np.array([1, 5, 2, 1])
-        edges = one.predict_edges(rows, columns, i, j)
-        assert_allclose(edges, whole.to_numpy()[i, j], rtol=1e-9, atol=1e-12 * scale)
-
-
-@pytest.mark.parametrize("name", TELL_APART)
-def test_a_warning_of_equal_objects_without_names(name):
-    options, rows, columns = case(name)
-    first, second = rows.to_numpy(), columns.to_numpy()
+def test_equal_objects_get_their_mean_with_a_warning(name):
+    options, first, second = TELL_APART[name], DOUBLE_X, DOUBLE_Z
+    if name == "precomputed":
+        first, second = rbf_kernel(first), rbf_kernel(second)
     with pytest.warns(UserWarning, match="have equal features.* tells objects apart") as caught:
         model = ConditionalRankRLS(**options).fit(first, Y, second)
     said = [str(warning.message) for warning in caught]
@@ -224,9 +171,6 @@ def test_a_warning_of_equal_objects_without_names(name):
     assert_allclose(some.mean(), square.mean(), rtol=1e-9)
     edges = model.predict_edges(first, second, [7, 3], [5, 1])  # which are given all objects, too
     assert_allclose(edges, square.diagonal(), rtol=1e-9)
-    named = ConditionalRankRLS(**options).fit(rows, FRAME, columns)
-    with pytest.warns(UserWarning, match="features of several training objects") as caught:
-        named.predict(*(data.rename(index=str.upper).iloc[1:] for data in (rows, columns)))
 
 
 def test_no_warning_where_nothing_depends_on_it():
@@ -240,49 +184,11 @@ def test_no_warning_where_nothing_depends_on_it():
         )
 
 
-def test_a_known_name_with_other_features():
-    model = ConditionalRankRLS(fit_offsets="rows", loss="regression").fit(NAMED_X, FRAME, NAMED_Z)
-    changed = NAMED_X.copy()
-    changed.loc["r2", "a"] += 1.0
-    with pytest.warns(UserWarning, match="'r2' of X has the name of a training object and other"):
-        model.predict(changed, NAMED_Z)
-
-
 # ---------------------------------------------------------------------- tables as users have them
 
 
-def test_names_of_different_types_are_told():
-    numbered = pd.DataFrame(X, [*range(100, 111), 200])
-    texts = FRAME.set_axis([str(name) for name in numbered.index])
-    with pytest.raises(ValueError, match=r"written alike.*astype\(str\)"):
-        ConditionalRankRLS().fit(numbered, texts, NAMED_Z)
-
-
-def test_seen_may_have_other_objects_than_those_ranked():
-    model = ConditionalRankRLS(loss="regression").fit(NAMED_X, FRAME, NAMED_Z)
-    seen = FRAME.where(RNG.random(FRAME.shape) < 0.5)
-    long = seen.stack().dropna().reset_index()
-    long.columns = ["row", "column", "value"]
-    sparse_labels = load_relations(long.sample(frac=1.0, random_state=0)).target
-    new = pd.DataFrame(NEW_X, NEW_ROWS, NAMED_X.columns)
-    few = pd.concat([NAMED_X.iloc[[5, 2]], new])
-    scores = model.predict_frame(few, NAMED_Z.iloc[::-1])
-    expected = {
-        (row, column)
-        for row in few.index
-        for column in COLUMNS
-        if row in NEW_ROWS or np.isnan(seen.loc[row, column])
-    }
-    for labels in (seen, seen.iloc[::-1, ::-1], sparse_labels):
-        ranked = model.rank(few, NAMED_Z.iloc[::-1], seen=labels)
-        found = list(zip(ranked.query, ranked.id, strict=True))
-        assert set(found) == expected
-        assert_allclose(ranked.score, [scores.loc[pair] for pair in found])
-    with pytest.warns(UserWarning, match=r"none of the rows of seen \('R0'.*nothing is left out"):
-        model.rank(few, NAMED_Z, seen=seen.rename(index=str.upper))
-    twice = pd.concat([seen, seen.iloc[:1]])
-    with pytest.raises(ValueError, match="duplicate labels"):
-        model.rank(few, NAMED_Z, seen=twice)
+NAMED_X = pd.DataFrame(X, ROWS, ["a", "b", "c"])
+NAMED_Z = pd.DataFrame(Z, COLUMNS, ["d", "e"])
 
 
 def test_labels_of_an_object_without_features():
@@ -298,21 +204,6 @@ def test_labels_of_an_object_without_features():
     assert_allclose(model.predict(some, NAMED_Z), wanted.predict(some, NAMED_Z), rtol=1e-9)
 
 
-@pytest.mark.parametrize("options", [{"fit_offsets": np.True_}, {"fit_offsets": "global"}])
-def test_sides_without_offsets_have_zeros(options):
-    """Rounding errors of the constant would be taken for offsets of objects."""
-    rng = np.random.default_rng(0)
-    labels = 10.0 ** rng.integers(-3, 4, Y.shape) * rng.standard_normal(Y.shape)
-    for gaps in (0.0, 0.3):
-        table = np.where(rng.random(Y.shape) < gaps, np.nan, labels)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            model = ConditionalRankRLS(loss="regression", **options).fit(DOUBLE_X, table, DOUBLE_Z)
-        assert not model.row_offsets_.any()
-        assert not model.column_offsets_.any()
-        assert model.offset_ != 0.0
-
-
 # ---------------------------------------------------------------------- scores with names
 
 SCORED = np.random.default_rng(5)
@@ -322,20 +213,6 @@ FILMS = pd.DataFrame(SCORED.standard_normal((5, 3)), index=[f"film {c}" for c in
 FILMS.columns = ["length", "year", "price"]
 RATINGS = pd.DataFrame(SCORED.integers(0, 6, (4, 5)), index=USERS.index, columns=FILMS.index)
 MODEL = ConditionalRankRLS().fit(USERS, RATINGS, FILMS)
-
-
-def test_a_frame_of_scores_has_the_names():
-    frame = MODEL.predict_frame(USERS.iloc[::-1], FILMS)
-    assert frame.index.tolist() == ["joe", "eve", "bob", "ann"]
-    assert frame.columns.tolist() == FILMS.index.tolist()
-    scores = MODEL.predict(USERS, FILMS)
-    assert type(scores) is np.ndarray
-    np.testing.assert_allclose(frame.loc[USERS.index].to_numpy(), scores, rtol=1e-12, atol=1e-14)
-    plain = ConditionalRankRLS().fit(USERS.to_numpy(), RATINGS.to_numpy(), FILMS.to_numpy())
-    unnamed = plain.predict_frame(USERS.to_numpy(), FILMS.to_numpy())
-    assert unnamed.columns.tolist() == list(range(5))
-    named = plain.predict_frame(USERS.to_numpy(), FILMS.to_numpy(), row_names=USERS.index)
-    assert named.index.tolist() == USERS.index.tolist()
 
 
 @pytest.mark.parametrize("k", [None, 2])

@@ -120,60 +120,6 @@ def test_duplicate_rows(name, alpha):
     assert_same(ranker.predict(X), expected, 1e-6)
 
 
-@pytest.mark.parametrize("alpha", [1e-12, 1e-9, 1e-3, 1.0, 1e9])
-def test_singular_precomputed_kernel(alpha):
-    rng = np.random.default_rng(5)
-    Z = rng.standard_normal((50, 3))
-    y, qid = rng.standard_normal(50), rng.integers(0, 5, 50)
-    ranker = RankRLS(alpha, kernel="precomputed").fit(Z @ Z.T, y, qid=qid)
-    edges = oracles.edges_of_scores(y, qid, cost="magnitude", ties="keep", query_weighting="pair")
-    expected = Z @ oracles.primal_coefficients(edges, Z, alpha)
-    assert_same(ranker.predict(Z @ Z.T), expected, 1e-9)
-
-
-@pytest.mark.parametrize("solver", ["primal", "dual"])
-@pytest.mark.parametrize("n", [3, 60])
-def test_alpha_to_zero_is_the_minimum_norm_solution(solver, n):
-    rng = np.random.default_rng(6)
-    X, y = rng.standard_normal((30, n)), rng.standard_normal(30)
-    centred_X, centred_y = X - X.mean(axis=0), y - y.mean()
-    expected = np.linalg.lstsq(centred_X, centred_y, rcond=None)[0]
-    coef = RankRLS(1e-12, solver=solver).fit(X, y).coef_
-    np.testing.assert_allclose(coef, expected, rtol=1e-7, atol=1e-9)
-
-
-@pytest.mark.parametrize("name", CONFIGURATIONS)
-def test_alpha_to_infinity_is_the_gradient(name):
-    rng = np.random.default_rng(7)
-    X, y = rng.standard_normal((30, 4)), rng.standard_normal(30)
-    K = X @ X.T if "kernel" not in CONFIGURATIONS[name] else rbf_kernel(X, gamma=0.5)
-    basis = np.arange(30) if name == "nystroem" else None
-    ranker = RankRLS(1e12, basis=basis, **CONFIGURATIONS[name]).fit(X, y)
-    assert_same(ranker.predict(X) * 1e12, K @ (30 * (y - y.mean())), 1e-6)
-
-
-def test_relevant_pairs_right_all_pairs_wrong():
-    """The four points of P1 §5.1: comparing across queries turns the order around."""
-    X = np.array([[2.0], [1.0], [-1.0], [-2.0]])
-    y, qid = [2, 1, 4, 3], [1, 1, 2, 2]
-    by_query = RankRLS(1e-6).fit(X, y, qid=qid)
-    assert by_query.coef_[0] > 0
-    assert by_query.score(X, y, qid=qid) == 1.0
-    all_pairs = RankRLS(1e-6).fit(X, y)
-    assert all_pairs.coef_[0] < 0
-
-
-def test_unscored_scale_of_labels():
-    """Magnitude: predictions scale with y. Unit: only the order of y counts."""
-    rng = np.random.default_rng(10)
-    X, y = rng.standard_normal((30, 3)), rng.standard_normal(30)
-    magnitude, unit = RankRLS(), RankRLS(cost="unit")
-    np.testing.assert_allclose(
-        magnitude.fit(X, 10 * y + 3).coef_, 10 * magnitude.fit(X, y).coef_, rtol=1e-9
-    )
-    np.testing.assert_allclose(unit.fit(X, np.exp(y)).coef_, unit.fit(X, y).coef_, rtol=1e-9)
-
-
 @pytest.mark.parametrize("n_outputs", [1, 3])
 @pytest.mark.parametrize(
     "model",

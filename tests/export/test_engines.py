@@ -17,7 +17,6 @@ from sklearn.preprocessing import (
     FunctionTransformer,
     MaxAbsScaler,
     MinMaxScaler,
-    PowerTransformer,
     RobustScaler,
     StandardScaler,
 )
@@ -119,7 +118,6 @@ def same_up_to_constant(scores, predictions, rtol):
 
 RANKERS = {
     "RankRLS": RankRLS(0.5),
-    "dual": RankRLS(0.5, solver="dual"),
     "nystroem": RankRLS(0.5, basis=20, random_state=0),
     "early stopping": RankRLS(0.5, early_stopping=True, random_state=0),
     "RankRLSCV": RankRLSCV([0.1, 1.0, 10.0], query_weighting="size"),
@@ -133,7 +131,6 @@ SCALERS = {
     "minmax": MinMaxScaler((-1, 3)),
     "maxabs": MaxAbsScaler(),
     "robust": RobustScaler(),
-    "robust, no centre": RobustScaler(with_centering=False, quantile_range=(10, 90)),
     "pca": PCA(3),
     "svd": TruncatedSVD(3, random_state=0),
     "threshold": VarianceThreshold(1.0),
@@ -189,25 +186,25 @@ def test_an_imputer_that_fills_with_zero_is_folded():
     X, y, _qid = data()
     X = with_gaps(X)
     zero = SimpleImputer(strategy="constant", fill_value=0)
-    pipeline = make_pipeline(MaxAbsScaler(), zero, StandardScaler(), RankRLS()).fit(X, y)
+    pipeline = make_pipeline(zero, MaxAbsScaler(), StandardScaler(), RankRLS()).fit(X, y)
     check_everything(pipeline, pipeline.predict(X), np.nan_to_num(X))
 
 
 @pytest.mark.parametrize(
-    "steps",
+    ("steps", "message"),
     [
-        (SimpleImputer(),),
-        (SimpleImputer(missing_values=-1.0, strategy="constant", fill_value=0),),
-        (StandardScaler(), SimpleImputer(strategy="constant", fill_value=0)),
+        ((SimpleImputer(),), "missing feature counts as 0.*to_onnx"),
+        ((SimpleImputer(missing_values=-1.0, fill_value=0),), "missing_values=np.nan only"),
+        ((StandardScaler(), SimpleImputer()), "as the first step, SimpleImputer"),
+        ((SimpleImputer(add_indicator=True),), "fit it without add_indicator"),
     ],
-    ids=["mean", "another value", "after a shift"],
 )
-def test_other_imputers_are_not_folded(steps):
+def test_other_imputers_are_not_folded(steps, message):
     X, y, _qid = data()
     X = X if steps[0].__dict__.get("missing_values") == -1.0 else with_gaps(X)
     pipeline = make_pipeline(*steps, RankRLS()).fit(X, y)
     for export in (to_elasticsearch, to_solr, lambda model, names: to_svmrank(model)):
-        with pytest.raises(ValueError, match=r"missing feature counts as 0.*to_onnx"):
+        with pytest.raises(ValueError, match=message):
             export(pipeline, NAMES)
 
 
@@ -220,34 +217,18 @@ def test_offset_features_keep_their_digits():
     assert np.abs(difference).max() <= 1e-8 * np.ptp(pipeline.predict(X))
 
 
-def test_float32_models_are_folded_in_float64():
-    X, y, _ = data()
-    pipeline = make_pipeline(StandardScaler(), RankRLS()).fit(X.astype(np.float32), y)
-    ranker, scaler = pipeline[-1], pipeline[0]
-    assert ranker.coef_.dtype == np.float32
-    folded = linear_scores(pipeline)
-    assert_allclose(folded.weights, ranker.coef_.astype(float) / scaler.scale_, rtol=1e-15)
-
-
 def test_greedy_selection_at_the_end_and_as_a_step():
     X, y, qid = data()
     X = X / X.std(axis=0)
     selector = GreedyRankRLS(2).fit(X, y, qid=qid)
     check_everything(selector, X @ selector.coef_, X)
     pipeline = Pipeline([("select", selector), ("rank", RankRLS().fit(selector.transform(X), y))])
-    folded = linear_scores(pipeline)
-    assert set(np.flatnonzero(folded.weights)) == set(selector.selected_features_)
-    assert_allclose(X @ folded.weights, pipeline.predict(X), rtol=1e-12)
+    check_everything(pipeline, pipeline.predict(X), X)
     body = to_elasticsearch(selector, NAMES, drop_zeros=True)
     chosen = [NAMES[i] for i in sorted(selector.selected_features_)]
     assert list(json.loads(body["model"]["model"]["definition"])) == chosen
-    model = to_solr(selector, ["a", "b", "c", "d", "e"], drop_zeros=True)
+    model = to_solr(selector, NAMES, drop_zeros=True)
     assert len(model["features"]) == len(model["params"]["weights"]) == 2
-    assert_allclose(
-        read_solr(json.dumps(model), ["a", "b", "c", "d", "e"], X), X @ selector.coef_, rtol=1e-4
-    )
-    text = to_svmrank(selector)
-    assert text.splitlines()[-1].count(":") == 2
 
 
 def test_search_exports_its_best_estimator():
@@ -259,18 +240,6 @@ def test_search_exports_its_best_estimator():
         linear_scores(
             GridSearchCV(pipeline, {"rankrls__alpha": [1.0]}, cv=3, refit=False).fit(X, y)
         )
-    with pytest.raises(NotFittedError):
-        linear_scores(GridSearchCV(pipeline, {"rankrls__alpha": [1.0]}))
-
-
-def test_dask_models():
-    da = pytest.importorskip("dask.array")
-    from rankrls.dask import RankRLS as DaskRankRLS
-
-    X, y, qid = data()
-    ranker = DaskRankRLS().fit(da.from_array(X, chunks=(20, -1)), y, qid=qid)
-    check_everything(ranker, ranker.predict(X), X)
-    assert to_solr(ranker.to_local(), list("abcde")) == to_solr(ranker, list("abcde"))
 
 
 def test_outputs_are_chosen():
@@ -279,10 +248,7 @@ def test_outputs_are_chosen():
     for j in (0, 1):
         folded = linear_scores(pipeline, output=j)
         assert_allclose(X @ folded.weights + folded.constant, pipeline.predict(X)[:, j], rtol=1e-10)
-        assert_allclose(
-            read_svmrank(to_svmrank(pipeline, output=j), X), pipeline.predict(X)[:, j], rtol=1e-10
-        )
-    for export in (to_elasticsearch, to_opensearch, to_solr):
+    for export in (to_elasticsearch, to_solr):
         with pytest.raises(ValueError, match=r"2 outputs.*output=0 … 1"):
             export(pipeline, list("abcde"))
         assert export(pipeline, list("abcde"), output=1)
@@ -302,11 +268,9 @@ def test_names_of_the_data_frame():
         assert linear_scores(model).feature_names == names
         assert [f["name"] for f in to_solr(model)["features"]] == names
         assert [f["name"] for f in to_solr(model, list("vwxyz"))["features"]] == list("vwxyz")
-    search = GridSearchCV(model, {"rankrls__alpha": [1.0]}, cv=3)
-    assert linear_scores(search.fit(pd.DataFrame(X, columns=names), y)).feature_names == names
 
 
-@pytest.mark.parametrize("export", [to_elasticsearch, to_opensearch, to_solr, to_sql, to_vespa])
+@pytest.mark.parametrize("export", [to_elasticsearch, to_solr, to_sql, to_vespa])
 def test_own_names_in_another_place_are_refused(export):
     """The weights of two features would be exchanged."""
     pd = pytest.importorskip("pandas")
@@ -329,14 +293,11 @@ def test_bad_names(export):
         (["a", "b"], "2 names for 5 features"),
         (["a", "b", "c", "d", "a"], r"feature_names\[0\] and feature_names\[4\] are both 'a'"),
         (["a", "b", "", "d", "e"], r"feature_names\[2\] must be a string, not empty"),
-        (["a", "b", "c\n", "d", "e"], "control characters"),
-        (["a", "b", 3, "d", "e"], r"feature_names\[2\] must be a string.*; got 3"),
         ("abcde", "must be a list"),
     ]:
         with pytest.raises(ValueError, match=message):
             export(ranker, names)
     for name, message in [
-        ("", "name must be a string, not empty"),
         ("a/b", "with '/'"),
         ("a b", "with ' '"),
         (3, "name must be a string"),
@@ -348,14 +309,12 @@ def test_bad_names(export):
 def test_names_that_solr_cannot_log():
     X, y, _ = data()
     ranker = RankRLS().fit(X, y)
-    for name in ("b=", "b,c"):
-        with pytest.raises(ValueError, match="name=value,name=value"):
-            to_solr(ranker, ["a", name, "c", "d", "e"])
-        assert to_elasticsearch(ranker, ["a", name, "c", "d", "e"])
+    with pytest.raises(ValueError, match="name=value,name=value"):
+        to_solr(ranker, ["a", "b=", "c", "d", "e"])
+    assert to_elasticsearch(ranker, ["a", "b=", "c", "d", "e"])
     with pytest.raises(ValueError, match="store"):
         to_solr(ranker, list("abcde"), store="a b")
     assert "store" not in to_solr(ranker, list("abcde"))
-    assert to_solr(ranker, list("abcde"), store="films")["store"] == "films"
 
 
 # ------------------------------------------------------------------------------ refusals
@@ -374,60 +333,45 @@ class Shifted(StandardScaler):
         return super().transform(X) ** 2
 
 
+def piped(*steps):
+    return make_pipeline(*steps, RankRLS())
+
+
 @pytest.mark.parametrize(
-    "export",
-    [to_elasticsearch, to_opensearch, to_solr, lambda est, names: to_svmrank(est)],
-    ids=["elasticsearch", "opensearch", "solr", "svmrank"],
+    ("estimator", "message"),
+    [
+        (RankRLS(kernel="rbf"), r"kernel='rbf'.*kernel='linear'.*to_onnx"),
+        (piped(QueryScaler()), r"QueryScaler.*other documents.*StandardScaler"),
+        (piped(MinMaxScaler(clip=True)), "clip=True"),
+        (piped(PCA(2, whiten=True)), "whiten"),
+        (piped(Doubled()), "cannot be folded"),
+        (piped(Shifted()), "cannot be folded"),
+        (piped(FunctionTransformer(np.log)), "cannot be folded"),
+        (Ridge(), "Ridge cannot be exported"),
+        (make_pipeline(StandardScaler()), "StandardScaler cannot be exported"),
+    ],
 )
-def test_refusals(export):
+def test_refusals(estimator, message):
     X, y, _qid = data()
-    names = list("abcde")
-    with pytest.raises(ValueError, match=r"kernel='rbf'.*kernel='linear'.*to_onnx"):
-        export(RankRLS(kernel="rbf").fit(X, y), names)
-    with pytest.raises(ValueError, match=r"QueryScaler.*other documents.*StandardScaler"):
-        export(make_pipeline(QueryScaler(), RankRLS()).fit(X, y), names)
-    with pytest.raises(ValueError, match="clip=True"):
-        export(make_pipeline(MinMaxScaler(clip=True), RankRLS()).fit(X, y), names)
-    with pytest.raises(ValueError, match="PowerTransformer cannot be folded"):
-        export(make_pipeline(PowerTransformer(), RankRLS()).fit(X, y), names)
-    with pytest.raises(ValueError, match="whiten"):
-        export(make_pipeline(PCA(2, whiten=True), RankRLS()).fit(X, y), names)
-    for step in (Doubled(), Shifted(), FunctionTransformer(np.log)):
-        with pytest.raises(ValueError, match="cannot be folded"):
-            export(make_pipeline(step, RankRLS()).fit(X, y), names)
-    with pytest.raises(ValueError, match="Ridge cannot be exported"):
-        export(Ridge().fit(X, y), names)
-    with pytest.raises(ValueError, match="StandardScaler cannot be exported"):
-        export(make_pipeline(StandardScaler()).fit(X), names)
-    for unfitted in (RankRLS(), make_pipeline(StandardScaler(), RankRLS()), GreedyRankRLS(2)):
-        with pytest.raises(NotFittedError):
-            export(unfitted, names)
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_weights_that_are_not_finite(value):
-    X, y, _ = data()
-    ranker = RankRLS().fit(X, y)
-    ranker.coef_ = np.array([1.0, 2.0, value, 0.0, 1.0])
-    for export in (to_elasticsearch, to_solr, lambda est, names: to_svmrank(est)):
-        with pytest.raises(ValueError, match=r"weight of feature 2 .*not finite"):
-            export(ranker, list("abcde"))
+    with pytest.raises(NotFittedError):
+        to_solr(estimator, NAMES)
+    with pytest.raises(ValueError, match=message):
+        to_svmrank(estimator.fit(X, y))
 
 
 def test_weights_beyond_32_bits_and_zero_models():
     X, y, _ = data()
     ranker = RankRLS().fit(X, y)
     for coef, message in [
-        ([1.0, 1e39, 0, 0, 0], r"1e\+39 of 'b' is too large"),
+        ([1.0, 1e39, 0, 0, 0], r"1e\+39 of '(b|feature 2)' is too large"),
+        ([1.0, np.nan, 0, 0, 0], "weight of feature 1 .*not finite"),
         ([0.0] * 5, "every weight is zero"),
         ([1e-60] * 5, "every weight is zero"),
     ]:
         ranker.coef_ = np.array(coef)
-        for export in (to_elasticsearch, to_solr):
+        for export in (to_elasticsearch, to_solr, lambda model, names: to_svmrank(model)):
             with pytest.raises(ValueError, match=message):
                 export(ranker, list("abcde"))
-        with pytest.raises(ValueError, match="zero or infinite"):
-            to_svmrank(ranker)
     ranker.coef_ = np.array([3.0, -0.0, 0.0, 1e-5, -1e22])
     text = json.dumps(to_solr(ranker, list("abcde")))
     assert "-0.0" not in text
@@ -442,7 +386,7 @@ def test_weights_beyond_32_bits_and_zero_models():
 def test_files_are_written_whole_or_not_at_all(tmp_path):
     X, y, _ = data()
     ranker = RankRLS().fit(X, y)
-    for export in (to_elasticsearch, to_opensearch, to_solr):
+    for export in (to_elasticsearch, to_solr):
         body = export(ranker, NAMES, path=tmp_path / "model.json")
         assert json.loads((tmp_path / "model.json").read_text(encoding="utf-8")) == body
     text = to_svmrank(ranker, tmp_path / "model.dat")
@@ -453,8 +397,3 @@ def test_files_are_written_whole_or_not_at_all(tmp_path):
         to_svmrank(ranker, tmp_path / "model.dat")
     assert (tmp_path / "model.dat").read_text() == text
     assert {file.name for file in tmp_path.iterdir()} == {"model.json", "model.dat"}
-    ranker.coef_ = np.ones(5)
-    with pytest.raises(ValueError, match="path must be"):
-        to_svmrank(ranker, 3)
-    with pytest.raises(FileNotFoundError):
-        to_solr(ranker, list("abcde"), path=tmp_path / "missing" / "model.json")

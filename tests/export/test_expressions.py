@@ -3,6 +3,7 @@
 import json
 import re
 import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pandas as pd
@@ -12,11 +13,10 @@ from sklearn.decomposition import PCA
 from sklearn.feature_selection import VarianceThreshold
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
+from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
 
 from rankrls import GreedyRankRLS, RankRLS, RankSVM
-from rankrls.export import linear_scores, to_elasticsearch, to_opensearch, to_solr, to_sql, to_vespa
-from rankrls.preprocessing import QueryScaler
+from rankrls.export import linear_scores, to_elasticsearch, to_solr, to_sql, to_vespa
 
 # Columns of very different scales are meant to be.
 pytestmark = pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
@@ -36,7 +36,6 @@ PIPELINES = {
     "plain": RankRLS(1.0),
     "standard": make_pipeline(StandardScaler(), RankRLS(1.0)),
     "minmax": make_pipeline(MinMaxScaler(), RankRLS(0.01)),
-    "maxabs": make_pipeline(MaxAbsScaler(), RankRLS(0.01)),
     "robust": make_pipeline(RobustScaler(), RankSVM(1.0)),
     "pca": make_pipeline(StandardScaler(), PCA(4), RankRLS(1.0)),
     "selected": make_pipeline(VarianceThreshold(1.0), StandardScaler(), RankRLS(1.0)),
@@ -46,10 +45,9 @@ PIPELINES = {
 
 
 def in_sqlite(frame, expressions):
-    with sqlite3.connect(":memory:") as connection:
+    with closing(sqlite3.connect(":memory:")) as connection:
         frame.to_sql("documents", connection, index=False)
         found = connection.execute(f"SELECT {', '.join(expressions)} FROM documents").fetchall()
-    connection.close()
     return np.array(found, dtype=float).T
 
 
@@ -75,12 +73,11 @@ def test_databases_score_as_predict_does(data, name, run):
 
 
 @pytest.mark.parametrize("run", [in_sqlite, in_duckdb])
-@pytest.mark.parametrize("strategy", ["mean", "median", "constant"])
-def test_missing_values_are_filled_in(data, run, strategy):
+def test_missing_values_are_filled_in(data, run):
     X, y, _ = data
     holes = X.copy()
     holes[np.random.default_rng(1).random(X.shape) < 0.2] = np.nan
-    model = make_pipeline(SimpleImputer(strategy=strategy), StandardScaler(), RankRLS(1.0))
+    model = make_pipeline(SimpleImputer(), StandardScaler(), RankRLS(1.0))
     model.fit(holes, y)
     frame = pd.DataFrame(holes, columns=NAMES).astype(object)
     frame = frame.where(frame.notna(), None)
@@ -93,33 +90,11 @@ def test_missing_values_are_filled_in(data, run, strategy):
     assert_array_equal(np.isnan(found), np.isnan(holes).any(axis=1))
 
 
-def test_a_number_that_stands_for_missing(data):
-    X, y, _ = data
-    holes = X.copy()
-    holes[::3, 2] = -999
-    model = make_pipeline(SimpleImputer(missing_values=-999), StandardScaler(), RankRLS(1.0))
-    model.fit(holes, y)
-    (found,) = in_sqlite(pd.DataFrame(holes, columns=NAMES), [to_sql(model, NAMES)])
-    assert_allclose(found, model.predict(holes), rtol=1e-9)
-
-
 @pytest.mark.parametrize("run", [in_sqlite, in_duckdb])
-def test_integers_and_small_weights(run):
-    """Literals with an exponent are doubles, whatever the columns are."""
-    rng = np.random.default_rng(3)
-    X = rng.integers(-(10**6), 10**6, (50, 3)).astype(float)
-    y = X @ [1e-9, -3e-7, 1 / 3] + rng.normal(size=50)
-    model = RankRLS(1e-3).fit(X, y)
-    frame = pd.DataFrame(X.astype(np.int64), columns=["a", "b", "c"])
-    (found,) = run(frame, [to_sql(model, ["a", "b", "c"])])
-    assert_allclose(found, model.predict(X), rtol=1e-12)
-
-
-@pytest.mark.parametrize("run", [in_sqlite, in_duckdb])
-@pytest.mark.parametrize("n", [51, 1990])
-def test_wide_models(run, n):
+def test_wide_models(run):
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(5, n))
+    n = 1990
+    X = rng.integers(-(10**6), 10**6, size=(5, n))  # literals are doubles, whatever the columns are
     model = RankRLS(1.0).fit(X, np.arange(5.0))
     names = [f"f{i}" for i in range(n)]
     (found,) = run(pd.DataFrame(X, columns=names), [to_sql(model, names)])
@@ -146,16 +121,10 @@ def test_quotes_and_names(data, tmp_path):
 def test_what_sql_cannot_say(data):
     X, y, _ = data
     model = RankRLS(1.0).fit(X, y)
-    by_query = make_pipeline(QueryScaler(), RankRLS()).fit(X, y)
-    filled = make_pipeline(StandardScaler(), SimpleImputer(), RankRLS()).fit(X, y)
     for estimator, options, message in (
         (model, {}, "fitted to rows without feature names"),
-        (model, {"feature_names": ["a"]}, "feature_names has 1 names for 7 features"),
         (model, {"feature_names": NAMES, "quote": "'"}, "quote must be one of"),
-        (RankRLS(kernel="rbf").fit(X, y), {"feature_names": NAMES}, "has no feature weights"),
-        (by_query, {"feature_names": NAMES}, "QueryScaler"),
         (RankRLS().fit(np.ones_like(X), y), {"feature_names": NAMES}, "every weight is zero"),
-        (filled, {"feature_names": NAMES}, "a SimpleImputer cannot be folded"),
     ):
         with pytest.raises(ValueError, match=message):
             to_sql(estimator, **options)
@@ -228,17 +197,16 @@ def as_solr(model, X, names):
     return total
 
 
-@pytest.mark.parametrize("name", ["standard", "minmax", "maxabs", "robust", "selected", "twice"])
+@pytest.mark.parametrize("name", ["standard", "minmax", "robust", "selected", "twice"])
 def test_normalizers_keep_the_scores(data, name):
     drop_zeros = name in ("minmax", "selected")
     X, y, _ = data
     names = [f"f{i}" for i in range(7)]
     model = PIPELINES[name].fit(X, y)
     expected = model.predict(X)
-    for made in (to_elasticsearch, to_opensearch):
-        body = made(model, names, normalizers=True, drop_zeros=drop_zeros)
-        assert_allclose(as_the_plugin(body, X, names), expected, rtol=1e-9, atol=1e-9)
-        assert "feature_normalizers" not in made(model, names)["model"]["model"]
+    body = to_elasticsearch(model, names, normalizers=True, drop_zeros=drop_zeros)
+    assert_allclose(as_the_plugin(body, X, names), expected, rtol=1e-9, atol=1e-9)
+    assert "feature_normalizers" not in to_elasticsearch(model, names)["model"]["model"]
     solr = to_solr(model, names, normalizers=True, drop_zeros=drop_zeros)
     assert_allclose(as_solr(solr, X, names), expected, rtol=1e-9, atol=1e-9)
 
@@ -266,6 +234,3 @@ def test_normalizers_that_are_not_there(data):
     ):
         with pytest.raises(ValueError, match=message):
             to_elasticsearch(estimator, names, normalizers=True)
-    zeros = make_pipeline(StandardScaler(), SimpleImputer(), RankRLS()).fit(X, y)
-    with pytest.raises(ValueError, match="a SimpleImputer cannot be folded"):
-        to_solr(zeros, names, normalizers=True)

@@ -15,7 +15,6 @@ from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
 
 from rankrls import GreedyRankRLS, RankRLS, RankRLSCV, RankSVM
 from rankrls.export import to_onnx
-from rankrls.io import load_model, save_model
 from rankrls.preprocessing import QueryScaler
 
 pytestmark = pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
@@ -63,22 +62,18 @@ KERNELS = {
     "rbf, gamma": {"kernel": "rbf", "gamma": 0.05},
     "poly": {"degree": 2, "coef0": 0.5},
     "polynomial": {"gamma": 0.3},
-    "sigmoid": {"gamma": 0.05, "coef0": 0.1},
-    "cosine": {},
 }
 
 
 @pytest.mark.parametrize(
     ("kind", "kernel", "basis"),
     [(RankRLS, kernel, basis) for kernel in KERNELS for basis in (None, 15)]
-    + [(RankSVM, "linear", None), (RankSVM, "rbf", 15), (RankSVM, "cosine", None)],
+    + [(RankSVM, "linear", None), (RankSVM, "rbf", 15)],
 )
 def test_kernels(kind, kernel, basis):
     X, y, qid = data()
     parameters = {"kernel": kernel, "basis": basis, "random_state": 0, **KERNELS[kernel]}
-    # An indefinite kernel with a basis needs an alpha that covers its negative part.
-    alpha = 1000.0 if kernel == "sigmoid" and basis is not None else 1.0
-    pipeline = make_pipeline(StandardScaler(), kind(alpha, **parameters))
+    pipeline = make_pipeline(StandardScaler(), kind(1.0, **parameters))
     pipeline.fit(X, y, **{f"{kind.__name__.lower()}__qid": qid})
     check(pipeline, data(seed=1)[0])
 
@@ -91,32 +86,17 @@ def test_every_kind_of_step(kernel):
     check(pipeline, data(seed=1)[0])
 
 
-IMPUTERS = {
-    "mean": SimpleImputer(),
-    "median": SimpleImputer(strategy="median"),
-    "frequent": SimpleImputer(strategy="most_frequent"),
-    "constant": SimpleImputer(strategy="constant", fill_value=2),
-    "zero": SimpleImputer(strategy="constant"),
-    "number": SimpleImputer(missing_values=-1000.0),
-}
-
-
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
-@pytest.mark.parametrize("name", IMPUTERS)
-def test_imputers(name, kernel):
+@pytest.mark.parametrize("options", [{}, {"strategy": "constant", "fill_value": 2}])
+def test_imputers(options, kernel):
     X, y, _ = data()
-    X = X.astype(np.float32).astype(float)
     new = data(seed=1)[0]
-    imputer = IMPUTERS[name]
     for rows in (X, new):
-        rows[::3, 1] = rows[4, 2] = imputer.missing_values
-    for steps in ((imputer, StandardScaler()), (MinMaxScaler(), imputer, PCA(3))):
-        if name == "number" and len(steps) == 3:
-            continue  # the scaler would move the number
-        pipeline = make_pipeline(*steps, RankRLS(kernel=kernel)).fit(X, y)
-        check(pipeline, new)
-        scores = run(to_onnx(pipeline, dtype="float64"), new)
-        np.testing.assert_array_equal(np.argsort(scores), np.argsort(pipeline.predict(new)))
+        rows[::3, 1] = rows[4, 2] = np.nan
+    pipeline = make_pipeline(
+        SimpleImputer(**options), MinMaxScaler(), PCA(3), RankRLS(kernel=kernel)
+    )
+    check(pipeline.fit(X, y), new)
 
 
 @pytest.mark.filterwarnings("ignore:Skipping features")
@@ -125,19 +105,6 @@ def test_an_imputer_drops_features_without_values():
     empty = np.c_[np.full(len(X), np.nan), X]
     empty[3, 2] = np.nan
     check(make_pipeline(SimpleImputer(), StandardScaler(), RankRLS()).fit(empty, y), empty)
-
-
-def test_imputers_that_are_not_exported():
-    X, y, _ = data()
-    X[2, 1] = np.nan
-    with pytest.raises(ValueError, match="add_indicator=False"):
-        to_onnx(make_pipeline(SimpleImputer(add_indicator=True), RankRLS()).fit(X, y))
-    X[2, 1] = 0.1
-    pipeline = make_pipeline(SimpleImputer(missing_values=0.1), RankRLS()).fit(X, y)
-    with pytest.raises(ValueError, match=r"0\.1 of SimpleImputer is not exact in 32 bits"):
-        to_onnx(pipeline)
-    scores = run(to_onnx(pipeline, dtype="float64"), X)
-    np.testing.assert_allclose(scores, pipeline.predict(X), rtol=1e-10)
 
 
 def test_other_rankers():
@@ -157,14 +124,6 @@ def test_rows_with_large_offsets():
     ranker = RankRLS(kernel="rbf", gamma=0.01).fit(X, y)
     scores = run(to_onnx(ranker, dtype="float64"), X)
     np.testing.assert_allclose(scores, ranker.predict(X), rtol=1e-5)
-
-
-def test_zero_rows_have_cosine_zero():
-    X, y, _ = data()
-    X[3] = 0
-    ranker = RankRLS(kernel="cosine").fit(X, y)
-    check(ranker, X)
-    assert run(to_onnx(ranker), np.zeros((1, 4), np.float32)) == [0.0]
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
@@ -191,18 +150,6 @@ def test_sparse_training_rows_and_rows_without_pairs():
     check(RankRLS(kernel="rbf", basis=10, random_state=0).fit(sparse.csr_array(X), y), X)
 
 
-def test_models_from_files(tmp_path):
-    X, y, _ = data()
-    for ranker in (
-        RankRLS(),
-        RankRLS(kernel="rbf"),
-        RankRLS(kernel="rbf", basis=9, random_state=0),
-    ):
-        save_model(ranker.fit(X, y), tmp_path / "model.rankrls")
-        loaded = load_model(tmp_path / "model.rankrls")
-        assert to_onnx(loaded).SerializeToString() == to_onnx(ranker).SerializeToString()
-
-
 def test_file_and_metadata(tmp_path):
     pd = pytest.importorskip("pandas")
     X, y, _ = data()
@@ -221,7 +168,7 @@ def test_file_and_metadata(tmp_path):
 
 def test_refusals():
     X, y, _ = data()
-    for kernel in ("laplacian", "chi2", lambda a, b: a @ b):
+    for kernel in ("laplacian", "cosine", lambda a, b: a @ b):
         with pytest.raises(ValueError, match=r"is not exported.*'rbf'"):
             to_onnx(RankRLS(kernel=kernel).fit(np.abs(X), y))
     with pytest.raises(ValueError, match="'precomputed' is not exported"):

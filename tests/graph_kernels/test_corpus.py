@@ -81,17 +81,6 @@ def test_the_other_parse_has_its_own_tokens_and_graphs():
     assert sentence.graph(sentence.pairs[1], names=("A", "B", "O")).labels[2][0] == "O"
 
 
-def test_files_plain_and_gzip(tmp_path):
-    plain, zipped = tmp_path / "toy.xml", tmp_path / "toy.dat"
-    plain.write_text(CORPUS)
-    zipped.write_bytes(gzip.compress(CORPUS.encode()))
-    expected = read(CORPUS, parser="one")
-    for path in (plain, str(plain), zipped):
-        assert list(iter_interaction_corpus(path, parser="one")) == expected
-    with open(zipped, "rb") as file:
-        assert list(iter_interaction_corpus(file, parser="one")) == expected
-
-
 def test_only_one_document_is_held():
     def stream(n):
         yield HEAD.encode()

@@ -84,19 +84,6 @@ def test_paths_counted_by_hand():
     assert LabelledGraph(A, words).labels == (("one",), ("two",), ("three",))
 
 
-def test_several_labels_of_a_node_and_nodes_of_a_label():
-    A = chain(0.5, 0.5, 0.5)
-    labels = [["x", "p"], ["y"], ["x", "q"], ["y", "y"]]
-    features = AllPathsGraphFeatures()
-    found = as_dict(features, features.fit_transform([(A, labels)])[[0]])
-    # x at 0, 2 and y at 1, 3: 0→1, 0→3, 2→3.
-    assert found["x", "y"] == 0.5 + 0.125 + 0.5
-    assert found["p", "x"] == 0.25
-    assert found["y", "y"] == 0.25
-    largest = AllPathsGraphFeatures("max")
-    assert as_dict(largest, largest.fit_transform([(A, labels)])[[0]])["x", "y"] == 0.5
-
-
 @pytest.mark.parametrize("gather", ["sum", "max"])
 @pytest.mark.parametrize("kind", ["dag", "cyclic", "signed", "symmetric"])
 def test_features_equal_the_double_loop(kind, gather):
@@ -150,40 +137,6 @@ def test_large_graph_beside_many_small_ones():
     assert np.allclose(together[:-1, :-1], all_paths_graph_kernel(small), rtol=1e-12)
 
 
-def test_results_do_not_depend_on_the_other_graphs_or_their_order():
-    rng = np.random.default_rng(4)
-    graphs = [random_graph(rng, int(v), "cyclic") for v in rng.integers(1, 30, size=25)]
-    features = AllPathsGraphFeatures().fit(graphs)
-    X = features.transform(graphs)
-    assert (X.format, X.dtype) == ("csr", np.float64)
-    assert (X.data != 0).all()
-    for row, graph in enumerate(graphs):
-        columns = X.indices[X.indptr[row] : X.indptr[row + 1]]
-        assert (np.diff(columns) > 0).all()
-        assert np.allclose(features.transform([graph]).toarray(), X[[row]].toarray(), rtol=1e-13)
-    back = AllPathsGraphFeatures().fit(graphs[::-1])
-    assert back.get_feature_names_out().tolist() == features.get_feature_names_out().tolist()
-    assert np.allclose(back.transform(graphs).toarray(), X.toarray(), rtol=1e-13)
-
-
-@pytest.mark.parametrize(
-    "graph",
-    [
-        (np.zeros((0, 0)), []),
-        (np.zeros((3, 3)), ["a", "b", "c"]),  # no edges
-        (chain(0.5, 0.5), [(), (), ()]),  # no labels
-        (chain(0.5, 0.5), ["a", (), ()]),  # no second label
-    ],
-)
-def test_graphs_without_paths_between_labels_are_rows_of_zeros(graph):
-    features = AllPathsGraphFeatures(normalize=True)
-    X = features.fit_transform([graph, (chain(0.5), ["a", "b"])])
-    assert X[[0]].nnz == 0
-    assert X[[1]].toarray() == pytest.approx(1.0)
-    assert AllPathsGraphFeatures().fit_transform([graph]).shape == (1, 0)
-    assert all_paths_graph_kernel([graph]).tolist() == [[0.0]]
-
-
 def test_unseen_labels_are_ignored():
     features = AllPathsGraphFeatures().fit([(chain(0.5, 0.5), ["a", "b", "c"])])
     same = features.transform([(chain(0.5, 0.5), [["a", "z"], "b", ["c", "zz"]])])
@@ -193,27 +146,6 @@ def test_unseen_labels_are_ignored():
     # Paths lead through nodes of unknown labels.
     assert features.transform([(chain(0.5, 0.5), ["a", "z", "c"])]).toarray()[0, 1] == 0.25
     assert features.transform([]).shape == (0, 3)
-
-
-@pytest.mark.parametrize(
-    ("A", "radius"),
-    [
-        ([[0, 2.0], [0.5, 0]], "1 "),
-        ([[0, 1, 0], [1, 0, 1], [0, 1, 0]], "1.41421"),
-        ([[0, -1.2], [1.2, 0]], "1.2 "),
-        (-np.ones((2, 2)), "2 "),
-    ],
-)
-def test_divergent_graphs_are_named(A, radius):
-    good = (chain(0.9, 0.9), ["a", "b", "c"])
-    bad = (np.array(A), ["a"] * len(A))
-    with pytest.raises(ValueError, match=rf"graphs\[2\].*spectral radius .* {radius}.*below 1"):
-        AllPathsGraphFeatures().fit([good, good, bad, good])
-    features = AllPathsGraphFeatures().fit([good])
-    with pytest.raises(ValueError, match=r"graphs\[1\].*smaller number"):
-        features.transform([good, bad])
-    with pytest.raises(ValueError, match=r"graphs_b\[0\]"):
-        all_paths_graph_kernel([good], [bad])
 
 
 @pytest.mark.parametrize("radius", [0.999999, 1.000001, 1.5])
@@ -233,8 +165,8 @@ def test_divergence_is_decided_by_the_spectral_radius(kind, radius):
             expected = np.linalg.inv(np.eye(v) - A) - np.eye(v)
             assert np.allclose(np.sort(X.data), np.sort(expected.ravel()), rtol=1e-6, atol=1e-6)
         else:
-            with pytest.raises(ValueError, match="does not converge"):
-                AllPathsGraphFeatures().fit([graph])
+            with pytest.raises(ValueError, match=r"graphs\[1\].* does not converge.*radius"):
+                AllPathsGraphFeatures().fit([(chain(0.9), ["a", "b"]), graph])
 
 
 @pytest.mark.parametrize("kind", ["cyclic", "signed", "dag"])
@@ -263,31 +195,16 @@ def test_divergent_graphs_are_scaled(kind):
     assert np.allclose(X.toarray(), wanted.toarray(), rtol=1e-6, atol=1e-12)
 
 
-def test_overflow_cannot_be_scaled():
-    graph = (chain(1e200, 1e200), ["a", "b", "c"])
-    with pytest.raises(ValueError, match=r"graphs\[0\]"):
-        AllPathsGraphFeatures(divergent="scale").fit([graph])
-
-
 def test_signed_weights_converge_where_their_absolute_values_do_not():
     A = np.array([[0.5, -0.6], [0.6, 0.5]])  # ρ(A) = 0.78, ρ(|A|) = 1.1
     X = AllPathsGraphFeatures().fit_transform([(A, ["a", "b"])])
     assert np.allclose(X.toarray(), series(A).ravel(), atol=1e-12)
 
 
-def test_lengths_of_very_small_and_large_weights():
-    for weight in (1e-200, 1e200):
-        X = AllPathsGraphFeatures(normalize=True).fit_transform([(chain(weight), ["a", "b"])])
-        assert X.toarray() == pytest.approx(1.0)
-
-
 def test_float32_and_integers_and_duplicate_entries():
     single = np.array([[0, 1], [0, 0]], dtype=np.int8)
     twice = sp.coo_array(([0.5, 0.5], ([0, 0], [1, 1])), shape=(2, 2))
-    graphs = [(matrix, "ab") for matrix in (single, single.astype(np.float32), twice)]
-    with pytest.raises(ValueError, match="labels must have one iterable"):
-        AllPathsGraphFeatures().fit(graphs)
-    graphs = [(matrix, list("ab")) for matrix, _ in graphs]
+    graphs = [(matrix, ["a", "b"]) for matrix in (single, single.astype(np.float32), twice)]
     assert AllPathsGraphFeatures().fit_transform(graphs).toarray().tolist() == [[1.0]] * 3
     assert twice.nnz == 2  # what was given is left as it is
 
@@ -337,7 +254,6 @@ def test_networkx_graphs():
         ([(np.ones(3), ["a"] * 3)], "square"),
         ([(sp.csr_array([[1j]]), ["a"])], "real"),
         ([(chain(0.5), [["a"], [3]])], r"labels of node 1 must be strings; got \[3\]"),
-        ([(chain(0.5), 7)], "one iterable of strings for each node"),
     ],
 )
 def test_bad_graphs(graphs, message):
@@ -349,8 +265,6 @@ def test_bad_options():
     graphs = [(chain(0.5), ["a", "b"])]
     with pytest.raises(ValueError, match="gather must be one of 'sum', 'max'"):
         AllPathsGraphFeatures("mean").fit(graphs)
-    with pytest.raises(ValueError, match="normalize must be True or False"):
-        all_paths_graph_kernel(graphs, normalize="yes")
 
 
 def test_graphs_too_large_for_memory_are_refused():

@@ -117,34 +117,6 @@ def test_paths_ignore_direction_and_edges_beside_them_do_not_count():
     assert graph.adjacency.toarray()[0, 6] == 0.3  # from a node on the path, but off it
 
 
-def test_no_path_between_the_entities():
-    words = tokens("a/N b/N c/N")
-    graph = sentence_graph(words, [Dependency(0, 1, "x")], [0], [2])
-    assert not any(label.endswith("_IP") for node in graph.labels for label in node)
-    assert sentence_graph(words, [], [0], [2]).n_nodes == 6
-
-
-def test_entities_of_several_tokens():
-    words = tokens("big/JJ A/NN binds/VBZ B/NN chain/NN well/RB")
-    parse = [
-        Dependency(1, 0, "amod"),
-        Dependency(2, 1, "nsubj"),
-        Dependency(4, 3, "nn"),
-        Dependency(2, 4, "dobj"),
-        Dependency(2, 5, "advmod"),
-    ]
-    graph = sentence_graph(words, parse, [0, 1], [3, 4])
-    assert [node[0] for node in graph.labels[:6]] == [
-        "PROT1",  # its other token is nearer
-        "PROT1_IP",
-        "binds_IP",
-        "PROT2",
-        "PROT2_IP",
-        "well",
-    ]
-    assert [node[0][-1] for node in graph.labels[11:]] == ["M"] * 5 + ["A"]
-
-
 def test_entities_that_share_tokens():
     words = tokens("A-B/NN binds/VBZ C/NN")
     parse = [Dependency(1, 0, "nsubj"), Dependency(1, 2, "dobj")]
@@ -155,13 +127,6 @@ def test_entities_that_share_tokens():
     nested = sentence_graph(words, parse, [0, 1], [1, 2])
     assert nested.labels[1] == ("PROT1_IP", "PROT2_IP", "VBZ_IP")
     assert nested.labels[0] == ("PROT1", "NN")
-
-
-def test_names_and_weights_are_options():
-    options = {"path_weight": 0.5, "other_weight": 0.1, "order_weight": 0.2}
-    graph = sentence_graph(SENTENCE, PARSE, [0], [3], names=("A", "B", "C"), **options)
-    assert graph.labels[0] == ("A_IP", "NN_IP")
-    assert set(graph.adjacency.data) == {0.5, 0.1, 0.2}
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,14 @@
 """Files that are forged: one ValueError that names the file, little time and memory."""
 
-import contextlib
 import copy
-import io
-import json
-import warnings
 
 import numpy as np
 import pytest
 from scipy import sparse
 
-from model_files import edit, forge, load_or_none, members, refuse, write
+from model_files import edit, forge, load_or_none, refuse, write
 from rankrls import AutoRanker, ConditionalRankRLS, RankRLS
-from rankrls.io import describe_model, load_model, save_model
+from rankrls.io import load_model, save_model
 from rankrls.io._values import Decoder
 from rankrls.preprocessing import TableEncoder
 
@@ -39,19 +35,14 @@ def path(tmp_path):
     [
         (b"", "JSON"),
         (b"[]", "not a JSON object"),
-        (b"{}", "not that of a rankrls model"),
-        (b"\xff\xfe", "JSON"),
         (b'{"format": "rankrls", "format": "rankrls"}', "twice"),
         (b'{"format": NaN}', "NaN is not a number"),
-        (b'{"format": 1e999}', "not a number"),
-        (b'{"format": ' + b"1" * 5000 + b"}", "JSON"),
         (b'{"format": "rankrls"}', "format None"),
-        (b'{"format": "rankrls", "format_version": true}', "format True"),
-        (b'{"format": "rankrls", "format_version": 0}', "format 0"),
-        (b'{"format": "rankrls", "format_version": 1}', "what wrote it"),
-        (b'{"format": "rankrls", "format_version": 2, "versions": {}}', "newer"),
-        (b'{"format": "rankrls", "format_version": 1, "versions": {}}', "no model"),
-        (b'{"format": "rankrls", "format_version": 1, "versions": {}, "model": 1}', "not a model"),
+        (b'{"format": "rankrls", "format_version": 2}', "what wrote it"),
+        (b'{"format": "rankrls", "format_version": 3, "versions": {}}', "newer"),
+        (b'{"format": "rankrls", "format_version": 1, "versions": {}}', "fit the model again"),
+        (b'{"format": "rankrls", "format_version": 2, "versions": {}}', "no model"),
+        (b'{"format": "rankrls", "format_version": 2, "versions": {}, "model": 1}', "not a model"),
     ],
 )
 def test_manifests(text, message, path):
@@ -81,52 +72,26 @@ def fields(manifest):
 
 FORGED = {
     "type": (put(lambda m: m["model"], "object", "Ridge"), "unknown type, 'Ridge'"),
-    "import": (put(lambda m: m["model"], "object", "os.system"), "unknown type, 'os.system'"),
     "part as a model": (lambda m: m.update(model=model_of(m)), "which is not a model"),
-    "data as a model": (put(lambda m: m, "model", [1, 2]), "which is not a model"),
     "unknown value": (put(params, "alpha", {"call": "os.system"}), "unknown kind"),
     "two tags": (put(params, "alpha", {"tuple": [], "dict": {}}), "wrong parts"),
-    "unknown section": (put(lambda m: m["model"], "code", {}), "wrong parts"),
     "unknown parameter": (put(params, "hook", 1), "RankRLS has no 'hook'"),
-    "unknown attribute": (put(fields, "predict", 1), "RankRLS has no 'predict'"),
     "attribute lacks": (lambda m: fields(m).pop("_flat") and None, "RankRLS lacks _flat"),
-    "alpha": (put(params, "alpha", -1.0), "alpha of RankRLS must be finite >=0"),
-    "kernel": (put(params, "kernel", 5), "kernel must be a callable or one of"),
-    "cost": (put(params, "cost", "none"), "cost must be one of"),
     "object as parameter": (
         lambda m: params(m).update(random_state=copy.deepcopy(model_of(m))),
         "random_state of RankRLS",
     ),
     "another kernel": (put(params, "kernel", "rbf"), "kernel='rbf' and a model of another kernel"),
-    "endless gamma": (put(params, "gamma", 10**400), "gamma of RankRLS must be"),
     "endless basis": (put(params, "basis", [10**400]), "basis of RankRLS must be"),
     "features": (put(fields, "n_features_in_", 3), "not a valid RankRLS"),
-    "names": (
-        put(fields, "feature_names_in_", {"items": ["a"], "shape": [1], "dtype": "O"}),
-        "feature_names_in_ of RankRLS must be texts",
+    "no finite number": (
+        lambda m: model_of(m)["fields"]["solvers"][0]["fields"].update(rounding=10**30),
+        r"rounding of PrimalSolver must be finite.*\(in RankRLS._model.FittedFunction",
     ),
-    "array for text": (put(fields, "solver_", {"array": 0}), "solver_ of RankRLS must be text"),
     "no such array": (put(fields, "n_pairs_", {"array": 99}), "no array 99"),
-    "exchanged arrays": (
-        lambda m: model_of(m)["fields"].update(coef=model_of(m)["fields"]["alphas"]),
-        r"coef of FittedFunction must be float\[a n k\]",
-    ),
-    "no solver": (lambda m: model_of(m)["fields"].pop("solvers"), "FittedFunction lacks solvers"),
-    "model of another kind": (
-        lambda m: fields(m).update(_model=model_of(m)["fields"]["solvers"][0]),
-        "_model of RankRLS must be FittedFunction",
-    ),
     "number": (put(fields, "n_iter_", {"float": "1e5"}), "no such number"),
     "scalar": (put(fields, "n_iter_", {"scalar": "int8", "value": 300}), "300 is not a int8"),
-    "half": (put(params, "alpha", {"scalar": "float16", "value": 0.1}), "0.1 is not a float16"),
     "deep": (put(params, "basis", nested(400)), "recursion"),
-    "text shape": (put(params, "basis", {"items": ["a"], "shape": [2], "dtype": "O"}), "shape"),
-    "wide texts": (
-        put(
-            params, "basis", {"items": ["x" * 10**5, *[""] * 999], "shape": [1000], "dtype": "U"}
-        ),
-        "would take",
-    ),
     "requests": (put(lambda m: m["model"], "requests", {"fit": {"dict": {"qid": 5}}}), "request"),
 }  # fmt: skip
 
@@ -136,31 +101,6 @@ def test_forged(name, path):
     change, message = FORGED[name]
     edit(path, lambda manifest: (change(manifest), None)[1])
     refuse(path, message)
-
-
-@pytest.mark.parametrize("part", ["indices", "indptr", "shape", "data"])
-@pytest.mark.parametrize("value", [-1, 2**31])
-def test_sparse_arrays_that_point_elsewhere(part, value, path):
-    """Compiled code would read and write wherever the indices say."""
-    save_model(RankRLS(kernel="rbf").fit(sparse.csr_array(np.maximum(X, 0)), y), path)
-    contents = members(path)
-    manifest = json.loads(contents["manifest.json"])
-    rows = model_of(manifest)["fields"]["rows"]
-    if part in ("shape", "data"):
-        if part == "shape":
-            rows["shape"] = [rows["shape"][0], value]
-        else:
-            rows["data"] = rows["indptr"]
-        contents["manifest.json"] = json.dumps(manifest).encode()
-    else:
-        number = rows[part]["array"]
-        name = f"arrays/{number}.npy"
-        dtype = np.load(io.BytesIO(contents[name])).dtype
-        values = np.frombuffer(contents[name][128:], dtype=dtype).copy()
-        values[1] = min(value, np.iinfo(dtype).max)
-        contents[name] = contents[name][:128] + values.tobytes()
-    write(path, contents.items())
-    refuse(path)
 
 
 def test_columns_that_no_model_has(path):
@@ -175,32 +115,26 @@ def test_columns_that_no_model_has(path):
 
     edit(path, change)
     refuse(path, "a sparse array has 2,147,483,646 columns, and may have 67,")
-    wide = sparse.csr_array((rows.data, rows.indices, rows.indptr), shape=(8, 2**31 - 2))
-    ranker = RankRLS(kernel="rbf").fit(rows, y)
-    ranker._model.rows = wide
-    ranker.n_features_in_ = 2**31 - 2
-    with pytest.raises(ValueError, match="a sparse array has 2,147,483,646 columns"):
-        save_model(ranker, path)
 
 
 @pytest.mark.parametrize(
-    "indptr",
+    ("indptr", "indices", "n_rows"),
     [
-        [0, 10**9, 0],  # no entries at all, but for the rows between
-        [0, 2**31 - 1, -(2**31), -1, 2, 3],  # whose differences overflow
-        [1, 2, 3],
-        [0, 3, 2, 3],
-        [0, 2, 4],
-        [0, -1, 3],
+        ([0, 10**9, 0], [0, 0, 0], 2),  # no entries at all, but for the rows between
+        ([0, 2**31 - 1, -(2**31), -1, 2, 3], [0, 0, 0], 5),  # whose differences overflow
+        *(([1, 2, 3], [0, 0, 0], 2), ([0, 3, 2, 3], [0, 0, 0], 3), ([0, 2, 4], [0, 0, 0], 2)),
+        *(([0, -1, 3], [0, 0, 0], 2), ([0, 2, 3], [0, 2, 0], 2), ([0, 2, 3], [0, -1, 0], 2)),
+        *(([0, 2, 3], [0, 0, 0], 3), ([0, 2, 3], [0, 0], 2)),
     ],
 )
-def test_rows_of_sparse_arrays_that_overlap(indptr):
+def test_sparse_arrays_that_point_elsewhere(indptr, indices, n_rows):
     """SciPy lets the first two pass, and a product with them reads any memory."""
-    arrays = [np.ones(3), np.zeros(3, dtype=np.int32), np.array(indptr, dtype=np.int32)]
+    arrays = [np.ones(3), np.array(indices, dtype=np.int32), np.array(indptr, dtype=np.int32)]
     parts = {name: {"array": i} for i, name in enumerate(("data", "indices", "indptr"))}
-    tree = {"csr": "array", "shape": [len(indptr) - 1, 2], **parts}
     with pytest.raises(ValueError, match="a sparse array"):
-        Decoder(arrays.__getitem__, lambda n_bytes, what: None).decode(tree)
+        Decoder(arrays.__getitem__, lambda n_bytes, what: None).decode(
+            {"csr": "array", "shape": [n_rows, 2], **parts}
+        )
 
 
 # -- small files that ask for much -----------------------------------------------------------------
@@ -235,13 +169,6 @@ def nested_pipelines(manifest, add):
         manifest["model"] = {"object": "Pipeline", "params": {"steps": [step]}, "fields": {}}
 
 
-def nested_lists(depth, n):
-    made = []
-    for _ in range(depth):
-        made = [made]
-    return [made] * n
-
-
 def parameter(name, value):
     return lambda manifest, add: params(manifest).__setitem__(name, value)
 
@@ -252,17 +179,11 @@ MANY_PARAMS = {"dict": {str(i): 1 for i in range(20_000)}}
 
 BOMBS = {
     "empty lists": (parameter("basis", [[]] * 100_000), "would take"),
-    "nested lists": (parameter("basis", nested_lists(50, 2000)), "would take"),
-    "empty dicts": (parameter("basis", [{}] * 50_000), "unknown kind|would take"),
     "dicts": (parameter("kernel_params", MANY_PARAMS), "kernel_params"),
     "texts of one width": (parameter("basis", WIDE_TEXTS), "would take"),
     "no entries, many outputs": (
         lambda m, add: model_of(m)["fields"].update(coef=add(np.zeros((1, 0, 2**27)))),
         "more than the file has bytes",
-    ),
-    "no entries, some outputs": (
-        lambda m, add: model_of(m)["fields"].update(coef=add(np.zeros((1, 0, 2000)))),
-        "coef of FittedFunction must be .*nonempty",
     ),
     "labels in many sets": (sets, "would take|joined before"),
     "one array by many": (solvers, "would take"),
@@ -306,41 +227,6 @@ def test_labels_with_colliding_hash_values(path):
         refuse(path, "(labels|joined) of SeenQueries must be")
 
 
-UNUSABLE = {
-    "NaN": (lambda v: np.full_like(v, np.nan), "coef of FittedFunction must be .*not finite"),
-    "no outputs": (lambda v: v[:, :, :0], "coef of FittedFunction must be .*nonempty"),
-}
-
-
-@pytest.mark.parametrize("name", UNUSABLE)
-def test_models_that_could_not_predict(name, path):
-    ranker = RankRLS().fit(X, y)
-    change, message = UNUSABLE[name]
-    forge(path, lambda m, add: model_of(m)["fields"].update(coef=add(change(ranker._model.coef))))
-    assert "(in RankRLS._model.FittedFunction)" in refuse(path, message)
-
-
-@pytest.mark.parametrize("number", [-1, -(2**31), 10**6])
-def test_a_basis_that_points_elsewhere(number, path):
-    gram = X @ X.T
-    ranker = RankRLS(kernel="precomputed", basis=[3, 1]).fit(gram, y)
-    save_model(ranker, path)
-    wrong = np.array([3, number])
-    basis = lambda m: model_of(m)["fields"]["basis"]["fields"]  # noqa: E731
-    forge(path, lambda m, add: basis(m).update(indices=add(wrong)))
-    refuse(path, "indices of Basis|not a valid RankRLS")
-
-
-def test_names_may_look_like_json(path):
-    """What stands in a string is no structure, and counts only as text."""
-    pandas = pytest.importorskip("pandas")
-    names = ['"' + "[{" * 20 + str(i) for i in range(2000)]
-    frame = pandas.DataFrame(rng.standard_normal((8, 2000)), columns=names)
-    save_model(RankRLS(solver="cg").fit(frame, y), path)
-    assert list(load_model(path).feature_names_in_) == names
-    assert describe_model(path)["feature_names"] == names
-
-
 # -- found by fuzzing ----------------------------------------------------------------------------
 
 
@@ -364,23 +250,6 @@ def test_models_that_failed_when_they_were_used(path):
     refuse(path, "a model that has learned half")
 
 
-def test_numbers_that_numpy_does_not_take(path):
-    save_model(RankRLS().fit(X, y), path)
-    solver = lambda m: model_of(m)["fields"]["solvers"][0]["fields"]  # noqa: E731
-    edit(path, lambda m: solver(m).update(rounding=10**30))
-    refuse(path, "rounding of PrimalSolver must be finite")
-
-
-def test_labels_whose_squares_overflow(path):
-    model = ConditionalRankRLS(kernel=["profile", "identity"], loss="regression")
-    save_model(model.fit(X, SQUARE, X), path)
-    forge(path, lambda m, add: fields(m)["_labels"]["fields"].update(
-        matrix=add(np.full(SQUARE.shape, 1e300))))  # fmt: skip
-    with contextlib.suppress(ValueError), warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        load_model(path).forget(X[:1])
-
-
 def test_messages_do_not_repeat_the_file(path):
     save_model(ConditionalRankRLS(kernel=["linear", "identity"]).fit(X, SQUARE), path)
     edit(path, lambda m: m["model"]["params"].update(kernel=["linear", "identity"] * 1000))
@@ -394,15 +263,12 @@ RELATIONS = {
     "size 2 is different from 3": lambda m: m["fields"].update(
         _columns=m["fields"]["_rows"], _two_domains=True
     ),
-    "X has 3 features, but": lambda m: m["fields"].update(n_features_in_=4),
-    "it cannot take a row": lambda m: m["fields"].update(_columns=None),
     "relation must be one of": lambda m: m["params"].update(relation="none"),
     "object_kernel='rbf' and a model of another kernel, 'linear'": lambda m: m["params"].update(
         object_kernel="rbf"
     ),
     "alpha must be finite and > 0": lambda m: m["params"].update(alpha=-1),
     "object has no attribute '_weights'": lambda m: m["fields"].pop("_weights") and None,
-    "dual_coef_ of ConditionalRankRLS must be": lambda m: m["fields"].update(dual_coef_=1),
 }
 
 

@@ -41,23 +41,34 @@ def tied_lists(draw):
 cutoffs = st.none() | st.integers(1, 6)
 
 
-@pytest.mark.parametrize(
-    ("metric", "name", "values"),
-    [
-        (ndcg, "gain", ["exponential", "linear"]),
-        (expected_reciprocal_rank, "max_grade", [4, 4.5, 7]),
-    ],
-)
-@given(tied_lists(), cutoffs, st.integers(0, 5))
-@settings(max_examples=100, deadline=None)
-def test_graded_metrics_are_the_mean_over_orders_of_ties(metric, name, values, data, k, number):
+#: The option of each metric, its name in the oracle, and values.
+OPTIONS = {
+    ndcg: ("gain", "gain", ["exponential", "linear"]),
+    expected_reciprocal_rank: ("max_grade", "max_grade", [4, 4.5, 7]),
+    **{m: ("relevance_threshold", "threshold", [0.5, 1, 2, 3]) for m in BINARY},
+}
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@given(tied_lists(), cutoffs, st.integers(0, 11))
+@settings(max_examples=80, deadline=None)
+def test_metrics_are_the_mean_over_orders_of_ties(metric, data, k, number):
     y, score, qid = data
-    options = {"k": k, name: values[number % len(values)]}
-    expected = oracle.by_query(partial(getattr(oracle, metric.__name__), **options), y, score, qid)
-    for undefined, value in (("skip", np.nan), (0, 0.0), (1, 1.0)):
-        actual = metric(y, score, qid=qid, undefined=undefined, average=None, **options)
-        wanted = np.nan_to_num(expected, nan=value)
+    name, of_oracle, values = OPTIONS[metric]
+    value = values[number % len(values)]
+    naive = partial(getattr(oracle, metric.__name__), k=k, **{of_oracle: value})
+    expected = oracle.by_query(naive, y, score, qid)
+    options = {"qid": qid, "k": k, name: value}
+    for undefined, fill in (("skip", np.nan), (0, 0.0), (1, 1.0)):
+        wanted = np.nan_to_num(expected, nan=fill)
+        actual = metric(y, score, undefined=undefined, average=None, **options)
         np.testing.assert_allclose(actual, wanted, rtol=1e-12, atol=1e-14)
+        if np.isnan(wanted).all():
+            with pytest.raises(ValueError, match="no query has a relevant row"):
+                metric(y, score, undefined=undefined, **options)
+        else:
+            mean = metric(y, score, undefined=undefined, **options)
+            assert mean == pytest.approx(np.nanmean(wanted), abs=1e-13)
 
 
 def test_err_of_many_tied_rows():
@@ -93,28 +104,6 @@ def test_err_of_labels_outside_the_scale():
         expected_reciprocal_rank([-1, 4], [1, 2])
     with pytest.raises(ValueError, match="max_grade must be finite and > 0; got 0"):
         expected_reciprocal_rank([0, 0], [1, 2], max_grade=0)
-
-
-@pytest.mark.parametrize("metric", BINARY)
-@given(tied_lists(), cutoffs, st.sampled_from([0.5, 1, 2, 3]))
-@settings(max_examples=80, deadline=None)
-def test_binary_metrics_are_the_mean_over_orders_of_ties(metric, data, k, threshold):
-    y, score, qid = data
-    naive = partial(getattr(oracle, metric.__name__), k=k, threshold=threshold)
-    expected = oracle.by_query(naive, y, score, qid)
-    options = {"qid": qid, "k": k, "relevance_threshold": threshold}
-    actual = metric(y, score, undefined="skip", average=None, **options)
-    np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-14)
-    if np.isnan(expected).all():
-        with pytest.raises(ValueError, match="no query has a relevant row"):
-            metric(y, score, undefined="skip", **options)
-    else:
-        skipped = metric(y, score, undefined="skip", **options)
-        assert skipped == pytest.approx(np.nanmean(expected), abs=1e-13)
-        assert metric(y, score, **options) == skipped
-    for fill in (0, 1):
-        filled = metric(y, score, undefined=fill, **options)
-        assert filled == pytest.approx(np.mean(np.nan_to_num(expected, nan=fill)), abs=1e-13)
 
 
 @pytest.mark.parametrize("metric", METRICS)

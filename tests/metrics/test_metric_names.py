@@ -67,12 +67,8 @@ def test_a_row_and_a_function_are_a_metric():
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
-        ("ndgc@10", "did you mean 'ndcg@10'"),
-        ("pairwise_acuracy", "did you mean 'pairwise_accuracy'"),
         ("NDCG@10", "it is called 'ndcg@10' here"),
-        ("ndcg_at_5", "it is called 'ndcg@5' here"),
         ("MAP@3", "it is called 'map@3' here"),
-        ("P_5", "it is called 'precision@5' here"),
         ("recip_rank", "it is called 'reciprocal_rank' here"),
         ("roc_auc", "of two classes 'pairwise_accuracy' is the AUC, within queries"),
         ("pairwise_error", "higher must be better: use 'pairwise_accuracy'"),
@@ -94,9 +90,11 @@ def test_other_names_and_misspelt_names(name, meant):
         metrics.conditional_scores(X @ X.T, X @ X.T, metric=name)
 
 
-def test_names_that_resemble_nothing():
+def test_unknown_names():
     with pytest.raises(ValueError, match=r"metrics must be one of 'pairwise_accuracy', .*'map'"):
         metrics.evaluate(Y, Y, metrics="kendall")
+    with pytest.raises(ValueError, match=r"got 'ndgc' \(did you mean 'ndcg'\?\)"):
+        metrics.evaluate(Y, Y, metrics="ndgc@10")
 
 
 SCORERS = [name for name in metrics.__all__ if name.endswith("_scorer") and "make" not in name]

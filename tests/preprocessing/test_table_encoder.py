@@ -234,3 +234,15 @@ def test_errors():
         TableEncoder().fit(table()[["price", "shop"]].to_numpy()).transform(
             sparse.csr_array(np.ones((2, 2)))
         )
+
+
+def test_columns_with_few_values_are_dropped():
+    """A column that begins to have values later would move all scores."""
+    rng = np.random.default_rng(0)
+    few, enough = (np.where(np.arange(500) < n, rng.normal(size=500), np.nan) for n in (4, 5))
+    X = pd.DataFrame({"a": rng.normal(size=500), "few": few, "enough": enough})
+    with pytest.warns(UserWarning, match="'few' of X: columns with values in fewer than 1% of"):
+        encoder = TableEncoder().fit(X)
+    assert encoder.get_feature_names_out().tolist() == ["a", "enough", "enough missing"]
+    later = encoder.transform(X.assign(few=1e9))
+    np.testing.assert_array_equal(later, encoder.transform(X))

@@ -5,8 +5,8 @@ import pytest
 
 import oracles
 import relation_cases as cases
+from rankrls._relation_labels import FreeOffsets, Observations
 from rankrls.core.relations.holdout import CompleteHoldout
-from rankrls.core.relations.labels import Observations
 from rankrls.core.relations.pairwise_kernels import RelationLoss
 from rankrls.core.relations.problem import RelationProblem
 from rankrls.core.relations.sides import Side
@@ -123,6 +123,19 @@ def test_leaving_out_pairs_of_a_row_equals_refits(kind, alpha, ranking):
             found = found - found.mean(axis=1, keepdims=True)
         scale = max(np.abs(expected).max(), 1e-6 * np.abs(Y).max())
         assert np.abs(found - expected).max() <= 1e-8 * scale
+
+
+def test_leaving_out_pairs_of_a_row_with_a_constant():
+    K, G, Y = holdout_problem("full")
+    Y, alphas, fold = Y + 7.0, np.array([0.5]), np.array([0, 3])
+    loss = RelationLoss(False, offsets=FreeOffsets(constant=True))
+    problem = RelationProblem(Side(K), Side(G), Observations.read(Y), loss)
+    held, _ = CompleteHoldout(problem, Y).entry_folds([fold], alphas)
+    for i in range(len(Y)):
+        out = np.zeros(Y.shape, dtype=bool)
+        out[i, fold] = True
+        expected = problem.predict_without(out.ravel(), np.full(2, i), fold, alphas)
+        np.testing.assert_allclose(held[0, i, fold], expected[0], rtol=1e-7)
 
 
 def test_shortcuts_are_shortcuts():

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from rankrls import ConditionalRankRLS, ConditionalRankRLSCV
+from rankrls._relation_labels import NO_OFFSETS, FreeOffsets
 from rankrls.core.relations.complete import closed_form
 from rankrls.core.relations.holdout import holdout_error
-from rankrls.core.relations.labels import NO_OFFSETS, FreeOffsets
 from rankrls.core.relations.pairwise_kernels import RelationLoss
 from rankrls.core.relations.sides import Side
 
@@ -77,24 +77,6 @@ def test_error_of_rows_is_that_of_refits(loss, offsets, rank):
     assert found[0] == pytest.approx(expected, rel=1e-8)
 
 
-def test_gradient_with_equal_eigenvalues_is_that_of_weights():
-    """Identity beside a kernel of low rank: most eigenvalues are equal."""
-    rng = np.random.default_rng(2)
-    (L,), (G,) = kernels(rng, (12,), 2), kernels(rng, (7,))
-    Y = L @ rng.standard_normal((12, 7)) + 0.1 * rng.standard_normal((12, 7))
-    for held in HELD:
-
-        def value(a, b, held=held):
-            return holdout_error(problem(a * L + b * np.eye(12), G, Y), 0.1, held)
-
-        (_, _, left, _), h = value(0.5, 0.2), 1e-6
-        slopes = [
-            (value(0.5 + h, 0.2)[0] - value(0.5 - h, 0.2)[0]) / (2 * h),
-            (value(0.5, 0.2 + h)[0] - value(0.5, 0.2 - h)[0]) / (2 * h),
-        ]
-        assert [(left * L).sum(), np.trace(left)] == pytest.approx(slopes, rel=1e-5)
-
-
 @pytest.mark.parametrize("held", HELD)
 def test_error_is_infinite_where_digits_are_lost(held):
     K, G, Y = np.diag([1.0, 1.0, 0.0]), np.diag([1.0, 0.0]), np.arange(6.0).reshape(3, 2)
@@ -126,15 +108,3 @@ def test_weights_of_useful_kernels_are_found(cv, options, condition_on):
     assert chosen.best_score_ > equal.best_score_ + 0.01
     assert chosen.kernel_weights_[4] > 0.8
     assert chosen.object_kernel_weights_[4] > 0.8
-
-
-@pytest.mark.parametrize("relation", ["symmetric", "reciprocal"])
-def test_weights_of_one_kind_of_objects(relation):
-    rng = np.random.default_rng(4)
-    useful, useless = rng.standard_normal((30, 2)), rng.standard_normal((30, 4))
-    K = [np.exp(-((x[:, None] - x) ** 2).sum(-1)) for x in (useful, useless)]
-    F = np.sin(useful[:, :1]) * useful[:, 1]
-    Y = F + F.T if relation == "symmetric" else F - F.T
-    given = {"kernel": ["precomputed"] * 2, "relation": relation, "loss": "regression"}
-    chosen = ConditionalRankRLSCV(4.0 ** np.arange(-6, 1), random_state=0, **given).fit(K, Y)
-    assert chosen.kernel_weights_[0] > 0.8

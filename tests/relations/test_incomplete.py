@@ -1,14 +1,15 @@
 """Incomplete relations: routes of the solver, their convergence, and early stopping."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from rankrls import ConditionalRankRLS, RankRLS, regularization_path
+from rankrls._relation_labels import Observations
 from rankrls.core.relations import incomplete
 from rankrls.core.relations.incomplete import Validation, hold_out_cells
-from rankrls.core.relations.labels import Observations
 from rankrls.metrics import conditional_scores
 
 
@@ -256,16 +257,20 @@ def test_eval_set_in_the_four_settings(setting, condition_on, relation):
     )
 
 
-def test_eval_set_with_alpha_is_the_held_out_edges():
-    X, Y, Z = validation_problem(None)
-    options = {"early_stopping": True, "random_state": 0, "validation_fraction": 0.3}
+@pytest.mark.parametrize("relation", [None, "reciprocal"])
+def test_eval_set_with_alpha_is_the_held_out_edges(relation):
+    X, Y, Z = validation_problem(relation)
+    options = {"relation": relation, "early_stopping": True, "validation_fraction": 0.3}
     held = hold_out_cells(
-        Observations.read(Y), 0.3, np.random.RandomState(0), mirror=False
+        Observations.read(Y), 0.3, np.random.RandomState(0), mirror=relation is not None
     ).reshape(Y.shape)
-    inside = ConditionalRankRLS(0.5, **options).fit(X, Y, Z)
-    labels = np.where(held, Y, np.nan)
+    assert relation is None or np.array_equal(held, held.T)  # mirror images, too
+    inside = ConditionalRankRLS(0.5, random_state=0, **options).fit(X, Y, Z)
+    rows, columns = ([f"object {i}" for i in range(n)] for n in Y.shape)
+    labels = pd.DataFrame(np.where(held, Y, np.nan), rows, columns).iloc[::-1, ::-1]  # by names
+    others = None if Z is None else pd.DataFrame(Z, columns)
     given = ConditionalRankRLS(0.5, **options).fit(
-        X, np.where(held, np.nan, Y), Z, eval_set=(X, labels, Z)
+        X, np.where(held, np.nan, Y), Z, eval_set=(pd.DataFrame(X, rows), labels, others)
     )
     np.testing.assert_allclose(given.validation_curve_, inside.validation_curve_, atol=1e-12)
     np.testing.assert_allclose(given.predict(X, Z), inside.predict(X, Z), atol=1e-10)
@@ -294,6 +299,7 @@ def test_many_iterations_without_alpha_interpolate():
         ({}, "shape", "Y has shape"),
         ({}, "equal", "there is nothing to rank"),
         ({"pairwise": "two-step"}, "all", "early_stopping"),
+        ({"loss": "squared_hinge", "early_stopping": False}, "all", "no eval_set"),
     ],
 )
 def test_eval_sets_that_are_refused(options, eval_set, message):
@@ -324,3 +330,15 @@ def test_probabilities_of_a_sparse_relation_are_refused():
     for labels in (sparse.coo_array(one_way), np.where(one_way == 0, np.nan, one_way)):
         with pytest.warns(UserWarning, match=r"as of probabilities.* subtract 0\.5 from Y"):
             ranker.fit(X, labels)
+
+
+@pytest.mark.parametrize("loss", ["ranking", "regression"])
+def test_products_in_single_precision_reach_the_tolerance(loss):
+    rng = np.random.default_rng(0)
+    X, Z = rng.standard_normal((400, 6)), rng.standard_normal((300, 6))
+    flat = np.sort(rng.permutation(400 * 300)[:3000])
+    Y = sparse.coo_array((rng.standard_normal(3000), np.divmod(flat, 300)), shape=(400, 300))
+    iterated = ConditionalRankRLS(0.5, kernel="rbf", loss=loss, solver="cg").fit(X, Y, Z)
+    exact = ConditionalRankRLS(0.5, kernel="rbf", loss=loss, solver="dual").fit(X, Y, Z)
+    F = exact.predict(X, Z)
+    assert np.linalg.norm(iterated.predict(X, Z) - F) <= 2e-6 * np.linalg.norm(F)  # about tol

@@ -72,18 +72,6 @@ def test_against_the_dense_kernel(solver, loss, labels):
     )
 
 
-def test_one_kind_of_objects_and_columns_as_lists():
-    square = Y[:, :1] * Y[:, 0] + rng.standard_normal((P, P))
-    options = {"kernel": ["rbf", "identity"], "pairwise": "pairs", "loss": "regression"}
-    rows = ConditionalRankRLS(**options).fit(X, square)
-    columns = ConditionalRankRLS(condition_on="columns", **options).fit(X, square.T)
-    K = rbf_kernel(X)
-    gram = 0.5 * np.kron(K, K) + 0.5 * np.eye(P * P)
-    a = np.linalg.solve(gram + np.eye(P * P), square.ravel()).reshape(P, P)
-    np.testing.assert_allclose(rows.predict(X), 0.5 * K @ a @ K + 0.5 * a, atol=1e-8)
-    np.testing.assert_allclose(columns.predict(X), rows.predict(X).T, atol=1e-8)
-
-
 def test_weights_are_chosen_and_held_out_predictions_are_refits(tmp_path):
     # k(x, x) = 1, whichever objects there are: a fold divides kernels by the same mean.
     kernel = ["rbf", "identity", "laplacian"]

@@ -34,16 +34,6 @@ def test_products_are_those_of_the_matrix(form, ends, to):
     np.testing.assert_allclose(operator @ V, matrix @ V, atol=1e-12)
 
 
-@pytest.mark.parametrize("shape", [((3, 50), (40, 2)), ((50, 3), (2, 40))])
-def test_either_order_of_sparse_products(shape):
-    K, G = (RNG.standard_normal(one) for one in shape)
-    ends = RNG.integers(shape[0][1], size=9), RNG.integers(shape[1][1], size=9)
-    to = RNG.integers(shape[0][0], size=7), RNG.integers(shape[1][0], size=7)
-    operator = KroneckerOperator(K, G, ends, to, form="sampled")
-    v = RNG.standard_normal(9)
-    np.testing.assert_allclose(operator @ v, operator.toarray() @ v, atol=1e-12)
-
-
 def test_few_of_many_pairs_are_sampled():
     big = np.eye(300)
     few = np.arange(10), np.arange(10)
@@ -99,13 +89,6 @@ def test_the_callback_sees_every_iteration_and_can_end_them(alpha, kernel):
     assert seen == list(range(1, ranker.n_iter_ + 1))
     ranker.fit(*data, callback=lambda state: state.n_iter == 2)  # without a warning
     assert ranker.n_iter_ == 2
-
-
-def test_the_callback_sees_early_stopping():
-    ranker, data = relation(early_stopping=True, random_state=0)
-    errors = []
-    ranker.fit(*data, callback=lambda state: errors.append(state.error))
-    np.testing.assert_allclose(errors, ranker.validation_curve_)
 
 
 def test_a_callback_is_a_function():

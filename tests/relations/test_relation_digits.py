@@ -5,12 +5,11 @@ import warnings
 
 import numpy as np
 import pytest
-from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
 
 import high_precision as exact
-from rankrls import ConditionalRankRLS, ConditionalRankRLSCV, RankRLS, regularization_path
+from rankrls import ConditionalRankRLS, ConditionalRankRLSCV
 from rankrls.core.relations.problem import RelationProblem
 from rankrls.exceptions import FeatureScaleWarning
 from rankrls.model_selection import conditional_cross_val_score, relation_holdout_predict
@@ -117,21 +116,6 @@ def test_a_large_column_that_means_nothing_does_not_spoil_the_ranking():
     assert conditional_cross_val_score(search, X, Y, Z, n_folds=3).mean() > 0.9
 
 
-def test_coefficients_edges_and_paths_are_those_of_the_features():
-    data = Scaled("one of 1e9")
-    model = data.fit(1.0, "ranking")
-    F = model.predict(data.new_X, data.new_Z)
-    assert model.coef_.shape == (4, 3)
-    assert np.allclose(data.new_X @ model.coef_ @ data.new_Z.T, F, rtol=1e-10)
-    edges_of = model.predict_edges(data.new_X, data.new_Z, [0, 2, 2], [1, 0, 2])
-    assert np.allclose(edges_of, F[[0, 2, 2], [1, 0, 2]], rtol=1e-10)
-    sparse_F = model.predict(sparse.csr_array(data.new_X), sparse.csr_array(data.new_Z))
-    assert np.allclose(sparse_F, F, rtol=1e-10)
-    path = regularization_path(ConditionalRankRLS(), data.X, data.Y, Z=data.Z, alphas=[1.0, 1e3])
-    for alpha, scores in zip((1.0, 1e3), path.predict(data.new_X, data.new_Z), strict=True):
-        assert relative_error(scores, data.exact(alpha, "ranking"), True) < 1e-5
-
-
 # ---------------------------------------------------------------------- smooth kernels
 
 
@@ -172,35 +156,6 @@ def test_hold_outs_of_smooth_kernels(leave_out, shape, loss):
         assert np.abs(found[i] - f).max() < 1e-8 * scale
     else:
         assert abs(found[i, j] - f[j]) < 1e-8 * scale
-
-
-@pytest.mark.parametrize("relation", SIGNS)
-@pytest.mark.parametrize("loss", LOSSES)
-def test_fits_of_smooth_kernels(loss, relation):
-    """Twelve points of a kernel that is constant up to 1e-2, for every solver."""
-    rng = np.random.default_rng(1)
-    K = smooth(12, rng, gamma=0.05)
-    sign, alpha = SIGNS[relation], 1e-3
-    Y = rng.standard_normal((12, 12))
-    Y = Y + sign * Y.T
-    gaps = Y.copy()
-    hidden = np.triu(rng.random(Y.shape) < 0.3)
-    gaps[hidden | hidden.T] = np.nan
-    every = tuple(a.ravel() for a in np.indices(Y.shape))
-    for labels, solvers in ((Y, ("closed", "dual")), (gaps, ("dual", "cg"))):
-        rows, cols = np.nonzero(~np.isnan(labels))
-        expected = exact.relation_predictions(
-            (exact.exact(K),) * 2, (exact.exact(K),) * 2, (rows, cols), labels[rows, cols], alpha,
-            every, ranking=loss == "ranking", sign=sign,
-        ).reshape(Y.shape)  # fmt: skip
-        for solver in solvers:
-            ranker = ConditionalRankRLS(
-                alpha, kernel="precomputed", loss=loss, relation=relation, solver=solver,
-                max_iter=2000,
-            )  # fmt: skip
-            found = ranker.fit(K, labels).predict(K)
-            tolerance = 1e-6 if solver == "cg" else 1e-8
-            assert relative_error(found, expected, loss == "ranking") < tolerance, solver
 
 
 def test_alphas_below_rounding_are_told():
@@ -255,28 +210,6 @@ def test_true_residuals_decide(form, alpha, monkeypatch):
         assert model.n_iter_ < 1000
 
 
-@pytest.mark.parametrize("observed", [0.5, 1.0])
-def test_relations_are_rankrls_over_cells(observed):
-    """Conditioning objects are queries, weighted by size; repeated labels are sample weights."""
-    rng = np.random.default_rng(0)
-    X, Z = rng.standard_normal((7, 3)), rng.standard_normal((6, 2))
-    K, G = rbf_kernel(X), rbf_kernel(Z)
-    rows, cols = np.nonzero(rng.random((7, 6)) <= observed)
-    repeats = rng.integers(1, 4, len(rows))
-    y = rng.standard_normal(len(rows))
-    edges_of = tuple(np.repeat(ends, repeats) for ends in (rows, cols))
-    Y = sparse.coo_array((np.repeat(y, repeats), edges_of), shape=(7, 6))
-    relation = ConditionalRankRLS(0.3, kernel="precomputed").fit(K, Y, G)
-    gram = K[np.ix_(rows, rows)] * G[np.ix_(cols, cols)]
-    cells = RankRLS(0.3, kernel="precomputed", query_weighting="size", solver="dual")
-    cells.fit(gram, y, qid=rows, sample_weight=repeats.astype(float))
-    found = relation.predict_edges(K, G, rows, cols)
-    expected = cells.predict(gram)
-    for row in np.unique(rows):  # each has its own constant
-        a, b = found[rows == row], expected[rows == row]
-        assert np.allclose(a - a.mean(), b - b.mean(), rtol=1e-9, atol=1e-12)
-
-
 # ---------------------------------------------------------------------- empty function spaces
 
 
@@ -307,42 +240,6 @@ def test_reciprocal_relations_need_two_features(capfd):
     # A constant beside the feature makes differences: f(x, z) = w (x − z).
     model = ConditionalRankRLS(relation="reciprocal").fit(np.hstack([X, np.ones((8, 1))]), Y)
     assert np.abs(model.predict(np.array([[0.0, 1.0], [1.0, 1.0]]))).max() > 0
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("gaps", [False, True])
-def test_folds_of_rank_one(gaps, loss, capfd):
-    """Without two of the objects there are no antisymmetric functions: all scores are equal."""
-    rng = np.random.default_rng(0)
-    X = np.zeros((8, 2))
-    X[:, 0] = rng.uniform(1, 2, 8)
-    X[6:, 1] = 1.0
-    Y = rng.standard_normal((8, 8))
-    Y = Y - Y.T
-    if gaps:
-        Y[0, 1] = Y[1, 0] = np.nan
-    splits = [(np.arange(6), np.array([6, 7])), (np.arange(2, 8), np.array([0, 1]))]
-    options = {"relation": "reciprocal", "loss": loss}
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "the best alpha")
-        search = ConditionalRankRLSCV([0.1, 1.0], cv=splits[:1], **options).fit(X, Y)
-        if not gaps:
-            assert np.array_equal(search.cv_results_["mean_score"], [0.5, 0.5])
-        ConditionalRankRLSCV([0.1, 1.0], cv=splits, **options).fit(X, Y)
-    assert capfd.readouterr().err == ""
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-def test_objects_without_features(loss):
-    """Kernels that are zero: nothing can be learned, and nothing breaks."""
-    rng = np.random.default_rng(0)
-    Y, Z = rng.standard_normal((6, 5)), rng.standard_normal((5, 2))
-    gaps = np.where(rng.random(Y.shape) < 0.2, np.nan, Y)
-    for X in (np.zeros((6, 2)), np.zeros((6, 9))):
-        for labels, solvers in ((Y, ("closed",)), (gaps, ("primal", "dual", "cg"))):
-            for solver in solvers:
-                model = ConditionalRankRLS(loss=loss, solver=solver).fit(X, labels, Z)
-                assert np.array_equal(model.predict(X, Z), np.zeros((6, 5)))
 
 
 # ---------------------------------------------------------------------- kernels of pairs
@@ -400,30 +297,6 @@ def test_digits_of_pairwise_kernels(pairwise, solver, units, loss):
         assert error < 1e-4 or told, (alpha, error)
     if solver in ("closed", "dual") and units in ("1e3", "1e-3"):
         assert error < 1e-9
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("solver", ["closed", "dual"])
-@pytest.mark.parametrize("fit_offsets", ["columns", "both"])
-def test_digits_with_offsets(solver, fit_offsets, loss):
-    for units in UNITS:
-        for alpha in (1e-3, 1e9):
-            error, told = pairwise_error(
-                "polynomial", solver, units, alpha, loss, fit_offsets=fit_offsets
-            )
-            assert error < 1e-4 or told, (units, alpha, error)
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("pairwise", PAIRWISE_SOLVERS)
-def test_offsets_of_features_that_cost_no_digits(pairwise, loss):
-    """Those of an RBF kernel, and of a linear kernel of differences."""
-    for solver in set(PAIRWISE_SOLVERS[pairwise]) & {"closed", "dual"}:
-        kernels = ("rbf", "linear") if pairwise in ("mlpk", "ranking") else ("rbf",)
-        for kernel in kernels:
-            found = pairwise_error(pairwise, solver, "offset 1e6", 0.1, loss, kernel=kernel)
-            assert found[0] < 1e-8
-            assert not found[1]
 
 
 @pytest.mark.parametrize("loss", LOSSES)

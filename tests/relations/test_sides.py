@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
 from rankrls import ConditionalRankRLS, ConditionalRankRLSCV, regularization_path
-from rankrls.core.relations.labels import NO_OFFSETS, FreeOffsets, Observations
+from rankrls._relation_labels import NO_OFFSETS, FreeOffsets, Observations
 from rankrls.core.relations.sides import profile_kernel
 from rankrls.io import load_model, save_model
 from rankrls.metrics import pairwise_accuracy
@@ -108,34 +108,6 @@ def test_sums_are_those_of_precomputed_kernels(complete, loss, condition_on, tmp
     assert np.array_equal(load_model(file).predict(new, Z), model.predict(new, Z))
 
 
-@pytest.mark.parametrize("loss", ["ranking", "regression"])
-def test_objects_of_one_kind(loss):
-    """Profiles of the rows differ from those of the columns."""
-    rng = np.random.default_rng(0)
-    X, Y = rng.standard_normal((8, 3)), rng.standard_normal((8, 8))
-    model = ConditionalRankRLS(0.1, kernel=["rbf", "profile"], loss=loss).fit(X, Y)
-    lists = loss == "ranking"
-    K = 0.5 * rbf_kernel(X) + 0.5 * profiles(Y, rows=lists)
-    G = 0.5 * rbf_kernel(X) + 0.5 * profiles(Y.T, columns=lists)
-    oracle = ConditionalRankRLS(
-        0.1, kernel="precomputed", object_kernel="precomputed", loss=loss
-    ).fit(K, Y, G)
-    assert np.allclose(model.predict(X), oracle.predict(K, G))
-
-
-def test_profiles_of_several_widths(tmp_path):
-    X, Y, Z = data()
-    gammas = [{"gamma": 0.3}, {"gamma": 3.0}]
-    model = ConditionalRankRLS(kernel=["profile"] * 2, kernel_params=gammas, loss="regression")
-    model.fit(X, Y, Z)
-    K, G = (0.5 * (profiles(T, gamma=0.3) + profiles(T, gamma=3.0)) for T in (Y, Y.T))
-    oracle = ConditionalRankRLS(kernel="precomputed", loss="regression").fit(K, Y, G)
-    assert np.allclose(model.predict(X, Z), oracle.predict(K, G), atol=1e-8)
-    file = tmp_path / "model.rankrls"
-    save_model(model, file)
-    assert np.array_equal(load_model(file).predict(X, Z), model.predict(X, Z))
-
-
 def test_several_precomputed_kernels():
     X, Y, Z = data()
     grams = [rbf_kernel(X), X @ X.T]
@@ -157,22 +129,6 @@ def test_several_precomputed_kernels():
         ConditionalRankRLS(kernel=kernel).fit(grams, Y, others[:1])
 
 
-def test_objects_without_features():
-    """Users and items that are numbers only: identities and profiles are all that is known."""
-    rng = np.random.default_rng(0)
-    users, items = np.arange(30)[:, None], np.arange(20)[:, None]
-    truth = rng.standard_normal((30, 2)) @ rng.standard_normal((2, 20))
-    Y = np.where(rng.random(truth.shape) < 0.5, truth, np.nan)
-    model = ConditionalRankRLS(0.1, kernel=["identity", "profile"]).fit(users, Y, items)
-    hidden = np.where(np.isnan(Y), truth, np.nan)
-    assert model.score(users, hidden, items) > 0.7
-    ids = np.array([[25], [3], [77]])
-    with pytest.warns(UserWarning, match="1 of the objects X are new"):
-        scores = model.predict(ids, items)
-    assert np.allclose(scores[:2], model.predict(users, items)[[25, 3]])
-    assert np.allclose(scores[2], 0.0)
-
-
 @pytest.mark.parametrize("leave_out", ["rows", "columns", "entries"])
 @pytest.mark.parametrize("kernel", [["rbf", "identity"], ["rbf", "profile"]])
 def test_held_out_labels_are_in_no_profile(leave_out, kernel):
@@ -189,19 +145,6 @@ def test_held_out_labels_are_in_no_profile(leave_out, kernel):
         assert held[i, j] == pytest.approx(
             estimator.fit(X, labels, Z).predict(X, Z)[i, j], abs=1e-6
         )
-
-
-@pytest.mark.filterwarnings("ignore:the best alpha", "ignore:cross-validation holds out")
-@pytest.mark.parametrize("cv", ["rows", "columns", "both", "edges"])
-def test_cross_validation_has_no_held_out_label(cv):
-    """Labels without any structure cannot be predicted, whatever the profiles of training say."""
-    rng = np.random.default_rng(0)
-    X, Z = np.arange(40)[:, None], np.arange(30)[:, None]
-    Y = rng.standard_normal((40, 30))
-    ranker = ConditionalRankRLSCV(
-        [0.01, 1.0], kernel="profile", cv=cv, random_state=0, loss="regression"
-    ).fit(X, Y, Z)
-    assert 0.4 < ranker.best_score_ < 0.6
 
 
 @pytest.mark.parametrize("complete", [True, False])
@@ -300,17 +243,6 @@ def test_identity_kernels_converge_at_any_alpha(loss, density):
     assert (error < 1e-5 * np.abs(expected).max(axis=(1, 2))).all()
 
 
-@pytest.mark.parametrize("offset", [1e3, 1e8])
-def test_profiles_do_not_depend_on_an_offset_of_all_labels(offset):
-    rng = np.random.default_rng(3)
-    labels = np.where(rng.random((12, 9)) < 0.8, rng.standard_normal((12, 9)), np.nan)
-    plain, moved = (
-        profile_kernel(Observations.read(labels + shift), NO_OFFSETS) for shift in (0.0, offset)
-    )
-    assert abs(plain - moved).max() < 1e-15 * offset * 10
-    assert abs(plain - np.eye(12)).max() > 0.01
-
-
 @pytest.mark.parametrize("pairwise", ["kronecker", "cartesian", "additive"])
 def test_new_objects_that_no_kernel_describes(pairwise):
     numbers, others = np.arange(6.0)[:, None], np.arange(5.0)[:, None]
@@ -327,16 +259,3 @@ def test_new_objects_that_no_kernel_describes(pairwise):
     ):
         with pytest.warns(UserWarning, match="1 of the objects X are new, and kernel 'identity'"):
             assert np.ptp(call()) == 0.0
-
-
-def test_one_matrix_in_a_list():
-    K, labels = np.eye(6), np.random.default_rng(0).standard_normal((6, 6))
-    ranker = ConditionalRankRLS(kernel="precomputed")
-    np.testing.assert_array_equal(
-        ranker.fit([K], labels).predict([K]), ranker.fit(K, labels).predict(K)
-    )
-    with pytest.raises(ValueError, match="X has 2 kernel matrices for 1 precomputed kernels"):
-        ranker.fit([K, K], labels)
-    two = ConditionalRankRLS(kernel=["precomputed", "precomputed"]).fit([K, K], labels)
-    with pytest.raises(ValueError, match="X must be a list of 2 kernel matrices"):
-        two.predict(K)

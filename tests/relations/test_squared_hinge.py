@@ -32,55 +32,18 @@ def naive(phi, y, alpha, offsets, weight=1.0):
 
 
 @pytest.mark.parametrize("alpha", [1e-3, 0.3, 30.0])
-@pytest.mark.parametrize("fit_offsets", [False, True, "rows", "both"])
+@pytest.mark.parametrize("fit_offsets", [False, True])
 @pytest.mark.parametrize("labels", [Y, SOME], ids=["complete", "incomplete"])
 def test_linear_kernels(alpha, fit_offsets, labels):
     rows, cols = np.nonzero(~np.isnan(labels))
     phi = (X[rows][:, :, None] * Z[cols][:, None, :]).reshape(len(rows), -1)
-    offsets = {
-        False: np.zeros((len(rows), 0)),
-        True: np.ones((len(rows), 1)),
-        "rows": np.eye(9)[rows],
-        "both": np.hstack([np.eye(9)[rows], np.eye(8)[cols]]),
-    }[fit_offsets]
+    offsets = np.ones((len(rows), int(fit_offsets)))
     w = naive(phi, labels[rows, cols], alpha, offsets)
     model = ConditionalRankRLS(alpha, loss="squared_hinge", fit_offsets=fit_offsets, tol=1e-10)
     model.fit(X, labels, Z)
     expected, got = np.hstack([phi, offsets]) @ w, model.predict(X, Z)[rows, cols]
-    # An offset of pairs that are all beyond their margin may be moved: violations may not.
-    y = labels[rows, cols]
-    violations = np.maximum(1 - y * got, 0)
-    np.testing.assert_allclose(violations, np.maximum(1 - y * expected, 0), atol=2e-5)
     np.testing.assert_allclose(model.coef_.ravel(), w[:6], atol=2e-5)
-    if fit_offsets is False:
-        np.testing.assert_allclose(got, expected, atol=2e-5)
-
-
-@pytest.mark.parametrize("fit_offsets", ["columns", "both"])
-@pytest.mark.parametrize("seed", range(8))
-def test_offsets_that_few_violations_determine(fit_offsets, seed):
-    """Columns whose labels are almost all alike: soon none of their pairs violates its margin."""
-    rng = np.random.default_rng(seed)
-    X, Z = rng.standard_normal((10, 2)), rng.standard_normal((7, 2))
-    signal = X @ rng.standard_normal((2, 2)) @ Z.T + 3.0 * rng.standard_normal(7)
-    labels = np.sign(signal + 0.2 * rng.standard_normal((10, 7)))
-    labels[rng.random(labels.shape) < 0.4] = np.nan
-    rows, cols = np.nonzero(~np.isnan(labels))
-    y, alpha = labels[rows, cols], 1e-3
-    phi = (X[rows][:, :, None] * Z[cols][:, None, :]).reshape(len(rows), -1)
-    offsets = np.eye(7)[cols]
-    if fit_offsets == "both":
-        offsets = np.hstack([np.eye(10)[rows], offsets])
-    w = naive(phi, y, alpha, offsets)
-
-    def objective(scores, coefficients):
-        return (np.maximum(1 - y * scores, 0) ** 2).sum() + alpha * coefficients @ coefficients
-
-    expected = objective(np.hstack([phi, offsets]) @ w, w[:4])
-    model = ConditionalRankRLS(alpha, loss="squared_hinge", fit_offsets=fit_offsets, tol=1e-10)
-    model.fit(X, labels, Z)
-    found = objective(model.predict(X, Z)[rows, cols], model.coef_.ravel())
-    assert found <= expected * (1 + 1e-7) + 1e-10  # zero where offsets alone separate the labels
+    np.testing.assert_allclose(got, expected, atol=2e-5)
 
 
 @pytest.mark.parametrize("solver", ["auto", "dual", "cg"])
@@ -99,20 +62,6 @@ def test_kernels_and_repeated_pairs(solver):
     np.testing.assert_allclose(model.predict(X, Z)[rows, cols], phi @ w, atol=2e-5)
 
 
-@pytest.mark.parametrize("relation", ["symmetric", "reciprocal"])
-def test_relations_of_one_kind(relation):
-    sign = 1 if relation == "symmetric" else -1
-    S = RNG.choice([-1.0, 1.0], (9, 9))
-    S = np.triu(S, 1) + sign * np.triu(S, 1).T
-    S[np.diag_indices(9)] = np.nan
-    model = ConditionalRankRLS(0.5, loss="squared_hinge", relation=relation, tol=1e-10).fit(X, S)
-    rows, cols = np.nonzero(~np.isnan(S))
-    products = X[rows][:, :, None] * X[cols][:, None, :]
-    phi = 0.5 * (products + sign * products.transpose(0, 2, 1)).reshape(len(rows), -1)
-    w = naive(phi, S[rows, cols], 0.5, np.zeros((len(rows), 0)))
-    np.testing.assert_allclose(model.predict(X)[rows, cols], phi @ w, atol=2e-5)
-
-
 def test_profiles_files_and_callbacks(tmp_path):
     model = ConditionalRankRLS(0.1, kernel=["rbf", "profile"], loss="squared_hinge").fit(X, SOME, Z)
     assert model.score(X, SOME, Z) > 0.9
@@ -128,6 +77,8 @@ def test_refusals():
     both = sparse.coo_array(([1.0, -1.0, 1.0], ([0, 0, 1], [0, 0, 1])), shape=Y.shape)
     with pytest.raises(ValueError, match=r"one label for each pair; one has both"):
         svm.fit(X, both, Z)
+    with pytest.raises(ValueError, match=r"loss='squared_hinge' is not for fit_offsets='rows'"):
+        ConditionalRankRLS(loss="squared_hinge", fit_offsets="rows").fit(X, Y, Z)
     with pytest.raises(ValueError, match=r"is not for solver='closed'"):
         ConditionalRankRLS(loss="squared_hinge", solver="closed").fit(X, Y, Z)
     with pytest.raises(ValueError, match=r"a path of alphas is for loss='ranking'"):
@@ -136,7 +87,7 @@ def test_refusals():
         relation_holdout_predict(svm, X, Y, Z, leave_out="rows")
     with pytest.raises(ValueError, match=r"loss must be one of"):
         ConditionalRankRLSCV(loss="squared_hinge").fit(X, Y, Z)
-    with pytest.raises(ValueError, match=r"uncertainties need a squared loss"):
+    with pytest.raises(ValueError, match=r"uncertainties are there for .*a squared loss"):
         svm.fit(X, Y, Z).predict(X, Z, return_std=True)
 
 

@@ -122,5 +122,5 @@ def test_one_ranking_and_large_data_are_refitted(rows, quick, tmp_path, monkeypa
 
 
 def test_alphas_are_refused(rows, quick, tmp_path):
-    with pytest.raises(ValueError, match="the estimator is a AutoRanker, so leave alphas out"):
+    with pytest.raises(ValueError, match="the estimator is AutoRanker, so leave alphas out"):
         write_report(tmp_path / "page.html", *rows, alphas=[1.0], estimator=quick)

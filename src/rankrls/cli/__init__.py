@@ -1,4 +1,4 @@
-"""The command line: ``rankrls fit``, ``predict``, ``evaluate``, ``cv``, ``export``, ``report``.
+"""The command line ``rankrls``.
 
 ``_commands.py`` and ``_options.py`` say what can be asked for. The modules that do it import
 numerical libraries when a command is run: ``rankrls --help`` does not wait for them.

@@ -13,16 +13,18 @@ from typing import Any
 import click
 
 from rankrls import __version__
-from rankrls.cli._options import FILE, Command, check, made
+from rankrls.cli._options import FILE, check, made
 
 __all__ = ["DATA", "cli"]
 
 #: Options of files of rows, and of what is learned from them.
 DATA = ("format target qid one_ranking features feature_names drop sample_weight no_header "
         "delimiter zero_based group missing unlabelled")  # fmt: skip
-SCORED = DATA.replace("feature_names ", "").replace("sample_weight ", "")
+SCORED = ("format target qid one_ranking features drop no_header delimiter zero_based group "
+          "unlabelled")  # fmt: skip
 MODEL = ("kernel gamma degree coef0 cost ties query_weighting scale solver basis max_iter tol "
          "random_state")  # fmt: skip
+CLICKS = "clicks position item impressions"
 RELEVANCE = "relevance_threshold gain max_grade undefined"
 
 SVMRANK = """
@@ -35,8 +37,25 @@ If you know SVMrank:
   -l 2 (mean over queries)                 --query-weighting query
 """
 
+EXAMPLES = """
+Examples:
+  rankrls fit train.dat -m model.rankrls
+  rankrls predict test.dat -m model.rankrls -o scores.txt
+  rankrls evaluate test.dat -m model.rankrls
+  rankrls cv train.csv --target grade --qid session
+  rankrls demo
 
-def _example(text: str) -> str:
+Files: LETOR/svmlight text (label qid:1 1:0.5 2:3 …), CSV, Parquet; text may be
+compressed; - is stdin or stdout. Several files (S1.txt S2.txt) are read as one.
+Options have the names of Python: what a message calls qid='q' is --qid q.
+Exit codes: 0 done, 2 bad input or too little memory, 130 interrupted.
+
+Completion, in ~/.bashrc (or zsh_source, fish_source in those of other shells):
+  eval "$(_RANKRLS_COMPLETE=bash_source rankrls)"
+"""
+
+
+def _lines(text: str) -> str:
     r"""Help that keeps its lines: click leaves paragraphs after ``\b`` alone."""
     return "\n\n".join("\b\n" + part for part in text.strip().split("\n\n"))
 
@@ -48,45 +67,41 @@ class _InOrder(click.Group):
         return list(self.commands)
 
 
-def _general(debug: bool) -> None:
-    context = click.get_current_context()
+@click.group(
+    cls=_InOrder,
+    help="Learn to rank by regularised least squares on preferences.",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    invoke_without_command=True,
+    epilog=_lines(EXAMPLES + SVMRANK),
+)
+@click.option("--debug", is_flag=True, help="Show where an error comes from (any command).")
+@click.version_option(__version__, prog_name="rankrls", message="%(prog)s %(version)s")
+@click.pass_context
+def cli(context: click.Context, debug: bool) -> None:
+    """The group of all commands."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
 
-cli = _InOrder(
-    "rankrls",
-    callback=_general,
-    params=[click.Option(["--debug"], is_flag=True, help="Show where an error comes from (any "
-                         "command).")],
-    help="Learn to rank by regularised least squares on preferences.",
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    invoke_without_command=True,
-    epilog=_example(
-        """
-Examples:
-  rankrls fit train.dat -m model.rankrls
-  rankrls predict test.dat -m model.rankrls -o scores.txt
-  rankrls evaluate test.dat -m model.rankrls
-  rankrls cv train.csv --target grade --qid session
-  rankrls weights -m model.rankrls
-  rankrls demo
+class _Command(click.Command):
+    """Refuses options given twice, of which Click takes the last, unless they collect values."""
 
-Files: LETOR/svmlight text (label qid:1 1:0.5 2:3 …), CSV, Parquet; text may be
-compressed; - is stdin or stdout. Several files (S1.txt S2.txt) are read as one.
-Options have the names of Python: what a message calls qid='q' is --qid q.
-Exit codes: 0 done, 2 bad input or too little memory, 130 interrupted.
-"""
-        + SVMRANK
-    ),
-)  # fmt: skip
-cli = click.version_option(__version__, prog_name="rankrls", message="%(prog)s %(version)s")(cli)
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not ctx.resilient_parsing:  # of the shell's completion
+            _, _, order = self.make_parser(ctx).parse_args(list(args))
+            for place, one in enumerate(order):
+                if one not in order[:place] or not isinstance(one, click.Option) or one.multiple:
+                    continue
+                if not one.is_flag or one.secondary_opts:
+                    names = " or ".join(one.opts + one.secondary_opts)
+                    raise click.UsageError(f"{names} is given more than once: give it once", ctx)
+        return super().parse_args(ctx, args)
 
 
 def _command(
     name: str, work: str, arguments: str, options: str, help: str, examples: str = ""
 ) -> None:
-    """Add a command; ``work`` is module:function, ``a?`` an argument that may be left out."""
+    """Add a command; ``work`` is module:function, ``a*`` are any arguments and ``a+`` some."""
     params: list[click.Parameter] = []
     for word in arguments.split():
         several = word.endswith(("*", "+"))
@@ -104,41 +119,34 @@ def _command(
         getattr(importlib.import_module(f"rankrls.cli.{module}"), function)(o)
 
     text = textwrap.dedent(help).strip()
-    cli.add_command(Command(name, callback=call, params=params, help=text,
-                            epilog=_example(examples) if examples else None))  # fmt: skip
+    epilog = _lines(f"Examples:\n{examples.strip(chr(10))}") if examples else None
+    cli.add_command(_Command(name, callback=call, params=params, help=text, epilog=epilog))
 
 
 _command(
     "fit", "_training:fit", "data+",
-    f"model alpha alphas cv scoring loss c auto effort {MODEL} {DATA} clicks position item "
-    "impressions stream no_uncertainty json",
+    f"model alpha alphas cv scoring loss c auto effort {MODEL} {DATA} {CLICKS} stream json",
     "Learn a ranker from DATA, one or more files, and write it to a file.",
     """
-Examples:
-  rankrls fit train.dat -m model.rankrls
   rankrls fit train.csv -m model.rankrls --auto --effort quick --target grade --qid session
   rankrls fit train.dat.gz -m model.rankrls --alpha 10 --scale none
-  rankrls fit train.csv -m model.rankrls --target clicks --qid session
   rankrls fit train.parquet -m model.rankrls --kernel rbf --gamma 0.1 --basis 500
   rankrls fit log.csv -m model.rankrls --clicks clicks --position position
-  rankrls fit part1.gz part2.gz -m model.rankrls
   zcat part*.gz | rankrls fit - -m model.rankrls
 """ + SVMRANK,
 )  # fmt: skip
 
 _command(
     "predict", "_scoring:predict", "data+",
-    "model output format top doc_id duplicates run_name "
+    "model output format top doc_id duplicates "
     + SCORED.replace("format", "input_format").replace(" unlabelled", ""),
     """
     Score the rows of DATA, or rank them within queries.
 
-    Labels are not needed in CSV and Parquet files. Features that the model does not know are
-    ignored in LETOR text, with a warning; absent features are 0. Columns are found by their names.
+    Columns are found by their names, and labels are not needed in CSV and Parquet files. Features
+    that the model does not know are ignored in LETOR text, with a warning; absent ones are 0.
     """,
     """
-Examples:
-  rankrls predict test.dat -m model.rankrls -o scores.txt
   rankrls predict test.dat -m model.rankrls --format trec --top 100 -o run.txt
   rankrls predict train.csv -m model.rankrls --qid session --doc-id doc --format json --top 3
   cut -d' ' -f1-20 test.dat | rankrls predict - -m model.rankrls | head
@@ -147,35 +155,30 @@ Examples:
 
 _command(
     "evaluate", "_scoring:evaluate", "data*",
-    f"model scores run metrics at {RELEVANCE} qrels ties missing_queries per_query {SCORED} json",
+    f"model scores run metrics {RELEVANCE} qrels ties missing_queries per_query {SCORED} json",
     """
     Compare the order that a model gives the rows of DATA with their labels.
 
     The pairwise error is the fraction of preferred pairs in the wrong order, tied scores counting
-    half, averaged over the queries that have a pair. Instead of rows and a model, a run and
-    judgements of TREC can be given.
+    half, averaged over the queries that have a pair. Intervals are of 95 % confidence, by query.
+    Instead of rows and a model, a run and judgements of TREC can be given.
     """,
     """
-Examples:
-  rankrls evaluate test.dat -m model.rankrls
   rankrls evaluate test.dat -m model.rankrls --json | jq .pairwise_error
   rankrls evaluate test.dat --scores other.txt --per-query | sort -k2 -gr | head
-  rankrls evaluate test.dat -m model.rankrls --metrics ndcg@5,ndcg@10,map,recall@100,err@20
-  rankrls evaluate --run run.txt --qrels qrels.txt --metrics ndcg@10,map,mrr
+  rankrls evaluate --run run.txt --qrels qrels.txt --metrics ndcg@10,map,recall@100,err@20
 """,
 )  # fmt: skip
 
 _command(
     "compare", "_scoring:compare", "a b",
-    f"data qrels ties missing_queries metric method n_permutations confidence_level random_state "
-    f"{RELEVANCE} {SCORED} json",
+    f"data qrels ties missing_queries metric method confidence_level {RELEVANCE} {SCORED} json",
     """
     Test whether A ranks better than B, by their values on the same queries.
 
     A and B are models or files of scores, with --data; or TREC runs, with --qrels.
     """,
     """
-Examples:
   rankrls compare model.rankrls other.txt --data test.dat
   rankrls compare run.txt other_run.txt --qrels qrels.txt --metric map
 """,
@@ -183,7 +186,7 @@ Examples:
 
 _command(
     "cv", "_training:cross_validate", "data+",
-    f"alphas cv scoring plot every auto effort {MODEL} {DATA} json",
+    f"alphas cv scoring plot auto effort {MODEL} {DATA} json",
     """
     Cross-validate a grid of alphas on DATA, exactly.
 
@@ -192,21 +195,15 @@ _command(
     was chosen from many, and is therefore a little optimistic.
 
     With --auto: the candidates by their held-out scores, and the score of their average, nested:
-    each query is scored by an average that was chosen by the other queries, of models that were
-    fitted without it.
+    each query is scored by an average that was chosen by the other queries.
     """,
-    """
-Examples:
-  rankrls cv train.dat
-  rankrls cv train.dat --alphas 0.001:1000:25 --plot path.png
-  rankrls cv train.dat --cv 5 --scoring ndcg@10 --scale query-standard
-""",
+    "  rankrls cv train.dat --alphas 0.001:1000:25 --scoring ndcg@10 --plot path.png",
 )  # fmt: skip
 
 _command(
     "update", "_updating:update", "model data*",
     "forget output check dry_run backup "
-    + DATA.replace("feature_names ", "").replace("missing ", "") + " json",
+    + SCORED.replace("group", "sample_weight") + " json",
     """
     Add the queries of DATA to the file MODEL, and forget others, exactly.
 
@@ -215,7 +212,6 @@ _command(
     change in old ones, cannot be updated. A query that is both forgotten and in DATA is replaced.
     """,
     """
-Examples:
   rankrls update model.rankrls new.parquet --forget old.parquet
   rankrls update model.rankrls monday.csv tuesday.csv -o newer.rankrls
 """,
@@ -226,29 +222,21 @@ _command(
     "model to output name names store drop_zeros normalizers",
     "Write a model for a search engine, a database, ONNX or SVMrank.",
     """
-Examples:
   rankrls export -m model.rankrls --to elasticsearch --name shop-1 -o model.json
   rankrls export -m model.rankrls --to solr --feature-names @names.txt
-  rankrls export -m model.rankrls --to sql
-  rankrls export -m model.rankrls --to onnx -o model.onnx
 """,
 )  # fmt: skip
 
 _command(
     "report", "_pages:report", "data+",
-    f"test output alphas scoring title auto effort {MODEL} {DATA} clicks position item impressions "
-    "json",
+    f"test output alphas scoring title auto effort {MODEL} {DATA} {CLICKS} json",
     """
     Write one page about DATA and the ranker that it gives.
 
     The data and what is odd in them, the path of alphas, the most important features, errors by
     query, and the worst queries. The page is one HTML file that needs no network.
     """,
-    """
-Examples:
-  rankrls report train.dat --test test.dat -o report.html
-  rankrls report part1.gz part2.gz --test test.dat --feature-names @names.txt
-""",
+    "  rankrls report part1.gz part2.gz --test test.dat --feature-names @names.txt -o report.html",
 )  # fmt: skip
 
 _command(
@@ -257,21 +245,20 @@ _command(
     Print the weights of a linear model, the most important feature first.
 
     weight: what one unit of the column of the file adds to the score. scaled weight: what one unit
-    of the feature as it was scaled for training adds, such as a standard deviation; by it features
-    are sorted.
+    of the scaled feature adds, such as a standard deviation; by it features are sorted.
     """,
-    "Example:\n  rankrls weights -m model.rankrls --top 10",
+    "  rankrls weights -m model.rankrls --top 10",
 )  # fmt: skip
 
 _command(
     "explain", "_inspecting:explain", "data+",
-    f"model query ranks top {SCORED.replace(' missing unlabelled', '')} json",
+    f"model query ranks top {SCORED.replace(' unlabelled', '')} json",
     """
     Tell why a row of DATA is ranked above another, by a model of fit --auto.
 
     The difference of their scores is the sum of contributions of columns, the largest first.
     """,
-    "Example:\n  rankrls explain train.parquet -m auto --query 3 --ranks 1,3",
+    "  rankrls explain train.parquet -m auto --query 3 --ranks 1,3",
 )  # fmt: skip
 
 _command(
@@ -283,41 +270,16 @@ _command(
     The table has the preferred and the other item (winner, loser), or both items and the outcome
     (model_a, model_b, winner), in CSV, Parquet or JSON lines.
     """,
-    """
-Examples:
-  rankrls leaderboard battles.csv
-  rankrls leaderboard battles.csv --controls length,position --groups prompt -o board.html
-""",
+    "  rankrls leaderboard battles.csv --controls length,position --groups prompt -o board.html",
 )  # fmt: skip
 
 _command(
-    "split", "_splitting:split", "data train test", "share qid random_state",
+    "split", "_tables:split", "data train test", "share qid random_state",
     "Split the file DATA by query into two files of the same format, TRAIN and TEST.",
-    "Example:\n  rankrls split all.csv train.csv test.csv --test 0.2",
+    "  rankrls split all.csv train.csv test.csv --test 0.2",
 )  # fmt: skip
 
 _command("info", "_inspecting:info", "model", "json", "Describe the contents of the file MODEL.")
 
-_command("demo", "_demo:demo", "", "output",
+_command("demo", "_pages:demo", "", "output",
          "Fit, evaluate and report on generated search data.")  # fmt: skip
-
-
-@cli.command(
-    epilog=_example(
-        """
-Once, in the shell's own start-up file:
-  bash  eval "$(rankrls completion bash)"      in ~/.bashrc
-  zsh   eval "$(rankrls completion zsh)"       in ~/.zshrc
-  fish  rankrls completion fish | source       in ~/.config/fish/config.fish
-"""
-    )
-)
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(shell: str) -> None:
-    """Print the script that completes commands in a shell."""
-    from click.shell_completion import get_completion_class
-
-    kind = get_completion_class(shell)
-    assert kind is not None
-    complete = kind(cli, {}, "rankrls", "_RANKRLS_COMPLETE")
-    click.echo(complete.source_template % complete.source_vars())

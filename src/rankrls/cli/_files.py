@@ -19,10 +19,10 @@ from typing import IO, Any
 import numpy as np
 
 from rankrls._atomic import is_stream
-from rankrls._frames import RawTable
+from rankrls._frames import with_columns
 from rankrls._streams import without_suffix, written
 from rankrls.cli._options import OPTIONS, flag
-from rankrls.cli._output import listed, require_stdout, stdout_errors, warn
+from rankrls.cli._output import listed, warn
 from rankrls.datasets import iter_ranking, load_ids, load_ranking
 from rankrls.datasets.formats import sniff
 
@@ -53,12 +53,8 @@ class Copy(io.BufferedRandom):
         super().__init__(tempfile.TemporaryFile(buffering=0))  # noqa: SIM115
         self.name = shown(path)
         with nullcontext(sys.stdin.buffer) if path == "-" else open(path, "rb") as pipe:
-            try:
-                shutil.copyfileobj(pipe, self)
-                self.seek(0)
-            except OSError as error:  # such as a full disk
-                error.filename = error.filename or tempfile.gettempdir()
-                raise
+            shutil.copyfileobj(pipe, self)
+        self.seek(0)
 
     def __del__(self) -> None:
         self.close()
@@ -98,7 +94,7 @@ class DataFile:
             "delimiter": {"tab": "\t", "\\t": "\t"}.get(o.delimiter or "", o.delimiter),
             "zero_based": o.zero_based,
             "missing": "nan" if getattr(o, "missing", None) in ("mean", "zero") else "error",
-            "group": o.group or "auto",
+            "group": getattr(o, "group", None) or "auto",
             "unlabelled": getattr(o, "unlabelled", "error"),
         } | reading
         self._letor_names = names_from(getattr(o, "feature_names", ()))
@@ -203,8 +199,8 @@ class DataFile:
             )
         if letor and self._letor_names is not None:
             rows.feature_names = self._letor_names
-        if self.named and isinstance(rows.data, RawTable):
-            rows.data = rows.data.with_columns(self.named)
+        if self.named and hasattr(rows.data, "columns"):
+            rows.data = with_columns(rows.data, self.named)
         return rows
 
     def _options(self) -> dict[str, Any]:
@@ -285,7 +281,6 @@ def names_from(given: Sequence[str]) -> list[str] | None:
 def check_output(path: str, *inputs: str | None) -> None:
     """Raise, before any work is done, if a file cannot be written there, or is read."""
     if path == "-":
-        require_stdout()
         return
     for name in inputs:
         if name and os.path.isfile(name) and os.path.exists(path) and os.path.samefile(name, path):
@@ -314,10 +309,9 @@ def output_file(path: str) -> Iterator[IO[bytes]]:
     written to as they are.
     """
     if path == "-":
-        with stdout_errors():
-            sys.stdout.flush()
-            yield sys.stdout.buffer
-            sys.stdout.buffer.flush()
+        sys.stdout.flush()
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
     else:
         with written(path) as file:
             yield file

@@ -10,18 +10,9 @@ import numpy as np
 
 from rankrls import AutoRanker
 from rankrls import export as exports
-from rankrls._frames import RawTable, take_rows
+from rankrls._frames import take_rows
 from rankrls.cli._files import check_output, names_from, output_file, write_all
-from rankrls.cli._output import (
-    escaped_json,
-    facts,
-    listed,
-    note,
-    require_stdout,
-    say,
-    table,
-    to_json,
-)
+from rankrls.cli._output import escaped_json, facts, listed, note, say, table, to_json
 from rankrls.cli._pipelines import Scorer, rows_for
 from rankrls.diagnostics import explain as explained
 from rankrls.io import describe_model
@@ -37,28 +28,21 @@ def export(o: Any) -> None:
     check_output(o.output or "-", o.model)
     if o.to == "onnx" and o.output is None:
         raise ValueError("an ONNX model is not text: name a file by -o (-o - for stdout)")
-    functions = {name.removeprefix("to_"): getattr(exports, name)
-                 for name in exports.__all__ if name.startswith("to_")}  # fmt: skip
-    takes = {name: inspect.signature(one).parameters for name, one in functions.items()}
-    options = {
-        "store": o.store,
-        "drop_zeros": o.drop_zeros or None,
-        "normalizers": o.normalizers or None,
-        "name": o.name,
-        "feature_names": names_from(o.names),
-    }
-    options = {option: value for option, value in options.items() if value is not None}
+    function = getattr(exports, f"to_{o.to}")
+    takes = inspect.signature(function).parameters
+    given = {"store": o.store, "drop_zeros": o.drop_zeros, "normalizers": o.normalizers,
+             "name": o.name, "feature_names": names_from(o.names)}  # fmt: skip
+    options = {option: value for option, value in given.items() if value}
     for option in options:
-        if option not in takes[o.to]:
-            formats = ", ".join(name for name in takes if option in takes[name])
-            raise ValueError(f"--{option.replace('_', '-')} is for --to {formats}")
+        if option not in takes:
+            raise ValueError(f"--{option.replace('_', '-')} is not for --to {o.to}")
     scorer = Scorer(o.model)
-    if "feature_names" in takes[o.to] and scorer.names is None and not o.names:
+    if "feature_names" in takes and scorer.names is None and not o.names:
         raise ValueError(
             f"the model does not know the names of its {scorer.n_features} features: give them by "
             "--feature-names a,b,c or --feature-names @file"
         )
-    content: Any = functions[o.to](scorer.model, **options)
+    content: Any = function(scorer.model, **options)
     if isinstance(content, dict):
         content = escaped_json(json.dumps(content, indent=2, ensure_ascii=False))
     if isinstance(content, str):
@@ -69,7 +53,7 @@ def export(o: Any) -> None:
         write_all(file, data)
     if o.output not in (None, "-"):
         note(f"{o.output} written")
-    if "normalizers" in takes[o.to] and not o.normalizers:
+    if "normalizers" in takes and not o.normalizers:
         constant = exports.linear_scores(scorer.model).constant
         if constant:
             note(f"scores of {o.to} are those of rankrls predict less {constant:.6g} "
@@ -78,19 +62,13 @@ def export(o: Any) -> None:
 
 def weights(o: Any) -> None:
     """Print the weights of the columns, the most important first."""
-    require_stdout()
     scorer = Scorer(o.model)
     inner = getattr(scorer.ranker, "coef_", None)
-    if inner is None:
-        kind, how = "a kernel model", ""
-        if isinstance(scorer.ranker, AutoRanker):
-            kind, how = "an AutoRanker, the mean of several rankers,", " --auto"
+    if inner is None or np.ndim(inner) != 1:
         raise ValueError(
-            f"{o.model}: {kind} has no weights of features; rankrls report{how} measures how "
-            "important they are"
+            f"{o.model}: this {type(scorer.ranker).__name__} has no weights, one for each feature; "
+            "rankrls report measures how important features are"
         )
-    if np.ndim(inner) != 1:
-        raise ValueError(f"{o.model}: the model has several outputs: look at coef_ in Python")
     n = scorer.n_features
     names = names_from(o.names) or scorer.names or [str(j) for j in range(1, n + 1)]
     if len(names) != n:
@@ -106,18 +84,17 @@ def weights(o: Any) -> None:
         columns["scaled_weight"] = np.asarray(inner, dtype=np.float64)
     # The importance of a feature is its weight in scaled units.
     order = np.argsort(-np.abs(list(columns.values())[-1]), kind="stable")[: o.top]
+    rows = [{name: float(values[i]) for name, values in columns.items()} for i in order]
+    named = [names[i] for i in order]
     if o.json:
-        rows = [{"feature": names[i], **{name: float(values[i]) for name, values in
-                                         columns.items()}} for i in order]  # fmt: skip
-        to_json({"weights": rows, "constant": constant, "n_features": n})
+        found = [{"feature": name} | row for name, row in zip(named, rows, strict=True)]
+        to_json({"weights": found, "constant": constant, "n_features": n})
         return
-    head = ["feature", *(name.replace("_", " ") for name in columns)]
-    table(head, [[names[i], *(f"{values[i]:.6g}" for values in columns.values())] for i in order])
+    table({"feature": named} | {name.replace("_", " "): columns[name][order] for name in columns})
 
 
 def info(o: Any) -> None:
     """Print what a model file says about itself, from its manifest."""
-    require_stdout()
     about = describe_model(o.model)
     if o.json:
         to_json(about)
@@ -134,10 +111,8 @@ def info(o: Any) -> None:
         say("\n  ".join(["\nhistory (best_score_ is that of the first fit)", *history]))
     members = about.get("summary", {}).get("members_")
     if isinstance(members, dict):
-        columns = {name: values for name, values in members.items() if isinstance(values, list)}
         say("\ncandidates, the best first")
-        rows = [list(map(str, row)) for row in zip(*columns.values(), strict=True)]
-        table(list(columns), rows, left=len(columns))
+        table({name: values for name, values in members.items() if isinstance(values, list)})
 
 
 def _short(about: dict[str, Any]) -> list[tuple[str, str]]:
@@ -155,7 +130,6 @@ def _short(about: dict[str, Any]) -> list[tuple[str, str]]:
 
 def explain(o: Any) -> None:
     """Print the contributions of columns to the difference of two scores."""
-    require_stdout()
     scorer = Scorer(o.model)
     if not isinstance(scorer.model, AutoRanker):
         raise ValueError(
@@ -179,12 +153,12 @@ def explain(o: Any) -> None:
     parts = (two[:1], two[1:], np.setdiff1d(ranked, two))
     a, b, others = (take_rows(data.data, rows) for rows in parts)
     found = explained(scorer.model, a, b, among=others if len(others) else None)
-    keys = ("column", "contribution", "first", "second")
     lines = [
-        dict(zip(keys, (str(label), float(value), _cell(a, j), _cell(b, j)), strict=True))
+        {"column": str(label), "contribution": float(value), "first": _cell(a, j),
+         "second": _cell(b, j)}
         for label, value, j in zip(found.labels, found.contribution, found.index, strict=True)
         if j not in scorer.model._table.dropped_  # these are not read
-    ][: o.top]
+    ][: o.top]  # fmt: skip
     if o.json:
         to_json({"query": str(query), "rows": (two + 1).tolist(), "difference": found.difference,
                  "contributions": lines})  # fmt: skip
@@ -192,19 +166,19 @@ def explain(o: Any) -> None:
     where = " and ".join(str(row + 1) for row in two.tolist())
     facts([("query", str(query)), ("rows", where), ("difference", f"{found.difference:.6g}")])
     say()
-    cells = [[line["column"], f"{line['contribution']:+.4g}",
-              _shown(line["first"]), _shown(line["second"])] for line in lines]  # fmt: skip
-    table(["column", "contribution", f"rank {first}", f"rank {second}"], cells)
+    heads = {"column": "column", "contribution": "contribution", "first": f"rank {first}",
+             "second": f"rank {second}"}  # fmt: skip
+    table({head: [_shown(line[key]) for line in lines] for key, head in heads.items()})
 
 
 def _cell(row: Any, j: int) -> Any:
     """Value of a column of one row; None if it is missing."""
-    if isinstance(row, RawTable) and j in row.text:
-        return row.text[j][0]
-    value = (row.numbers if isinstance(row, RawTable) else row)[0, j]
+    value = row.iloc[0, j] if hasattr(row, "iloc") else row[0, j]
+    if value is None or isinstance(value, str):
+        return value
     return None if np.isnan(value) else float(value)
 
 
 def _shown(value: Any) -> str:
-    text = f"{value:.6g}" if isinstance(value, float) else str(value or "missing")
+    text = f"{value:.4g}" if isinstance(value, float) else str(value or "missing")
     return text if len(text) <= 40 else text[:39] + "…"

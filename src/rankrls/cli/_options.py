@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-__all__ = ["FILE", "OPTIONS", "Command", "check", "flag", "made", "row_of"]
+__all__ = ["FILE", "OPTIONS", "check", "flag", "made"]
 
 #: A file to read, "-" for stdin. Errors are reported when it is opened.
 FILE = click.Path(allow_dash=True)
@@ -22,15 +22,8 @@ CHOOSES = "chooses kernels, losses and alphas itself"
 PREPARES = "scales features and fills in missing ones itself"
 
 
-def _row(
-    help: str,
-    *needs: Any,
-    auto: str = "",
-    kind: str = "",
-    flags: str = "",
-    also: str = "",
-    **click: Any,
-) -> SimpleNamespace:
+def _row(help: str, *needs: Any, auto: str = "", kind: str = "", flags: str = "", also: str = "",
+         **click: Any) -> SimpleNamespace:  # fmt: skip
     """A row of the table; its flag is its name, unless ``flags`` are given.
 
     ``needs`` are (wrong, text), a function of all options and an error. ``auto`` says what
@@ -60,21 +53,16 @@ def _alpha(text: Any) -> float | str:
 
 
 def _alphas(text: Any) -> tuple[float, ...]:
-    """``0.1,1,10``, or ``LOW:HIGH`` and ``LOW:HIGH:COUNT`` in equal ratios."""
+    """``0.1,1,10``, or ``LOW:HIGH:COUNT`` in equal ratios."""
     what = "numbers above 0: 0.1,1,10 or LOW:HIGH:COUNT"
     low, *rest = str(text).split(":")
     if not rest:
-        grid = tuple(_positive(word, what) for word in low.split(",") if word)
-    elif len(rest) <= 2:
-        first, last = _positive(low, what), _positive(rest[0], what)
-        count = rest[1] if len(rest) == 2 else str(max(round(math.log2(last / first)) + 1, 2))
-        steps = int(count) - 1 if count.isdigit() and int(count) <= 10_000 else 0
-        grid = ()
-        if steps > 0 and first < last:
-            grid = tuple(first * (last / first) ** (k / steps) for k in range(steps + 1))
-    if len(rest) > 2 or not grid:
+        return tuple(_positive(word, what) for word in low.split(","))
+    high, count = rest if len(rest) == 2 else (low, "")
+    first, last = _positive(low, what), _positive(high, what)
+    if not (first < last and count.isdecimal() and 2 <= int(count) <= 10_000):
         raise click.BadParameter(f"{text!r} is not {what}")
-    return grid
+    return tuple(first * (last / first) ** (k / (int(count) - 1)) for k in range(int(count)))
 
 
 def _ranks(text: Any) -> tuple[int, int]:
@@ -88,6 +76,7 @@ def _ranks(text: Any) -> tuple[int, int]:
 _whole = click.IntRange(1, 2**31)
 _whole.name = "whole number"  # click says 'integer range'
 _share = click.FloatRange(0, 1, min_open=True, max_open=True)
+_share.name = "number"
 
 
 def _one_of(words: str) -> click.Choice:
@@ -117,57 +106,53 @@ _ITERATES = (lambda o: not _hinge(o) and o.solver != "cg",
 _SEARCH = _fixed, "is for --alpha auto, which cross-validates"
 _RUN = lambda o: o.qrels is None, "is for runs with --qrels"
 _LISTS = lambda o: o.format == "scores", "is for ranked lists: --format trec, csv or json"
-_DRAWS = lambda o: o.method != "permutation", "is for --method permutation"
 _LOG = lambda o: o.clicks is None, "is for click logs: add --clicks"
-_OF_MODEL = (lambda o: getattr(o, "scores", None) is not None,
-             "is for a model: --scores needs no feature")  # fmt: skip
 
 
 # ---------------------------------------------------------------------- the table
 
-GRID = "by default 2^-15 … 2^15, extended if the best alpha is at an end."
+COLUMN: dict[str, Any] = {"metavar": "COLUMN"}
 NAMES: dict[str, Any] = {"metavar": "A,B,…|@FILE", "multiple": True}
+PATH: dict[str, Any] = {"type": FILE, "metavar": "FILE"}
+SWITCH: dict[str, Any] = {"is_flag": True}
+SEED: dict[str, Any] = {"type": int, "default": 0}
 
 #: Rows by parameter; ``command.parameter`` where commands differ.
 OPTIONS: dict[str, SimpleNamespace] = {
     # ------------------------------------------------------------------ rows of files
-    "format": _row("Format of the file; detected from its content by default.",
+    "format": _row("Format of the file; detected by default.",
         type=_one_of("auto letor csv parquet")),
-    "target": _row("Column of the labels (CSV, Parquet); by default the one called label, "
-        "relevance, rel, grade, target or y.", also="--label", metavar="COLUMN"),
-    "qid": _row("Column of the query ids (CSV, Parquet); by default the one called qid, query_id, "
-        "queryid or query.", also="--qid-column", metavar="COLUMN"),
-    "one_ranking": _row("All rows are one ranking; query ids, if any, are ignored.",
-        (lambda o: bool(o.group), "and --group exclude each other"), (lambda o: bool(o.qid),
-        "and --qid exclude each other"), is_flag=True),
-    "features": _row("Columns of the features (CSV, Parquet), or a file with one on each line; by "
-        "default all others. Names with commas in double quotes. May be given several times.",
-        _OF_MODEL, **NAMES),
-    "feature_names": _row("Names for the features of LETOR text, in the order of their ids, or a "
-        "file with one on each line. They become part of the model.", kind="letor", **NAMES),
-    "drop": _row("Column that is not a feature, such as text or an id (CSV, Parquet): A,B or given "
-        "several times.", metavar="COLUMN", multiple=True),
-    "sample_weight": _row("Column of row weights (CSV, Parquet), used in training only.",
-        also="--weight", metavar="COLUMN"),
+    "target": _row("Column of the labels; by default label, relevance, rel, grade, target or y.",
+        also="--label", **COLUMN),
+    "qid": _row("Column of the query ids; by default qid, query_id, queryid or query.",
+        also="--qid-column", **COLUMN),
+    "one_ranking": _row("All rows are one ranking; query ids are ignored.",
+        (lambda o: bool(getattr(o, "group", None) or o.qid), "and --group or --qid exclude each "
+        "other"), **SWITCH),
+    "features": _row("Columns of the features, or @ a file with one on each line; by default all "
+        "others.", (lambda o: getattr(o, "scores", None) is not None,
+        "is for a model: --scores needs no feature"), **NAMES),
+    "feature_names": _row("Names for the features of LETOR text, which become part of the model.",
+        kind="letor", **NAMES),
+    "drop": _row("Columns that are no features: A,B or given several times.", multiple=True,
+        **COLUMN),
+    "sample_weight": _row("Column of row weights, used in training only.", also="--weight",
+        **COLUMN),
     "no_header": _row("The CSV file has no header; columns are named 1, 2, …", kind="csv",
-        is_flag=True),
+        **SWITCH),
     "delimiter": _row("Delimiter of a CSV file; detected by default.", kind="csv", metavar="CHAR"),
-    "zero_based": _row("Feature ids of LETOR text begin at 0, not 1.", kind="letor", is_flag=True),
-    "group": _row("Sizes of consecutive queries, one on each line, for LETOR text without query "
-        "ids; by default the file DATA.query or DATA.group, if there is one.", kind="letor",
-        type=FILE, metavar="FILE"),
-    "missing": _row("How to impute missing features (empty cells, NA, NaN, NULL): by the mean of "
-        "the feature, by 0, or not at all (error, the default). The imputation is part of the "
-        "model and is applied by predict and evaluate.", _OF_MODEL, auto=PREPARES,
-        type=_one_of("error mean zero")),
+    "zero_based": _row("Feature ids of LETOR text begin at 0, not 1.", kind="letor", **SWITCH),
+    "group": _row("Sizes of consecutive queries, for LETOR text without query ids; by default "
+        "DATA.query or DATA.group.", kind="letor", **PATH),
+    "missing": _row("Missing features: an error (default), or filled in by their mean or by 0, as "
+        "part of the model.", auto=PREPARES, type=_one_of("error mean zero")),
     "unlabelled": _row("Rows without a label: stop, or leave them out.", type=_one_of("error drop"),
         default="error"),
     # ------------------------------------------------------------------ the model
     "kernel": _row("linear, rbf, poly, sigmoid, cosine, laplacian, …", auto=CHOOSES,
         default="linear", metavar="NAME"),
-    "gamma": _row("Width of the kernels rbf, poly, sigmoid, laplacian and chi2; by default "
-        "1/n_features.", _for_kernels("rbf", "poly", "sigmoid", "laplacian", "chi2"), auto=CHOOSES,
-        type=float),
+    "gamma": _row("Width of the kernel; by default 1/n_features.",
+        _for_kernels("rbf", "poly", "sigmoid", "laplacian", "chi2"), auto=CHOOSES, type=float),
     "degree": _row("Degree of the polynomial kernel.", _for_kernels("poly"), auto=CHOOSES,
         type=float, default=3),
     "coef0": _row("Constant of the kernels poly and sigmoid.", _for_kernels("poly", "sigmoid"),
@@ -179,11 +164,9 @@ OPTIONS: dict[str, SimpleNamespace] = {
         "--cost {o.cost} drops ties"), auto=CHOOSES, type=_one_of("keep drop"), default="keep"),
     "query_weighting": _row("Weight of each pair of a query with n rows: 1, 1/n, or 1/pairs.",
         auto=CHOOSES, type=_one_of("pair size query"), default="pair"),
-    "scale": _row("Scale the features, over all rows or within each query; standard by default "
-        "(sparse features are not centred). The scaling becomes part of the model. It is learned "
-        "from the features of all rows, including held-out rows, and never from labels.",
-        (lambda o: o.kernel == "precomputed" and o.scale != "none", "is for features, not for "
-        "kernel values (--kernel precomputed)"), auto=PREPARES,
+    "scale": _row("Scale the features, over all rows or within each query, as part of the model; "
+        "standard by default.", (lambda o: o.kernel == "precomputed" and o.scale != "none",
+        "is for features, not for kernel values (--kernel precomputed)"), auto=PREPARES,
         type=_one_of("none standard minmax maxabs query-minmax query-standard query-maxabs")),
     "solver": _row("Algorithm of the fit.", auto=CHOOSES,
         type=_one_of("auto primal dual nystroem cg"), default="auto"),
@@ -193,163 +176,132 @@ OPTIONS: dict[str, SimpleNamespace] = {
     "max_iter": _row("Maximum number of iterations of --solver cg and --loss hinge.", _ITERATES,
         auto=CHOOSES, type=_whole, metavar="N"),
     "tol": _row("Tolerance of --solver cg and --loss hinge.", _ITERATES, auto=CHOOSES, type=float),
-    "random_state": _row("Seed of random folds and bases.", type=int, default=0),
-    "auto": _row("An average of rankers on several views of the raw table, chosen by exact "
-        "cross-validation: AutoRanker, the ranker to start with. It takes text, categories and "
-        "missing values as they are.", is_flag=True),
-    "effort": _row("With --auto: how many views and losses are tried.", (lambda o: not o.auto,
+    "random_state": _row("Seed of all that is random.", **SEED),
+    "auto": _row("AutoRanker, the ranker to start with: an average of rankers, chosen by exact "
+        "cross-validation. It takes text, categories and missing values as they are.", **SWITCH),
+    "effort": _row("With --auto: how many rankers are tried.", (lambda o: not o.auto,
         "is for --auto: add it, or leave --effort out"), type=_one_of("quick normal thorough"),
         default="normal"),
     # ------------------------------------------------------------------ fit, cv, report
-    "fit.model": _row("Model to write.", also="-m", required=True, type=FILE, metavar="FILE"),
-    "alpha": _row("Regularisation strength. auto, the default: chosen by exact cross-validation "
-        "(see rankrls cv). The default is 1 for rows read in batches and for --loss hinge.",
-        (lambda o: o.alpha == "auto" and _hinge(o), "auto is for --loss squared, which can be "
-        "cross-validated exactly"), auto=CHOOSES, type=_alpha, metavar="NUMBER|auto"),
-    "alphas": _row(f"Grid of alphas; {GRID}", (_fixed, "is what --alpha auto chooses from: add "
-        "--alpha auto"), auto=CHOOSES, type=_alphas, metavar="A,B,…|LOW:HIGH[:N]"),
-    "cv": _row("leave-query-out, leave-pair-out, or a number of folds of whole queries (of rows "
-        "without query ids).", _SEARCH, auto="holds out whole queries, one by one", default="auto",
-        metavar="HOW|K"),
-    "scoring": _row("Metric by which alpha is chosen: pairwise_accuracy, ndcg, ndcg@10, "
-        "average_precision, …; with --auto ndcg@10 is the default.", _SEARCH,
-        default="pairwise_accuracy", metavar="METRIC"),
+    "fit.model": _row("Model to write.", also="-m", required=True, **PATH),
+    "alpha": _row("Regularisation strength; by default auto, chosen by exact cross-validation, or "
+        "1 for rows read in batches and --loss hinge.", (lambda o: o.alpha == "auto" and _hinge(o),
+        "auto is for --loss squared, which can be cross-validated exactly"), auto=CHOOSES,
+        type=_alpha, metavar="NUMBER|auto"),
+    "alphas": _row("Grid of alphas; by default 2^-15 … 2^15, extended if the best is at an end.",
+        (_fixed, "is what --alpha auto chooses from: add --alpha auto"), auto=CHOOSES,
+        type=_alphas, metavar="A,B,…|LOW:HIGH:N"),
+    "cv": _row("leave-query-out, leave-pair-out, or a number of folds of whole queries.", _SEARCH,
+        auto="holds out whole queries, one by one", default="auto", metavar="HOW|K"),
+    "scoring": _row("Metric by which alpha is chosen; with --auto ndcg@10 is the default.",
+        _SEARCH, default="pairwise_accuracy", metavar="METRIC"),
     "loss": _row("squared: RankRLS; hinge: RankSVM.", auto=CHOOSES, type=_one_of("squared hinge"),
         default="squared"),
     "c": _row("SVMrank's C instead of alpha, with --loss hinge: alpha = queries/(2 C).",
         (lambda o: not _hinge(o) or o.c == "auto", "is SVMrank's C, for --loss hinge; for RankRLS "
         "give --alpha"), (lambda o: o.alpha is not None, "and --alpha exclude each other"),
         auto=CHOOSES, flags="-c", type=_alpha, metavar="C"),
-    "stream": _row("Read the file in batches, in constant memory, or at once. By default, large "
-        "files are streamed where possible: no --alpha auto, linear kernel, rows sorted by query. "
-        "--stream --alpha auto chooses alpha by folds of whole queries.",
-        auto="reads all rows at once", flags="--stream/--in-memory", default=None),
-    "no_uncertainty": _row("Write a smaller file, without the data that standard deviations and "
-        "updates need.", _SQUARED, is_flag=True),
-    "clicks": _row("Column of clicks of a log: one row for each item shown, or for each query, "
-        "item and position with counts. Labels and weights are computed from clicks and positions, "
-        "with the position bias removed.", (lambda o: o.position is None, "needs --position, the "
-        "place of each row"), (lambda o: bool(o.target or o.sample_weight), "gives labels and "
-        "weights: leave out --target and --sample-weight"),
-        (lambda o: bool(getattr(o, "stream", None)), "is for logs read at once"), metavar="COLUMN"),
-    "position": _row("Column of the positions of --clicks, 1 at the top.",
-        _LOG, metavar="COLUMN"),
-    "item": _row("Column of the items of --clicks; by default the one called item, item_id, doc, "
-        "doc_id, docid, product, product_id or id.", _LOG, metavar="COLUMN"),
-    "impressions": _row("Column of how often a row of --clicks was shown; by default once.",
-        _LOG, metavar="COLUMN"),
+    "stream": _row("Read the file in batches, in constant memory, or at once; by default large "
+        "files are streamed where that is exact.", auto="reads all rows at once",
+        flags="--stream/--in-memory", default=None),
+    "clicks": _row("Column of clicks of a log; labels and weights are computed from clicks and "
+        "positions.", (lambda o: o.position is None, "needs --position, the place of each row"),
+        (lambda o: bool(o.target or o.sample_weight), "gives labels and weights: leave out "
+        "--target and --sample-weight"), (lambda o: bool(getattr(o, "stream", None)),
+        "is for logs read at once"), **COLUMN),
+    "position": _row("Column of the positions of --clicks, 1 at the top.", _LOG, **COLUMN),
+    "item": _row("Column of the items of --clicks; by default item, doc, product or id, also with "
+        "_id.", _LOG, **COLUMN),
+    "impressions": _row("Column of how often a row of --clicks was shown; by default once.", _LOG,
+        **COLUMN),
     "plot": _row("Draw the scores: .png, .svg or .pdf.", auto="has no path of alphas to draw",
-        type=FILE, metavar="FILE"),
-    "every": _row("Print all alphas, not only the ends of a long grid and those around the best; "
-        "with --auto all candidates.", flags="--all", is_flag=True),
-    "test": _row("Rows to evaluate on, also several times; by default the training rows are held "
-        "out, query by query.", type=FILE, metavar="FILE", multiple=True),
-    "report.output": _row("Page to write.", also="-o", type=FILE, default="report.html",
-        metavar="FILE"),
+        **PATH),
+    "test": _row("Rows to evaluate on; by default the training rows are held out, by query.",
+        multiple=True, **PATH),
+    "report.output": _row("Page to write.", also="-o", default="report.html", **PATH),
     "title": _row("Title of the page."),
     # ------------------------------------------------------------------ predict, evaluate, compare
-    "model": _row("Model made by rankrls fit.", also="-m", required=True, type=FILE,
-        metavar="FILE"),
-    "predict.output": _row("Scores, one on each line, higher is better; stdout by default.",
-        also="-o", type=FILE, metavar="FILE"),
-    "predict.format": _row("Format of the output: scores in the order of the rows (default), or "
-        "the ranked list of every query as a TREC run, as CSV, or as one JSON object in each line, "
-        "with query, rank, id and score.", type=_one_of("scores trec csv json")),
+    "model": _row("Model made by rankrls fit.", also="-m", required=True, **PATH),
+    "predict.output": _row("Scores, one on each line; stdout by default.", also="-o", **PATH),
+    "predict.format": _row("Scores in the order of the rows (default), or ranked lists as a TREC "
+        "run, CSV or lines of JSON.", type=_one_of("scores trec csv json")),
     "top": _row("Write the first K rows of each ranked list; as CSV by default.", _LISTS,
         type=_whole, metavar="K"),
-    "doc_id": _row("Column of the ids in ranked lists; of LETOR text the word in comments before "
-        "them, as in '# docid = d7'. By default rows are numbered from 0.", _LISTS,
-        metavar="COLUMN"),
-    "duplicates": _row("An id that comes twice in a query: keep the better place only, keep both, "
-        "or stop. By default both are kept and a warning tells; a TREC run has each id once.",
-        (lambda o: o.doc_id is None, "is about ids: name their column by --doc-id"),
-        type=_one_of("first keep error")),
-    "run_name": _row("Last word of the lines of a TREC run; rankrls by default.", _LISTS,
-        (lambda o: o.format != "trec", "is for --format trec"), metavar="NAME"),
-    "evaluate.model": _row("Model made by rankrls fit.", also="-m", type=FILE, metavar="FILE"),
-    "scores": _row("Scores to evaluate instead of a model's: one number on each line.", type=FILE,
-        metavar="FILE"),
-    "run": _row("TREC run to evaluate against --qrels, instead of DATA.", type=FILE,
-        metavar="FILE"),
-    "metrics": _row("ndcg, map, mrr, precision, recall, err, each with a cut-off if wanted "
-        "(ndcg@10), pairwise_accuracy.", metavar="NAME,…", multiple=True),
-    "at": _row("Cut-off of NDCG and precision without --metrics.", (lambda o: bool(o.metrics),
-        "is for NDCG and precision where no --metrics are named: write @K"), type=_whole,
-        default=10, metavar="K"),
+    "doc_id": _row("Column of the ids in ranked lists, or the word before them in LETOR comments; "
+        "by default rows are numbered from 0.", _LISTS, **COLUMN),
+    "duplicates": _row("An id that comes twice in a query: keep the better place, keep both, or "
+        "stop; by default both, with a warning.", (lambda o: o.doc_id is None, "is about ids: name "
+        "their column by --doc-id"), type=_one_of("first keep error")),
+    "evaluate.model": _row("Model made by rankrls fit.", also="-m", **PATH),
+    "scores": _row("Scores to evaluate instead of a model's: one number on each line.", **PATH),
+    "run": _row("TREC run to evaluate against --qrels, instead of DATA.", **PATH),
+    "metrics": _row("ndcg, map, mrr, precision, recall, err, with a cut-off if wanted (ndcg@10), "
+        "pairwise_accuracy.", metavar="NAME,…", multiple=True),
     "relevance_threshold": _row("Smallest label that counts as relevant for MAP, MRR, precision "
         "and recall.", also="--relevant", type=float, default=1.0, metavar="LABEL"),
     "gain": _row("Gain of a label in NDCG: 2^label - 1, or the label, as in trec_eval.",
         type=_one_of("exponential linear"), default="exponential"),
     "max_grade": _row("Highest grade of the scale, for ERR.", type=float, default=4.0,
         metavar="LABEL"),
-    "undefined": _row("NDCG, MAP, … of a query without a relevant row; by default it is left out "
-        "of the mean. trec_eval: 0.", type=_one_of("0 1 skip"), default="skip"),
-    "qrels": _row("Judgements of TREC: query iteration id grade.", type=FILE, metavar="FILE"),
+    "undefined": _row("Metrics of a query without a relevant row; skip leaves it out of the mean.",
+        type=_one_of("0 1 skip"), default="skip"),
+    "qrels": _row("Judgements of TREC: query iteration id grade.", **PATH),
     "evaluate.ties": _row("Equal scores of a run: the mean over all orders, by rank, or the last "
         "id first, as in trec_eval.", _RUN, type=_one_of("expected rank id"), default="expected"),
     "missing_queries": _row("Judged queries that are not in a run.", _RUN,
         type=_one_of("zero skip"), default="zero"),
-    "per_query": _row("One line for each query.", is_flag=True),
-    "data": _row("Rows with labels: A and B are models, or files of scores. Several files, one "
-        "option for each, are read as one.", type=FILE, metavar="FILE", multiple=True),
+    "per_query": _row("One line for each query.", **SWITCH),
+    "data": _row("Rows with labels: A and B are models, or files of scores.", multiple=True,
+        **PATH),
     "metric": _row("As in rankrls evaluate --metrics.", default="ndcg@10", metavar="NAME"),
     "method": _row("Statistical test.", type=_one_of("permutation wilcoxon t"),
         default="permutation"),
-    "n_permutations": _row("Number of random sign flips.", _DRAWS, type=_whole, default=9999,
-        metavar="N"),
     "confidence_level": _row("Confidence level of the interval.", type=_share, default=0.95,
         metavar="P"),
-    "compare.random_state": _row("Seed of the sign flips.", _DRAWS, type=int, default=0),
     # ------------------------------------------------------------------ update
-    "forget": _row("Queries to remove from the model, with the values that were added. May be "
-        "given several times.", type=FILE, multiple=True, metavar="FILE"),
-    "update.output": _row("File to write; by default MODEL is replaced.", also="-o", type=FILE,
-        metavar="FILE"),
-    "check": _row("What to do if the new queries do not look like those of training: features in "
-        "another range, or an accuracy below the expected one.", type=_one_of("warn error off"),
-        default="warn"),
-    "dry_run": _row("Change and write nothing; tell what would be done.", is_flag=True),
+    "forget": _row("Queries to remove from the model, with the values that were added.",
+        multiple=True, **PATH),
+    "update.output": _row("File to write; by default MODEL is replaced.", also="-o", **PATH),
+    "check": _row("What to do if the new queries do not look like those of training.",
+        type=_one_of("warn error off"), default="warn"),
+    "dry_run": _row("Change and write nothing; tell what would be done.", **SWITCH),
     "backup": _row("Keep the previous version as MODEL.bak.", (lambda o: o.output is not None,
-        "keeps the file that is replaced: leave out -o"), is_flag=True),
-    # ------------------------------------------------------------------ export, weights
+        "keeps the file that is replaced: leave out -o"), **SWITCH),
+    # ------------------------------------------------------------------ export, weights, explain
     "to": _row("Target of the export.", required=True,
         type=_one_of("elasticsearch opensearch solr vespa sql onnx svmrank")),
     "export.output": _row("File to write; stdout by default, except for ONNX (use -o -).",
-        also="-o", type=FILE, metavar="FILE"),
-    "name": _row("Elasticsearch, OpenSearch, Solr, Vespa: name of the model there; rankrls by "
-        "default."),
-    "names": _row("Names of the features, or a file with one on each line; by default those of the "
-        "training data.", flags="--feature-names", **NAMES),
+        also="-o", **PATH),
+    "name": _row("Name of the model in Elasticsearch, OpenSearch, Solr or Vespa."),
+    "names": _row("Names of the features; by default those of the training data.",
+        flags="--feature-names", **NAMES),
     "store": _row("Solr: the feature store.", metavar="NAME"),
-    "drop_zeros": _row("Leave out features of weight zero.", is_flag=True),
+    "drop_zeros": _row("Leave out features of weight zero.", **SWITCH),
     "normalizers": _row("Elasticsearch, OpenSearch, Solr: write the scaling as normalizers of "
-        "features: scores are those of predict.", is_flag=True),
+        "features: scores are those of predict.", **SWITCH),
     "weights.top": _row("Only the first K; all by default.", type=_whole, metavar="K"),
     "query": _row("Query of the two rows; the first of DATA by default.", metavar="NAME"),
     "ranks": _row("Places of the two rows in the ranked list.", type=_ranks, default="1,2",
-                  metavar="A,B"),
+        metavar="A,B"),
     # ------------------------------------------------------------------ leaderboard, split, demo
     "controls": _row("Columns of the comparison whose effects are removed, such as the difference "
         "of length; position: being shown first.", metavar="A,B,…", multiple=True),
     "groups": _row("Judge, prompt or session of a judgement; none: judgements are independent.",
-        default="auto", metavar="COLUMN"),
+        default="auto", **COLUMN),
     "leaderboard.sample_weight": _row("Column of weights, such as numbers of votes.",
-        flags="--pair-weight", also="--weight", metavar="COLUMN"),
+        flags="--pair-weight", also="--weight", **COLUMN),
     "trusted": _row("Groups that are trusted; the weight of others is chosen by them.",
         metavar="A,B,…", multiple=True),
     "confidence": _row("Confidence level of the intervals.", type=_share, default=0.95,
         metavar="P"),
-    "elo": _row("Ratings on the scale of chess, 400 points for a factor of ten of the odds, "
-        "instead of log odds.", is_flag=True),
-    "leaderboard.random_state": _row("Seed of the draws behind sets of ranks.", type=int,
-        default=0),
-    "leaderboard.output": _row("Page to write, .html.", also="-o", type=FILE, metavar="FILE"),
+    "elo": _row("Ratings on the scale of chess, 400 points for a factor of ten of the odds.",
+        **SWITCH),
+    "leaderboard.output": _row("Page to write, .html.", also="-o", **PATH),
     "share": _row("Share of the queries that go to TEST.", flags="--test", type=_share, default=0.2,
         metavar="SHARE"),
-    "split.random_state": _row("Seed of the choice of queries.", type=int, default=0),
     "demo.output": _row("Where the files are written.", also="-o", type=FILE,
         default="rankrls-demo", metavar="DIRECTORY"),
-    "json": _row("Print one JSON object.", is_flag=True),
+    "json": _row("Print one JSON object.", **SWITCH),
 }  # fmt: skip
 
 
@@ -358,49 +310,30 @@ for _name, _same in (("compare.ties", "evaluate.ties"), ("explain.top", "weights
     OPTIONS[_name] = OPTIONS[_same]
 
 
-def row_of(command: str, name: str) -> SimpleNamespace:
-    """Row of a parameter of a command."""
+def _row_of(command: str, name: str) -> SimpleNamespace:
     return OPTIONS.get(f"{command}.{name}") or OPTIONS[name]
 
 
 def flag(command: str, name: str) -> str:
     """An option as people write it."""
-    return (row_of(command, name).flags or f"--{name.replace('_', '-')}").replace("/", " or ")
+    flags = _row_of(command, name).flags or f"--{name.replace('_', '-')}"
+    return str(flags).replace("/", " or ")
 
 
 def made(command: str, name: str) -> click.Option:
     """An option for click."""
-    row = row_of(command, name)
+    row = _row_of(command, name)
     flags = f"{row.flags or '--' + name.replace('_', '-')} {row.also}".split()
     return click.Option([*flags, name], help=row.help, **row.click)
 
 
 def check(command: str, o: SimpleNamespace) -> None:
     """Raise for an option that has no use."""
-    for name in o.given:
-        row = row_of(command, name)
+    rows = {name: _row_of(command, name) for name in o.given}
+    for name, row in rows.items():
         if row.auto and getattr(o, "auto", False):
             raise ValueError(f"--auto {row.auto}: leave out {flag(command, name)}, or --auto")
-    for name in o.given:
-        for wrong, text in row_of(command, name).needs:
+    for name, row in rows.items():
+        for wrong, text in row.needs:
             if wrong(o):
                 raise ValueError(f"{flag(command, name)} {text.format(o=o)}")
-
-
-class Command(click.Command):
-    """A command that refuses options given several times, unless they collect their values.
-
-    Click itself takes the last value. Flags may be repeated.
-    """
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments."""
-        if not ctx.resilient_parsing:  # of the shell's completion
-            _, _, order = self.make_parser(ctx).parse_args(list(args))
-            for place, option in enumerate(order):
-                if option not in order[:place] or not isinstance(option, click.Option):
-                    continue
-                if not option.multiple and (not option.is_flag or option.secondary_opts):
-                    names = " or ".join(option.opts + option.secondary_opts)
-                    raise click.UsageError(f"{names} is given more than once: give it once", ctx)
-        return super().parse_args(ctx, args)

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-__all__ = ["escaped", "escaped_json", "facts", "listed", "note", "number", "one_line",
-           "queries", "require_stdout", "say", "size", "stdout_errors", "table", "to_json",
-           "warn", "working"]  # fmt: skip
+__all__ = ["escaped", "escaped_json", "facts", "listed", "note", "number", "one_line", "queries",
+           "result", "say", "table", "to_json", "warn", "working"]  # fmt: skip
 
 #: What a terminal may take as a command, or show in another order than it is: control characters,
 #: marks of direction, separators of lines, and halves of characters, which cannot be written.
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-
-#: Whether the process was started with stdout closed (``>&-``); see ``_run.py``.
-CLOSED = {"stdout": False}
 
 
 def escaped(text: str) -> str:
@@ -41,27 +36,9 @@ def escaped_json(text: str) -> str:
     return "\n".join(_UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", line) for line in lines)
 
 
-def require_stdout() -> None:
-    """Raise, before any work, if the result would be written to a stdout that is closed."""
-    if CLOSED["stdout"]:
-        raise OSError(errno.EBADF, "it is closed, and the result would be written there", "stdout")
-
-
-@contextmanager
-def stdout_errors() -> Iterator[None]:
-    """Errors of writing results say that it was stdout."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None and not isinstance(error, BrokenPipeError):
-            error.filename = "stdout"
-        raise
-
-
 def say(text: str = "") -> None:
     """Print lines of a result."""
-    with stdout_errors():
-        print("\n".join(map(escaped, text.split("\n"))))
+    print("\n".join(map(escaped, text.split("\n"))))
 
 
 def note(message: str) -> None:
@@ -81,11 +58,13 @@ def one_line(message: str) -> str:
     return text if len(text) <= 1000 else text[:1000] + " …"
 
 
-def number(value: Any, digits: int = 4) -> str:
-    """A count with separators, or a measure with a few digits; "–" for None and NaN."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+def number(value: Any) -> str:
+    """A count with separators, a measure with four digits, or text; "–" for None and NaN."""
+    if value is None or value != value:
         return "–"
-    return f"{value:,}" if isinstance(value, int) else f"{value:.{digits}f}"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
 def queries(count: int) -> str:
@@ -98,42 +77,50 @@ def listed(names: Sequence[Any], most: int = 8) -> str:
     return ", ".join(map(str, names[:most])) + ", …" * (len(names) > most)
 
 
-def size(n_bytes: float) -> str:
-    """Bytes for people."""
-    for unit in ("B", "kB", "MB"):
-        if n_bytes < 1000:
-            return f"{n_bytes:.3g} {unit}"
-        n_bytes /= 1000
-    return f"{n_bytes:.3g} GB"
-
-
-def facts(pairs: Sequence[tuple[str, str]]) -> None:
+def facts(pairs: Sequence[tuple[str, Any]]) -> None:
     """Print names and values below each other."""
     width = max(len(name) for name, _ in pairs)
     for name, value in pairs:
-        say(f"{name:<{width}}  {escaped(value)}")
+        say(f"{name:<{width}}  {escaped(number(value))}")
 
 
-def table(
-    head: Sequence[str], rows: Sequence[Sequence[str]], marked: int | None = None, left: int = 1
-) -> None:
-    """Print aligned columns, the first ones to the left; one row may be marked."""
-    rows = [[escaped(cell) for cell in row] for row in rows]
-    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-    for place, row in enumerate((head, *rows), -1):
-        cells = [
-            cell.ljust(width) if i < left else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        say("  ".join(cells) + ("  *" if place == marked else ""))
+def result(o: Any, values: dict[str, Any]) -> None:
+    """Print results: as one JSON object, or their names and values, with intervals beside them."""
+    if o.json:
+        to_json(values)
+        return
+    lines = []
+    for name, value in values.items():
+        low, high = (values.get(f"{name}_{end}") for end in ("low", "high"))
+        known = isinstance(low, float) and not math.isnan(low)
+        interval = f", {number(low)} to {number(high)}" if known else ""
+        is_end = name.endswith(("_low", "_high"))
+        single = isinstance(value, str) or not hasattr(value, "__len__")
+        if name == "seconds":
+            lines.append(("time", f"{value:.2g} s"))
+        elif single and value is not None and value is not False and not is_end:
+            lines.append((name.removeprefix("n_").replace("_", " "), number(value) + interval))
+    facts(lines)
+
+
+def table(columns: Mapping[str, Any], marked: int | None = None) -> None:
+    """Print aligned columns, text to the left and numbers to the right; one row may be marked."""
+    cells = []
+    for name, values in columns.items():
+        items = values.tolist() if hasattr(values, "tolist") else list(values)
+        texts = [name, *(escaped(number(item)) for item in items)]
+        width = max(map(len, texts))
+        is_text = any(isinstance(item, str) for item in items)
+        cells.append([text.ljust(width) if is_text else text.rjust(width) for text in texts])
+    for place, row in enumerate(zip(*cells, strict=True), -1):
+        say("  ".join(row) + ("  *" if place == marked else ""))
 
 
 def to_json(values: dict[str, Any]) -> None:
     """Print one JSON object; what is not a finite number is null."""
     from rankrls._validation import json_values  # which imports NumPy
 
-    with stdout_errors():
-        print(escaped_json(json.dumps(json_values(values), allow_nan=False, ensure_ascii=False)))
+    print(escaped_json(json.dumps(json_values(values), allow_nan=False, ensure_ascii=False)))
 
 
 @contextmanager

@@ -1,66 +1,62 @@
-"""``rankrls report`` and ``rankrls leaderboard``: pages."""
+"""``rankrls report``, ``rankrls leaderboard`` and ``rankrls demo``."""
 
 from __future__ import annotations
 
+import os
+import shlex
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 from scipy import sparse
 
-from rankrls._frames import RawTable
+from rankrls._frames import text_columns
 from rankrls._resources import REPORT_VECTORS, require_features
-from rankrls.cli._click_log import click_rows
+from rankrls.cli._commands import cli
 from rankrls.cli._files import DataFile, check_output, names_from
-from rankrls.cli._output import facts, number, require_stdout, say, size, table, to_json, working
+from rankrls.cli._output import result, say, table, to_json, working
 from rankrls.cli._pipelines import last_step, make_ranker, scale_of, with_steps
-from rankrls.cli._training import RAW, nested, suit_labels
+from rankrls.cli._tables import click_rows
+from rankrls.cli._training import RAW, suit_labels
+from rankrls.datasets import dump_letor, make_ranking
+from rankrls.io import load_model
 from rankrls.leaderboards import leaderboard as rated
+from rankrls.metrics import compare_rankers
 from rankrls.report import write_leaderboard, write_report
 
-__all__ = ["leaderboard", "report"]
+__all__ = ["demo", "leaderboard", "report"]
 
 
 def report(o: Any) -> None:
     """Write a page about a file and its ranker."""
-    if o.output == "-":
-        raise ValueError("the page is written to a file: name it by -o")
-    if "-" in o.data and "-" in o.test:
-        raise ValueError("stdin cannot be both the training data and the test data")
+    for wrong, text in (
+        (o.output == "-", "the page is written to a file: name it by -o"),
+        ("-" in o.data and "-" in o.test, "stdin cannot be both the training data and test data"),
+        (o.clicks and o.test, "--test is for rows with labels: leave it out with --clicks"),
+    ):
+        if wrong:
+            raise ValueError(text)
     check_output(o.output, *o.data, *o.test)
     estimator = make_ranker(o)
-    if o.clicks is not None and o.test:
-        raise ValueError("--test is for rows with labels: leave it out with --clicks")
     with click_rows(o) as (o, examination):
         made = _written(o, estimator, examination)
-    error, ranker = made.error, last_step(made.model)
-    if o.json:
-        to_json({
-            "pairwise_error": error.value,
-            "pairwise_error_low": error.low,
-            "pairwise_error_high": error.high,
-            "method": made.method,
-            "alpha": made.alpha,
-            "scale": None if o.auto else scale_of(o),
-            "ndcg@10": None if made.ndcg is None else made.ndcg.value,
-            "n_findings": len(made.findings),
-            "n_bytes": made.n_bytes,
-            "file": o.output,
-            **({"scoring": ranker.scoring, "best_score": ranker.best_score_,
-                "members": ranker.members_} if o.auto else {}),
-        })  # fmt: skip
-        return
-    interval = "too few queries or rows for an interval"
-    if error.method != "none":
-        interval = f"{error.low:.4f} to {error.high:.4f} with 95 % confidence"
-    method = "on the test data" if made.method == "test" else made.method.replace("-", " ")
-    alpha = ("alpha", "–" if made.alpha is None else f"{made.alpha:g}")
-    facts(
-        [
-            ("pairwise error", f"{error.value:.4f}, {interval} ({method})"),
-            ("held out", nested(ranker)) if o.auto else alpha,
-            ("findings", f"{number(len(made.findings))} about the data and the model"),
-            ("page", f"{o.output} ({size(made.n_bytes)})"),
-        ]
-    )
+    about = {
+        "pairwise_error": made.error.value,
+        "pairwise_error_low": made.error.low,
+        "pairwise_error_high": made.error.high,
+        "method": made.method,
+        "alpha": made.alpha,
+        "scale": None if o.auto else scale_of(o),
+        "ndcg@10": None if made.ndcg is None else made.ndcg.value,
+        "n_findings": len(made.findings),
+        "n_bytes": made.n_bytes,
+        "file": o.output,
+    }
+    if o.auto:
+        ranker = last_step(made.model)
+        about |= {"scoring": ranker.scoring, "best_score": ranker.best_score_,
+                  "members": ranker.members_}  # fmt: skip
+    result(o, about)
 
 
 def _written(o: Any, estimator: Any, examination: Any) -> Any:
@@ -75,8 +71,8 @@ def _written(o: Any, estimator: Any, examination: Any) -> Any:
         how = {"n_features": n_features, "beyond": "drop", "sparse": sparse.issparse(rows.data)}
         if o.auto:
             suit_labels(estimator, o, rows.target)
-            text = isinstance(rows.data, RawTable)
-            how |= RAW | {"text": [rows.data.columns[j] for j in rows.data.text] if text else None}
+            is_table = hasattr(rows.data, "columns")
+            how |= RAW | {"text": text_columns(rows.data) if is_table else None}
         else:
             steps = dict(getattr(with_steps(estimator, o, rows), "steps", ()))
             options |= {"imputer": steps.get("impute"), "scaler": steps.get("scale")}
@@ -88,21 +84,12 @@ def _written(o: Any, estimator: Any, examination: Any) -> Any:
             options["test"] = (unseen.data, unseen.target, unseen.qid)
             options["test_document_names"] = _documents(unseen)
         if code:
-            code = ["from rankrls.datasets import load_ranking", *code]
+            options["load_code"] = "\n".join(["from rankrls.datasets import load_ranking", *code])
+        data = (rows.data, rows.target, rows.qid)
         with reader.named_errors():
-            return write_report(
-                o.output,
-                rows.data,
-                rows.target,
-                rows.qid,
-                title=o.title,
-                estimator=estimator,
-                sample_weight=rows.sample_weight,
-                load_code="\n".join(code) or None,
-                progress=work,
-                examination=examination,
-                **options,
-            )
+            return write_report(o.output, *data, title=o.title, estimator=estimator,
+                                sample_weight=rows.sample_weight, progress=work,
+                                examination=examination, **options)  # fmt: skip
 
 
 def _documents(rows: Any) -> list[str] | None:
@@ -112,7 +99,6 @@ def _documents(rows: Any) -> list[str] | None:
 
 def leaderboard(o: Any) -> None:
     """Print ratings, and write a page if asked for."""
-    require_stdout()
     if o.output is not None:
         check_output(o.output, o.judgements)
     with working(f"Reading {o.judgements}") as work:
@@ -125,38 +111,58 @@ def leaderboard(o: Any) -> None:
             random_state=o.random_state,
             pair_weight=o.sample_weight,
         )
-        n_bytes = 0
         if o.output is not None:
             work(f"Writing {o.output}")
-            n_bytes = write_leaderboard(o.output, board)
+            write_leaderboard(o.output, board)
     scale = "elo" if o.elo else "log-odds"
     columns, effects = board.table(scale), board.controls_
+    about = {"scale": scale, "confidence": o.confidence, "weight_of_others": board.weight_,
+             "n_judgements": board.n_judgements_, "n_groups": board.n_groups_,
+             "file": o.output}  # fmt: skip
     if o.json:
-        found = {"scale": scale, "confidence": o.confidence, "weight_of_others": board.weight_}
-        to_json(found | {"leaderboard": columns, "controls": effects, "file": o.output})
+        to_json(about | {"leaderboard": columns, "controls": effects})
         return
-    rating = f"{{:.{0 if o.elo else 3}f}}".format
-    cells = [
-        map(str, columns["item"]),
-        *(map(rating, columns[key]) for key in ("rating", "low", "high")),
-        map("{}-{}".format, columns["rank_low"], columns["rank_high"]),
-        *(map("{:.3f}".format, columns[key]) for key in ("win_rate", "p_best")),
-        map(number, columns["n_judgements"].tolist()),
-    ]
-    head = ["item", "rating", "low", "high", "ranks", "win rate", "P(best)", "judgements"]
-    table(head, list(zip(*cells, strict=True)))
-    if len(effects["name"]):
-        say()
-        keys = ("effect", "low", "high")
-        cells = [map(str, effects["name"]), *(map("{:.4g}".format, effects[key]) for key in keys)]
-        table(["control", *keys], list(zip(*cells, strict=True)))
-    what = number(board.n_judgements_)
-    if board.n_groups_ is not None:
-        what += f" in {number(board.n_groups_)} groups"
-    lines = [("judgements", what), ("confidence", f"{o.confidence:.0%}, ranks simultaneously")]
-    if board.weight_ is not None:
-        lines.append(("weight", f"{board.weight_:g} of judgements that are not trusted"))
-    if o.output is not None:
-        lines.append(("page", f"{o.output} ({size(n_bytes)})"))
-    say()
-    facts(lines)
+    for one in (columns, effects):
+        if len(next(iter(one.values()))):
+            table({name: values for name, values in one.items() if name != "std"})
+            say()
+    result(o, about)
+
+
+def demo(o: Any) -> None:
+    """Make data, run the commands on them, compare with plain regression, write the page."""
+    from sklearn.linear_model import RidgeCV  # other commands do not wait for it
+
+    folder = Path(o.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    train, test, model, page = (
+        str(folder / name) for name in ("train.dat", "test.dat", "model.rankrls", "report.html")
+    )
+    data = make_ranking(n_queries=130, n_docs=(5, 15), n_features=200, random_state=0)
+    X, y, qid = data.data, data.target, data.qid
+    unseen = qid >= 30  # few queries are judged, and the features are many: alpha matters
+    say(f"{len(y):,} generated search results of {len(set(qid))} queries, labels 0 to {y.max():g}; "
+        f"{unseen.sum():,} of {len(set(qid[unseen]))} queries are held out in {test}.")  # fmt: skip
+    for path, rows in ((train, ~unseen), (test, unseen)):
+        names = [f"document {row}" for row in np.flatnonzero(rows)]
+        dump_letor(X[rows], y[rows], path, qid=qid[rows], comments=names)
+    for words in (("cv", train, "--alphas", "1:1e6:7"), ("fit", train, "-m", model),
+                  ("evaluate", test, "-m", model)):  # fmt: skip
+        _run(*words)
+    ridge = RidgeCV(10.0 ** np.arange(-2, 7)).fit(X[~unseen], y[~unseen])
+    scores = (one.predict(X[unseen]) for one in (load_model(model), ridge))
+    better = compare_rankers(y[unseen], *scores, qid=qid[unseen], metric="ndcg@10", random_state=0)
+    say(f"\nRankRLS (a) and plain regression of the labels (b) on the held-out queries:\n{better}")
+    _run("report", train, "--test", test, "-o", page)
+    say(
+        "\nQueries differ in how high their labels are, which says nothing about the order within\n"
+        "a query. A regression spends its effort on that; a ranker compares documents of the same\n"
+        f"query only. The report is in {os.path.abspath(page)}: open it in a browser."
+    )
+
+
+def _run(*words: str) -> None:
+    """Run a command as a user would type it."""
+    say(f"\n$ rankrls {shlex.join(words)}")
+    with cli.make_context("rankrls", list(words)) as context:
+        cli.invoke(context)

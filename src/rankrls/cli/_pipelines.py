@@ -20,10 +20,10 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 from rankrls import AutoRanker, RankRLS, RankRLSCV, RankSVM
 from rankrls._calls import warn
 from rankrls._frames import (
-    RawTable,
     columns_like_ids,
     first_step,
     id_text,
+    named_frame,
     required_features,
     scale_text,
     unequal_scales,
@@ -87,12 +87,13 @@ def scale_of(o: Any) -> str:
 def with_steps(ranker: Any, o: Any, rows: Any) -> Any:
     """The ranker, or a pipeline of the imputer and the scaler of the options that ends in it.
 
-    Warns of columns without values, of those like ids and, if there is no scaler, of scales.
+    Warns of columns like ids and, if there is no scaler, of scales.
     """
     is_sparse, kind, steps, X = sparse.issparse(rows.data), scale_of(o), [], rows.data
-    if is_sparse and kind in ("minmax", "query-minmax", "query-standard"):
-        other = "query-maxabs" if kind.startswith("query") else "maxabs or standard"
-        raise ValueError(f"--scale {kind} would fill in all zeros of sparse data: use {other}")
+    if is_sparse and (kind == "minmax" or kind.startswith("query")):
+        raise ValueError(
+            f"--scale {kind} would fill in all zeros of sparse data: use maxabs or standard"
+        )
     if o.missing in ("mean", "zero"):
         how: Any = {"strategy": "mean"}
         if o.missing == "zero":
@@ -123,11 +124,7 @@ def with_steps(ranker: Any, o: Any, rows: Any) -> Any:
 
 
 def _warn_about_columns(rows: Any, X: Any, o: Any, *, scales: bool) -> None:
-    """Warn of columns that look like ids, positions or timestamps, that are empty, and of scales.
-
-    X holds the features of ``rows``, without missing ones, before scaling; ``scales`` says whether
-    they are used as they are.
-    """
+    """Warn of columns that look like ids or timestamps, and of unequal scales, before scaling."""
     names = rows.feature_names
     labels: Any = names or range(not o.zero_based, X.shape[1] + 1)
 
@@ -138,13 +135,6 @@ def _warn_about_columns(rows: Any, X: Any, o: Any, *, scales: bool) -> None:
         found = [names[j] if names[j].isidentifier() else repr(names[j]) for j in columns]
         return f"leave {them} out by " + " ".join(f"--drop {name}" for name in found)
 
-    empty = []
-    if isinstance(rows.data, np.ndarray):
-        empty = np.flatnonzero(np.isnan(rows.data).all(axis=0)).tolist()
-    if empty:
-        shown = ", ".join(repr(labels[j]) for j in empty[:5]) + ", …" * (len(empty) > 5)
-        what = f"column {shown} has" if len(empty) == 1 else f"columns {shown} have"
-        warn(f"{what} no value in any row; zeros are filled in: {remedy(empty)}")
     codes = None if rows.qid is None else np.unique(rows.qid, return_inverse=True)[1]
     ids = columns_like_ids(X, names, codes)
     if ids:
@@ -180,10 +170,9 @@ class Scorer:
 
     ``ranker`` and ``steps`` are its last step and those before. ``names`` are those of its
     features, or None, and ``unused`` those that it has dropped: a file need not have them.
-    ``needs_qid``: rows are compared within queries before they are ranked. ``fills_in``: what it
-    puts in the place of missing features, None if it does not take them. ``text``: columns of text
-    as `load_ranking` takes them. ``source``: columns of label, qid and weight that it was fitted
-    to, and its history.
+    ``needs_qid``: rows are compared within queries before they are ranked. ``fills_in``: whether it
+    takes missing features. ``text``: columns of text as `load_ranking` takes them. ``source``:
+    columns of label, qid and weight that it was fitted to, and its history.
     """
 
     def __init__(self, path: str) -> None:
@@ -192,10 +181,8 @@ class Scorer:
         model = self.model = load_model(path)
         *self.steps, self.ranker = [step for _, step in getattr(model, "steps", [("", model)])]
         kind, auto = type(self.ranker).__name__, isinstance(self.ranker, AutoRanker)
-        if not hasattr(self.ranker, "predict") or not hasattr(model, "n_features_in_"):
-            raise ValueError(f"{path}: a {kind} does not score rows; use it in Python")
-        if kind.startswith("Conditional"):
-            raise ValueError(f"{path}: a ranker of pairs of objects is used in Python")
+        if not hasattr(model, "n_features_in_") or kind.startswith("Conditional"):
+            raise ValueError(f"{path}: a {kind} does not score rows of files; it is used in Python")
         names = getattr(model, "feature_names_in_", None)
         self.names = None if names is None else [str(name) for name in names]
         needed = set(required_features(model) or ())
@@ -204,8 +191,7 @@ class Scorer:
         self.source: dict[str, Any] = dict(getattr(self.ranker, "_source", {}))
         self._gives_qid = auto and self.ranker._with_qid
         self.needs_qid = self._gives_qid or any(isinstance(s, QueryScaler) for s in self.steps)
-        imputers = [step.strategy for step in self.steps if isinstance(step, SimpleImputer)]
-        self.fills_in = imputers[0] if imputers else None
+        self.fills_in = any(isinstance(step, SimpleImputer) for step in self.steps)
         self.moves_zeros = any(
             isinstance(step, MinMaxScaler) or getattr(step, "with_mean", False)
             or getattr(step, "method", "maxabs") != "maxabs" for step in self.steps
@@ -213,13 +199,12 @@ class Scorer:
         first = first_step(model)
         # By its name: sklearn.compose is slow to import.
         self._takes_frames = type(first).__name__ == "ColumnTransformer"
-        self.takes_tables = self._takes_frames or isinstance(first, TableEncoder)
         self.text: Any = None
         if self._takes_frames:  # its steps take text and missing values, or refuse them
-            self.fills_in, self.text = "steps", "auto"
-        elif self.takes_tables:
+            self.fills_in, self.text = True, "auto"
+        elif isinstance(first, TableEncoder):
             columns = first.text_columns
-            self.fills_in, self.text = "median", "auto" if columns else None
+            self.fills_in, self.text = True, "auto" if columns else None
             if self.names is not None:
                 self.text = [self.names[j] for j in columns]
 
@@ -231,7 +216,7 @@ class Scorer:
                 f"model was fitted to {self.n_features}"
             )
         if self._takes_frames and self.names is not None and not sparse.issparse(X):
-            X = (X if isinstance(X, RawTable) else RawTable(self.names, X, {})).to_frame()
+            X = X if hasattr(X, "columns") else named_frame(X, self.names, {})
         for step in self.steps:
             X = step.transform(X, **({"qid": qid} if isinstance(step, QueryScaler) else {}))
         if not self._gives_qid:
@@ -244,21 +229,9 @@ def rows_for(
 ) -> DataFile:
     """The rows of a file with the features of a model, in their order.
 
-    Missing features are NaN if the model or ``--missing`` fills them in. Features that the model
-    does not know are an error with ``beyond="error"``, or if they could change a score.
+    Missing features are NaN if the model fills them in. Features that the model does not know are
+    an error with ``beyond="error"``, or if they could change a score.
     """
-    missing, fills_in = getattr(o, "missing", None), scorer.fills_in
-    for wrong, text in (
-        (missing is not None and scorer.takes_tables, ": the model takes raw tables and fills in "
-         "missing features itself; leave --missing out"),
-        (missing == "mean" and fills_in != "mean", " mean: the model has learned no means; fit it "
-         "with --missing mean, or use --missing zero"),
-        (missing == "zero" and fills_in is not None, " zero: the model fills in missing features "
-         f"by their {fills_in}; leave --missing out"),
-    ):  # fmt: skip
-        if wrong:
-            raise ValueError(f"--missing{text}")
-    filled = fills_in is not None if missing is None else missing != "error"
     linear = getattr(scorer.ranker, "kernel", "linear") == "linear"
     return DataFile(
         data,
@@ -270,6 +243,6 @@ def rows_for(
         n_features=scorer.n_features,
         sparse=False if scorer.moves_zeros or scorer.text else "auto",
         beyond=beyond or ("drop" if linear else "error"),
-        missing="nan" if filled else "error",
+        missing="nan" if scorer.fills_in else "error",
         text=scorer.text,
     )

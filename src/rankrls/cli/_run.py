@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import signal
 import sys
@@ -15,38 +16,33 @@ from typing import Any
 
 import click
 
-from rankrls.cli import _output
 from rankrls.cli._commands import cli
-from rankrls.cli._output import escaped, one_line, stdout_errors, warn
+from rankrls.cli._output import escaped, one_line, warn
 from rankrls.exceptions import FeatureScaleWarning, IdColumnWarning
 
 __all__ = ["run"]
 
 OK, UNEXPECTED, BAD_INPUT, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
 
-#: Options that people try first, or that another command has, and what to do instead.
-HINTS = {
-    "--k": "the cut-off is --at",
-    "--groups": "the column of query ids is --qid",
-    "--query": "the column of query ids is --qid",
-    "--lambda": "the regularisation is --alpha",
-    "--C": "SVMrank's C is -c, with --loss hinge; otherwise --alpha",
-    "--folds": "the number of folds is --cv",
-    "--test": "rankrls evaluate test.dat -m model evaluates on other rows",
-    "--weight": "weights count in training only; a column that is no feature is given by --drop",
-    "--feature-names": "names are given in training: a model has those of its features",
-    "--missing": "missing features are filled in as the model has learned to",
-}
+#: Commands whose results are files, and which may tell nobody of them.
+FILES = ("fit", "update", "split", "report", "demo")
 
 #: Words of Python in messages of the library that are options here; all others have their names.
 HERE = {"qid=None": "--one-ranking", "header=False": "--no-header",
-        "load_csv": "--format csv",
-        "need qid too": "without --one-ranking"}  # fmt: skip
+        "load_csv": "--format csv", "pair_features": "--controls",
+        "load_ranking finds": "without --format", "comes twice in query": "--duplicates first",
+        "need qid too": "without --one-ranking", "in target=": "--target COLUMN",
+        "in qid=": "--qid COLUMN", "unlabelled='drop'": "--unlabelled drop"}  # fmt: skip
 
 
 def run(argv: list[str]) -> int:
     """Run the command in ``argv`` and return the exit code."""
-    _open_standard_streams()
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed (>&-): no other file must get its number
+            kept = name == "stderr" or (name == "stdout" and argv[:1] and argv[0] in FILES)
+            setattr(sys, name, open(os.devnull, "w" if kept else "r"))  # noqa: SIM115
+        elif name != "stdin" and hasattr(getattr(sys, name), "reconfigure"):
+            getattr(sys, name).reconfigure(errors="backslashreplace")
     if "_RANKRLS_COMPLETE" in os.environ:  # the shell asks what may follow
         cli.main(args=argv, prog_name="rankrls")
     plain = argv[: argv.index("--")] if "--" in argv else argv
@@ -60,8 +56,7 @@ def run(argv: list[str]) -> int:
                     cli.invoke(context)
             except click.exceptions.Exit as error:
                 code = error.exit_code
-            with stdout_errors():
-                sys.stdout.flush()
+            sys.stdout.flush()
         return code
     except BrokenPipeError:
         code = BROKEN_PIPE
@@ -88,25 +83,6 @@ def run(argv: list[str]) -> int:
     return code
 
 
-def _open_standard_streams() -> None:
-    """Put the null device in the place of streams that are closed (``>&-``).
-
-    Files that are opened later do not get their numbers, and nothing is written to such a file in
-    the belief that it is stdout. Names from files may hold anything: they are written all the same.
-    """
-    if None in (sys.stdin, sys.stdout, sys.stderr):
-        while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-            pass
-        os.close(descriptor)
-        _output.CLOSED["stdout"] = sys.stdout is None
-        for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
-            if getattr(sys, name) is None:
-                setattr(sys, name, open(number, mode, encoding="utf-8"))  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
-
-
 def _explain(error: Exception) -> tuple[str, int]:
     """What to tell, in one line, and the exit code."""
     text = one_line(str(error))
@@ -116,15 +92,15 @@ def _explain(error: Exception) -> tuple[str, int]:
         if "unexpected extra argument" in text:
             rows = ": rows are named by --data"
             text += rows if path.endswith("compare") else ": models are named by -m, scores by -o"
-        if isinstance(error, click.NoSuchOption) and error.option_name in HINTS:
-            text = f"No such option '{error.option_name}': {HINTS[error.option_name]}"
         return f"{text} (see {path} --help)", BAD_INPUT
     if isinstance(error, click.ClickException):
         return one_line(error.format_message()), BAD_INPUT
+    if isinstance(error, io.UnsupportedOperation) and not sys.stdout.writable():
+        return "stdout: it is closed, and the result would be written there", BAD_INPUT
     if isinstance(error, OSError):
         where = f"{error.filename}: " if isinstance(error.filename, str) else ""
         if error.filename is None and error.errno == errno.ENOSPC:
-            where = "stdout: "  # help, which click prints; other files are named
+            where = "stdout: "  # other files are named
         return f"{where}{one_line(error.strerror or str(error))}", BAD_INPUT
     if isinstance(error, ImportError | ValueError):
         return text, BAD_INPUT
@@ -138,7 +114,7 @@ def _told_warnings(debug: bool) -> Iterator[None]:
     """Warnings are one line each on stderr; those for programmers only with --debug."""
     with warnings.catch_warnings():
         warnings.simplefilter("default")
-        hidden: list[Any] = [FeatureScaleWarning, IdColumnWarning]  # `warn_about_columns` tells
+        hidden: list[Any] = [FeatureScaleWarning, IdColumnWarning]  # commands tell of columns
         if not debug:
             hidden += [DeprecationWarning, FutureWarning, ResourceWarning]
         for category in hidden:

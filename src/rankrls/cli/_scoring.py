@@ -9,41 +9,20 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from rankrls import metrics as measures
 from rankrls._streams import DamagedError, opened
 from rankrls.cli._commands import DATA
 from rankrls.cli._files import Copy, DataFile, check_output, output_file, shown, write_all
 from rankrls.cli._options import flag
-from rankrls.cli._output import (
-    escaped,
-    escaped_json,
-    facts,
-    number,
-    queries,
-    require_stdout,
-    say,
-    table,
-    to_json,
-    warn,
-    working,
-)
+from rankrls.cli._output import escaped, escaped_json, result, say, table, to_json, warn, working
 from rankrls.cli._pipelines import Scorer, rows_for
 from rankrls.datasets import dump_run, load_qrels, load_run
+from rankrls.metrics import metric_names as known
 from rankrls.metrics.counting import count_pairs
-from rankrls.metrics.metric_names import (
-    COMPARED_METRICS,
-    LIST_METRICS,
-    METRICS,
-    Metric,
-    parse_metric,
-    parse_metrics,
-)
 from rankrls.rankings import RankTable
 
 __all__ = ["compare", "evaluate", "predict"]
@@ -57,7 +36,7 @@ RELEVANCE = ("relevance_threshold", "gain", "max_grade")
 
 def predict(o: Any) -> None:
     """Write the scores of the rows of a file, or ranked lists."""
-    lists = o.format != "scores" and any((o.format, o.top, o.doc_id, o.run_name))
+    lists = o.format != "scores" and any((o.format, o.top, o.doc_id))
     scorer, output = Scorer(o.model), o.output or "-"
     check_output(output, *o.data, o.model)
     with_qid = not o.one_ranking if lists else scorer.needs_qid
@@ -74,7 +53,7 @@ def predict(o: Any) -> None:
     text = io.StringIO(newline="")
     if o.format == "trec":
         binary = io.BytesIO()
-        dump_run(ranked, binary, name=o.run_name or "rankrls")
+        dump_run(ranked, binary, name="rankrls")
         text.write(binary.getvalue().decode("utf-8"))
     elif o.format == "json":  # one object in each line
         for row in values:
@@ -141,9 +120,6 @@ def _scored(scorer: Scorer, rows: DataFile) -> Iterator[tuple[Any, Any]]:
     else:
         parts = rows.parts(by_query=scorer.needs_qid)
     for batch in parts:
-        if rows.o.missing == "zero":
-            values = batch.data.data if sparse.issparse(batch.data) else batch.data
-            values[np.isnan(values)] = 0.0
         yield batch, scorer.scores(batch.data, batch.qid, name=rows.name)
 
 
@@ -156,12 +132,13 @@ def _arguments(o: Any) -> dict[str, Any]:
     return {name: getattr(o, name) for name in RELEVANCE} | {"undefined": undefined}
 
 
-def _refuse_unused(o: Any, metrics: Sequence[Metric]) -> None:
+def _refuse_unused(o: Any, metrics: Sequence[known.Metric]) -> None:
     """Raise for an option that none of the metrics has, and for those of rows beside a run."""
     used = {metric.option for metric in metrics}
     for name in o.given:
         if name in RELEVANCE and name not in used:
-            takes = [row.short or metric for metric, row in METRICS.items() if name in row.takes]
+            rows = known.METRICS.items()
+            takes = [row.short or metric for metric, row in rows if name in row.takes]
             raise ValueError(
                 f"{flag(o.command, name)} is for {', '.join(takes)}, and none of them is asked for"
             )
@@ -227,53 +204,32 @@ def _read_scores(path: str) -> Any:
 
 def evaluate(o: Any) -> None:
     """Print measures of the order that scores give the rows of a file, or of a run."""
-    require_stdout()
     of_run = o.run is not None or o.qrels is not None
     pairs = () if of_run else ("pairwise_accuracy", "pairwise_error")
-    names = ",".join(o.metrics) or f"ndcg@{o.at},map,mrr,precision@{o.at}"
-    metrics = parse_metrics(names, "--metrics", allowed=(*pairs, *LIST_METRICS))
+    names = ",".join(o.metrics) or "ndcg@10,map,mrr,precision@10"
+    metrics = known.parse_metrics(names, "--metrics", allowed=(*pairs, *known.LIST_METRICS))
     _refuse_unused(o, metrics)
-    found = (_of_run if of_run else _of_rows)(o, metrics)
-    intervals = {name: measures.mean_interval(values, bounds=parse_metric(name).bounds)
-                 for name, values in found.values.items()}  # fmt: skip
-    summary = {name: _mean(values) for name, values in found.values.items()} | found.summary
-    for name, (low, high) in intervals.items():
+    queries, values, columns, counts = (_of_run if of_run else _of_rows)(o, metrics)
+    summary: dict[str, Any] = {}
+    for name, found in values.items():
+        defined = found[~np.isnan(found)]
+        summary[name] = float(defined.mean()) if len(defined) else float("nan")
+        bounds = known.parse_metric(name).bounds
+        low, high = measures.mean_interval(found, bounds=bounds)
         summary |= {f"{name}_low": low, f"{name}_high": high}
-    columns = found.columns or found.values
-    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
-    by_query = list(zip(found.queries.tolist(), rows, strict=True)) if o.per_query else []
-    if o.json:
-        values = [{"qid": name, **dict(zip(columns, row, strict=True))} for name, row in by_query]
-        to_json(summary | ({"queries": values} if o.per_query else {}))
-        return
-    if o.per_query:
-        short = {"pairwise_error": "error", "swapped_pairs": "swapped"} if not of_run else {}
-        head = ["query", *(short.get(name, name) for name in columns)]
-        table(head, [[str(name), *map(number, row)] for name, row in by_query])
-        return
-
-    def shown(name: str) -> str:
-        low, high = intervals[name]
-        return number(summary[name]) + ("" if np.isnan(low) else f", {low:.4f} to {high:.4f}")
-
-    lines, told = found.lines, ""
-    if found.with_pairs:
-        lines.append(("pairwise error", f"{shown('pairwise_error')}  (mean over queries, 95 % "
-                                        "interval)"))  # fmt: skip
-    for metric in metrics:
-        undefined, name = np.isnan(found.values[metric.text]), metric.text.partition("@")
-        reasons = {"missing from the run": found.missing, "without a relevant row": undefined
-                   & ~found.missing & metric.is_list}  # fmt: skip
-        why = [f"{queries(int(some.sum()))} {text}" for text, some in reasons.items() if some.any()]
-        aside = f"  ({' and '.join(why)} left out)" if why else ""
-        title = (name[0].upper() if len(name[0]) <= 4 else name[0]) + name[1] + name[2]
-        lines.append((title, shown(metric.text) + aside * (aside != told)))
-        told = aside or told
-    facts([*lines, *found.more])
+    summary |= counts
+    by_query = {"qid": queries} | columns | values
+    if not o.per_query:
+        result(o, summary)
+    elif o.json:
+        rows = zip(*(column.tolist() for column in by_query.values()), strict=True)
+        to_json(summary | {"queries": [dict(zip(by_query, row, strict=True)) for row in rows]})
+    else:
+        table(by_query)
 
 
-def _of_rows(o: Any, metrics: list[Any]) -> SimpleNamespace:
-    """Values of each query by metric, and what else is told about rows and their scores."""
+def _of_rows(o: Any, metrics: list[Any]) -> tuple[Any, dict[str, Any], dict[str, Any], Any]:
+    """Queries, their values by metric, further columns about them, and counts."""
     for wrong, text in (
         (not o.data, "name a file of rows, or give a run and judgements by --run and --qrels"),
         ((o.model is None) == (o.scores is None), "give a model by -m, or --scores"),
@@ -302,36 +258,22 @@ def _of_rows(o: Any, metrics: list[Any]) -> SimpleNamespace:
             "no query has a relevant row, or two rows with different labels: --undefined 0 "
             "counts such queries 0"
         )
-    n_pairs, n_counted, n_swapped = int(pairs.sum()), int(counted.sum()), int(swapped.sum())
-    perfect, n_tied = int((swapped[counted] == 0).sum()), int(counts.tied.sum())
-    zero_one = 1 - perfect / n_counted if n_counted else np.nan
+    n_pairs = int(pairs.sum())
+    error = errors[counted].mean() if n_pairs else np.nan
     summary = {
-        "pairwise_accuracy": 1 - _mean(errors),
+        "pairwise_accuracy": 1 - error,
         "pairwise_error_all_pairs": wrong.sum() / n_pairs if n_pairs else np.nan,
-        "swapped_pairs": n_swapped,
-        "tied_pairs": n_tied,
+        "swapped_pairs": int(swapped.sum()),
+        "tied_pairs": int(counts.tied.sum()),
         "n_pairs": n_pairs,
-        "perfect_queries": perfect,
-        "zero_one_error": zero_one,
         "n_queries": len(names),
-        "n_queries_with_pairs": n_counted,
+        "n_queries_with_pairs": int(counted.sum()),
         "n_queries_without_relevant": len(names) - len(set(codes[y >= o.relevance_threshold])),
         "n_rows": len(y),
     }
-    rows = f"{number(len(y))} in {queries(len(names))}, {number(n_counted)} with a pair"
-    more = []
-    if n_counted:
-        tied = f", {number(n_tied)} of them tied" if n_tied else ""
-        share = f"{number(n_swapped)} of {number(n_pairs)} ({n_swapped / n_pairs:.2%}){tied}"
-        others = f"{zero_one:.2%} ({perfect:,} perfect, {n_counted - perfect:,} not)"
-        more = [("swapped pairs", share), ("zero/one error", others)]
-    sizes = np.bincount(codes).astype(np.int64)
-    columns = {"pairwise_error": errors, "rows": sizes, "pairs": pairs, "swapped_pairs": swapped}
-    return SimpleNamespace(
-        queries=names, values={"pairwise_error": errors} | lists, columns=columns | lists,
-        summary=summary, lines=[("rows", rows)], more=more, with_pairs=n_counted > 0,
-        missing=np.zeros(len(names), dtype=bool),
-    )  # fmt: skip
+    columns = {"pairwise_error": errors, "rows": np.bincount(codes), "pairs": pairs,
+               "swapped_pairs": swapped}  # fmt: skip
+    return names, {"pairwise_error": errors} | lists, columns, summary
 
 
 def _values(o: Any, metrics: list[Any], y: Any, score: Any, codes: Any) -> dict[str, Any]:
@@ -350,7 +292,7 @@ def _values(o: Any, metrics: list[Any], y: Any, score: Any, codes: Any) -> dict[
     return {name: found.get(name, missing) for name in asked}
 
 
-def _of_run(o: Any, metrics: list[Any]) -> SimpleNamespace:
+def _of_run(o: Any, metrics: list[Any]) -> tuple[Any, dict[str, Any], dict[str, Any], Any]:
     """The same of a run and judgements."""
     if o.run is None or o.qrels is None:
         raise ValueError("--run and --qrels go together: a run, and the judgements for it")
@@ -363,30 +305,18 @@ def _of_run(o: Any, metrics: list[Any]) -> SimpleNamespace:
         missing_queries=o.missing_queries, average=None, **_arguments(o),
     )  # fmt: skip
     names = values.pop("query")
-    known, answered = set(names.tolist()), set(run.query.tolist())
-    n_others, n_relevant = len(answered - known), int((qrels.grade > 0).sum())
-    summary = {
+    judged, answered = set(names.tolist()), set(run.query.tolist())
+    relevant = set(qrels.query[qrels.grade >= o.relevance_threshold].tolist())
+    counts = {
         "n_queries": len(names),
-        "n_queries_in_run": len(known & answered),
-        "n_queries_without_judgements": n_others,
+        "n_queries_in_run": len(judged & answered),
+        "n_queries_without_relevant": len(judged - relevant),
+        "n_queries_without_judgements": len(answered - judged),
         "n_retrieved": len(run),
         "n_judged": len(qrels),
-        "n_relevant": n_relevant,
+        "n_relevant": int((qrels.grade > 0).sum()),
     }
-    lines = [
-        ("judged", f"{queries(len(names))}, {number(len(qrels))} judgements, "
-                   f"{number(n_relevant)} above 0"),
-        ("run", f"{number(len(run))} lines, {queries(len(known & answered))} of those judged"
-                + f", {number(n_others)} others are left out" * (n_others > 0)),
-    ]  # fmt: skip
-    missing = ~np.isin(names, run.query) & (o.missing_queries == "skip")
-    return SimpleNamespace(queries=names, values=values, columns={}, summary=summary, lines=lines,
-                           more=[], with_pairs=False, missing=missing)  # fmt: skip
-
-
-def _mean(values: Any) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else float("nan")
+    return names, values, {}, counts
 
 
 # ---------------------------------------------------------------------- compare
@@ -394,7 +324,6 @@ def _mean(values: Any) -> float:
 
 def compare(o: Any) -> None:
     """Print a paired test of two models, files of scores, or runs."""
-    require_stdout()
     if bool(o.data) == (o.qrels is not None):
         raise ValueError(
             "name the rows that two models or files of scores are compared on by --data, or the "
@@ -402,10 +331,10 @@ def compare(o: Any) -> None:
         )
     if "-" in (o.a, o.b, *o.data, o.qrels):
         raise ValueError("name files: stdin cannot be read for A and again for B")
-    allowed = COMPARED_METRICS if o.qrels is None else LIST_METRICS
-    _refuse_unused(o, [parse_metric(o.metric, "--metric", allowed=allowed)])
-    names = ("metric", "method", "n_permutations", "confidence_level", "random_state")
-    test = {name: getattr(o, name) for name in names} | _arguments(o)
+    allowed = known.COMPARED_METRICS if o.qrels is None else known.LIST_METRICS
+    _refuse_unused(o, [known.parse_metric(o.metric, "--metric", allowed=allowed)])
+    test: dict[str, Any] = {"metric": o.metric, "method": o.method, "random_state": 0,
+                            "confidence_level": o.confidence_level} | _arguments(o)  # fmt: skip
     if o.qrels is not None:
         runs = (load_run(o.a), load_run(o.b), load_qrels(o.qrels))
         test |= {"ties": o.ties, "missing_queries": o.missing_queries}

@@ -13,24 +13,10 @@ import numpy as np
 from scipy import sparse
 
 from rankrls import AutoRanker, RankRLSCV, streaming
-from rankrls._frames import RawTable
+from rankrls._frames import text_columns
 from rankrls._resources import pyplot
-from rankrls.cli._click_log import click_rows
 from rankrls.cli._files import DataFile, check_output, output_file
-from rankrls.cli._output import (
-    facts,
-    listed,
-    note,
-    number,
-    queries,
-    require_stdout,
-    say,
-    size,
-    table,
-    to_json,
-    warn,
-    working,
-)
+from rankrls.cli._output import listed, note, result, say, table, warn, working
 from rankrls.cli._pipelines import (
     add_history,
     fit_rows,
@@ -40,11 +26,12 @@ from rankrls.cli._pipelines import (
     scale_of,
     with_steps,
 )
+from rankrls.cli._tables import click_rows
 from rankrls.core.preferences.costs import Loss
 from rankrls.estimators.choosing import LOSS_METRIC, Scoring
 from rankrls.io import save_model
 
-__all__ = ["RAW", "cross_validate", "fit", "nested", "suit_labels"]
+__all__ = ["RAW", "cross_validate", "fit", "suit_labels"]
 
 #: Streaming adds up a matrix of this many columns and rows at most, unless it was asked for.
 MAX_STREAMED_FEATURES = 3000
@@ -72,7 +59,7 @@ MAX_COLUMNS = 20
 MAX_GAIN = 1000
 
 #: The beginning of a date in ISO order, a time of day, or a duration of a Parquet file.
-DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}(?!\d)|\d{1,2}:\d\d(?!\d)|-?\d+ (s|ms|us|ns)$")
+DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}(?!\d)|\d{1,2}:\d\d(?!\d)")
 
 
 def fit(o: Any) -> None:
@@ -99,13 +86,11 @@ def fit(o: Any) -> None:
             columns = {"label": about["label_column"], "weight": o.sample_weight}
             event = f"fitted to {reader.name} ({about['n_rows']:,} rows)"
             add_history(model, event, qid=qid, **(columns if o.clicks is None else {}))
-            save_model(model, o.model, uncertainty=not o.no_uncertainty)
-    seconds = time.perf_counter() - started
-    if o.json:
-        to_json(about | {"seconds": round(seconds, 3), "file": o.model})
-    else:
-        written = f"{o.model} ({size(os.path.getsize(o.model))}) in {seconds:.1f} s"
-        _tell(o, last_step(model), about, written)
+            save_model(model, o.model)
+    about |= {"seconds": round(time.perf_counter() - started, 3), "file": o.model}
+    if o.auto and not o.json:
+        _tell_members(last_step(model), about["n_members"])
+    result(o, about)
     if doubt is not None:
         warn(doubt)
 
@@ -141,35 +126,6 @@ def _about(o: Any, rows: Any, ranker: Any, n_rows: int, **more: Any) -> dict[str
     }  # fmt: skip
 
 
-def _tell(o: Any, ranker: Any, about: dict[str, Any], written: str) -> None:
-    roles = (("labels", "label_column"), ("queries", "qid_column"))
-    named = [f"{role} {about[key]!r}" for role, key in roles if about[key]]
-    rows = f"{number(about['n_rows'])} in {queries(about['n_queries'])}"
-    lines = [("rows", rows + (f" (columns: {', '.join(named)})" if named else ""))]
-    if isinstance(ranker, AutoRanker):
-        count = f"{about['n_members']} of {len(ranker.members_['weight'])} candidates"
-        text = f"AutoRanker, effort {ranker.effort}: the mean of {count}, with these held-out "
-        facts([*lines, ("features", number(about["n_features"])), ("model", f"{text}scores:")])
-        say()
-        _tell_members(ranker, about["n_members"])
-        say()
-        facts([("held out", nested(ranker)), ("written", written)])
-        return
-    tied = (getattr(ranker, "cost", None), getattr(ranker, "ties", None)) == ("magnitude", "keep")
-    scale, streamed = about["scale"], about["streamed"]
-    lines += [
-        ("features", number(about["n_features"]) + f", scaled: {scale}" * (scale != "none")),
-        ("pairs", number(about["n_pairs"]) + ", including ties" * tied),
-        ("model", f"{about['model']}, alpha {about['alpha']:g}"
-                  + " (not cross-validated)" * (o.alpha is None and streamed)
-                  + f", solver {ranker.solver_}" + ", read batch by batch" * streamed),
-    ]  # fmt: skip
-    if about["cv_score"] is not None:
-        score = f"{o.scoring} {about['cv_score']:.4f} at the best alpha"
-        lines.append(("held out", score + ", of a tenth of the queries" * ("cv" in about)))
-    facts([*lines, ("written", written)])
-
-
 # ---------------------------------------------------------------------- batch by batch
 
 
@@ -203,8 +159,13 @@ def _fit_stream(o: Any, reader: DataFile) -> Any:
             yield {name: batch[name] for name in ("data", "target", "qid", "sample_weight")}
 
     passes = iter([counted()])  # metrics of held-out queries are computed in further ones
-    with reader.named_errors():
-        streaming.fit_stream(model, lambda: next(passes, None) or reader.batches(by_query=True))
+    try:
+        with reader.named_errors():
+            streaming.fit_stream(model, lambda: next(passes, None) or reader.batches(by_query=True))
+    except ValueError as error:
+        if n_rows:  # about the rows, not about the options
+            raise
+        raise ValueError(f"--stream: {error} (--in-memory reads all rows at once)") from error
     name_features(model, first.feature_names)
     doubt = _doubt(ranker) if alpha == "auto" else None
     return model, _about(o, first, ranker, n_rows, streamed=True), doubt
@@ -317,36 +278,21 @@ def suit_labels(ranker: AutoRanker, o: Any, y: Any) -> None:
         ranker.set_params(scoring="pairwise_accuracy")
 
 
-def nested(ranker: AutoRanker) -> str:
-    """The held-out score of the average, and what it is of."""
-    units, part = "queries" if ranker._with_qid else "folds", ""
-    if ranker.n_compared_ < len(ranker.held_out_scores_):
-        part = f"; of {ranker.n_compared_:,} rows"
-    return (
-        f"{ranker.scoring} {ranker.best_score_:.4f} of the mean, nested: members chosen by other "
-        f"{units} than those that are scored{part}"
-    )
-
-
 def _tell_columns(ranker: AutoRanker, X: Any, o: Any) -> None:
     """Tell which columns are text and which are left out; warn of dates and of marked numbers."""
-    text = X.text if isinstance(X, RawTable) else {}
+    text = text_columns(X)
     if text:
-        note(f"taken as text: {listed([X.columns[j] for j in sorted(text)])}")
-    for j, words in sorted(text.items()):
-        name, known = X.columns[j], [str(word) for word in words if word is not None]
-        if sum(bool(DATE.match(word)) for word in known) > len(known) / 2:
-            warn(
-                f"column {name!r} holds dates or times, which are taken as text: give a number "
-                f"that is meant, such as the age in days, or leave it out by --drop {name}"
-            )
+        note(f"taken as text: {listed(text)}")
+    for name in text:
+        known = [str(word) for word in X[name] if word is not None]
         others = [word for word in known if not _is_number(word)]
+        dates = sum(bool(DATE.match(word)) for word in others) > len(known) / 2
         marked = all(_is_number(word.replace(",", "")) for word in others)
-        if others and (marked or len(others) <= 0.1 * len(known)):
+        if others and (dates or marked or len(others) <= 0.1 * len(known)):
             warn(
-                f"column {name!r} is taken as text, because {len(others):,} of its {len(known):,} "
-                f"cells are no numbers, such as {min(others)[:40]!r}: write a decimal point and no "
-                "thousands separators, and leave cells empty that are missing"
+                f"column {name!r} is taken as text: {len(others):,} of its {len(known):,} "
+                f"cells are no numbers, such as {min(others)[:40]!r}; write dates as numbers (an "
+                "age in days), and numbers without thousands separators, or leave it out by --drop"
             )
     dropped = ranker._table.dropped_
     if len(dropped):
@@ -365,11 +311,10 @@ def _is_number(text: str) -> bool:
 
 def _tell_members(ranker: AutoRanker, count: int) -> None:
     """Print the first candidates, the best first; those that were chosen come before others."""
-    numbers = {"alpha": "{:.4g}", "score": "{:.4f}", "weight": "{:.3g}"}
-    head = [ranker.scoring if name == "score" else name for name in ranker.members_]
-    cells = [[numbers.get(name, "{}").format(value) for value in values[:count]]
-             for name, values in ranker.members_.items()]  # fmt: skip
-    table(head, list(zip(*cells, strict=True)), left=len(head) - len(numbers))
+    named = {ranker.scoring if name == "score" else name: values[:count]
+             for name, values in ranker.members_.items()}  # fmt: skip
+    table(named)
+    say()
 
 
 # ---------------------------------------------------------------------- cv
@@ -377,7 +322,6 @@ def _tell_members(ranker: AutoRanker, count: int) -> None:
 
 def cross_validate(o: Any) -> None:
     """Print the scores of the alphas, or of the candidates of ``--auto``."""
-    require_stdout()
     if o.plot is not None:
         check_output(o.plot, *o.data)
         if not o.plot.lower().endswith((".png", ".svg", ".pdf")):
@@ -391,22 +335,17 @@ def cross_validate(o: Any) -> None:
         if o.plot is not None:
             work(f"Drawing {o.plot}")
             _draw(ranker, o.plot)
-    seconds = time.perf_counter() - started
     about = _about(o, rows, ranker, rows.data.shape[0])
-    if o.json:
-        to_json((about if o.auto else _alphas(o, ranker, about)) | {"seconds": round(seconds, 3)})
-        return
-    if o.auto:
-        count, chosen, result = len(ranker.members_["weight"]), about["n_members"], nested(ranker)
-        _tell_members(ranker, count if o.every else chosen)
-        if not o.every and count > chosen:
-            say(f"({chosen} of {count} candidates are averaged; --all prints every one)")
-    else:
-        result = _tell_alphas(o, ranker, _alphas(o, ranker, about), rows.qid is not None)
-    counts = f"{number(about['n_rows'])} rows in {queries(about['n_queries'])}"
-    say(f"\n{result}; {counts}, {seconds:.1f} s")
-    if o.plot is not None:
-        say(f"drawn in {o.plot}")
+    about = about if o.auto else _alphas(o, ranker, about)
+    about["seconds"] = round(time.perf_counter() - started, 3)
+    if o.auto and not o.json:
+        _tell_members(ranker, len(ranker.members_["weight"]))
+    elif not o.json:
+        keys = {"alphas": "alpha", "scores": o.scoring, "standard_errors": "std. error"}
+        columns = {name: about[key] for key, name in keys.items() if about[key] is not None}
+        table(columns, marked=int(np.flatnonzero(about["alphas"] == ranker.alpha_)[0]))
+        say()
+    result(o, about | {"plot": o.plot})
 
 
 def _alphas(o: Any, ranker: RankRLSCV, about: dict[str, Any]) -> dict[str, Any]:
@@ -425,30 +364,6 @@ def _alphas(o: Any, ranker: RankRLSCV, about: dict[str, Any]) -> dict[str, Any]:
         "scores": results["mean_score"],
         "standard_errors": errors,
     }
-
-
-def _tell_alphas(o: Any, ranker: RankRLSCV, found: dict[str, Any], has_qid: bool) -> str:
-    """Print the table of alphas; return the best one in words."""
-    columns = [[f"{alpha:.6g}" for alpha in found["alphas"]]]
-    columns += [[f"{value:.4f}" for value in found[key]]
-                for key in ("scores", "standard_errors") if found[key] is not None]  # fmt: skip
-    head = ["alpha", o.scoring, "std. error"][: len(columns)]
-    lines = list(zip(*columns, strict=True))
-    best = int(np.flatnonzero(found["alphas"] == ranker.alpha_)[0])
-    shown: list[Any] = list(range(len(lines)))
-    if len(lines) > 12 and not o.every:  # the ends, and those next to the best
-        near = range(max(best - 3, 0), min(best + 4, len(lines)))
-        kept = sorted({0, *near, len(lines) - 1})
-        shown = [part for i in kept for part in ([None, i] if i and i - 1 not in kept else [i])]
-    gap = ["…"] * len(head)
-    table(head, [gap if i is None else lines[i] for i in shown], marked=shown.index(best))
-    if None in shown:
-        say(f"({len(lines)} alphas; --all prints every one)")
-    where = "held-out rows"
-    if found["cv"] == "validation":
-        units = "queries" if has_qid else "rows"
-        where = f"one random {ranker.validation_fraction:.0%} of the {units}, held out"
-    return f"best alpha {ranker.alpha_:.6g}: {o.scoring} {ranker.best_score_:.4f} on {where}"
 
 
 def _draw(ranker: Any, path: str) -> None:

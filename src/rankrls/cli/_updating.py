@@ -14,12 +14,11 @@ from sklearn.preprocessing import StandardScaler
 
 from rankrls import AutoRanker, streaming
 from rankrls._frames import MAX_SHIFT, MAX_SPREAD, shifted_columns
-from rankrls._validation import written_integer
 from rankrls.cli._files import DataFile, check_output
-from rankrls.cli._output import facts, listed, number, size, to_json, warn, working
+from rankrls.cli._output import listed, result, warn, working
 from rankrls.cli._pipelines import Scorer, add_history, rows_for
 from rankrls.datasets.formats import sniff
-from rankrls.estimators.seen_queries import query_keys, show_query
+from rankrls.estimators.incremental import query_keys, show_query
 from rankrls.io import save_model
 from rankrls.metrics import mean_interval, pairwise_accuracy
 
@@ -55,26 +54,9 @@ def update(o: Any) -> None:
         "seconds": round(seconds, 3),
         "file": None if o.dry_run else path,
         "backup": backup,
+        "dry_run": o.dry_run,
     }
-    if o.json:
-        to_json(about)
-        return
-    lines = [
-        ("added", f"{number(about['rows_added'])} rows"),
-        ("forgotten", f"{number(about['rows_forgotten'])} rows"),
-        ("queries", f"{number(about['queries_before'])} before, {number(about['n_queries'])} now"),
-        ("pairs", number(about["n_pairs"])),
-        ("alpha", f"{about['alpha']:g}, as before"),
-    ]
-    if about["accuracy_of_new"] is not None:
-        known = about["accuracy_expected"]
-        expected = "" if known is None else f"; {number(known)} was expected of new queries"
-        text = f"{number(about['accuracy_of_new'])} by the model before{expected}"
-        lines.append(("accuracy", f"pairwise, on the new queries: {text}"))
-    written = "nothing (--dry-run)"
-    if not o.dry_run:
-        written = f"{path} ({size(os.path.getsize(path))}) in {seconds:.1f} s"
-    facts([*lines, ("written", written), *([("backup", backup)] if backup else [])])
+    result(o, about)
 
 
 def _sums(scorer: Scorer) -> Any:
@@ -83,6 +65,12 @@ def _sums(scorer: Scorer) -> Any:
         return scorer.ranker
     members = scorer.ranker.estimators_
     return next((one for one in members if one._with_qid), members[0])
+
+
+def _n_queries(scorer: Scorer) -> int | None:
+    """How many queries were learned from; None if no member of an AutoRanker knows them."""
+    ranker = _sums(scorer)
+    return int(ranker.n_queries_) if ranker._with_qid or not scorer.ranker._with_qid else None
 
 
 @contextmanager
@@ -126,7 +114,7 @@ def _change(scorer: Scorer, o: Any) -> dict[str, Any]:
         if wrong:
             raise ValueError(text)
     about: dict[str, Any] = {
-        "queries_before": int(ranker.n_queries_),
+        "queries_before": _n_queries(scorer),
         "accuracy_of_new": None,
         "accuracy_expected": None,
     }
@@ -145,9 +133,7 @@ def _change(scorer: Scorer, o: Any) -> dict[str, Any]:
         seen = set(ranker._seen.queries)
         # What is replaced must go first. Otherwise it goes last: a model of no rows has no scales.
         replaces = rows is None or any(
-            not seen.isdisjoint(query_keys(part.qid))
-            for part in rows
-            if part.qid is not None and "group_file" not in part
+            not seen.isdisjoint(query_keys(part.qid)) for part in rows if part.qid is not None
         )
         if o.check != "off" and rows:
             about |= _checked(scorer, rows, adding[0].name, o.check)
@@ -161,26 +147,22 @@ def _change(scorer: Scorer, o: Any) -> dict[str, Any]:
     told = (("rows_added", o.data, "added"), ("rows_forgotten", o.forget, "forgotten"))
     words = [f"{about[key]:,} rows of {', '.join(some)} {what}" for key, some, what in told if some]
     add_history(scorer.model, "; ".join(words))
-    return about | {"n_queries": int(ranker.n_queries_), "n_pairs": int(ranker.n_pairs_)}
+    return about | {"n_queries": _n_queries(scorer), "n_pairs": int(ranker.n_pairs_)}
 
 
 def _changed(scorer: Scorer, files: list[DataFile], loaded: Any, known: set[str] | None) -> int:
     """Add the queries of files, or take away ``known`` ones; return the number of rows."""
-    n_rows, ranker = 0, _sums(scorer)
+    n_rows = 0
     change = streaming.partial_fit if known is None else streaming.forget
     for k, file in enumerate(files):
-        numbers = map(written_integer, ranker._seen.queries)
-        first = max((number for number in numbers if number is not None), default=-1) + 1
         for rows in file.parts(by_query=True) if loaded is None else [loaded[k]]:
             n_rows += rows.data.shape[0]
             try:
-                if "group_file" in rows and known is not None:
+                if "group_file" in rows:
                     raise ValueError(
-                        f"{rows.group_file} has sizes of queries and no ids, so the queries to "
-                        "forget cannot be found in the model: write ids (qid:7) into the rows"
+                        f"{rows.group_file} has sizes of queries and no ids, by which queries are "
+                        "found in the model: write ids (qid:7) into the rows"
                     )
-                if "group_file" in rows:  # which numbers queries from 0
-                    rows.qid = rows.qid + first
                 keys = [] if known is None or rows.qid is None else query_keys(rows.qid)
                 new = next((key for key in keys if key not in (known or ())), None)
                 if new is not None:

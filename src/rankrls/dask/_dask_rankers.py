@@ -50,14 +50,10 @@ def fit(estimator: Any, X: Any, y: Any, *, qid: Any = None, sample_weight: Any =
     >>> import rankrls.dask
     >>> from rankrls import RankRLSCV
     >>> from rankrls.datasets import make_ranking
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from sklearn.preprocessing import StandardScaler
     >>> X, y, qid = make_ranking(n_queries=50, random_state=0, return_X_y_qid=True)
-    >>> rows = da.from_array(X, chunks=(100, -1))
-    >>> pipeline = make_pipeline(StandardScaler(), RankRLSCV(cv=5, random_state=0))
-    >>> model = rankrls.dask.fit(pipeline, rows, y, qid=qid)
-    >>> model.predict(X[:2]).shape
-    (2,)
+    >>> ranker = RankRLSCV(cv=5, random_state=0)
+    >>> rankrls.dask.fit(ranker, da.from_array(X, chunks=(100, -1)), y, qid=qid).predict(X).shape
+    (1000,)
     """
     if isinstance(estimator, AutoRanker):
         return estimator.fit_stream(partial(_batches, X, y, qid, sample_weight))
@@ -106,8 +102,6 @@ class DaskRanker(RidgeRanker):
         *,
         qid: Any = None,
         sample_weight: Any = None,
-        eval_set: Any = None,
-        callback: Any = None,
         persist: bool = True,
         **others: Any,
     ) -> Any:
@@ -122,24 +116,19 @@ class DaskRanker(RidgeRanker):
             takes one more pass over X if its partition lengths are unknown.
         qid, sample_weight : the same, of shape (n_rows,), optional
             As for the local estimator; `RankRLSCV` requires qid.
-        eval_set, callback
-            As for `rankrls.RankRLS`, with validation data in memory. Not for `RankRLSCV`.
         persist : bool, default=True
             Whether X is kept in the workers' memory during the iterations of "cg". If False, X is
             computed again in every iteration.
         **others
-            pairs, magnitude, pair_weight, pair_features and groups are not supported.
+            Further arguments of the local estimator are refused.
         """
         for name in [name for name, value in others.items() if value is not None]:
-            if name not in ("pairs", "magnitude", "pair_weight", "pair_features", "groups"):
-                raise TypeError(f"fit() got an unexpected keyword argument {name!r}")
             raise ValueError(
-                f"{name} is no argument on Dask: given pairs may join rows of different "
-                "partitions. Give scores y and a qid, or fit rankrls.RankRLS to rows with pairs"
+                f"{name} is no argument on Dask: give scores y and a qid, or fit "
+                f"rankrls.{type(self).__name__} to rows in memory"
             )
-        options = {"eval_set": eval_set, "callback": callback, "persist": persist}
         with unchanged_on_error(self):
-            fit_ranker(self, X, y, qid, sample_weight, **options)
+            fit_ranker(self, X, y, qid, sample_weight, persist=persist)
         return self
 
     def _why_not_incremental(self) -> str:
@@ -186,21 +175,16 @@ class DaskRanker(RidgeRanker):
         scores = da.Array(first.dask, first.key[0], chunks, dtype=result)
         return scores[:, 0] if self._flat else scores
 
-    def score(
-        self, X: Any, y: Any = None, qid: Any = None, sample_weight: Any = None, **judgements: Any
+    def score(  # type: ignore[override]
+        self, X: Any, y: Any = None, qid: Any = None, sample_weight: Any = None
     ) -> float:
         """Return the pairwise accuracy, averaged over the queries that have a pair.
 
-        Arguments are those of ``fit``; all must be local if X is, and only then pairs, magnitude
-        and pair_weight can be given. The predictions and the other arrays are gathered, about 32
+        Arguments are those of ``fit``. The predictions and the other arrays are gathered, about 32
         bytes for each row.
         """
         if not is_lazy(X):
-            return super().score(X, y, qid, sample_weight, **judgements)
-        if judgements:
-            raise ValueError(
-                f"{', '.join(judgements)}: given pairs name rows of a local X; pass X.compute()"
-            )
+            return super().score(X, y, qid, sample_weight)
         given = self.predict(X), y, qid, sample_weight
         found, y, qid, weight = (one.compute() if is_lazy(one) else one for one in given)
         return self._accuracy(found, Preferences(y, qid, sample_weight=weight))
@@ -229,7 +213,7 @@ class RankRLS(DaskRanker, estimators.RankRLS):
         iteration and sends vectors of n_features. "auto" selects "nystroem" if ``basis`` is given
         or the kernel is not linear; otherwise "primal" up to 4096 features and "cg" above.
     alpha, kernel, cost, ties, query_weighting, basis, random_state, …
-        See `rankrls.RankRLS`. ``kernel="precomputed"`` is not supported.
+        See `rankrls.RankRLS`. There is no precomputed kernel and no early stopping.
 
     Notes
     -----
@@ -237,20 +221,6 @@ class RankRLS(DaskRanker, estimators.RankRLS):
     shuffle rows in random order by qid first. Without qid all rows are one ranking, whose
     partitions can be added up with cost="magnitude" and ties="keep" only, and not with solver "cg".
     See docs/mathematics.md, §9, for what is sent.
-
-    Examples
-    --------
-    >>> import dask.array as da
-    >>> from rankrls.datasets import make_ranking
-    >>> from rankrls.dask import RankRLS
-    >>> X, y, qid = make_ranking(n_queries=50, random_state=0, return_X_y_qid=True)
-    >>> X = da.from_array(X, chunks=(100, -1))
-    >>> ranker = RankRLS().fit(X, y, qid=qid)
-    >>> scores = ranker.predict(X)          # lazy
-    >>> bool(ranker.score(X, y, qid) > 0.9)
-    True
-    >>> ranker.to_local().predict(X[:2].compute()).shape
-    (2,)
     """
 
 

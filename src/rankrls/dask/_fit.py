@@ -15,22 +15,25 @@ from sklearn.utils.validation import validate_data
 from rankrls import _resources
 from rankrls._calls import Progress, warn
 from rankrls._frames import clear_errors, columns_like_ids, id_text, scale_text, unequal_scales
-from rankrls._validation import check_option
-from rankrls.core.linalg.krylov import converge, stop_early
+from rankrls._validation import check_integer, check_option, check_positive
+from rankrls.core.linalg.krylov import DEFAULT_MAX_ITER, IterationOptions, converge
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.statistics import UNDERFLOW
-from rankrls.core.ridge.iterative import LinearSystem
 from rankrls.core.ridge.models import FittedFunction, join_outputs
+from rankrls.core.ridge.problem import LinearSystem
 from rankrls.core.spaces.products import Offsets, Products
 from rankrls.core.spaces.spaces import DEFAULT_BASIS, Basis, Kernel, choose_basis
 from rankrls.dask._rows import DistributedRows, compute, layer, like, shared, tree
-from rankrls.estimators.choosing import Scoring, check_eval_set, random_fold_of
-from rankrls.estimators.incremental import Learned, require_learned, store_learned
-from rankrls.estimators.ranker import graph_accuracy
+from rankrls.estimators.choosing import Scoring, random_fold_of
+from rankrls.estimators.incremental import (
+    Learned,
+    add_to_folds,
+    require_learned,
+    store_learned,
+)
 from rankrls.estimators.scalers import merged, rescaling, scaled
 from rankrls.estimators.stream import (
-    add_to_folds,
     check_folds,
     choose_by_folds,
     require_addition,
@@ -59,8 +62,6 @@ def fit_ranker(
     sample_weight: Any,
     *,
     scaler: Any = None,
-    eval_set: Any = None,
-    callback: Any = None,
     persist: bool = True,
 ) -> Any:
     """Fit a `RankRLS` or a `RankRLSCV`; returns the fitted scaler, if there is one."""
@@ -71,12 +72,6 @@ def fit_ranker(
         alphas = np.array([ranker._check_alpha("alpha", ranker.alpha)])
     check_option("solver", ranker.solver, ("auto", "primal", "nystroem", "cg"))
     kernel: Kernel = ranker._check_options()
-    refused = chooses and (eval_set is not None or callback is not None)
-    if refused or (eval_set is None) == bool(ranker.early_stopping):
-        raise ValueError(
-            "eval_set=(X_val, y_val, qid_val), in memory, and early_stopping=True go together, and "
-            "are, as callback, for rankrls.dask.RankRLS only"
-        )
     progress = Progress(f"dask.{type(ranker).__name__}", ranker.verbose)
     rows = DistributedRows(X, y, qid, sample_weight)
     check_columns(ranker, X, reset=True)
@@ -89,7 +84,7 @@ def fit_ranker(
     solver = _choose_solver(ranker, kernel, rows, scaler)
     progress(f"solver {solver}")
     if solver == "cg":
-        _fit_cg(ranker, rows, alphas, ranker._iteration(progress, callback), eval_set, persist)
+        _fit_cg(ranker, rows, alphas, progress, persist)
         return None
     basis, fold_of, size, copies = None, None, rows.n_features, n_folds + 4 if chooses else 2
     if solver == "nystroem":
@@ -107,7 +102,7 @@ def fit_ranker(
         rng, every = check_random_state(ranker.random_state), np.arange(rows.n_queries)
         fold_of = random_fold_of(every, n_folds, rng, what="queries")
     sums, (ids, unequal), scaler = _sum(ranker, rows, basis, scaler, n_folds, fold_of)
-    require_learned(sums, rows.n_rows, rows.n_queries)
+    require_learned(sums)
     with np.errstate(over="ignore", invalid="ignore"):  # the solvers reject overflow
         learned = sums[0]
         if chooses:
@@ -133,31 +128,25 @@ def fit_ranker(
 
 
 def _choose_solver(ranker: Any, kernel: Kernel, rows: DistributedRows, scaler: Any) -> str:
-    solver, n = ranker.solver, rows.n_features
+    solver, n, linear = ranker.solver, rows.n_features, kernel.linear
     if solver == "auto":
-        solver = "primal" if kernel.linear and ranker.basis is None else "nystroem"
-        if ranker.early_stopping or (solver == "primal" and n > MAX_PRIMAL_FEATURES):
+        solver = "primal" if linear and ranker.basis is None else "nystroem"
+        if solver == "primal" and n > MAX_PRIMAL_FEATURES:
             solver = "cg"
     problem = None
     if kernel.precomputed:
         problem = "kernel='precomputed' is a matrix of n_rows × n_rows: pass the rows"
-    elif hasattr(ranker, "alphas") and solver != "primal":
+    elif ranker.early_stopping:
+        problem = "early_stopping needs rows in memory: use rankrls.RankRLS"
+    elif (scaler is not None or hasattr(ranker, "alphas")) and solver != "primal":
+        what = type(ranker if scaler is None else scaler).__name__
         problem = (
-            f"rankrls.dask.RankRLSCV needs kernel='linear' and the sums of solver='primal', and "
-            f"for {n:,} features solver={ranker.solver!r} is {solver!r}: set solver='primal', or "
-            "use rankrls.dask.RankRLS with one alpha"
+            f"{what} needs kernel='linear' and the sums of solver='primal', and for {n:,} "
+            f"features solver={ranker.solver!r} is {solver!r}: set solver='primal', or use RankRLS "
+            "with one alpha on scaled features"
         )
-    elif ranker.early_stopping and solver != "cg":
-        problem = f"early_stopping belongs to solver='cg'; got solver={solver!r}"
-    elif solver in ("primal", "cg") and not kernel.linear:
-        problem = f"solver={solver!r} needs kernel='linear'; with others use solver='nystroem'"
-    elif ranker.basis is not None and solver != "nystroem":
-        problem = f"basis belongs to solver='nystroem'; got solver={solver!r}"
-    elif scaler is not None and solver != "primal":
-        problem = (
-            f"{type(scaler).__name__} before solver={solver!r}: scales change the sums that "
-            "solver='primal' has; use it, or scale the features before"
-        )
+    elif solver != "nystroem" and not (linear and ranker.basis is None):
+        problem = f"solver={solver!r} needs kernel='linear' and no basis: use solver='nystroem'"
     elif solver == "cg" and not rows.has_qid:
         problem = "solver='cg' needs qid: without it use solver='primal', or a basis"
     elif solver == "cg" and rows.n_outputs > 1 and not ranker._loss.keeps_ties:
@@ -210,7 +199,7 @@ def _sum(
         new = shared(scaler)
         rows.X = layer("scaled", [(scaled, new, X) for X in raw])
     sums[0].seen.weighted = rows.weighted
-    sums[0].end_ranking(rows.n_rows, ranker._loss)
+    sums[0].end_ranking(ranker._loss)
     if rows.has_qid:
         sums[0].seen.add(rows.labels, rows.sizes)
     return sums, found, scaler
@@ -268,28 +257,26 @@ System = tuple[LinearSystem, Array, Array]
 
 
 def _fit_cg(
-    ranker: Any, rows: DistributedRows, alphas: Array, iteration: Any, eval_set: Any, persist: bool
+    ranker: Any, rows: DistributedRows, alphas: Array, progress: Progress, persist: bool
 ) -> None:
+    max_iter = DEFAULT_MAX_ITER if ranker.max_iter is None else ranker.max_iter
+    options = IterationOptions(
+        check_positive("tol", ranker.tol),
+        check_integer("max_iter", max_iter, least=1),
+        progress=progress,
+    )
     systems = rows.parts(partial(_part_system, ranker._loss), keep="all" if persist else "moved")
     parts = layer("summary", [(_summary, part) for part in systems])
     equations = _DistributedEquations(systems, compute([tree("sum", _add, parts)])[0], rows)
     learned = Learned.nothing(1, None, rows.dtype, rows.n_outputs, rows.flat, True)
-    learned.preferences = equations.preferences
-    require_learned([learned], rows.n_rows, rows.n_queries)
+    learned.preferences, learned.n_rows = equations.preferences, rows.n_rows
+    learned.seen.add(rows.labels, rows.sizes)
+    require_learned([learned])
     if not equations.squares.any():
         raise ValueError(UNDERFLOW)
     with np.errstate(over="ignore", invalid="ignore"):
-        if eval_set is None:
-            W, history = converge([equations], alphas, iteration)
-        else:
-            X_val, held = check_eval_set(
-                eval_set, ranker._check_rows, has_qid=True, n_outputs=rows.n_outputs
-            )
-            score, n_outputs = partial(graph_accuracy, held), rows.n_outputs
-            W, history = stop_early(
-                [equations], alphas, iteration, Products(X_val), score, n_outputs
-            )
-    coef = join_outputs([equations.outputs], W).astype(rows.dtype, copy=False)
+        W, history = converge([equations], alphas, options)
+    coef = join_outputs([equations], W).astype(rows.dtype, copy=False)
     model, n_pairs = FittedFunction(alphas[: len(coef)], coef=coef), int(equations.n_pairs)
     ranker._store_fit(model, rows, n_pairs * rows.n_outputs, "cg", history)
 

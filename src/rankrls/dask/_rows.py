@@ -21,8 +21,9 @@ import dask
 from rankrls._frames import clear_errors, refuse_dates
 from rankrls._validation import check_length, check_scores, encode_qid, label_array, show
 from rankrls.core.preferences.graph import PreferenceGraph
+from rankrls.estimators.incremental import as_slice
 from rankrls.estimators.ranker import canonical
-from rankrls.estimators.stream import as_slice, stacked
+from rankrls.estimators.stream import stacked
 
 Array = NDArray[Any]
 

@@ -15,7 +15,7 @@ from sklearn.utils import Bunch
 
 from rankrls._calls import warn
 from rankrls._validation import as_text, check_integer, check_option
-from rankrls.datasets._text import integers_of, require_loadable, shown
+from rankrls.datasets.formats import integers_of, require_loadable, shown
 
 Array = NDArray[Any]
 

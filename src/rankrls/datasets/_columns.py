@@ -14,10 +14,11 @@ from sklearn.utils import Bunch
 
 from rankrls import _resources
 from rankrls._calls import warn
-from rankrls._frames import QUERY_NAMES, RawTable
+from rankrls._frames import QUERY_NAMES, named_frame
 from rankrls._resources import pyarrow
 from rankrls._validation import as_objects
-from rankrls.datasets._arrow import (
+from rankrls.datasets._batches import FileRows, RowReader
+from rankrls.datasets._sources import (
     as_text,
     csv_numbers,
     decoded,
@@ -26,15 +27,16 @@ from rankrls.datasets._arrow import (
     stripped,
     type_kind,
 )
-from rankrls.datasets._batches import FileRows, RowReader
-from rankrls.datasets._text import (
+from rankrls.datasets.formats import (
     REMEDY,
     is_missing,
     is_word,
+    listed,
+    missing_column,
+    named,
     number_hint,
     shown,
 )
-from rankrls.datasets.formats import listed, missing_column, named
 
 Array = NDArray[Any]
 Place = Callable[[int], str]
@@ -44,6 +46,9 @@ ROLE_NAMES = {
     "target": ("label", "relevance", "rel", "grade", "target", "y"),
     "qid": QUERY_NAMES,
 }
+
+#: The end of the error of a missing label.
+_UNLABELLED = " (unlabelled='drop' leaves such rows out)"
 
 _BLOCK_BYTES = 1 << 21
 
@@ -121,6 +126,8 @@ def _find_column(source: Any, role: str, free: list[str], need: Sequence[str]) -
         )
     if not found and role in need:
         one = ", or pass qid=None if all rows are one ranking" if role == "qid" else ""
+        if "winner" in map(str.lower, source.names):
+            one += " (judgements of pairs? rankrls leaderboard rates their items)"
         raise ValueError(
             f"{source.file}: no column is called {', '.join(ROLE_NAMES[role])}: name the column of "
             f"{what} in {role}={one}; the columns are {listed(source.names)}"
@@ -229,8 +236,7 @@ class TableReader(RowReader):
             data, names = data[:, [places[name] for name in self.chosen]], self.chosen
         if self.text is not None:
             words = () if rows.text is None else rows.text.T
-            pairs = zip(self.text, words, strict=False)
-            data = RawTable(names, data, {names.index(name): word for name, word in pairs})
+            data = named_frame(data, names, dict(zip(self.text, words, strict=False)))
         return Bunch(
             data=data,
             target=rows.target,
@@ -395,7 +401,9 @@ class TableReader(RowReader):
                 values = csv_numbers(column)
             else:
                 if not nullable:
-                    self._require_valid(column, name, place, REMEDY * feature)
+                    self._require_valid(
+                        column, name, place, REMEDY * feature + _UNLABELLED * is_target
+                    )
                 if pyarrow().types.is_decimal(column.type):
                     column = column.cast(pyarrow().float64())
                 values = column.to_numpy(zero_copy_only=False)
@@ -425,10 +433,8 @@ class TableReader(RowReader):
         what = f"is {shown(cell)}, not a finite number{number_hint(cell)}"
         if not cell:
             what = "is empty; every row needs a number there"
-            hint = (
-                " (unlabelled='drop' leaves such rows out)" if name == self.roles["target"] else ""
-            )
-            what += "" if feature else hint or " (leave out rows without one)"
+            hint = _UNLABELLED if name == self.roles["target"] else " (leave out rows without one)"
+            what += "" if feature else hint
         hint = REMEDY * (feature and is_missing(cell))
         if feature and self.chosen is None:
             known = self.text or ()

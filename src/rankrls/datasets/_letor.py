@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NoReturn
@@ -32,7 +31,7 @@ from rankrls._validation import (
     encode_qid,
 )
 from rankrls.datasets._batches import FileRows, RowReader
-from rankrls.datasets._text import (
+from rankrls.datasets.formats import (
     NULLS,
     REMEDY,
     blocks,
@@ -54,7 +53,6 @@ _MAX_THREADS = 4  # lines are cut into words by one thread at a time, numbers ar
 _MIXED = "{} query id, unlike {}: give all lines one, or none"
 
 _AS_LINES = bytes.maketrans(b" \t\r\v\f", b"\n" * 5)  # white space between features
-_PLAIN_PAIRS = re.compile(rb"\s*(?:\d{1,9}:[-+.\deE]+\s+)*")
 
 
 @takes_queries
@@ -84,17 +82,6 @@ def dump_letor(
         Text to write after ``#``; nothing is written for ``""``.
     zero_based : bool, default=False
         Whether feature ids start at 0 rather than 1.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> from rankrls.datasets import dump_letor
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder, "train.txt")
-    ...     dump_letor([[0.5, 1], [0, 2]], [1, 0], path, qid=[3, 3], comments=["a", ""])
-    ...     print(path.read_text(), end="")
-    1 qid:3 1:0.5 2:1 # a
-    0 qid:3 1:0 2:2
     """
     with clear_errors(X), np.errstate(invalid="ignore"):  # sums of huge numbers
         X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32])
@@ -143,13 +130,6 @@ def load_group(path: PathOrFile) -> Array:
     -------
     ndarray of shape (n_queries,), int64
         For ``group=`` of fits, scores and metrics.
-
-    Examples
-    --------
-    >>> import io
-    >>> from rankrls.datasets import load_group
-    >>> load_group(io.BytesIO(b"27\n18\n67\n"))
-    array([27, 18, 67])
     """
     name = name_of(path)
     sizes: list[int] = []
@@ -186,18 +166,16 @@ class LetorReader(RowReader):
     nothing = "the file is empty, or has only comments"
 
     def __init__(self, paths: Sequence[PathOrFile], options: dict[str, Any]) -> None:
-        n_features, zero_based, sparse = map(options.get, ("n_features", "zero_based", "sparse"))
+        n_features = options["n_features"]
         if n_features is not None:
             n_features = check_integer("n_features", n_features, least=1)
             if n_features > MAX_FEATURES:
                 raise ValueError(f"n_features must be at most {MAX_FEATURES}; got {n_features!r}")
-        if not isinstance(zero_based, bool | np.bool_):
-            raise ValueError(f"zero_based must be True or False; got {zero_based!r}")
-        if not isinstance(sparse, bool | np.bool_) and sparse != "auto":
-            raise ValueError(f"sparse must be True, False or 'auto'; got {sparse!r}")
         super().__init__(name_of(paths[0]), True, options)
-        self.paths, self.n_features, self.sparse = paths, n_features, sparse
-        self.first_id = int(not zero_based)
+        self.paths, self.n_features, self.sparse = paths, n_features, options["sparse"]
+        if self.sparse not in (True, False, "auto") or options["zero_based"] not in (True, False):
+            raise ValueError("sparse must be True, False or 'auto', and zero_based True or False")
+        self.first_id = int(not options["zero_based"])
         self.drop = check_option("beyond", options["beyond"], ("error", "drop")) == "drop"
         last = n_features if n_features is not None and not self.drop else MAX_FEATURES
         self.last_id = last - 1 + self.first_id  # the largest feature id that is allowed
@@ -326,7 +304,7 @@ class LetorReader(RowReader):
             table = " (a table? load_csv and load_ranking read CSV)" if "," in word else ""
             lines.fail(row, f"label {shown(word)} is not a finite number{table}")
         if qid is not None and (not qid or b"\0" in qid):
-            lines.fail(row, f"'qid:' has no query id after the colon, but {shown(qid)}")
+            lines.fail(row, f"{shown(b'qid:' + qid)} has no valid query id after the colon")
         if (qid is None) != (lines.qids[0] is None):
             lines.fail(row, _MIXED.format("no" if qid is None else "a", lines.place(0)))
         return label
@@ -334,12 +312,12 @@ class LetorReader(RowReader):
     def _feature(self, lines: _Lines, row: int, word: bytes) -> tuple[int, float]:
         id_, colon, value = word.partition(b":")
         what = shown(word)
-        if not colon:
-            lines.fail(row, f"{what} has no colon: a feature is written id:value")
-        if id_ == b"qid":
-            lines.fail(row, f"{what} must be the second word of the line, and only once")
-        if not id_.isdigit():
-            lines.fail(row, f"feature id in {what} is not an integer >= {self.first_id}")
+        if not (colon and id_.isdigit()):
+            lines.fail(
+                row,
+                f"{what} is no feature id:value with an integer >= {self.first_id} (a query id is "
+                "the second word)",
+            )
         feature = int(id_) if len(id_) <= 18 else 10**18
         if feature < self.first_id:
             lines.fail(
@@ -472,7 +450,7 @@ class _Lines:
 
 
 def _pairs(text: bytes, missing: bool) -> tuple[Array, Array] | None:
-    """Ids and values of lines ``id:value``, empty ones among them; None if some are wrong."""
+    """Ids and values of lines ``id:value``; None if some are wrong, or pyarrow is not there."""
     if not text.strip(b"\n"):
         return np.empty(0, dtype=np.uint32), np.empty(0)
     if b"x" in text or b"X" in text:  # pyarrow reads 0x1F
@@ -481,15 +459,7 @@ def _pairs(text: bytes, missing: bool) -> tuple[Array, Array] | None:
         import pyarrow as pa
         from pyarrow import csv
     except ImportError:
-        if not _PLAIN_PAIRS.fullmatch(text + b"\n"):
-            return None
-        words = text.replace(b":", b" ").split()
-        try:
-            numbers = np.array(list(map(float, words[1::2])))
-        except ValueError:
-            return None
-        ids = np.array(words[::2]).astype(np.uint32)
-        return (ids, numbers) if np.isfinite(numbers).all() else None
+        return None
     try:
         table = csv.read_csv(
             pa.BufferReader(text),

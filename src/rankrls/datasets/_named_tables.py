@@ -1,6 +1,6 @@
 """Tables with names: judgements to pairs of row numbers, and relations to sparse labels.
 
-`NamedTable` reads names and numbers of data frames, CSV, Parquet, Arrow and JSON lines in chunks.
+`NamedTable` reads names and numbers of data frames, CSV, Parquet, Arrow and JSON lines by column.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ import json
 import os
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, product
 from typing import Any
 
 import narwhals as nw
@@ -26,70 +25,63 @@ from rankrls._frames import names_anything, refuse_equal_names, row_names
 from rankrls._resources import pyarrow
 from rankrls._streams import name_of
 from rankrls._validation import as_objects, check_option, is_missing, refuse_lazy
-from rankrls.datasets._arrow import ArrowSource, find_files, readable, stripped
 from rankrls.datasets._columns import check_names
-from rankrls.datasets._csv import CsvSource
-from rankrls.datasets._text import (
-    Vocabulary,
+from rankrls.datasets._sources import ArrowSource, CsvSource, find_files, readable, stripped
+from rankrls.datasets.formats import (
+    TABLE_FORMATS,
     cell_number,
     integers_of,
+    listed,
+    missing_column,
     place_of,
     shown,
+    sniff_table,
     text_blocks,
     text_of,
 )
-from rankrls.datasets.formats import TABLE_FORMATS, listed, missing_column, sniff_table
 
 Array = NDArray[Any]
 Place = Callable[[int], str]
-Chunks = Iterator[tuple[list[list[Any]], Place]]
 
 _MAX_JSON_LINE_BYTES = 1 << 24
 
-_ROWS = 10_000  # of a chunk
+_ROWS = 10_000  # that are read at a time
 
-
-#: Names of columns, in lower case: the preferred item and the other one.
-_COUPLES = (
-    ("preferred", "other"),
-    ("winner", "loser"),
-    ("chosen", "rejected"),
-    ("better", "worse"),
-    ("preferred", "dispreferred"),
-)
-
-#: The two items of an arena table, in the order in which they were shown.
-_SIDES = (
-    ("first", "second"),
-    ("left", "right"),
+#: Usual names of the columns by role, in lower case.
+_LAYOUTS = [
     *(
-        (f"{item}{mark}{a}", f"{item}{mark}{b}")
-        for item in ("model", "item", "response", "answer", "option", "player", "team")
-        for mark in ("_", "")
-        for a, b in (("a", "b"), ("1", "2"))
+        {"preferred": preferred, "other": other}
+        for preferred, other in (
+            ("preferred", "other"),
+            ("winner", "loser"),
+            ("chosen", "rejected"),
+            ("better", "worse"),
+        )
     ),
-    ("a", "b"),
-)
+    *(
+        {"first": first, "second": second, "winner": winner}
+        for first, second in (
+            *((f"{item}_a", f"{item}_b") for item in ("model", "item", "response", "answer")),
+            *((f"{item}_1", f"{item}_2") for item in ("model", "item", "response", "answer")),
+            *(("first", "second"), ("left", "right"), ("a", "b")),
+        )
+        for winner in ("winner", "preference", "outcome", "result")
+    ),
+]
 
-_WINNERS = ("winner", "preference", "outcome", "result", "choice", "vote", "verdict", "judgement")
-
-_TIES = ("tie", "is_tie", "tied", "draw", "equal")
+_TIES = ("tie", "is_tie", "tied")
 
 #: The first of these that there is becomes the groups.
 _GROUPS = (
-    *("judge", "judge_id", "annotator", "annotator_id", "rater", "rater_id", "worker_id"),
-    *("user", "user_id", "session", "session_id"),
-    *("question_id", "prompt_id", "question", "prompt", "query_id", "qid"),
+    *("judge", "judge_id", "annotator", "annotator_id", "rater", "rater_id", "user", "user_id"),
+    *("session", "session_id", "question_id", "prompt_id", "question", "prompt"),
 )
 
 #: What a cell of the winner's column may say, in lower case: 1 the first, −1 the second, 0 a tie.
 _OUTCOMES = {
-    **dict.fromkeys(("a", "left", "first", "1", "model_a", "item_a", "response_a"), 1),
-    **dict.fromkeys(("assistant_a", "answer_a", "model_1", "item_1", "response_1"), 1),
-    **dict.fromkeys(("b", "right", "second", "2", "model_b", "item_b", "response_b"), -1),
-    **dict.fromkeys(("assistant_b", "answer_b", "model_2", "item_2", "response_2", "-1"), -1),
-    **dict.fromkeys(("tie", "tie (bothbad)", "tie (both bad)", "bothbad", "both_bad"), 0),
-    **dict.fromkeys(("both", "both bad", "both good", "neither", "draw", "equal", "same", "0"), 0),
+    **dict.fromkeys(("a", "left", "first", "1", "model_a", "model_1"), 1),
+    **dict.fromkeys(("b", "right", "second", "2", "model_b", "model_2", "-1"), -1),
+    **dict.fromkeys(("tie", "tie (bothbad)", "both", "neither", "draw", "equal", "0"), 0),
 }
 
 ROLES = ("row", "column", "value")  # of a relation
@@ -97,8 +89,8 @@ ROLES = ("row", "column", "value")  # of a relation
 _LONG = 100  # characters of a name: an array of longer text would waste memory
 _SHOWN = 5  # unknown names in an error
 
-_TRUE = {"1", "true", "yes", "y", "t", "tie", "tied", "draw", "equal"}
-_FALSE = {"0", "false", "no", "n", "f"}
+_TRUE = {"1", "true", "yes", "tie"}
+_FALSE = {"0", "false", "no"}
 
 
 def load_preferences(
@@ -134,18 +126,16 @@ def load_preferences(
         loser, chosen and rejected, or better and worse, in any case.
     first, second, winner : str, default="auto"
         Arena tables: columns of the two items, in the order in which they were shown, and of the
-        outcome. "auto": model_a and model_b (or item, response, answer, option, player, team; 1 and
-        2), a and b, left and right, first and second; winner, preference, outcome, result, choice,
-        vote, verdict or judgement. The winner is the name of one of the two items, or a side (a,
-        left, first, 1, model_a, … and b, right, second, 2, −1, model_b, …) or a tie (tie, both,
-        neither, draw, equal, same, 0), in any case.
+        outcome. "auto": model_a and model_b (or item, response, answer; _1 and _2), a and b, left
+        and right, first and second; winner, preference, outcome or result. The winner is the name
+        of one of the two items, or a side (a, left, first, 1, model_a; b, right, second, 2, −1,
+        model_b) or a tie (tie, both, neither, draw, equal, 0), in any case.
     tie : str or None, default="auto"
         Column that is true (1, yes, tie) where the items were judged equal; empty cells are false.
-        "auto": tie, is_tie, tied, draw or equal, if there is one.
+        "auto": tie, is_tie or tied, if there is one.
     groups : str or None, default="auto"
         Column of what judgements have in common. "auto": the first of judge, annotator, rater,
-        worker_id, user, session, question_id, prompt_id, question, prompt, query_id and qid (also
-        with _id) that there is.
+        user, session, question and prompt (also with _id) that there is.
     magnitude, pair_weight : str, optional
         Columns of by how much an item was preferred (0 is a tie), by default 1, and of weights
         such as numbers of votes; >= 0.
@@ -177,7 +167,6 @@ def load_preferences(
             Covariates, preferred less other.
         position : ndarray of shape (n_pairs,), or None
             Arena tables: 1 where the first item is in the first column of ``pairs``, otherwise −1.
-            As a column of ``pair_features`` it is the effect of being shown first.
         item_names : ndarray of shape (n_items,)
             Names, by number.
         columns : dict
@@ -188,23 +177,15 @@ def load_preferences(
     Raises
     ------
     ValueError
-        If columns cannot be found, a cell is empty or not what it should be, an item is compared
-        with itself, or a name is not in ``items``; the message names file and line, or the row.
-
-    See Also
-    --------
-    rankrls.RankRLSCV : Learn from pairs, with exact cross-validation by judgement or group.
+        Naming file and line, or the row, of what is wrong.
 
     Examples
     --------
-    >>> import io
     >>> from rankrls.datasets import load_preferences
-    >>> file = io.BytesIO(b"model_a,model_b,winner,judge\nx,y,model_b,ann\ny,z,tie,bob\n")
-    >>> data = load_preferences(file, items=["z", "y", "x"])
-    >>> data.pairs.tolist(), data.magnitude.tolist(), data.groups.tolist()
-    ([[1, 2], [1, 0]], [1.0, 0.0], ['ann', 'bob'])
-    >>> load_preferences({"winner": ["b", "c"], "loser": ["a", "a"]}).item_names.tolist()
-    ['a', 'b', 'c']
+    >>> table = {"model_a": ["x", "y"], "model_b": ["y", "z"], "winner": ["model_b", "tie"]}
+    >>> data = load_preferences(table, items=["z", "y", "x"])
+    >>> data.pairs.tolist(), data.magnitude.tolist()
+    ([[1, 2], [1, 0]], [1.0, 0.0])
     """
     check_option("unknown", unknown, ("error", "drop"))
     source = open_table(table, format, delimiter)
@@ -216,43 +197,43 @@ def load_preferences(
     covariates = [] if pair_features is None else check_names(pair_features, "pair_features")
     for name in covariates:
         source.check_column("pair_features", name)
-    items_seen, groups_seen = Vocabulary(), Vocabulary()
-    at_least_0 = partial(finite_cells, least=0.0)
-    readers = {"tie": _ties, "groups": groups_seen.encode}
-    readers |= {"magnitude": at_least_0, "pair_weight": at_least_0}
-    wanted = {role: (name, readers.get(role, items_seen.encode)) for role, name in roles.items()}
-    wanted |= {f"pair_features {name}": (name, finite_cells) for name in covariates}
     empty = ("tie", "winner") if "tie" in roles else ()
-    judged, place = source.read(wanted, "every judgement needs a value there", empty)
+    need = "every judgement needs a value there"
+    judged, place = source.read([*roles.values(), *covariates], need, [roles.get(r) for r in empty])
+
+    def numbers(name: str, least: float = -np.inf) -> Array:
+        return finite_cells(judged[name], name, place, least)
 
     arena = "winner" in roles
-    left = judged["first" if arena else "preferred"]
-    right = judged["second" if arena else "other"]
-    names = items_seen.cells
+    sides = ("first", "second", "winner") if arena else ("preferred", "other")
+    codes, names = numbered([cell for role in sides for cell in judged[roles[role]]])
+    left, right, *won = codes.reshape(len(sides), -1)
     for row in np.flatnonzero(left == right)[:1]:
         raise ValueError(
             f"{place(int(row))}: {_shown(names[left[row]])} is compared with itself: a judgement "
             "needs two different items"
         )
-    tied = judged.get("tie", np.zeros(len(left), dtype=bool))
+    tied = np.zeros(len(left), dtype=bool)
+    if "tie" in roles:
+        tied = _ties(judged[roles["tie"]], roles["tie"], place)
     outcome = np.where(tied, 0, 1)
     if arena:
-        sides = left, right, judged["winner"]
-        outcome = _outcomes(sides, tied, names, roles["winner"], place)
-    sizes = judged.get("magnitude", np.ones(len(left)))
+        outcome = _outcomes(left, right, won[0], tied, names, roles["winner"], place)
+    sizes = numbers(magnitude, least=0.0) if magnitude is not None else np.ones(len(left))
+    weight = None if pair_weight is None else numbers(pair_weight, least=0.0)
     sign = np.where(outcome < 0, -1, 1)
-    codes = np.column_stack([left, right])
-    codes[sign < 0] = codes[sign < 0, ::-1]
+    pairs = np.column_stack([left, right])
+    pairs[sign < 0] = pairs[sign < 0, ::-1]
 
-    rows, labels = _number_names(codes, names, items, source, place, "items", unknown)
+    rows, labels = _number_names(pairs, names, items, source, place, "items", unknown)
     kept = (rows >= 0).all(axis=1)
     C = None
     if covariates:
-        C = np.column_stack([judged[f"pair_features {name}"] for name in covariates])
-        C = (C * sign[:, None])[kept]
-    weight, of_group = judged.get("pair_weight"), None
+        C = (np.column_stack(list(map(numbers, covariates))) * sign[:, None])[kept]
+    of_group = None
     if "groups" in roles:
-        of_group = _array(groups_seen.cells, spelled=source.is_text)[judged["groups"][kept]]
+        group_codes, group_names = numbered(judged[roles["groups"]])
+        of_group = _array(group_names, spelled=source.is_text)[group_codes[kept]]
     return Bunch(
         pairs=rows[kept],
         magnitude=np.where(outcome == 0, 0.0, sizes)[kept],
@@ -308,16 +289,6 @@ def load_relations(
         n_dropped : int
             Lines with unknown names.
 
-    Raises
-    ------
-    ValueError
-        If a column cannot be found, a cell is empty or no number, or a name is unknown; the message
-        names file and line, or the row.
-
-    See Also
-    --------
-    rankrls.ConditionalRankRLS : Learn from a relation.
-
     Examples
     --------
     >>> from rankrls.datasets import load_relations
@@ -344,23 +315,20 @@ def load_relations(
         raise ValueError(
             f"{source.file}: row, column and value must be different columns; got {names}"
         )
-    vocabularies = Vocabulary(), Vocabulary()
-    encoders = [vocabulary.encode for vocabulary in vocabularies]
-    readers = zip(names, (*encoders, finite_cells), strict=True)
     need = "every line needs a value there: leave unobserved pairs out"
-    found, place = source.read(dict(zip(ROLES, readers, strict=True)), need)
-    codes = list(found.values())
+    found, place = source.read(names, need)
     numbers, labels = [], []
-    for k, (what, wanted) in enumerate((("rows", rows), ("columns", columns))):
-        known = vocabularies[k].cells
-        number, label = _number_names(codes[k], known, wanted, source, place, what, unknown)
+    for name, what, wanted in zip(names, ("rows", "columns"), (rows, columns), strict=False):
+        codes, known = numbered(found[name])
+        number, label = _number_names(codes, known, wanted, source, place, what, unknown)
         numbers.append(number)
         labels.append(label)
+    values = finite_cells(found[names[2]], names[2], place)
     kept = (numbers[0] >= 0) & (numbers[1] >= 0)
     if not kept.any():
         raise ValueError(f"{source.file}: no line has names that rows and columns have")
     shape = len(labels[0]), len(labels[1])
-    Y = sparse.coo_array((codes[2][kept], (numbers[0][kept], numbers[1][kept])), shape=shape)
+    Y = sparse.coo_array((values[kept], (numbers[0][kept], numbers[1][kept])), shape=shape)
     Y.row_names, Y.column_names = labels  # what fit compares with the names of X and Z
     return Bunch(
         target=Y, row_names=labels[0], column_names=labels[1], n_dropped=int((~kept).sum())
@@ -374,53 +342,42 @@ def load_relations(
 class NamedTable:
     """What all tables have.
 
-    ``file`` is how errors call it. ``chunks`` reads some columns by name, from the first row to the
-    last: lists of cells by column, None where one is missing, and a function that names a row in an
-    error. ``is_text``: whether all cells are text, also those that hold numbers.
+    ``file`` is how errors call it. ``cells`` reads some columns by name, each as a list of cells,
+    None where one is missing, and gives a function that names a row in an error. ``is_text``:
+    whether all cells are text, also those that hold numbers.
     """
 
     file: str
     names: list[str]
-    chunks: Callable[[list[str]], Chunks]
+    cells: Callable[[list[str]], tuple[dict[str, list[Any]], Place]]
     is_text: bool = False
 
     def check_column(self, role: str, name: Any) -> str:
         """The name of a column that the table has once."""
         if not isinstance(name, str):
             raise ValueError(f"{role} must be the name of a column; got {name!r}")
-        if name not in self.names:
-            raise ValueError(f"{self.file}: {missing_column(role, name, self.names)}")
-        if self.names.count(name) > 1:
-            raise ValueError(f"{self.file}: there are several columns {name!r}")
+        if self.names.count(name) != 1:
+            several = f"there are several columns {name!r}" if name in self.names else ""
+            raise ValueError(f"{self.file}: {several or missing_column(role, name, self.names)}")
         return name
 
     def read(
-        self, columns: Mapping[str, tuple[str, Any]], need: str, empty: tuple[str, ...] = ()
-    ) -> tuple[dict[str, Array], Place]:
-        """Columns by role, and how errors call a row.
-
-        A column is given by its name and a function of its cells, its name and their place. Only
-        the roles in ``empty`` may have empty cells; ``need`` ends the error of others.
-        """
-        starts, places = [0], list[Place]()
-        parts: dict[str, list[Array]] = {role: [] for role in columns}
-        for chunk, place in self.chunks([name for name, _ in columns.values()]):
-            places.append(place)
-            starts.append(starts[-1] + len(chunk[0]))
-            for (role, (name, read)), cells in zip(columns.items(), chunk, strict=True):
-                if None in cells and role not in empty:
-                    raise ValueError(
-                        f"{place(cells.index(None))}: column {name!r} is empty; {need}"
-                    )
-                parts[role].append(read(cells, name, place))
-        if not starts[-1]:
-            raise ValueError(f"{self.file}: no data: the table has no rows")
-
-        def place_of(row: int) -> str:
-            part = bisect_right(starts, row) - 1
-            return places[part](row - starts[part])
-
-        return {role: np.concatenate(found) for role, found in parts.items()}, place_of
+        self, columns: list[str], need: str, empty: Sequence[str | None] = ()
+    ) -> tuple[dict[str, list[Any]], Place]:
+        """Cells by column, and how errors call a row; those in ``empty`` may have empty cells."""
+        found, place = self.cells(list(dict.fromkeys(columns)))
+        for name, cells in found.items():
+            if not cells:
+                raise ValueError(f"{self.file}: no data: the table has no rows")
+            kinds = set(map(type, cells))
+            for nested in kinds & {list, dict}:
+                row = [type(cell) for cell in cells].index(nested)
+                raise ValueError(
+                    f"{place(row)}: column {name!r} holds a {nested.__name__}, not a name"
+                )
+            if type(None) in kinds and name not in empty:
+                raise ValueError(f"{place(cells.index(None))}: column {name!r} is empty; {need}")
+        return found, place
 
 
 def open_table(
@@ -434,69 +391,65 @@ def open_table(
     if kind == "jsonl":
         return _open_json(table)
     if kind == "csv":
-        source: Any = CsvSource(table, header, delimiter)
-        return NamedTable(source.file, source.names, partial(_cells, [source]), is_text=True)
-    files = find_files(table)
-    source = ArrowSource(files[0])
-    sources = chain([source], map(ArrowSource, files[1:]))
-    return NamedTable(source.file, source.names, partial(_cells, sources))
+        sources: list[Any] = [CsvSource(table, header, delimiter)]
+    else:
+        sources = list(map(ArrowSource, find_files(table)))
+    first = sources[0]
+    return NamedTable(first.file, first.names, partial(_file_cells, sources), kind == "csv")
 
 
-def _cells(sources: Any, columns: list[str]) -> Chunks:
-    """Columns of CSV, Parquet and Arrow files, each with one type."""
-    read = list(dict.fromkeys(columns))
+def _file_cells(sources: Any, columns: list[str]) -> tuple[dict[str, list[Any]], Place]:
+    """Columns of CSV, Parquet and Arrow files."""
+    found: dict[str, list[Any]] = {name: [] for name in columns}
+    starts, places = [0], list[Place]()
     for source in sources:
-        for name in read:
+        for name in columns:
             if source.names.count(name) != 1:
                 raise ValueError(f"{source.file}: there is no single column {name!r}")
             kind = None if source.schema is None else source.schema.field(name).type
             if kind is not None and pyarrow().types.is_nested(kind):
                 raise ValueError(f"{source.file}: column {name!r} is no name or number, but {kind}")
-        for load, place in source.parts(read, _ROWS):
+        for load, place in source.parts(columns, _ROWS):
             arrays = load()
-            if source.schema is None:
-                arrays = {name: stripped(cells) for name, cells in arrays.items()}
             with readable(partial(place, 0), source.kind):
-                values = {name: array.to_pylist() for name, array in arrays.items()}
-            if values[read[0]]:
-                yield [_known(values[name]) for name in columns], place
+                for name, array in arrays.items():
+                    array = stripped(array) if source.schema is None else array
+                    found[name] += _known(array.to_pylist())
+            starts.append(len(found[columns[0]]))
+            places.append(place)
+
+    def place_of_row(row: int) -> str:
+        part = bisect_right(starts, row) - 1
+        return places[part](row - starts[part])
+
+    return found, place_of_row
 
 
 def _open_json(path: Any) -> NamedTable:
-    """One object in each line; the columns are the keys of those in the first block."""
-    file = name_of(path)
-    parts = _json_rows(file, path)
-    first = next(parts, None)
-    if first is None:
-        raise ValueError(f"{file}: no data: the file is empty")
-
-    def chunks(columns: list[str]) -> Chunks:
-        for numbers, rows in chain([first], parts):
-            cells = [_known([row.get(name) for row in rows]) for name in columns]
-            yield cells, partial(place_of, file, numbers)
-
-    return NamedTable(file, list(dict.fromkeys(key for row in first[1] for key in row)), chunks)
-
-
-def _json_rows(file: str, path: Any) -> Iterator[tuple[list[int], list[dict[str, Any]]]]:
-    """Lines that are not empty: their numbers, and their objects."""
+    """One object in each line; the columns are all of their keys."""
+    file, rows = name_of(path), dict[int, dict[str, Any]]()
     for first, lines in text_blocks(path, _MAX_JSON_LINE_BYTES):
-        found: dict[int, Any] = {}
         for number, line in enumerate(lines, first):
             if not line.strip():
                 continue
             try:
-                found[number] = json.loads(line)
-                if not isinstance(found[number], dict):
-                    raise ValueError(f"it holds a {type(found[number]).__name__}")
+                rows[number] = json.loads(line)
+                if not isinstance(rows[number], dict):
+                    raise ValueError(f"it holds a {type(rows[number]).__name__}")
             except (ValueError, RecursionError) as error:
                 raise ValueError(
                     f"{file}:{number}: this line is no JSON object ({error}); a file of JSON lines "
                     'has one object {"column": value, …} in each line, as '
                     "DataFrame.to_json(orient='records', lines=True) writes them"
                 ) from error
-        if found:
-            yield list(found), list(found.values())
+    if not rows:
+        raise ValueError(f"{file}: no data: the file is empty")
+
+    def cells(columns: list[str]) -> tuple[dict[str, list[Any]], Place]:
+        found = {name: _known([row.get(name) for row in rows.values()]) for name in columns}
+        return found, partial(place_of, file, list(rows))
+
+    return NamedTable(file, list(dict.fromkeys(key for row in rows.values() for key in row)), cells)
 
 
 def _open_frame(table: Any) -> NamedTable:
@@ -514,18 +467,17 @@ def _open_frame(table: Any) -> NamedTable:
             )
     by_name = {str(name): name for name in (table if frame is table else frame.columns)}
 
-    def chunks(columns: list[str]) -> Chunks:
-        found = [frame[by_name[name]] for name in columns]
-        cells = [_known(column.to_list() if hasattr(column, "to_list")
-                        else np.asarray(column, dtype=object).tolist())
-                 for column in found]  # fmt: skip
-        lengths = {name: len(part) for name, part in zip(columns, cells, strict=True)}
+    def cells(columns: list[str]) -> tuple[dict[str, list[Any]], Place]:
+        given = {name: frame[by_name[name]] for name in columns}
+        found = {name: _known(column.to_list() if hasattr(column, "to_list")
+                              else np.asarray(column, dtype=object).tolist())
+                 for name, column in given.items()}  # fmt: skip
+        lengths = {name: len(column) for name, column in found.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"table: its columns have different lengths: {lengths}")
-        if cells and cells[0]:
-            yield cells, "table: row {}".format
+        return found, "table: row {}".format
 
-    return NamedTable("table", list(by_name), chunks)
+    return NamedTable("table", list(by_name), cells)
 
 
 def _known(cells: list[Any]) -> list[Any]:
@@ -571,52 +523,46 @@ def _find_roles(source: NamedTable, given: dict[str, Any]) -> dict[str, str]:
         for role, name in given.items()
         if name is not None and name != "auto"
     }
-    one = [role for role in ("preferred", "other") if role in told]
-    two = [role for role in ("first", "second", "winner") if role in told]
-    if one and two:
-        raise ValueError(
-            f"{one[0]}= and {two[0]}= do not go together: a table has either preferred and other "
-            "items, or first and second ones and the winner"
-        )
-    for role in (*one, *two):
-        twice = [other for other in (*one, *two) if other != role and told[other] == told[role]]
-        if twice:
-            raise ValueError(f"{role}= and {twice[0]}= are both {told[role]!r}: name two columns")
+    items = set(told) - {"tie", "groups"}
     known = {name.lower(): name for name in reversed(names)}
-    usual: list[Any] = [] if two else [(("preferred", "other"), words) for words in _COUPLES]
-    if not one:
-        sides = ((*items, outcome) for items, outcome in product(_SIDES, _WINNERS))
-        usual += [(("first", "second", "winner"), words) for words in sides]
     found: list[dict[str, str]] = []
-    for parts, words in usual:  # by common names, or the given ones
-        pairs = zip(parts, words, strict=True)
-        layout = {part: told.get(part, known.get(word, "")) for part, word in pairs}
-        columns = set(layout.values())
-        if "" not in columns and len(columns) == len(parts) and layout not in found:
-            found.append(layout)
+    for layout in _LAYOUTS:  # by common names, or the given ones
+        columns = {role: told.get(role, known.get(word, "")) for role, word in layout.items()}
+        chosen = set(columns.values())
+        complete = items <= set(layout) and "" not in chosen and len(chosen) == len(layout)
+        if complete and columns not in found:
+            found.append(columns)
     if found[1:]:
         ways = [", ".join(f"{role}={name!r}" for role, name in one.items()) for one in found[:3]]
         raise ValueError(f"{file}: the columns can be read as {' or as '.join(ways)}: name them")
     if not found:
         raise ValueError(
-            f"{file}: it is not clear which columns hold the judgements: name them by preferred= "
-            f"and other=, or by first=, second= and winner=; the columns are {listed(names)}"
+            f"{file}: it is not clear which columns hold the judgements: call them winner and "
+            "loser, or model_a, model_b and winner (or name them by preferred= and other=, or by "
+            f"first=, second= and winner=, different ones); the columns are {listed(names)}"
         )
     roles = found[0]
     for part, words in (("tie", _TIES), ("groups", _GROUPS)):
-        free = [known[word] for word in words if word in known and given[part] == "auto"]
-        usual = [name for name in free if name not in roles.values()]
+        usual = [known[word] for word in words if word in known and given[part] == "auto"]
+        usual = [name for name in usual if name not in roles.values()]
         if part in told or usual:
             roles[part] = told.get(part) or usual[0]
     return roles
 
 
-def _outcomes(sides: Any, tied: Array, cells: list[Any], column: str, place: Place) -> Array:
+def _outcomes(
+    first: Array,
+    second: Array,
+    winner: Array,
+    tied: Array,
+    cells: list[Any],
+    column: str,
+    place: Place,
+) -> Array:
     """1 where the first item won, −1 where the second did, 0 for ties, shape (n,)."""
-    (first, second, winner), unknown = sides, 2
-    word = np.full(len(cells), unknown)
-    for code in np.unique(winner):
-        word[code] = _OUTCOMES.get(text_of(cells[code]).strip().lower(), unknown)
+    unknown = 2
+    words = [text_of(cell).strip().lower() for cell in cells]
+    word = np.array([_OUTCOMES.get(text, unknown) for text in words])
     by_word = np.where(tied, 0, word[winner])
     by_name = np.where(winner == first, 1, np.where(winner == second, -1, unknown))
     by_name = np.where(tied | ((by_name == unknown) & (by_word == 0)), 0, by_name)
@@ -632,8 +578,7 @@ def _outcomes(sides: Any, tied: Array, cells: list[Any], column: str, place: Pla
             f"the items of the row, {names}, or 'model_a' (a, left, first, 1), 'model_b' (b, "
             "right, second, 2) or 'tie' (both, neither, draw, equal, 0)"
         )
-    zeros = [code for code, cell in enumerate(cells) if text_of(cell).strip() == "0"]
-    zero = np.isin(winner, zeros) & ~tied & (by_name == 0)
+    zero = (np.array(words) == "0")[winner] & ~tied & (by_name == 0)
     if zero.any() and not np.isin(by_word[~tied], (-1, unknown)).any():
         raise ValueError(
             f"{place(int(np.argmax(zero)))}: column {column!r} is 0, which stands for a tie, but "
@@ -664,6 +609,17 @@ def _ties(cells: list[Any], name: str, place: Place) -> Array:
 
 
 # -- names to numbers ---------------------------------------------------------------------------
+
+
+def numbered(cells: list[Any]) -> tuple[Array, list[Any]]:
+    """Numbers of cells, shape (n,), and the cells by number; those written alike are one."""
+    texts: list[str | None] = cells
+    if set(map(type, cells)) - {str}:
+        texts = [None if cell is None else text_of(cell) for cell in cells]
+    number: dict[str | None, int] = {}
+    codes = np.array([number.setdefault(text, len(number)) for text in texts], dtype=np.int64)
+    first = dict(zip(reversed(texts), reversed(cells), strict=True))
+    return codes, [first[text] for text in number]
 
 
 def _shown(cell: Any) -> str:
@@ -721,15 +677,15 @@ def _labels(items: Any) -> list[Any]:
             "set_index('item_id'), or pass the column of names"
         )
     names = items if index is None else index
+    labels: list[Any] = []
     no_names = isinstance(names, str | bytes | Set | Mapping) or not isinstance(names, Iterable)
-    if no_names or hasattr(names, "columns") or getattr(names, "ndim", 1) > 1:
+    if not (no_names or hasattr(names, "columns") or getattr(names, "ndim", 1) > 1):
+        labels = names.tolist() if hasattr(names, "tolist") else list(names)
+    if not labels or any(isinstance(label, list | dict | set) for label in labels):
         raise ValueError(
             "items must be the names of the rows of X, in their order: a list, a column, or a "
             f"pandas frame with such an index; got a {type(items).__name__}"
         )
-    labels = names.tolist() if hasattr(names, "tolist") else list(names)
-    if not labels or any(isinstance(label, list | dict | set) for label in labels):
-        raise ValueError("items must be names, text or numbers, of the rows of X")
     return labels
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import os
 import re
@@ -16,37 +15,21 @@ from sklearn.utils import Bunch
 
 from rankrls._streams import PathOrFile, name_of
 from rankrls._validation import as_text, check_option
-from rankrls.datasets._arrow import ArrowSource, find_files
 from rankrls.datasets._batches import RowReader, iterate, load
 from rankrls.datasets._columns import TableReader, check_names
-from rankrls.datasets._csv import CsvSource
 from rankrls.datasets._letor import LetorReader
 from rankrls.datasets._named_tables import open_table
+from rankrls.datasets._sources import ArrowSource, CsvSource, find_files
 from rankrls.datasets.formats import FORMATS, sniff
 
 PathOrPaths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
-def _options_of(load: Callable[..., Any], *without: str) -> Callable[[Any], Any]:
-    """Give a reader of batches the options of a reader of all rows."""
-
-    def decorate(batches: Callable[..., Iterator[Bunch]]) -> Callable[..., Iterator[Bunch]]:
-        signature = inspect.signature(batches)
-        own = [p for p in signature.parameters.values() if p.name != "options"]
-        known = {"path", *without, *(p.name for p in own)}
-        shared = [p for p in inspect.signature(load).parameters.values() if p.name not in known]
-        signature = signature.replace(parameters=[*own, *shared])
-
-        @functools.wraps(batches)
-        def read(*args: Any, **options: Any) -> Iterator[Bunch]:
-            call = signature.bind(*args, **options)
-            call.apply_defaults()
-            return batches(**call.arguments)
-
-        read.__signature__ = signature  # type: ignore[attr-defined]
-        return read
-
-    return decorate
+def _arguments(load: Callable[..., Any], *args: Any, **options: Any) -> dict[str, Any]:
+    """All arguments of a reader by name."""
+    call = inspect.signature(load).bind(*args, **options)
+    call.apply_defaults()
+    return call.arguments
 
 
 def load_ranking(
@@ -77,8 +60,7 @@ def load_ranking(
     ----------
     path : str, path-like or binary file, or a list of them
         Text may be compressed (gzip, bzip2, xz, zstd); a directory stands for the Parquet files in
-        it. An open file is read from its current position, and is left open. Several files of one
-        kind are read as one, with the columns of the first.
+        it. Several files of one kind are read as one, with the columns of the first.
     format : {"auto", "letor", "csv", "parquet"}, default="auto"
         By default detected from content and name. Arrow and Feather files count as "parquet".
     target, qid : str or None, default="auto"
@@ -104,9 +86,8 @@ def load_ranking(
         Whether rows without a label are an error, or left out with a warning.
     text : None, "auto" or sequence of str, default=None
         Columns that may hold text. ``"auto"``: those with a cell that is neither a number nor
-        missing, and dates and times of Parquet files. ``data`` is then a table for
-        :class:`~rankrls.AutoRanker` and :class:`~rankrls.preprocessing.TableEncoder`, with
-        ``columns``, ``shape`` and ``data["name"]``. By default every feature is a number.
+        missing, and dates and times of Parquet files. ``data`` is then a pandas data frame for
+        :class:`~rankrls.AutoRanker`. By default every feature is a number.
     need : sequence of {"target", "qid"}, default=("target", "qid")
         What must be found where ``"auto"`` looks for it. The others are None if they are missing.
     group : str, path-like or None, default="auto"
@@ -119,47 +100,33 @@ def load_ranking(
     data : :class:`~sklearn.utils.Bunch`
         With the attributes
 
-        data : ndarray, scipy.sparse.csr_array or table of shape (n_rows, n_features)
+        data : ndarray, scipy.sparse.csr_array or data frame of shape (n_rows, n_features)
             Features.
         target, sample_weight : ndarray of shape (n_rows,), float64, or None
             Labels and row weights.
         qid : ndarray of shape (n_rows,), integers or str, or None
             Query ids. Those of text files are integers if all of them are written as 64-bit
             integers, otherwise strings (objects if some are very long).
-        feature_names : list of str of length n_features, or None
-            Names of the columns; LETOR text has none.
-        comments : list of str of length n_rows, or None
-            Of LETOR text only.
-        format : str
-            "letor", "csv" or "parquet".
-        target_name, qid_name : str or None
-            The columns that were read.
+        feature_names, comments : list of str of length n_features and n_rows, or None
+            Names of columns, of tables only; comments, of LETOR text only.
+        format, target_name, qid_name : str or None
+            "letor", "csv" or "parquet"; the columns that were read.
 
     Raises
     ------
     ValueError
         Naming file, line or row, and column of what is wrong.
-    MemoryError
-        If the rows do not fit into the memory of the process.
-
-    See Also
-    --------
-    iter_ranking : Read a file that does not fit in memory.
 
     Examples
     --------
     >>> import io
     >>> from rankrls.datasets import load_ranking
-    >>> load_ranking(io.BytesIO(b"1 qid:7 1:0.5 2:1\n0 qid:7 1:3\n")).data
-    array([[0.5, 1. ],
-           [3. , 0. ]])
     >>> load_ranking(io.BytesIO(b"query,relevance,bm25\nshoes,2,5\nshoes,0,4\n")).feature_names
     ['bm25']
     """
     return load(_open(dict(locals())))
 
 
-@_options_of(load_ranking)
 def iter_ranking(
     path: PathOrFile | Sequence[PathOrFile],
     *,
@@ -187,16 +154,8 @@ def iter_ranking(
     ------
     batch : :class:`~sklearn.utils.Bunch`
         As in :func:`load_ranking`. The first batch decides whether query ids are integers.
-
-    Examples
-    --------
-    >>> import io
-    >>> from rankrls.datasets import iter_ranking
-    >>> file = io.BytesIO(b"1 qid:1 1:5\n0 qid:1 1:6\n1 qid:2 1:7\n0 qid:2 1:8\n")
-    >>> [batch.qid.tolist() for batch in iter_ranking(file, rows=3)]
-    [[1, 1], [2, 2]]
     """
-    return iterate(_open({"path": path, **options}), rows, by_query=by_query)
+    return iterate(_open(_arguments(load_ranking, path, **options)), rows, by_query=by_query)
 
 
 def load_letor(
@@ -221,8 +180,6 @@ def load_letor(
     n_features : int, default=None
         Number of columns of the result; a larger feature id in the file is an error. By default
         the largest feature id found, which must be one that a model can have in memory.
-    dtype : {numpy.float64, numpy.float32}, default=numpy.float64
-        Type of ``data``.
     sparse : bool or "auto", default="auto"
         Whether ``data`` is sparse. ``"auto"``: dense if at least a quarter of its cells are
         written in the file (zeros that are written count), and sparse otherwise.
@@ -230,27 +187,20 @@ def load_letor(
         Whether feature ids start at 0, which is not detected.
     beyond : {"error", "drop"}, default="error"
         Whether features beyond ``n_features`` are an error, or dropped with one warning.
-    missing : {"error", "nan"}, default="error"
-        Whether missing values (``2:NULL``, ``2:``, … as in :func:`load_ranking`) are an error or
-        NaN, which is a stored entry where ``data`` is sparse.
+    dtype, missing
+        As in :func:`load_ranking`. A missing value (``2:NULL``, ``2:``) is a stored NaN where
+        ``data`` is sparse.
 
     Returns
     -------
     data : :class:`~sklearn.utils.Bunch`
-        ``data``, ``target``, ``qid`` (None if the file has none) and ``comments``, the text after
-        ``#``, as in :func:`load_ranking`.
+        As in :func:`load_ranking`; ``comments`` is the text after ``#``.
 
     Raises
     ------
     ValueError
         If the file is malformed; the message begins with ``file:line:``. Features of a row may be
-        in any order, but not given twice; all lines have query ids, or none; lines have 64 MiB at
-        most.
-
-    See Also
-    --------
-    iter_letor : Read a file that does not fit in memory.
-    dump_letor : Write such a file.
+        in any order, but not given twice; all lines have query ids, or none.
 
     Examples
     --------
@@ -260,13 +210,10 @@ def load_letor(
     >>> letor.data
     array([[0.5 , 1.  ],
            [0.25, 3.  ]])
-    >>> letor.target, letor.qid, letor.comments
-    (array([2., 0.]), array([7, 7]), ['doc-a', ''])
     """
     return load(LetorReader([path], {**_LETOR_LINES, **locals()}))
 
 
-@_options_of(load_letor)
 def iter_letor(
     path: PathOrFile,
     *,
@@ -293,12 +240,11 @@ def iter_letor(
     >>> import io
     >>> from rankrls.datasets import iter_letor
     >>> file = io.BytesIO(b"1 qid:1 1:5\n0 qid:1 1:6\n1 qid:2 1:7\n0 qid:3 1:8\n")
-    >>> for batch in iter_letor(file, rows=3):
-    ...     print(batch.qid, batch.data.ravel())
-    [1 1 2] [5. 6. 7.]
-    [3] [8.]
+    >>> [batch.qid.tolist() for batch in iter_letor(file, rows=3)]
+    [[1, 1, 2], [3]]
     """
-    return iterate(LetorReader([path], {**_LETOR_LINES, **options}), rows, by_query=by_query)
+    options = _LETOR_LINES | _arguments(load_letor, path, **options)
+    return iterate(LetorReader([path], options), rows, by_query=by_query)
 
 
 #: LETOR text alone: query ids as the lines have them.
@@ -341,31 +287,20 @@ def load_csv(
     Returns
     -------
     data : :class:`~sklearn.utils.Bunch`
-        ``data``, ``target``, ``qid``, ``sample_weight`` and ``feature_names``, as in
-        :func:`load_ranking`.
-
-    Raises
-    ------
-    ValueError
-        If a column is missing (the message lists what there is), a line has too few or too many
-        cells, or a cell is no finite number; the message begins with ``file:line:``.
+        As in :func:`load_ranking`.
 
     Examples
     --------
     >>> import io
     >>> from rankrls.datasets import load_csv
-    >>> file = io.BytesIO(b"query,label,bm25,clicks\nred shoes,1,5.5,3\nred shoes,0,6,0\n")
-    >>> table = load_csv(file, target="label", qid="query")
-    >>> table.data
+    >>> file = io.BytesIO(b"query,label,bm25,clicks\nshoes,1,5.5,3\nshoes,0,6,0\n")
+    >>> load_csv(file, target="label", qid="query").data
     array([[5.5, 3. ],
            [6. , 0. ]])
-    >>> table.qid.tolist(), table.feature_names
-    (['red shoes', 'red shoes'], ['bm25', 'clicks'])
     """
     return load(TableReader([partial(CsvSource, path, header, delimiter)], dict(locals())))
 
 
-@_options_of(load_csv)
 def iter_csv(
     path: PathOrFile,
     *,
@@ -386,22 +321,12 @@ def iter_csv(
     ------
     batch : :class:`~sklearn.utils.Bunch`
         As in :func:`load_csv`.
-
-    Examples
-    --------
-    >>> import io
-    >>> from rankrls.datasets import iter_csv
-    >>> file = io.BytesIO(b"qid;y;f\n1;1;5\n1;0;6\n2;1;7\n3;0;8\n")
-    >>> for batch in iter_csv(file, target="y", qid="qid", rows=3):
-    ...     print(batch.qid, batch.data.ravel())
-    [1 1 2] [5. 6. 7.]
-    [3] [8.]
     """
+    options = _arguments(load_csv, path, **options)
     source = partial(CsvSource, path, options["header"], options["delimiter"])
     return iterate(TableReader([source], options), rows, by_query=by_query)
 
 
-@_options_of(load_csv, "header", "delimiter")
 def iter_parquet(
     path: PathOrPaths,
     *,
@@ -415,8 +340,8 @@ def iter_parquet(
     Parameters
     ----------
     path : str, path-like, or a sequence of them
-        Parquet files, Arrow IPC files or streams, Feather files (version 2), as their content
-        tells; a directory stands for all such files below it, sorted by name.
+        Parquet files, Arrow IPC files, Feather files (version 2), as their content tells; a
+        directory stands for all such files below it, sorted by name.
     rows, by_query
         As in :func:`iter_ranking`.
     text : None, "auto" or sequence of str, default=None
@@ -428,29 +353,11 @@ def iter_parquet(
     Yields
     ------
     batch : :class:`~sklearn.utils.Bunch`
-        As in :func:`load_csv`.
-
-    Raises
-    ------
-    ValueError
-        Naming file, row group and row, both counted from 0, if something cannot be read.
-
-    Examples
-    --------
-    >>> import os, tempfile
-    >>> import pyarrow as pa, pyarrow.parquet
-    >>> from rankrls.datasets import iter_parquet
-    >>> table = pa.table({"query": [1, 1, 2, 3], "label": [1, 0, 1, 0], "bm25": [5, 6, 7, 8]})
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = os.path.join(folder, "train.parquet")
-    ...     pa.parquet.write_table(table, file)
-    ...     for batch in iter_parquet(file, target="label", qid="query", rows=3):
-    ...         print(batch.qid, batch.data.ravel())
-    [1 1 2] [5. 6. 7.]
-    [3] [8.]
+        As in :func:`load_ranking`. Errors name row group and row, both counted from 0.
     """
     sources = [partial(ArrowSource, file) for file in find_files(path)]
-    return iterate(TableReader(sources, {"text": text, **options}), rows, by_query=by_query)
+    options = {"text": text, **_arguments(load_csv, path, **options)}
+    return iterate(TableReader(sources, options), rows, by_query=by_query)
 
 
 def _open(options: dict[str, Any]) -> RowReader:
@@ -511,12 +418,6 @@ def ids_from_comments(
     Returns
     -------
     ndarray of shape (n_rows,), str
-
-    Examples
-    --------
-    >>> from rankrls.datasets import ids_from_comments
-    >>> ids_from_comments(["docid = GX8-86 inc = 1", "docid = GX9-12 inc = 0"]).tolist()
-    ['GX8-86', 'GX9-12']
     """
     if key == "comment":
         found: list[Any] = [comment.strip() or None for comment in comments]
@@ -556,20 +457,11 @@ def load_ids(
     Returns
     -------
     ndarray of shape (n_rows,), str
-
-    Examples
-    --------
-    >>> import io
-    >>> from rankrls.datasets import load_ids
-    >>> load_ids(io.BytesIO(b"doc,qid,label,bm25\ns1,7,0,2.5\ns2,7,1,3\n"), "doc").tolist()
-    ['s1', 's2']
     """
     kind = _kind([path], format)
     if kind == "letor":
         comments = load_letor(path, zero_based=True, beyond="drop").comments  # any feature id
         return ids_from_comments(comments, column, name=name_of(path))
     table = open_table(path, kind, delimiter, header)
-    table.check_column("ids", column)
-    reader = (column, lambda cells, name, place: list(map(str, cells)))
-    found, _ = table.read({"ids": reader}, "every row needs a name")
-    return as_text(found["ids"].tolist())
+    found, _ = table.read([table.check_column("ids", column)], "every row needs a name")
+    return as_text(list(map(str, found[column])))

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from rankrls._calls import warn
 from rankrls._streams import PathOrFile, name_of, written
 from rankrls._validation import as_text, show
-from rankrls.datasets._named_tables import NamedTable, Place, finite_cells
-from rankrls.datasets._text import Vocabulary, place_of, require_loadable, text_blocks
+from rankrls.datasets._named_tables import Place, finite_cells, numbered
+from rankrls.datasets.formats import place_of, require_loadable, text_blocks
 from rankrls.rankings import Qrels, RankTable
 
 Array = NDArray[Any]
@@ -47,17 +47,11 @@ def load_run(path: PathOrFile) -> RankTable:
         as in trec_eval (with a warning if ranks say something else), and ranks where they are
         equal.
 
-    Raises
-    ------
-    ValueError
-        With file and line, if a line is not six words, or an id comes twice in a query.
-
     Examples
     --------
     >>> import io
     >>> from rankrls.datasets import load_run
-    >>> file = io.BytesIO(b"7 Q0 d2 1 9.5 me\n7 Q0 d1 2 3.25 me\n")
-    >>> load_run(file).id.tolist()
+    >>> load_run(io.BytesIO(b"7 Q0 d2 1 9.5 me\n7 Q0 d1 2 3.25 me\n")).id.tolist()
     ['d2', 'd1']
     """
     words, columns, line = _read(path, _RUN)
@@ -90,13 +84,6 @@ def load_qrels(path: PathOrFile) -> Qrels:
     -------
     Qrels
         In the order of the file. Queries and ids are strings.
-
-    Examples
-    --------
-    >>> import io
-    >>> from rankrls.datasets import load_qrels
-    >>> load_qrels(io.BytesIO(b"7 0 d1 2\n7 0 d2 0\n")).grade
-    array([2., 0.])
     """
     (query, id), columns, _ = _read(path, _QRELS)
     return Qrels(query, id, columns["grade"])
@@ -115,19 +102,6 @@ def dump_run(table: RankTable, path: PathOrFile, *, name: str = "rankrls") -> No
         File to write or replace, as in :func:`dump_letor`.
     name : str, default="rankrls"
         Name of the run, the last word of every line.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> from rankrls.datasets import dump_run
-    >>> from rankrls.rankings import RankTable
-    >>> table = RankTable.from_scores([0.5, 2.0], qid=["shoes", "shoes"], ids=["s1", "s2"])
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder, "run.txt")
-    ...     dump_run(table, path)
-    ...     print(path.read_text(), end="")
-    shoes Q0 s2 1 2.0 rankrls
-    shoes Q0 s1 2 0.5 rankrls
     """
     if not isinstance(table, RankTable):
         raise ValueError(f"table must be a RankTable, from rankrls.rank; got {show(table)}")
@@ -147,17 +121,6 @@ def dump_qrels(table: Qrels, path: PathOrFile) -> None:
         From ``Qrels.from_labels``.
     path : str, path-like or binary file
         As in :func:`dump_run`.
-
-    Examples
-    --------
-    >>> import io
-    >>> from rankrls.datasets import dump_qrels
-    >>> from rankrls.rankings import Qrels
-    >>> file = io.BytesIO()
-    >>> dump_qrels(Qrels.from_labels([2, 0], qid=["shoes", "shoes"], ids=["s1", "s2"]), file)
-    >>> print(file.getvalue().decode(), end="")
-    shoes 0 s1 2
-    shoes 0 s2 0
     """
     if not isinstance(table, Qrels):
         raise ValueError(f"table must be a Qrels, from Qrels.from_labels; got {show(table)}")
@@ -205,33 +168,10 @@ def _word(role: str, label: Any) -> str:
 
 def _read(path: PathOrFile, names: tuple[str, ...]) -> tuple[list[Array], dict[str, Array], Place]:
     """Words of query and id of every line, the other columns, and how errors call a line."""
-    known = Vocabulary(), Vocabulary()
-    readers = {"query": known[0].encode, "id": known[1].encode}
-    columns = {name: (name, readers.get(name, finite_cells)) for name in ("query", *names[2:5])}
-    table = NamedTable(name_of(path), list(names), partial(_chunks, path, names))
-    found, line = table.read(columns, "")
-    query, id = found["query"], found["id"]
-    words = [as_text(v.cells)[codes] for v, codes in zip(known, (query, id), strict=True)]
-    pairs = query * (int(id.max()) + 1) + id
-    order = np.argsort(pairs, kind="stable")
-    again = np.flatnonzero(np.diff(pairs[order]) == 0)
-    if len(again):
-        later = int(order[again + 1].min())
-        first = int(np.flatnonzero(pairs == pairs[later])[0])
-        what, where = (show(str(word[later])) for word in words[::-1])
-        raise ValueError(
-            f"{line(later)}: id {what} of query {where} was there already, in line "
-            f"{line(first).rpartition(':')[2]}"
-        )
-    return words, found, line
-
-
-def _chunks(path: PathOrFile, names: tuple[str, ...], columns: list[str]) -> Iterator[Any]:
-    """Columns of words, and how errors call a line."""
     name, n_bytes = name_of(path), 0
+    numbers: list[int] = []
+    flat: list[str] = []  # no list for each line, which the garbage collector would follow
     for first, block in text_blocks(path):
-        numbers: list[int] = []
-        flat: list[str] = []  # no list for each line, which the garbage collector would follow
         for number, text in enumerate(block, first):
             # Words between blanks and tabs; other white space of Unicode may be part of an id.
             words = text.split() if text.isascii() else re.findall(r"[^ \t\r]+", text)
@@ -246,7 +186,23 @@ def _chunks(path: PathOrFile, names: tuple[str, ...], columns: list[str]) -> Ite
             numbers += [number] if words else []
             flat += words
             n_bytes += (len(text) + _BYTES_PER_LINE) * bool(words)
-        place = partial(place_of, name, numbers)
-        if numbers:
-            require_loadable(partial(place, -1), n_bytes, "a part of the queries in each")
-            yield [flat[names.index(column) :: len(names)] for column in columns], place
+        require_loadable(partial(place_of, name, numbers, -1), n_bytes, "fewer queries in each")
+    if not numbers:
+        raise ValueError(f"{name}: no data: the file has no lines")
+    line = partial(place_of, name, numbers)
+    (query, queries), (id, ids) = (numbered(flat[k :: len(names)]) for k in (0, 2))
+    columns = {"query": query}
+    for k in range(3, min(len(names), 5)):
+        columns[names[k]] = finite_cells(flat[k :: len(names)], names[k], line)
+    words_of = [as_text(queries)[query], as_text(ids)[id]]
+    pairs = query * len(ids) + id
+    order = np.argsort(pairs, kind="stable")
+    again = np.flatnonzero(np.diff(pairs[order]) == 0)
+    if len(again):
+        later = int(order[again + 1].min())
+        first = int(np.flatnonzero(pairs == pairs[later])[0])
+        where, what = (show(str(word[later])) for word in words_of)
+        raise ValueError(
+            f"{line(later)}: id {what} of query {where} was there already, in line {numbers[first]}"
+        )
+    return words_of, columns, line

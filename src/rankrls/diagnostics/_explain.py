@@ -34,8 +34,8 @@ class Explanation:
     contribution : ndarray of shape (n,)
         ``weight * change``; the contributions add up to ``difference``.
     weight, change : ndarray of shape (n,)
-        Coefficient, and difference between a and b, of the feature; or dual coefficient of the
-        training row, and difference of the kernel values k(·, x_i).
+        Coefficient, and difference between a and b, of the feature or kernel value; NaN for an
+        `AutoRanker`.
     difference : float
         f(a) − f(b).
     """
@@ -73,23 +73,17 @@ def explain(estimator: Any, x_a: Any, x_b: Any = None, *, among: Any = None) -> 
         A model with one output. In a pipeline that ends in one, the features are those passed to
         the last step.
     x_a, x_b : array-like, sparse matrix or data frame of shape (n_features,) or (1, n_features)
-        The two rows to compare. Without ``x_b``, the score f(a) returned by `predict` is split.
-        Scores are only defined relative to each other, so it is better to pass a second row. An
-        `AutoRanker` needs both.
+        The two rows to compare. Without ``x_b``, which an `AutoRanker` needs, the score f(a) is
+        split.
     among : array-like or data frame of shape (n, n_features), optional
         For an `AutoRanker`: the other rows of the query of a and b, with which they are compared.
-        Without it, the two rows are a query of their own.
 
     Notes
     -----
     For a linear kernel f(a) − f(b) = Σ_j w_j (a_j − b_j), over features j. For other kernels it is
-    Σ_i A_i (k(a, x_i) − k(b, x_i)), over training rows or Nyström basis vectors i.
-
-    For an `AutoRanker`, the columns of b are replaced by those of a one after the other, in their
-    order and in reverse, and the changes of the score are averaged: with kernels and trees, the
-    share of columns that interact depends on the two orders, but the sum is still f(a) − f(b). A
-    text of the row that is compared with one of the query has the contribution of both. ``weight``
-    and ``change`` are NaN.
+    Σ_i A_i (k(a, x_i) − k(b, x_i)), over training rows or Nyström basis vectors i. For an
+    `AutoRanker`, the columns of b are replaced by those of a one after the other, in their order
+    and in reverse, and the changes of the score are averaged.
 
     Examples
     --------
@@ -123,9 +117,13 @@ def explain(estimator: Any, x_a: Any, x_b: Any = None, *, among: Any = None) -> 
             f"pipeline that ends in one; got a {type(estimator).__name__}"
         )
     check_is_fitted(estimator)
-    rows = [_check_row("x_a", x_a, estimator)]
-    if x_b is not None:
-        rows.append(_check_row("x_b", x_b, estimator))
+    rows = []
+    for name, x in (("x_a", x_a), ("x_b", x_b)):
+        if x is not None and isinstance(estimator, BaseRanker):
+            rows.append(_one_of(name, estimator._check_new(_one_row(x))))
+        elif x is not None:
+            row = validate_data(estimator, _one_row(x), accept_sparse=True, reset=False)
+            rows.append(_one_of(name, row))
     coef = getattr(estimator, "coef_", None)
     n_outputs = estimator._model.n_outputs if coef is None else len(np.atleast_2d(coef))
     if n_outputs > 1:
@@ -147,13 +145,12 @@ def _of_columns(estimator: AutoRanker, x_a: Any, x_b: Any, among: Any) -> Explan
     check_is_fitted(estimator)
     if x_b is None:
         raise ValueError("an AutoRanker compares rows; pass x_b, too")
-    rows = (x_a, x_b) if among is None else (x_a, x_b, among)
-    parts = [_dense(estimator._table._encoded(_one_row(x))) for x in rows]
-    for name, part in zip(("x_a", "x_b"), parts, strict=False):
-        _require_one_row(name, part)
     if not estimator._features._centres:
         raise ValueError("explain does not take an AutoRanker of sparse rows")
-    values = estimator._contributions(np.vstack(parts))
+    encode = estimator._table._encoded
+    parts = [_one_of(name, encode(_one_row(x))) for name, x in (("x_a", x_a), ("x_b", x_b))]
+    parts += [] if among is None else [encode(_one_row(among))]
+    values = estimator._contributions(np.vstack([_dense(part) for part in parts]))
     columns, unknown = estimator.columns_["column"], np.full(len(values), np.nan)
     found = _sorted("feature", columns, np.arange(len(values)), np.ones(len(values)), [values])
     return replace(found, weight=unknown, change=unknown)
@@ -166,15 +163,8 @@ def _sorted(
     change = values[0] - values[1] if len(values) > 1 else values[0]
     contribution = weight * change
     order = np.argsort(-np.abs(contribution), kind="stable")
-    return Explanation(
-        kind,
-        np.asarray(labels)[order],
-        np.asarray(index)[order],
-        contribution[order],
-        weight[order],
-        change[order],
-        float(contribution.sum()),
-    )
+    parts = contribution[order], weight[order], change[order]
+    return Explanation(kind, labels[order], index[order], *parts, float(contribution.sum()))
 
 
 def _one_row(x: Any) -> Any:
@@ -187,19 +177,10 @@ def _one_row(x: Any) -> Any:
     return x[None] if x.ndim == 1 else x
 
 
-def _check_row(name: str, x: Any, estimator: Any) -> Any:
-    x = _one_row(x)
-    if isinstance(estimator, BaseRanker):
-        rows = estimator._check_new(x)
-    else:
-        rows = validate_data(estimator, x, accept_sparse=True, reset=False)
-    _require_one_row(name, rows)
-    return rows
-
-
-def _require_one_row(name: str, rows: Any) -> None:
+def _one_of(name: str, rows: Any) -> Any:
     if rows.shape[0] != 1:
         raise ValueError(f"{name} must be one row; got {rows.shape[0]}")
+    return rows
 
 
 def _dense(row: Any) -> Array:
@@ -220,12 +201,12 @@ def feature_importances(
     """Measure how much of the held-out score of an `AutoRanker` is lost without a column.
 
     A column is replaced by its mean, all members are held out again, exactly and with the same
-    alphas, and the metric of their average is compared with that of all columns.
+    alphas, and the metric of their average is compared with that of all columns. Boosted trees are
+    trained again, which needs LightGBM.
 
     Parameters
     ----------
-    ranker : AutoRanker
-        The fitted ranker.
+    ranker : fitted AutoRanker
     X, y, qid, pairs, sample_weight
         The training rows, as passed to ``fit``.
     by : {"column", "block"}, default="column"
@@ -237,22 +218,6 @@ def feature_importances(
     dict of ndarray
         Table with the columns "column" (or "block"), "importance", the mean loss of the metric of a
         query without it, and "std", the standard error of this mean, the most important first.
-
-    Notes
-    -----
-    Columns that say the same have small importances each, because the others remain. Boosted trees
-    are trained again, which needs LightGBM.
-
-    Examples
-    --------
-    >>> from rankrls import AutoRanker
-    >>> from rankrls.datasets import make_ranking
-    >>> from rankrls.diagnostics import feature_importances
-    >>> X, y, qid = make_ranking(n_queries=30, n_features=4, random_state=0, return_X_y_qid=True)
-    >>> ranker = AutoRanker(effort="quick", random_state=0).fit(X, y, qid=qid)
-    >>> table = feature_importances(ranker, X, y, qid=qid)
-    >>> table["importance"].shape
-    (4,)
     """
     if not isinstance(ranker, AutoRanker):
         raise ValueError(

@@ -48,11 +48,10 @@ def suggest_pairs(
     k : int, default=10
         Number of pairs to choose.
     top : int, optional
-        Choose judgements that determine which rows are among the first ``top``. If None, the order
-        of all rows matters.
+        Choose judgements that determine which rows are among the first ``top``.
     candidates : array-like of shape (n_candidates, 2), optional
-        Row indices of the pairs to choose from, each at most once. If None, all pairs of rows, or,
-        if X has more than 1500 rows, all pairs of a random sample of 1500 rows.
+        Row indices of the pairs to choose from, each at most once. By default all pairs of rows
+        (of 1500 rows drawn at random, if there are more).
     random_state : int, RandomState instance or None, default=None
         Seed of the random sample.
 
@@ -69,13 +68,10 @@ def suggest_pairs(
         Σ_{i<j} var(f(x_i) − f(x_j)),   by   n ‖C cov(f, f_a − f_b)‖²/(var(f_a − f_b) + alpha),
 
     with C the centring of the n rows, whatever its outcome. Pairs are chosen greedily, with a
-    rank-one update of the covariance after each. With a Nyström basis, only the variance spanned by
-    the basis is considered.
-
-    With ``top``, the variance of a difference has weight p_i p_j, where p_i is the posterior
-    probability that row i is on the wrong side of the border, half-way between the scores at ranks
-    ``top`` and ``top + 1``. The noise is then that of the calibrated probabilities of a `RankRLSCV`
-    with a ``calibration_``, otherwise alpha.
+    rank-one update of the covariance after each. With ``top``, the variance of a difference has
+    weight p_i p_j, where p_i is the posterior probability (calibrated, if the estimator has a
+    ``calibration_``) that row i is on the wrong side of the border between the first ``top`` rows
+    and the others.
 
     Examples
     --------

@@ -38,16 +38,14 @@ class Transitivity(NamedTuple):
 def transitivity(Y: Any) -> Transitivity:
     """Measure how transitive a reciprocal relation is.
 
-    One ranking of all objects can only represent a transitive relation. A relation with many cycles
-    needs rankings conditioned on the opponent (`ConditionalRankRLS` with
-    ``relation="reciprocal"``).
+    A relation with many cycles needs rankings conditioned on the opponent (`ConditionalRankRLS`
+    with ``relation="reciprocal"``).
 
     Parameters
     ----------
     Y : array-like, data frame or sparse matrix of shape (n, n)
-        Observed labels, or scores ``ranker.predict(X)``: Y[i, j] > 0 if object i is above object j,
-        and Y[j, i] = −Y[i, j]. NaN marks unobserved pairs. Probabilities must be centred: subtract
-        ½. If both labels of a pair are observed, their difference counts.
+        Labels or scores: Y[i, j] > 0 if object i is above object j (subtract ½ from probabilities),
+        NaN if unobserved. If both labels of a pair are observed, their difference counts.
 
     Examples
     --------

@@ -10,7 +10,6 @@ so candidates are compared, chosen and averaged without further fits.
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -29,9 +28,22 @@ from rankrls._frames import check_same_rows, feature_names
 from rankrls._resources import at_most, n_threads, require
 from rankrls._validation import Queries, check_option, encode_qid, refuse_lazy
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.estimators.auto_choice import (
+from rankrls.estimators.auto_members import (
+    ALL_ROWS,
+    BY_QUERY,
+    GIVEN_PAIRS,
+    MAX_COLUMNS,
+    MAX_QUERY,
+    N_SEEDS,
+    WITHIN,
+    BlockScale,
     Candidate,
+    ColumnMember,
     HeldOutLists,
+    LinearMember,
+    Rows,
+    TreeMember,
+    View,
     average,
     choose,
     learned,
@@ -39,21 +51,8 @@ from rankrls.estimators.auto_choice import (
     sample,
     table_of,
     tradeoffs,
+    train,
 )
-from rankrls.estimators.auto_members import (
-    ALL_ROWS,
-    BY_QUERY,
-    GIVEN_PAIRS,
-    MAX_COLUMNS,
-    WITHIN,
-    BlockScale,
-    ColumnMember,
-    LinearMember,
-    Rows,
-    View,
-)
-from rankrls.estimators.auto_stream import sample_queries, table_batches
-from rankrls.estimators.boosted_trees import MAX_QUERY, TreeMember
 from rankrls.estimators.incremental import update
 from rankrls.estimators.ranker import (
     Preferences,
@@ -63,8 +62,7 @@ from rankrls.estimators.ranker import (
     warn_of_pooled_queries,
 )
 from rankrls.estimators.rankrls import RankRLS
-from rankrls.estimators.stream import fit_streams, whole_queries
-from rankrls.exceptions import FeatureScaleWarning, IdColumnWarning
+from rankrls.estimators.stream import fit_streams, sample_queries, table_batches, whole_queries
 from rankrls.preprocessing import RankingFeatures, TableEncoder
 from rankrls.preprocessing.ranking_features import WITHIN_QUERY
 
@@ -143,9 +141,8 @@ class AutoRanker(QueryRequests, BaseEstimator):
     effort : {"quick", "normal", "thorough"}, default="normal"
         Number of views, losses and basis vectors to try.
     trees : bool or "auto", default="auto"
-        Whether boosted trees (lambdarank of LightGBM, which the extra ``trees`` installs) can be in
-        the average, with a weight of 1/3 or 1/2 that is chosen on held-out queries. "auto" uses
-        them with effort="thorough", if LightGBM is installed. A fitted ranker does not need it.
+        Whether boosted trees of LightGBM (the extra ``trees``) can be in the average, with a weight
+        that is chosen on held-out queries. "auto": with effort="thorough", if it is installed.
     query_columns : sequence of str or int, optional
         Columns with texts or vectors of queries, which are compared with those of the rows. By
         default, those that are constant within queries.
@@ -161,21 +158,18 @@ class AutoRanker(QueryRequests, BaseEstimator):
     Attributes
     ----------
     members_ : dict of ndarray
-        Table of all candidates, those in the average first: "view", "kernel", "blocks" (categories,
-        texts and vectors with their weights), "cost", "compared" (rows within queries, or all
-        rows), "alpha", "score" (held-out mean of the metric), and "weight" in the average, 0 if not
-        chosen. ``pandas.DataFrame(ranker.members_)`` prints it.
+        Table of all candidates, those in the average first: "view", "kernel", "blocks" (with their
+        weights), "cost", "compared", "alpha", "score" (held out), and "weight" in the average.
     columns_ : dict of ndarray
         Table of what was made of each column of X: "column" and "used as".
     best_score_ : float
         Nested cross-validated mean of the metric: each query is scored by models that were fitted
-        without it and chosen by the other queries; optimistic by 0.01 or 0.02 with fewer than about
-        15 queries. A query has the mean weight of its rows; several labels are averaged.
-    held_out_scores_ : ndarray of shape (n_rows,), (n_rows, n_labels) or (n_pairs,)
-        Scores of the training rows by members fitted without their query; NaN for rows that were
-        not compared. With given pairs, f(preferred) − f(other) without the judgement.
-    nested_scores_ : ndarray of the shape of ``held_out_scores_``
-        Scores of the training rows by the nested averages from which ``best_score_`` is computed.
+        without it and chosen by the other queries. A query has the mean weight of its rows; several
+        labels are averaged.
+    held_out_scores_, nested_scores_ : ndarray of shape (n_rows,), (n_rows, n_labels) or (n_pairs,)
+        Scores of the training rows by members fitted without their query, and by averages that were
+        also chosen without it; NaN for rows that were not compared. With given pairs,
+        f(preferred) − f(other) without the judgement.
     tradeoffs_ : dict of ndarray
         With several labels: weights of the labels, and the mean of the metric of each label if rows
         are ranked by ``predict(X, qid=qid) @ weights`` (from ``nested_scores_``).
@@ -190,12 +184,6 @@ class AutoRanker(QueryRequests, BaseEstimator):
     --------
     RankRLSCV : A single ranker with exact cross-validation, posterior deviations and all options.
 
-    Notes
-    -----
-    Tables are encoded by `TableEncoder`, and views are computed by `RankingFeatures`. Some views
-    compare a row with the other rows of its query, so ``predict`` needs all candidates of a query
-    together, with their qid. The best columns alone are candidates, too.
-
     Examples
     --------
     >>> from rankrls import AutoRanker
@@ -204,8 +192,6 @@ class AutoRanker(QueryRequests, BaseEstimator):
     >>> ranker = AutoRanker(effort="quick", random_state=0).fit(X, y, qid=qid)
     >>> bool(ranker.best_score_ > 0.8)
     True
-    >>> ranker.predict(X[:5], qid=qid[:5]).shape
-    (5,)
     """
 
     __metadata_request__predict = {"qid": True}  # noqa: RUF012 (scikit-learn reads the class)
@@ -266,10 +252,6 @@ class AutoRanker(QueryRequests, BaseEstimator):
             Strength of each preference, >= 0; 0 is a tie. If None, all are 1.
         sample_weight : array-like of shape (n_rows,), optional
             Row weights; in training, a pair has the product of the weights of its rows.
-
-        Returns
-        -------
-        self : AutoRanker
         """
         refuse_lazy(X, instead="use rankrls.dask.fit(AutoRanker(), X, y, qid=qid)")
         effort = EFFORTS[check_option("effort", self.effort, tuple(EFFORTS))]
@@ -283,40 +265,81 @@ class AutoRanker(QueryRequests, BaseEstimator):
         check_same_rows(X, y=y, qid=qid, sample_weight=sample_weight)
         if qid is None and pairs is None:
             warn_of_pooled_queries("AutoRanker")
+        preferences = Preferences(y, qid, pairs, magnitude, sample_weight=sample_weight)
         with at_most(n_threads(self.n_jobs)):
-            encoder = TableEncoder(drop_ids=self.drop_ids, query_columns=self.query_columns)
-            self._table = encoder.fit(X, qid=qid)
-            for name in ("n_features_in_", "feature_names_in_"):
-                self.__dict__.pop(name, None)
-                if hasattr(encoder, name):
-                    setattr(self, name, getattr(encoder, name))
-            table, blocks = encoder._encoded(X), encoder.blocks_
-            table = _as_matrix(table, sparse.issparse(table) and table.shape[1] > MAX_COLUMNS)
-            scales = {
-                name: BlockScale.learn(table[:, blocks == name])
-                for name in BLOCKS
-                if name in blocks
-            }
-            self._projections, self._with_qid = scales, qid is not None
-            preferences = Preferences(y, qid, pairs, magnitude, sample_weight=sample_weight)
-            graph = preferences.graph(table.shape[0])
-            require_preferences(graph)
-            self._labels: list[str] = []
-            self._scale = None
-            if graph.n_outputs > 1:  # several labels get the same spread within queries
-                if self.trees is True:
-                    raise ValueError("trees=True needs one label; use trees=False for several")
-                names, lists, scores = feature_names(y), graph.query_codes, graph.scores
-                assert lists is not None
-                assert scores is not None
-                default = [f"y{j}" for j in range(graph.n_outputs)]
-                self._labels = default if names is None else [*names]
-                means = [np.bincount(lists, one) / np.bincount(lists) for one in scores.T]
-                self._scale = np.sqrt(np.mean((scores - np.array(means).T[lists]) ** 2, axis=0))
-            order, graph, columns = _canonical_order(table, graph)
-            self._columns = columns[blocks[columns] == "number"]
-            self._fit_members(table, graph, order, effort, rng)
+            table, every, order = self._encode(X, preferences)
+            index, graph, compared = sample(every, order, effort.n_rows, rng)
+            lists = HeldOutLists(self.scoring, graph, rng, self._scale)
+            rows, candidates = self._compare(table[index], lists, effort, rng)
+            if not any(np.isfinite(one.metric).any() for one in candidates):
+                raise ValueError(f"scoring={self.scoring!r} is not defined for any query of y")
+            chosen = choose(candidates, lists, np.arange(lists.n_lists), effort.n_members)
+            self.members_ = table_of(candidates, chosen, lists)
+            progress = Progress("AutoRanker", self.verbose)
+            count = len(self.members_["view"])
+            progress(f"{count} candidates compared, {len(chosen)} chosen; fitting members")
+            nested = nested_scores(candidates, lists, effort.n_members, rng)
+            n_units = every.n_given_pairs if every.scores is None else every.n_rows
+            for name, scores in (("held_out_scores_", average(chosen)), ("nested_scores_", nested)):
+                values = lists.unlisted(scores)
+                setattr(self, name, np.full((n_units, *values.shape[1:]), np.nan))
+                getattr(self, name)[compared] = values
+            self.n_compared_ = len(compared)
+            self.best_score_ = float(lists.mean(lists.metric(nested)))
+            self.__dict__.pop("tradeoffs_", None)
+            if self._labels:
+                self.tradeoffs_ = tradeoffs(nested, lists, self._labels)
+            self._members = []
+            for one in chosen:
+                member = replace(one.member, factor=one.factor * one.member.factor)
+                if isinstance(member, TreeMember):
+                    forest = train(member.inputs(rows), graph, range(N_SEEDS), 0)
+                    member = replace(member, forest=forest)
+                self._members.append(member)
+            parts: Iterable[tuple[Rows, PreferenceGraph]] = [(rows, graph)]
+            streamed = len(compared) < n_units
+            if streamed and every.scores is None:
+                index, graph, _ = sample(every, order, np.inf, rng)
+                parts, streamed = [(self._rows(table[index], graph), graph)], False
+            elif streamed:
+                taken = ((index, every[index]) for index in _batches(every))
+                parts = ((self._rows(table[index], part), part) for index, part in taken)
+            self._learn(parts, streamed=streamed)
+            progress("done")
         return self
+
+    def _encode(self, X: Any, preferences: Preferences) -> tuple[Any, PreferenceGraph, Array]:
+        """Fit the encoder: encoded rows, preferences, and an order of rows to draw from."""
+        y, qid = preferences.y, preferences.qid
+        self._table = encoder = TableEncoder(
+            drop_ids=self.drop_ids, query_columns=self.query_columns
+        ).fit(X, qid=qid)
+        for name in ("n_features_in_", "feature_names_in_"):
+            self.__dict__.pop(name, None)
+            if hasattr(encoder, name):
+                setattr(self, name, getattr(encoder, name))
+        table, blocks = encoder._encoded(X), encoder.blocks_
+        table = _as_matrix(table, sparse.issparse(table) and table.shape[1] > MAX_COLUMNS)
+        self._projections = {
+            name: BlockScale.learn(table[:, blocks == name]) for name in BLOCKS if name in blocks
+        }
+        graph = preferences.graph(table.shape[0])
+        require_preferences(graph)
+        self._with_qid, self._scale = qid is not None, None
+        self._labels: list[str] = []
+        if graph.n_outputs > 1:  # several labels get the same spread within queries
+            if self.trees is True:
+                raise ValueError("trees=True needs one label; use trees=False for several")
+            names, lists, scores = feature_names(y), graph.query_codes, graph.scores
+            assert lists is not None
+            assert scores is not None
+            default = [f"y{j}" for j in range(graph.n_outputs)]
+            self._labels = default if names is None else [*names]
+            means = [np.bincount(lists, one) / np.bincount(lists) for one in scores.T]
+            self._scale = np.sqrt(np.mean((scores - np.array(means).T[lists]) ** 2, axis=0))
+        order, graph, columns = _canonical_order(table, graph)
+        self._columns = columns[blocks[columns] == "number"]
+        return table, graph, order
 
     def _rows(self, table: Any, graph: PreferenceGraph) -> Rows:
         """Split encoded rows, which must form whole queries, into numbers and blocks."""
@@ -327,68 +350,31 @@ class AutoRanker(QueryRequests, BaseEstimator):
             name: projection.transform(table[:, self._table.blocks_ == name])
             for name, projection in self._projections.items()
         }
-        return Rows(numbers, blocks, graph.queries if graph.has_qid else None)
-
-    def _fit_members(
-        self,
-        table: Any,
-        every: PreferenceGraph,
-        order: Array,
-        effort: Effort,
-        rng: np.random.RandomState,
-    ) -> None:
-        """Compare all candidates, choose among them, and fit those that were chosen."""
-        progress = Progress("AutoRanker", self.verbose)
-        n_units = every.n_given_pairs if every.scores is None else every.n_rows
-        index, graph, compared = sample(every, order, effort.n_rows, rng)
-        rows = self._rows(table[index], graph)
-        lists = HeldOutLists(self.scoring, graph, rng, self._scale)
-        candidates = self._compare(rows, lists, effort, rng, progress)
-        if not any(np.isfinite(one.metric).any() for one in candidates):
-            raise ValueError(f"scoring={self.scoring!r} is not defined for any query of y")
-        chosen = choose(candidates, lists, np.arange(lists.n_lists), effort.n_members)
-        self.members_ = table_of(candidates, chosen, lists)
-        count = len(self.members_["view"])
-        progress(f"{count} candidates compared, {len(chosen)} chosen; fitting members")
-        self.n_compared_ = len(compared)
-        nested = nested_scores(candidates, lists, effort.n_members, rng)
-        for name, scores in (("held_out_scores_", average(chosen)), ("nested_scores_", nested)):
-            values = lists.unlisted(scores)
-            setattr(self, name, np.full((n_units, *values.shape[1:]), np.nan))
-            getattr(self, name)[compared] = values
-        self.best_score_ = float(lists.mean(lists.metric(nested)))
-        self.__dict__.pop("tradeoffs_", None)
-        if self._labels:
-            self.tradeoffs_ = tradeoffs(nested, lists, self._labels)
-        self._members = [one.member.fitted(one, rows, self._features, graph) for one in chosen]
-        parts: Iterable[tuple[Rows, PreferenceGraph]] = [(rows, graph)]
-        streamed = len(compared) < n_units
-        if streamed and every.scores is None:
-            index, graph, _ = sample(every, order, np.inf, rng)
-            parts, streamed = [(self._rows(table[index], graph), graph)], False
-        elif streamed:
-            taken = ((index, every[index]) for index in _batches(every))
-            parts = ((self._rows(table[index], part), part) for index, part in taken)
-        self._learn(parts, streamed=streamed)
-        progress("done")
+        return Rows(numbers, blocks, graph.queries if graph.has_qid else None, self._features)
 
     def _compare(
-        self,
-        rows: Rows,
-        lists: HeldOutLists,
-        effort: Effort,
-        rng: np.random.RandomState,
-        progress: Progress,
-    ) -> list[Candidate]:
-        """Return all candidates."""
-        is_sparse, with_qid = sparse.issparse(rows.numbers), rows.queries is not None
-        views = _possible(effort.views, is_sparse, with_qid, len(self._columns))
+        self, table: Any, lists: HeldOutLists, effort: Effort, rng: np.random.RandomState
+    ) -> tuple[Rows, list[Candidate]]:
+        """Return the compared rows, and all candidates."""
+        progress = Progress("AutoRanker", self.verbose)
+        is_sparse, with_qid = sparse.issparse(table), lists.graph.has_qid
+        views = effort.views
+        if is_sparse:
+            views = SPARSE_VIEWS
+        elif not len(self._columns):
+            views = (View(("log",), "linear"),)
+        elif not with_qid:
+            kept = ([b for b in view.blocks if b not in WITHIN_QUERY] for view in views)
+            both = zip(views, kept, strict=True)
+            views = tuple(dict.fromkeys(replace(v, blocks=tuple(b)) for v, b in both if b))
         column_block = "rank" if with_qid else "log"
         blocks = [block for view in views for block in view.blocks]
         blocks = list(dict.fromkeys(blocks if is_sparse else [*blocks, column_block]))
-        self._features = features = RankingFeatures(
+        self._features = RankingFeatures(
             blocks, n_trees=max(effort.n_trees, 1), random_state=rng.randint(2**31 - 1)
-        ).fit(rows.numbers, qid=None if rows.queries is None else rows.queries.codes)
+        )
+        rows = self._rows(table, lists.graph)
+        self._features._learn(rows.numbers, rows.queries)
         compared = GIVEN_PAIRS if lists.graph.scores is None else ALL_ROWS
         losses: Sequence[tuple[str, str]] = [("magnitude", compared)]
         if with_qid:
@@ -397,7 +383,7 @@ class AutoRanker(QueryRequests, BaseEstimator):
                 losses = [loss for loss in losses if loss[1] != ALL_ROWS]
             if lists.n_labels > 1:  # sums of scores are to be those of a model of summed labels
                 losses = [loss for loss in losses if loss[0] == "magnitude"]
-        members = [LinearMember.draw(view, rows, features, effort.n_basis, rng) for view in views]
+        members = [LinearMember.draw(view, rows, effort.n_basis, rng) for view in views]
         weights = dict.fromkeys(rows.blocks, 0.0)
         if weights:  # one block after the other, by held-out scores
             progress("choosing weights of categories, texts and vectors")
@@ -406,22 +392,22 @@ class AutoRanker(QueryRequests, BaseEstimator):
             for change in ({}, *({name: weight} for name, weight in pairs)):
                 tried = weights | change
                 member = replace(members[number], weights=tried)
-                value = lists.best(lists.linear(views[number], member, rows, features, losses[0]))
+                value = lists.best(lists.linear(views[number], member, rows, losses[0]))
                 if value > best:
                     best, weights = value, tried
         candidates: list[Candidate] = []
         for number, (view, member) in enumerate(zip(views, members, strict=True)):
             progress.bar(number, len(members), f"{member.name}, {member.kernel}")
-            candidates += (alone := lists.linear(view, member, rows, features, losses[0]))
+            candidates += (alone := lists.linear(view, member, rows, losses[0]))
             if any(weights.values()):
                 mixed = replace(member, weights=weights)
-                candidates += (found := lists.linear(view, mixed, rows, features, losses[0]))
+                candidates += (found := lists.linear(view, mixed, rows, losses[0]))
                 member = mixed if lists.best(found) >= lists.best(alone) else member
             for loss in losses[1:]:
-                candidates += lists.linear(view, member, rows, features, loss)
+                candidates += lists.linear(view, member, rows, loss)
         if lists.n_labels > 1 or is_sparse:
-            return candidates
-        values, names = rows.view([column_block], features), self._table.get_feature_names_out()
+            return rows, candidates
+        values, names = rows.view([column_block]), self._table.get_feature_names_out()
         for column in _best_columns(values, lists):
             for sign in (-1.0, 1.0):
                 name = str(names[self._columns[column]])
@@ -435,56 +421,33 @@ class AutoRanker(QueryRequests, BaseEstimator):
         if wanted and len(sizes) >= TREE_FOLDS and max(sizes) <= MAX_QUERY:  # that LightGBM takes
             progress("holding out queries from boosted trees")
             trees, scores = TreeMember.held_out(
-                rows, features, lists.graph, TREE_FOLDS, rng, n_threads(self.n_jobs)
+                rows, lists.graph, TREE_FOLDS, rng, n_threads(self.n_jobs)
             )
             loss = ("lambdarank", WITHIN)
             candidates.append(lists.candidate("trees", trees, loss, 0.0, scores))
-        return candidates
+        return rows, candidates
 
     def _learned(self, rows: Rows, graph: PreferenceGraph) -> Iterator[tuple[Array, Any]]:
         """Generate the features of the linear members, and the preferences they learn from."""
         for member, compared in zip(self._members, self.members_["compared"], strict=False):
             if isinstance(member, LinearMember):
-                yield member.phi(rows, self._features), learned(graph, compared, self._scale)
+                yield member.phi(rows), learned(graph, compared, self._scale)
 
     def _learn(self, parts: Iterable[tuple[Rows, PreferenceGraph]], *, streamed: bool) -> None:
         """Fit the linear members to parts of the rows, each of whole queries."""
-        rankers = [clone(ranker) for ranker in self.estimators_]
-        batches = (self._learned(rows, graph) for rows, graph in parts)
+        rankers, batches = self.estimators_, (self._learned(*part) for part in parts)
         if streamed and rankers:
-            with warnings.catch_warnings():  # transformed columns have their scales on purpose
-                warnings.simplefilter("ignore", FeatureScaleWarning)
-                warnings.simplefilter("ignore", IdColumnWarning)
-                fit_streams(rankers, batches)
-        elif not streamed:
+            fit_streams(rankers, batches)
+        elif rankers:
             for ranker, (phi, graph) in zip(rankers, next(batches), strict=True):
                 ranker.n_features_in_ = phi.shape[1]
                 ranker._fit_prepared(ranker._check_options(), phi, graph, np.array([ranker.alpha]))
-        self._store(rankers)
-
-    def _store(self, rankers: Iterable[RankRLS]) -> None:
-        """Replace the rankers of the linear members."""
-        new = iter(rankers)
-        self._members = [
-            replace(one, estimator=next(new)) if isinstance(one, LinearMember) else one
-            for one in self._members
-        ]
 
     def fit_stream(self, batches: Any) -> AutoRanker:
-        """Fit to a stream of batches, for data larger than memory. The batches are read twice.
+        """Fit to a stream of batches, as for `RankRLS.fit_stream`, which are read twice.
 
-        Members are chosen on a random sample of whole queries, on which boosted trees are trained,
-        and fitted to all batches.
-
-        Parameters
-        ----------
-        batches : sequence, or function that returns an iterable
-            Batches as for `RankRLS.fit_stream`; X may be a table.
-
-        Returns
-        -------
-        self : AutoRanker
-            ``held_out_scores_`` and ``nested_scores_`` are those of the sample.
+        Members are chosen on a random sample of whole queries, those of ``held_out_scores_``, and
+        fitted to all batches; boosted trees are trained on the sample.
         """
         if hasattr(batches, "__next__"):
             raise ValueError(
@@ -495,9 +458,8 @@ class AutoRanker(QueryRequests, BaseEstimator):
         rng = check_random_state(self.random_state)
         with unchanged_on_error(self):
             self.fit(**sample_queries(batches, effort.n_rows, rng))
-            if self.estimators_:
-                encoded = whole_queries(table_batches(batches, self._table._encoded))
-                self._learn((self._part(rows.X, rows.graph) for rows in encoded), streamed=True)
+            encoded = whole_queries(table_batches(batches, self._table._encoded))
+            self._learn((self._part(rows.X, rows.graph) for rows in encoded), streamed=True)
         return self
 
     def _part(self, table: Any, graph: PreferenceGraph) -> tuple[Rows, PreferenceGraph]:
@@ -521,20 +483,10 @@ class AutoRanker(QueryRequests, BaseEstimator):
         magnitude: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> AutoRanker:
-        """Add queries to a fitted ranker; the first call is `fit`.
+        """Add whole queries, with arguments as for `fit`; the first call is `fit`.
 
         Linear and kernel members are updated exactly; those that compare all rows compare those of
         one call. The choice of members, boosted trees, single columns and scores stay.
-
-        Parameters
-        ----------
-        X, y, qid, pairs, magnitude, sample_weight
-            New queries, as for `fit`. All rows of a query must be passed in one call; a query of an
-            earlier call is an error.
-
-        Returns
-        -------
-        self : AutoRanker
         """
         if not self.__sklearn_is_fitted__():
             arguments = {"pairs": pairs, "magnitude": magnitude, "sample_weight": sample_weight}
@@ -553,7 +505,11 @@ class AutoRanker(QueryRequests, BaseEstimator):
             rankers = [copy(ranker) for ranker in self.estimators_]
             for ranker, (phi, graph) in zip(rankers, self._learned(*part), strict=True):
                 update(ranker, 1, phi, Preferences(graph))
-            self._store(rankers)
+            new = iter(rankers)
+            self._members = [
+                replace(one, estimator=next(new)) if isinstance(one, LinearMember) else one
+                for one in self._members
+            ]
         return self
 
     @property
@@ -599,7 +555,7 @@ class AutoRanker(QueryRequests, BaseEstimator):
             scores = np.zeros((n_rows, len(self._labels)) if self._labels else n_rows)
             for index in _batches(graph):
                 part = self._rows(table[index], graph[index])
-                scores[index] = sum(one.predict(part, self._features) for one in self._members)
+                scores[index] = sum(one.predict(part) for one in self._members)
         return scores
 
     def _contributions(self, table: Array) -> Array:
@@ -628,7 +584,7 @@ class AutoRanker(QueryRequests, BaseEstimator):
             for block, (a, b) in views.items():
                 of_view = np.repeat(of_numbers, len(a) // len(of_numbers))
                 part.cache[block] = np.where(place[of_view] < steps, a, b)
-            scores = sum(member.predict(part, features) for member in self._members)
+            scores = sum(member.predict(part) for member in self._members)
             contributions[order] += np.diff(scores) / 2
             largest = max(largest, np.abs(scores).max())
         return np.where(np.abs(contributions) > 1e-12 * largest, contributions, 0.0)
@@ -645,7 +601,7 @@ class AutoRanker(QueryRequests, BaseEstimator):
         order, graph, _ = _canonical_order(table, preferences.graph(table.shape[0]))
         index, graph, _ = sample(graph, order, EFFORTS[self.effort].n_rows, rng)
         lists = HeldOutLists(self.scoring, graph, rng, self._scale)
-        table, features, seed = table[index], self._features, rng.randint(2**31 - 1)
+        table, seed = table[index], rng.randint(2**31 - 1)
         found = []
         for group in [np.zeros(table.shape[1], dtype=bool), *groups]:
             rows = self._rows(np.where(group, table.mean(axis=0), table), graph)
@@ -655,12 +611,12 @@ class AutoRanker(QueryRequests, BaseEstimator):
                     assert member.estimator is not None
                     loss = (self.members_["cost"][number], self.members_["compared"][number])
                     alphas = np.array([member.estimator.alpha])
-                    scores = lists.linear("", member, rows, features, loss, alphas)[0].scores
+                    scores = lists.linear("", member, rows, loss, alphas)[0].scores
                 elif isinstance(member, TreeMember):
                     draws = np.random.RandomState(seed)
-                    scores = member.held_out(rows, features, graph, TREE_FOLDS, draws, 0)[1]
+                    scores = member.held_out(rows, graph, TREE_FOLDS, draws, 0)[1]
                 else:
-                    scores = lists.of_rows(rows.view([member.block], features)[:, member.column])
+                    scores = lists.of_rows(rows.view([member.block])[:, member.column])
                 total += member.factor * scores
             found.append(lists.metric(total))
         return found[0], np.array(found[1:])
@@ -673,17 +629,7 @@ class AutoRanker(QueryRequests, BaseEstimator):
         qid: ArrayLike | None = None,
         pairs: ArrayLike | None = None,
     ) -> float:
-        """Return the mean pairwise accuracy over the queries that have a pair, or of given pairs.
-
-        Parameters
-        ----------
-        X, y, qid, pairs
-            As for `fit`.
-
-        Returns
-        -------
-        float
-        """
+        """Return the mean pairwise accuracy of the queries that have a pair, or of given pairs."""
         predictions = self.predict(X, qid=qid)
         graph = Preferences(y, qid, pairs).graph(len(predictions))
         require_preferences(graph, "evaluate")
@@ -771,20 +717,3 @@ def _best_columns(view: Array, lists: HeldOutLists) -> list[int]:
     correlations = np.abs(centred @ view) / np.where(sizes > 0, sizes, np.inf)
     best = np.argsort(-correlations, kind="stable")[:N_COLUMNS]
     return best[correlations[best] > 0].tolist()
-
-
-def _possible(
-    views: Sequence[View], is_sparse: bool, with_qid: bool, n_numbers: int
-) -> Sequence[View]:
-    """Select the views that the data allow."""
-    if is_sparse:
-        return SPARSE_VIEWS
-    if not n_numbers:
-        return [View(("log",), "linear")]
-    if with_qid:
-        return views
-    alone = (
-        replace(view, blocks=tuple(block for block in view.blocks if block not in WITHIN_QUERY))
-        for view in views
-    )
-    return list(dict.fromkeys(view for view in alone if view.blocks))

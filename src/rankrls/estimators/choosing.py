@@ -14,11 +14,11 @@ from sklearn.utils import check_random_state
 from rankrls import _resources, metrics
 from rankrls._calls import warn
 from rankrls._frames import check_same_rows
-from rankrls._validation import check_finite_array, check_positive, show
-from rankrls.core.preferences.costs import Loss, varying_queries
+from rankrls._validation import check_finite_array, check_positive, check_rows, show
+from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.models import explained_part
-from rankrls.core.ridge.residuals import HeldOut
+from rankrls.core.ridge.residuals import Folds, HeldOut
 from rankrls.estimators.ranker import Preferences, graph_accuracy, require_preferences
 from rankrls.metrics.metric_names import LIST_METRICS, PAIR_METRICS, parse_metric
 
@@ -78,8 +78,8 @@ def search_alphas(
     at_once = max(1, _resources.budget() // (4 * 8 * n_values))  # bounds the memory
     size = size_of_problem() if alphas is None else np.inf
     grid = default_grid(size) if alphas is None else alphas
-    starts = range(0, len(grid), at_once)
-    found = joined_results([evaluate(grid[start : start + at_once]) for start in starts])
+    parts = np.split(grid, range(at_once, len(grid), at_once))
+    found = joined_results(list(map(evaluate, parts)))
     while alphas is None and len(more := continuation(grid, found, size)):
         scored = evaluate(more)
         found = joined_results([found, scored] if more[0] > grid[-1] else [scored, found])
@@ -263,22 +263,6 @@ def read_splits(
     return splits
 
 
-def check_rows(name: str, rows: Any, n: int) -> Array:
-    """Return distinct row indices as int64, from indices or a boolean mask of shape (n,)."""
-    rows = np.asarray(rows)
-    if rows.dtype == bool and rows.shape == (n,):
-        rows = np.flatnonzero(rows)
-    if rows.ndim != 1 or rows.dtype.kind not in "iu" or not rows.size:
-        raise ValueError(
-            f"{name} must be row numbers of X (at least one), or a boolean mask of its {n} rows"
-        )
-    if rows.min() < 0 or rows.max() >= n:
-        raise ValueError(f"{name} must be from 0 to {n - 1}, the rows of X")
-    if len(np.unique(rows)) != len(rows):
-        raise ValueError(f"{name} name a row twice")
-    return rows.astype(np.int64)
-
-
 # -- validation rows ----------------------------------------------------------------------------
 
 
@@ -311,7 +295,7 @@ def split_for_validation(ranker: Any, X: Any, graph: PreferenceGraph, eval_set: 
     if graph.scores is None:
         units, what, least = np.arange(graph.n_given_pairs), "pairs", 1
     elif graph.has_qid:
-        varying = varying_queries(graph.scores, codes, graph.n_queries).any(axis=1)
+        varying = graph.varying_queries.any(axis=1)
         units, what, least = np.flatnonzero(varying), "queries with a pair", 1
     n = max(least, round(fraction * len(units)))
     if n + least > len(units):
@@ -330,7 +314,7 @@ def split_for_validation(ranker: Any, X: Any, graph: PreferenceGraph, eval_set: 
             out = np.isin(codes, drawn)
             kept, rows = np.flatnonzero(~out), np.flatnonzero(out)
             split = Split(graph[kept], kept, X[rows], graph[rows])
-        if split.graph.has_preference() and split.held.has_preference():
+        if min(split.graph.n_preferences.min(), split.held.n_preferences.min()) > 0:
             return split
     raise ValueError(
         f"holding out validation_fraction={fraction:g} leaves one side without a pair; pass "
@@ -425,9 +409,9 @@ class Scoring:
             options |= {"sample_weight": row_weight} if pairwise else {}
         varied = graph.scored_outputs if pairwise else np.ones(graph.n_outputs, dtype=bool)
         found = np.full((2, len(held.values), graph.n_outputs, len(of_list)), np.nan)
-        for a, j in np.ndindex(found.shape[1:3]):
-            if varied[j]:
-                found[0, a, j] = self.value(y[:, j], held.values[a, :, j], lists, **options)
+        for j in np.flatnonzero(varied):  # all alphas in one call
+            labels = np.repeat(y[:, [j]], len(held.values), axis=1)
+            found[0, :, j] = self.value(labels, held.values[..., j].T, lists, **options).T
         known = ~np.isnan(found[0])
         found[0, ~known], found[1] = 0.0, known * of_list
         return found
@@ -477,7 +461,8 @@ class Scoring:
 
 def one_fold(values: Array) -> HeldOut:
     """Predictions of shape (n_alphas, m, n_outputs) for all rows, as those of one fold."""
-    return HeldOut([np.arange(values.shape[1])], values, np.zeros(len(values), dtype=np.int64))
+    folds = Folds.of_list([np.arange(values.shape[1])])
+    return HeldOut(folds, values, np.zeros(len(values), dtype=np.int64))
 
 
 def _held_lists(graph: PreferenceGraph, held: HeldOut) -> tuple[Array, Array, Array | None]:
@@ -485,7 +470,8 @@ def _held_lists(graph: PreferenceGraph, held: HeldOut) -> tuple[Array, Array, Ar
     y, lists, weight = graph.scores, graph.query_codes, graph.sample_weight
     assert y is not None
     assert lists is not None
-    number = lists[held.rows] * len(held.folds) + held.fold
+    fold = np.repeat(np.arange(len(held.folds)), held.folds.sizes)
+    number = lists[held.rows] * len(held.folds) + fold
     return y[held.rows], number, None if weight is None else weight[held.rows]
 
 

@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from rankrls._calls import all_or_nothing, warn
 from rankrls._validation import check_integer
 from rankrls.estimators.choosing import Scoring, check_alphas
-from rankrls.estimators.conditional_base import ConditionalRanker
+from rankrls.estimators.conditional import ConditionalRanker
 from rankrls.estimators.relation_inputs import Relation, check_alpha_grids
 from rankrls.estimators.relation_search import RelationFolds, RelationSearch, folds_of
 
@@ -30,60 +30,52 @@ class ConditionalRankRLSCV(ConditionalRanker):
     Parameters
     ----------
     alphas : array-like of shape (n_alphas,), optional
-        The grid. The default is 2^-15 … 2^15, extended by factors of two where kernel values need
-        it and as long as the best alpha is at an end. ``pairwise="two-step"`` takes one grid for
-        both sides, or a list of two, and tries all pairs; by default it searches one side after
-        the other.
+        The grid. The default is 2^-15 … 2^15, extended where kernel values need it and as long as
+        the best alpha is at an end. ``pairwise="two-step"`` takes one grid for both sides, or a
+        list of two, and tries all pairs; by default it searches one side after the other.
     kernel_weights, object_kernel_weights : array-like of shape (n_kernels,), optional
-        Weights of several kernels. None: choose them by the held-out error and the
-        cross-validated score (see Notes, ``kernel_weights_`` and ``object_kernel_weights_``).
+        Weights of several kernels. None: choose them by cross-validation (see Notes).
     kernel, object_kernel, gamma, degree, coef0, kernel_params, object_kernel_params, pairwise, \
 relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, verbose, n_jobs
         As for `ConditionalRankRLS`.
     cv : str, int, splitter or iterable, default="auto"
         What is held out: "rows" of Y (objects of X), "columns" (objects of Z), "both" at once, or
-        "edges", pairs of known objects. Between objects of one kind, "both" predicts the pairs
-        within a fold of objects. With a symmetry, mirror images are held out, too. "auto": "both"
-        between objects of one kind, "rows" otherwise. An int k means k such folds; a scikit-learn
-        splitter or an iterable of (train, test) splits the rows of X.
+        "edges", pairs of known objects; mirror images, too, with a symmetry. "auto": "both" between
+        objects of one kind, "rows" otherwise. An int k means k such folds; a scikit-learn splitter
+        or an iterable of (train, test) splits the rows of X.
     n_folds : int, optional
-        Number of folds of rows, columns, objects or edges, for "both" on each side. None: 10, or
-        fewer if folds would have less than five objects; single rows, or a few edges of a row, on
-        complete relations without a symmetry, where this needs no refit.
+        Number of folds of rows, columns, objects or edges. None: at most 10; single rows, or a few
+        edges of a row, on complete relations without a symmetry, where this needs no refit.
     scoring : str or callable, default="pairwise_accuracy"
-        Name of a metric of `rankrls.metrics`, possibly with a cut-off such as "ndcg@10", or a
-        function ``metric(y_true, y_score, qid=...)``; higher is better. Only pairs with the same
+        Name of a metric of `rankrls.metrics` such as "ndcg@10", or a function
+        ``metric(y_true, y_score, qid=...)``; higher is better. Only pairs with the same
         conditioning object, predicted by the same model, are compared.
 
     Attributes
     ----------
     alpha_ : float
-        The best alpha; the largest one in case of ties. A tuple (row, column) for
-        ``pairwise="two-step"`` without a ``relation``.
+        The best alpha, the largest one of ties; a tuple (row, column) for two-step.
     best_score_ : float
-        Cross-validated score of the best alpha. It is the maximum over many alphas, and therefore
-        optimistic: see `rankrls.model_selection.conditional_cross_val_score`.
+        Cross-validated score of ``alpha_``, which is optimistic: see
+        `rankrls.model_selection.conditional_cross_val_score`.
     alphas_ : ndarray of shape (n_alphas,)
         The grid, ascending; pairs, of shape (n_alphas, 2), for two-step.
     kernel_weights_, object_kernel_weights_ : ndarray of shape (n_kernels,)
-        Weights of several kernels, chosen or given. ``object_kernel_weights_`` exists only if the
-        sides differ.
+        Weights of several kernels, chosen or given; the second exists if the sides differ.
     cv_results_ : dict of ndarray
-        "alpha", "mean_score", and "n_refits" (the number of refits that replaced a shortcut, or
-        the number of folds if there is no shortcut).
+        "alpha", "mean_score", and "n_refits" (refits that replaced a shortcut, or all folds).
     dual_coef_, solver_, n_edges_, …
         As in `ConditionalRankRLS`, fitted to all labels with ``alpha_``.
 
     Notes
     -----
-    On complete relations, all alphas together cost a few eigendecompositions: one for each kernel
-    if shortcuts exist, and one for each fold otherwise. On incomplete relations, every fold is
-    refitted, for all alphas at once.
+    On complete relations, all alphas together cost a few eigendecompositions. On incomplete
+    relations, every fold is refitted, for all alphas at once.
 
     Weights of several kernels: on complete relations without "profile", the squared error of
-    held-out labels is minimised over alpha and all weights by its gradient, and ``scoring`` selects
-    among the result, the result without its smallest weights, and equal weights. Otherwise a
-    coordinate search multiplies and divides one weight at a time.
+    held-out labels is minimised by its gradient, and ``scoring`` selects among the result, the
+    result without its smallest weights, and equal weights. Otherwise a coordinate search multiplies
+    and divides one weight at a time.
 
     Examples
     --------
@@ -125,30 +117,7 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
         verbose: int = 0,
         n_jobs: int | None = None,
     ) -> None:
-        self.alphas = alphas
-        self.kernel = kernel
-        self.object_kernel = object_kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.object_kernel_params = object_kernel_params
-        self.kernel_weights = kernel_weights
-        self.object_kernel_weights = object_kernel_weights
-        self.pairwise = pairwise
-        self.relation = relation
-        self.loss = loss
-        self.condition_on = condition_on
-        self.fit_offsets = fit_offsets
-        self.solver = solver
-        self.max_iter = max_iter
-        self.tol = tol
-        self.cv = cv
-        self.n_folds = n_folds
-        self.scoring = scoring
-        self.random_state = random_state
-        self.verbose = verbose
-        self.n_jobs = n_jobs
+        self._set(locals())
 
     @all_or_nothing
     def fit(self, X: Any, Y: Any, Z: Any = None) -> ConditionalRankRLSCV:

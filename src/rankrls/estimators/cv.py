@@ -16,13 +16,18 @@ from rankrls._resources import n_threads
 from rankrls._validation import check_option, encode_qid, show
 from rankrls.core.linalg.krylov import History
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.ridge.iterative import HeldOutRows
 from rankrls.core.ridge.models import predict_path
 from rankrls.core.ridge.pairs import can_leave_pairs_out, pair_accuracies
-from rankrls.core.ridge.problem import RidgeProblem
+from rankrls.core.ridge.problem import HeldOutRows, RidgeProblem
 from rankrls.core.ridge.residuals import Folds, HeldOut, split_folds
 from rankrls.core.spaces.spaces import Kernel
-from rankrls.estimators.calibration import JudgementScoring, by_judgement, judgement_folds
+from rankrls.estimators.calibration import (
+    JudgementScoring,
+    by_judgement,
+    hold_out,
+    judgement_folds,
+    newton,
+)
 from rankrls.estimators.choosing import (
     DEFAULT_ALPHAS,
     Scoring,
@@ -37,7 +42,6 @@ from rankrls.estimators.choosing import (
     search_alphas,
     split_for_validation,
 )
-from rankrls.estimators.logistic import hold_out, newton
 from rankrls.estimators.ranker import Preferences
 from rankrls.estimators.rankrls import RankRLS, RidgeRanker
 from rankrls.metrics.metric_names import PAIR_METRICS
@@ -85,7 +89,7 @@ class RankRLSCV(RidgeRanker):
     kernel, degree, coef0, kernel_params, cost, ties, query_weighting, solver, basis, max_iter, \
 tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbose, n_jobs
         As for `RankRLS`. With ``solver="cg"``, or with an ``eval_set``, alpha is chosen on held-out
-        rows instead of by cross-validation (see Notes).
+        rows instead of by cross-validation.
     cv : str, int, splitter or iterable, default="auto"
         What is held out together. For labels:
 
@@ -104,25 +108,22 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
     scoring : str or callable, default="pairwise_accuracy"
         Name of a metric of `rankrls.metrics` such as "ndcg@10", or a function
         ``metric(y_true, y_score, qid=...)``; higher is better. It is computed within queries and
-        folds and averaged over them; a query has the mean of its sample weights (functions see no
-        weights). "pairwise_r2" is 1 − (loss of held-out pairs)/(sum of their squared targets), with
-        cost and weights as in training. For given pairs, "pairwise_accuracy" or "log_loss" (of
-        calibrated probabilities; a tie counts as half a preference each way).
+        folds and averaged over them, with the mean of their sample weights. "pairwise_r2" is
+        1 − (loss of held-out pairs)/(sum of their squared targets). For given pairs,
+        "pairwise_accuracy" or "log_loss" of calibrated probabilities.
     link : {"identity", "logit"}, default="identity"
-        For given pairs, "logit" fits their probabilities by logistic regression (Bradley–Terry)
-        instead of their magnitudes by least squares: Σ w log(1 + exp(−d)) + (alpha/2) ‖f‖², with
-        d = f(preferred) − f(other). Held-out predictions are those of the last Newton step, whose
-        weights know the held-out pairs, so they only approximate refits.
+        For given pairs, "logit" fits their probabilities by logistic regression (Bradley–Terry):
+        Σ w log(1 + exp(−d)) + (alpha/2) ‖f‖², with d = f(preferred) − f(other). Held-out
+        predictions are those of the last Newton step, which only approximate refits.
     store_cv_predictions : bool, default=False
         Whether to keep the held-out predictions of all alphas in ``cv_predictions_``. Not for
-        leave-pair-out (see `rankrls.model_selection.leave_pair_out_predict`) and held-out rows.
+        leave-pair-out and held-out rows.
 
     Attributes
     ----------
     alpha_, gamma_ : float
-        The best alpha; the largest one if several are equally good, and for "log_loss" the one of
-        the smallest held-out squared error. With early stopping, that of the best iteration. And
-        the best gamma, if there are several.
+        The best alpha, the largest one of equally good ones (for "log_loss" the one of the smallest
+        held-out squared error), and the best gamma, if there are several.
     best_score_ : float
         Its cross-validated score, the maximum over many alphas and therefore optimistic: to
         estimate performance, cross-validate the whole `RankRLSCV` (nested).
@@ -130,36 +131,29 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         The grid, ascending.
     cv_results_ : dict of ndarray
         "alpha" (and "gamma", if there are several), "mean_score", and "n_refits" (the number of
-        folds that were refitted) or, with held-out rows, "iteration". For "log_loss" also
-        "mean_squared_error". If the metric has a score for each held-out list, also "std_score" and
-        "n_scores": std_score/√n_scores is a rough standard error of the mean.
+        folds that were refitted) or, with held-out rows, "iteration"; "std_score" and "n_scores" of
+        metrics with a score for each list; "mean_squared_error" for "log_loss".
     validation_curve_ : ndarray of shape (n_checks, n_alphas)
         With early stopping, the error (1 − score) of each alpha at ``validation_iterations_``; NaN
         after an alpha has been stopped.
     cv_predictions_ : ndarray of shape (n_alphas, n_rows[, n_outputs])
-        With ``store_cv_predictions``: predictions of every row by the models without its fold; NaN
-        for rows that are not held out. For given pairs, differences f(preferred) − f(other) of
-        shape (n_alphas, n_pairs[, n_outputs]); if items are left out, (n_alphas, n_pairs, 2[,
-        n_outputs]). With several gammas, those of ``gamma_``.
+        With ``store_cv_predictions``: predictions by the models without a row's fold; NaN for rows
+        that are not held out. For given pairs, differences of shape (n_alphas, n_pairs[, 2]).
     calibration_ : Calibration
         If alpha was chosen on held-out pairs: ``link``, ``slope`` and held-out ``log_loss`` of the
         probabilities of `preference_proba`.
     noise_variance_ : float or ndarray of shape (n_outputs,)
-        If alpha was chosen on held-out pairs: variance σ² of the noise of a judgement of weight 1,
-        from the held-out errors; 1 with ``link="logit"``. Deviations and probabilities are those of
-        the posterior with this variance (and prior covariance (σ²/alpha) k).
+        If alpha was chosen on held-out pairs: variance of the noise of a judgement of weight 1,
+        which scales standard deviations and probabilities; 1 with ``link="logit"``.
     coef_, dual_coef_, basis_indices_, solver_, n_pairs_, n_queries_, …
         As for `RankRLS`, fitted to all rows with ``alpha_``.
 
     Notes
     -----
-    Several outputs share one alpha: the scores are averaged over outputs.
-
-    ``solver="cg"`` solves for the whole grid in one run of conjugate gradients. Alpha is then
-    chosen on held-out rows: ``eval_set``, or ``validation_fraction`` of the queries. Without an
-    ``eval_set`` the model is fitted again to all rows with the best alpha. With
-    ``early_stopping=True`` the model is the best combination of alpha and iteration, and the
-    held-out rows are not used for training.
+    Several outputs share one alpha. ``solver="cg"`` solves for the whole grid in one run, and
+    chooses alpha on ``eval_set``, or on ``validation_fraction`` of the queries, after which all
+    rows are fitted again. With ``early_stopping=True`` the model is the best combination of alpha
+    and iteration, and held-out rows are not used for training.
 
     Examples
     --------

@@ -60,21 +60,12 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
 
     Notes
     -----
-    **Leave-query-out.** With f₋q the model without query q, the criterion is
-
-        Σ_q Σ_{edges of q} w² (z − (f₋q(x_h) − f₋q(x_j)))²  /  Σ_edges w²,
-
-    the weighted mean squared error of the held-out pairs.
-
-    **One ranking (no qid).** For ``cost="magnitude"`` with ties kept (or without ties in y),
-    RankRLS on all pairs of the remaining m − 1 rows is ridge regression with a free intercept b and
-    penalty alpha/(m − 1) ("pair"), alpha ("size") or alpha (m − 2)/2 ("query"). The criterion is
-    the mean over rows of (y_i − f₋i(x_i) − b₋i)². Other costs, dropped ties and unequal sample
-    weights raise an error.
-
-    Several outputs must share their pairs; the criterion is summed over them. If the gains of
-    several candidates agree to ten digits, the first is taken. Each added feature takes
-    O(n_rows · n_features) time, and the selection two dense float64 matrices of the shape of X.
+    Leave-query-out minimises the weighted mean squared error of held-out pairs. Without qid,
+    RankRLS on all pairs of the remaining rows is ridge regression with a free intercept, and the
+    criterion is the mean squared error of held-out rows; this needs ``cost="magnitude"`` with ties
+    kept (or without ties in y) and equal sample weights. Several outputs must share their pairs;
+    the criterion is summed over them. Each added feature takes O(n_rows · n_features) time, and the
+    selection two dense float64 matrices of the shape of X.
 
     Examples
     --------
@@ -140,19 +131,18 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
         n_select = _count(self.n_features_to_select, X.shape[1])
         codes = graph.query_codes if graph.has_qid else None
         objectives = graph.objectives(ranker._loss)
-        problem = None
         if graph.n_given_pairs:
-            problem = "GreedyRankRLS holds out queries and cannot use given pairs; use scores y"
-        elif self.cv == "leave-one-out" and graph.has_qid:
-            problem = "cv='leave-one-out' needs a single ranking: leave out qid"
-        elif len(objectives) > 1:
-            problem = (
+            raise ValueError(
+                "GreedyRankRLS holds out queries and cannot use given pairs; use scores y"
+            )
+        if self.cv == "leave-one-out" and graph.has_qid:
+            raise ValueError("cv='leave-one-out' needs a single ranking: leave out qid")
+        if len(objectives) > 1:
+            raise ValueError(
                 f"the {graph.n_outputs} outputs have {len(objectives)} different sets of pairs "
                 "(their ties differ), so they share no hold-out error: use cost='magnitude' "
                 "with ties='keep', or one selector for each output"
             )
-        if problem is not None:
-            raise ValueError(problem)
         progress = Progress(type(self).__name__, self.verbose)
         if codes is not None:
             degree = objectives[0].degree()
@@ -161,22 +151,24 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
                     "leave-query-out needs at least two queries with a pair, but there is only one "
                     "(leave out qid for a single ranking)"
                 )
-            path = select_leave_query_out(objectives[0], codes, X, alpha, n_select, progress)
-            errors = path.errors / (degree.sum() / 2)
+            selected, errors, self.n_refits_ = select_leave_query_out(
+                objectives[0], codes, X, alpha, n_select, progress
+            )
+            self.scores_ = errors / (degree.sum() / 2)
         else:
             rows, scores, penalty = _one_ranking(graph, X, alpha, ranker._loss)
-            path = select_leave_one_out(scores, rows, penalty, n_select, progress)
-            errors = path.errors / len(scores)
+            selected, errors, self.n_refits_ = select_leave_one_out(
+                scores, rows, penalty, n_select, progress
+            )
+            self.scores_ = errors / len(scores)
         self.cv_ = "leave-query-out" if graph.has_qid else "leave-one-out"
-        self.scores_ = errors
-        self.n_refits_ = path.n_refits
-        self.selected_features_ = path.selected
+        self.selected_features_ = selected
         self.ranking_ = np.full(X.shape[1], n_select + 1)
-        self.ranking_[path.selected] = np.arange(1, n_select + 1)
+        self.ranking_[selected] = np.arange(1, n_select + 1)
         self.support_ = self.ranking_ <= n_select
-        ranker._fit_prepared(kernel, X[:, path.selected], graph, np.array([alpha]))
+        ranker._fit_prepared(kernel, X[:, selected], graph, np.array([alpha]))
         self.coef_ = np.zeros((*ranker.coef_.shape[:-1], X.shape[1]))
-        self.coef_[..., path.selected] = ranker.coef_
+        self.coef_[..., selected] = ranker.coef_
         return self
 
     def _get_support_mask(self) -> Array:
@@ -215,7 +207,7 @@ def _one_ranking(
         weight = float(weights[0])
     m = len(s)
     tied = any(len(np.unique(column)) < m for column in s.T)
-    other_pairs = not loss.keeps_ties and (tied or not loss.of_pair.linear)
+    other_pairs = not loss.keeps_ties and (tied or not loss.cost.linear)
     if other_pairs or m < 3 or (weights is not None and (weights != weight).any()):
         raise ValueError(
             f"without qid each of {m} rows (n_samples) with weight is held out, which needs at "

@@ -8,6 +8,7 @@ so a batch can be added or removed exactly, whether the model was fitted by ``fi
 from __future__ import annotations
 
 import functools
+import numbers
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from rankrls import _resources
 from rankrls._calls import unchanged_on_error, warn
-from rankrls._validation import check_positive, show
+from rankrls._validation import check_positive, show, written_integer
 from rankrls.core.linalg.factorizations import NotPositiveError
 from rankrls.core.linalg.krylov import History
 from rankrls.core.preferences.costs import Loss
@@ -35,7 +36,6 @@ from rankrls.core.preferences.statistics import (
 from rankrls.core.ridge.models import FittedFunction, warn_lost_digits
 from rankrls.core.spaces.spaces import Basis, Kernel, check_kernel_values, choose_basis
 from rankrls.estimators.ranker import Preferences
-from rankrls.estimators.seen_queries import SeenQueries, query_keys
 
 Array = NDArray[Any]
 
@@ -44,6 +44,10 @@ MAX_ERROR = 1e-8
 
 #: What is left of digits is looked at only if sums were so many times larger once.
 MUCH_LARGER = 1e3
+
+#: Relative tolerance of checksums, at least, and as a multiple of the rounding error of the rows.
+#: It allows for other orders of summation and for rescaled features, but not for other values.
+CHECKSUM_TOLERANCE, CHECKSUM_ROUNDINGS = 1e-8, 1e3
 
 
 class NotIncrementalError(ValueError, AttributeError):
@@ -66,6 +70,188 @@ class IncrementalMethod:
         return MethodType(self.method, instance)
 
 
+def query_keys(labels: Any) -> list[str]:
+    """Convert query ids to text, the same for 2, 2.0 and "2": readers of files return either."""
+    # The hash values of text are not predictable, so that no file can make lookups slow.
+    values = labels.tolist() if isinstance(labels, np.ndarray) else labels
+    if isinstance(labels, np.ndarray) and labels.dtype.kind in "iu":
+        return list(map(str, values))
+    return [value if type(value) is str else _key(value) for value in values]
+
+
+def _key(label: Any) -> str:
+    if isinstance(label, np.generic):
+        label = label.item()
+    if isinstance(label, str):
+        return str(label)
+    if isinstance(label, numbers.Integral):
+        return str(int(label))
+    if isinstance(label, numbers.Real):
+        number = float(label)
+        return str(int(number)) if number.is_integer() else f"float {number!r}"
+    if isinstance(label, tuple):
+        return f"tuple {tuple(map(_key, label))!r}"
+    return f"{type(label).__name__} {label!r}"
+
+
+def show_query(key: str) -> str:
+    """The query of a key in a message: query 2, query 'a'."""
+    return f"query {key if written_integer(key) is not None else show(key)}"
+
+
+@dataclass(frozen=True)
+class Projection:
+    """One number for each query: c(q) = Σ_{i in q} w_i (1 + y_iᵀu) (1 + shift + x_iᵀv).
+
+    v and u are random. It does not depend on the order of the rows, and follows a change of units
+    of the features.
+    """
+
+    v: Array
+    u: Array
+    shift: float = 0.0
+
+    @classmethod
+    def like(cls, X: Any, y: Array) -> Projection:
+        """Draw one in units in which features and scores of the first rows have size 1."""
+        draw, drawn = np.random.default_rng(0).uniform, []
+        for part in (X, y):
+            largest = abs(part[:1000]).max(axis=0)
+            largest = np.asarray(largest.todense() if hasattr(largest, "todense") else largest)
+            largest = largest.ravel().astype(np.float64)
+            # 1 where a division by it could overflow
+            drawn.append(draw(0.5, 1.5, len(largest)) / np.where(largest > 1e-30, largest, 1.0))
+        return cls(drawn[0], drawn[1])
+
+    def rescaled(self, factor: Array, offset: Array) -> Projection:
+        """The same numbers from features (x − offset) · factor, of shape (n_features,) each."""
+        return Projection(self.v / factor, self.u, self.shift + float(offset @ self.v))
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def of(self, X: Any, y: Array, codes: Array, weight: Array | None, n_queries: int) -> Array:
+        """Numbers of queries; y of shape (m, k), query ``codes`` of shape (m,)."""
+        rows = np.asarray(X @ self.v.astype(X.dtype), dtype=np.float64)
+        rows += 1 + self.shift
+        rows *= 1 + y @ self.u
+        return np.bincount(codes, rows if weight is None else rows * weight, n_queries)
+
+
+class SeenQueries:
+    """Queries, rankings without id, and given pairs that were added.
+
+    ``rankings`` has the numbers of rows and of given pairs of each call without qid; ``joined`` the
+    keys of the queries of each call with given pairs in addition to its scores, and their number:
+    such queries can only be forgotten together. ``projection`` computes checksums of queries;
+    ``weighted``: whether rows had sample weights.
+    """
+
+    def __init__(self) -> None:
+        self.rankings: list[tuple[int, int]] = []
+        self.joined: list[tuple[frozenset[str], int]] = []
+        self.projection: Projection | None = None
+        self.weighted = False
+        self._queries: dict[str, tuple[int, float]] = {}
+        self._unread: list[tuple[Any, Array, Array | None]] = []
+
+    def copy(self) -> SeenQueries:
+        """Return an independent copy."""
+        other = SeenQueries()
+        other.__dict__.update(vars(self), _queries=dict(self.queries), _unread=[])
+        other.rankings, other.joined = list(self.rankings), list(self.joined)
+        return other
+
+    @property
+    def queries(self) -> dict[str, tuple[int, float]]:
+        """Number of rows and checksum (NaN if unknown) of each query, by key."""
+        for labels, counts, sums in self._unread:  # lazily, so that ``fit`` does not build the dict
+            sums = np.full(len(counts), np.nan) if sums is None else sums
+            known = zip(counts.tolist(), sums.tolist(), strict=True)
+            entries = zip(query_keys(labels), known, strict=True)
+            self._queries.update(entries if counts.all() else (e for e in entries if e[1][0]))
+        self._unread = []
+        return self._queries
+
+    @property
+    def n_queries(self) -> int:
+        """Number of labelled queries and of rankings without a label."""
+        unread = sum(int(np.count_nonzero(counts)) for _, counts, _ in self._unread)
+        return len(self._queries) + unread + len(self.rankings)
+
+    def add(self, labels: Any, counts: Array, checksums: Array | None = None) -> None:
+        """Record queries with their numbers of rows (0: none), and their checksums if known."""
+        self._unread.append((labels, counts, checksums))
+
+    def add_graph(self, graph: PreferenceGraph, X: Any) -> None:
+        """Record the contents of ``graph``, whose rows have the features X (None: unknown)."""
+        codes, y, weight = graph.query_codes, graph.scores, graph.sample_weight
+        self.weighted |= weight is not None
+        if codes is None or y is None or not graph.has_qid:
+            self.rankings.append((graph.n_rows, graph.n_given_pairs))
+            return
+        labels, sums = graph.query_labels, None
+        if X is not None:
+            self.projection = self.projection or Projection.like(X, y)
+            sums = self.projection.of(X, y, codes, weight, len(labels))
+        self.add(labels, np.bincount(codes, minlength=len(labels)), sums)
+        if graph.n_given_pairs:
+            self.joined.append((frozenset(query_keys(labels)), graph.n_given_pairs))
+
+    def check_new(self, keys: Sequence[str], advice: str) -> None:
+        """Raise an error if a query is already recorded."""
+        if not self.queries.keys().isdisjoint(keys):
+            again = next(key for key in keys if key in self.queries)
+            raise ValueError(f"{show_query(again)} {advice}")
+
+    def remove(self, graph: PreferenceGraph, X: Any, rounding: float) -> None:
+        """Remove the contents of ``graph``; raise an error unless they were added as they are."""
+        n_pairs = graph.n_given_pairs
+        if not graph.has_qid:
+            if (graph.n_rows, n_pairs) not in self.rankings:
+                raise ValueError(
+                    f"no ranking of {graph.n_rows} rows was added without qid, with {n_pairs} "
+                    "given pairs; forget the rows (and pairs) of one earlier call, or give qid"
+                )
+            self.rankings.remove((graph.n_rows, n_pairs))
+            return
+        keys, codes, y = query_keys(graph.query_labels), graph.query_codes, graph.scores
+        assert codes is not None
+        assert y is not None
+        for key, n_rows in zip(keys, np.bincount(codes).tolist(), strict=True):
+            if key not in self.queries:
+                raise ValueError(f"{show_query(key)} was never added, so it cannot be forgotten")
+            if self.queries[key][0] != n_rows:
+                raise ValueError(
+                    f"{show_query(key)} was added with {self.queries[key][0]} rows, but {n_rows} "
+                    "are to be forgotten; forget whole queries"
+                )
+        touched = [entry for entry in self.joined if not entry[0].isdisjoint(keys)]
+        if sum(n for _, n in touched) != n_pairs or any(
+            some.difference(keys) for some, _ in touched
+        ):
+            raise ValueError(
+                f"queries were added with {sum(n for _, n in touched)} given pairs, and {n_pairs} "
+                "are to be forgotten; forget all queries and pairs of one call together"
+            )
+        if (own := self.projection) is not None:
+            of_rows = (codes, graph.sample_weight, len(keys))
+            known = np.array([self.queries[key][1] for key in keys])
+            error = np.abs(own.of(X, y, *of_rows) - known)
+            # Rounding errors are relative to the sums of absolute values.
+            positive = Projection(abs(own.v), abs(own.u), abs(own.shift))
+            tolerance = max(CHECKSUM_TOLERANCE, CHECKSUM_ROUNDINGS * rounding) * positive.of(
+                abs(X), abs(y), *of_rows
+            )
+            wrong = np.flatnonzero(error > tolerance)  # not for NaN
+            if len(wrong):
+                raise ValueError(
+                    f"{show_query(keys[wrong[0]])} was added with other features, scores or "
+                    "weights than those that are to be forgotten; forget rows as they were added"
+                )
+        for key in keys:
+            del self.queries[key]
+        self.joined = [entry for entry in self.joined if entry[0].isdisjoint(keys)]
+
+
 @dataclass
 class Learned:
     """Sums over queries, and the queries themselves.
@@ -73,7 +259,7 @@ class Learned:
     ``total`` has the sums of the features, or of the Nyström features of ``basis``, for each group
     of outputs that share all their graphs; ``preferences`` is the number of queries and given
     pairs with a preference, for each output; ``dtype`` is float32 if all rows were; ``ranking``
-    are the moments of rows without qid that come in parts and are one ranking.
+    are the moments of the ``n_rows`` without qid that come in parts and are one ranking.
     """
 
     total: list[Statistics]
@@ -83,6 +269,7 @@ class Learned:
     preferences: Array
     seen: SeenQueries
     ranking: RankingStatistics | None = None
+    n_rows: int = 0
 
     @classmethod
     def nothing(
@@ -102,6 +289,7 @@ class Learned:
 
     def add(self, graph: PreferenceGraph, X: Any, loss: Loss, sign: int = 1) -> None:
         """Add rows to the sums, or subtract them (sign −1); ``seen`` does not change."""
+        self.n_rows += graph.n_rows
         if sign > 0:
             self.dtype = np.result_type(self.dtype, X.dtype)
         if self.ranking is not None:
@@ -122,13 +310,14 @@ class Learned:
         """Add the sums of other rows, whose arrays may be overwritten."""
         self.total = add_batch(self.total, other.total)
         self.preferences = self.preferences + other.preferences
+        self.n_rows += other.n_rows
         if self.ranking is not None and other.ranking is not None:
             self.ranking = self.ranking.merge(other.ranking)
 
-    def end_ranking(self, n_rows: int, loss: Loss) -> None:
+    def end_ranking(self, loss: Loss) -> None:
         """Make sums of the parts of a ranking, if there is one, which are complete now."""
         if self.ranking is not None:
-            self.seen.rankings.append((n_rows, 0))
+            self.seen.rankings.append((self.n_rows, 0))
             self.preferences = self.preferences + self.ranking.n_preferences
             if self.ranking.total is not None:
                 self.total = [self.ranking.statistics(loss.query_weighting)]
@@ -189,16 +378,35 @@ class Learned:
         return model
 
 
-def require_learned(folds: Sequence[Learned], n_rows: int, n_queries: int) -> None:
-    """Raise unless every output has a preference in some fold."""
+def require_learned(folds: Sequence[Learned]) -> None:
+    """Raise unless every output has a preference in some fold; the first fold has all queries."""
     preferences = np.sum([fold.preferences for fold in folds], axis=0)
     if not (preferences > 0).all():
         where = f" in output (column) {np.argmin(preferences)} of y" * (not folds[0].flat)
+        n_rows, n_queries = sum(fold.n_rows for fold in folds), folds[0].n_queries
         raise ValueError(
             f"no query has a pair to learn from{where}: in {n_rows:,} rows and {n_queries:,} "
             "queries, all labels of a query are equal, or it has a single row of a weight above "
             "zero"
         )
+
+
+def add_to_folds(
+    folds: Sequence[Learned], graph: PreferenceGraph, X: Any, fold_of: Array | None, loss: Loss
+) -> None:
+    """Add whole queries to the sums of their folds, ``fold_of`` each row (None: of the first)."""
+    if fold_of is None:
+        folds[0].add(graph, X, loss)
+        return
+    for number in np.unique(fold_of):
+        rows = as_slice(np.flatnonzero(fold_of == number))
+        folds[number].add(graph[rows], X[rows], loss)
+
+
+def as_slice(rows: Array) -> Any:
+    """A slice, which avoids a copy, if these row numbers are consecutive."""
+    together = len(rows) and rows[-1] - rows[0] + 1 == len(rows)
+    return slice(int(rows[0]), int(rows[-1]) + 1) if together else rows
 
 
 def learned_by(ranker: Any) -> Learned | None:
@@ -251,8 +459,8 @@ def update(ranker: Any, sign: int, X: Any, preferences: Preferences) -> None:
             if graph.has_qid:
                 seen.check_new(
                     query_keys(graph.query_labels),
-                    "was given in an earlier call: pass all rows of a query in one call (to change "
-                    "a query, forget it first, with the rows that it was added with)",
+                    "was added before: give all rows of a query at once (to change a query, forget "
+                    "it first, with the rows that it was added with)",
                 )
             if seen.weighted and graph.scores is not None and graph.sample_weight is None:
                 warn(

@@ -1,4 +1,4 @@
-"""Objects of one side of a relation, known and new: features, names and kernels."""
+"""Objects of one side of a relation, known and new: features and kernels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rankrls import _resources
-from rankrls._calls import warn
 from rankrls._frames import (
     column_names,
     columns_in_order,
@@ -20,11 +19,10 @@ from rankrls._frames import (
     kept_names,
     names_anything,
     row_names,
-    shown_names,
     square_in_order,
 )
+from rankrls._relation_labels import FreeOffsets, Observations
 from rankrls._validation import check_positive, show
-from rankrls.core.relations.labels import FreeOffsets, Observations
 from rankrls.core.relations.sides import Side, profile_kernel
 from rankrls.core.spaces.products import centre, subtract
 from rankrls.core.spaces.spaces import Kernel, check_gram, first_equal
@@ -80,7 +78,7 @@ class Objects:
     kernel: KernelSum
     X: Any  # features (n, d), dense or CSR, or kernel matrices (n, n) side by side
     profile: Array | None = None  # the profile kernel of the labels (n, n), if it is in use
-    names: Array | None = None  # unique strings or integers (n,)
+    names: Array | None = None  # those of the columns of a kernel matrix, strings or integers (n,)
     sees_differences: bool = False  # a linear kernel may use centred features
 
     @classmethod
@@ -89,7 +87,8 @@ class Objects:
     ) -> Objects:
         """Build training objects from checked X with the names of its rows."""
         X = canonical(X, dense=kernel.precomputed)
-        made = cls(kernel, X, None, kept_names(names), sees_differences)
+        names = kept_names(names) if kernel.precomputed else None
+        made = cls(kernel, X, None, names, sees_differences)
         for _, _, block in made._terms(X) if kernel.precomputed else ():
             if block is not None:
                 check_gram(block)
@@ -201,11 +200,9 @@ class Objects:
 
     # ------------------------------------------------------------------ new objects
 
-    def new(self, X: Any, names: Any = None, name: str = "X", among: Any = None) -> NewObjects:
+    def new(self, X: Any, name: str = "X", own: Array | None = None) -> NewObjects:
         """Wrap other objects with checked features of shape (n', d) for the kernel of this side."""
-        return NewObjects(
-            self, canonical(X, dense=self.kernel.precomputed), names, name, among=among
-        )
+        return NewObjects(self, canonical(X, dense=self.kernel.precomputed), name, own)
 
     def _part(
         self, kernel: Kernel, block: Array | None, new: NewObjects, coefficients: Any = None
@@ -261,26 +258,18 @@ class Objects:
             elif block is None:
                 part = kernel.paired(new.X, None if other is None else other.X)
             else:
-                part = self._given_values(block, new, other)
+                part = _row_sums(second.known, block)
+                if other is None and new.own is not None:
+                    part = np.where(new.unknown, new.own, part)
+                elif second.unknown.any():
+                    raise ValueError(
+                        "uncertainties need k(x, x), which kernel='precomputed' does not tell for "
+                        f"new objects: row {int(np.argmax(second.unknown))} of {second.name} is "
+                        "none of the training objects. Append the kernel values among the new "
+                        "objects as further columns"
+                    )
             out += weight * part
         return out
-
-    def _given_values(self, block: Array, new: NewObjects, other: NewObjects | None) -> Array:
-        """Look k(x, y) up in given kernel values with known objects, or among the new ones."""
-        second = new if other is None else other
-        values, missing = _row_sums(second.known, block), second.unknown
-        if other is None and new.among is not None:
-            return np.where(missing, new.among.diagonal(), values)
-        if other is not None and self.kernel.n_blocks == 1:
-            values = np.where(missing, _row_sums(new.known, other.X), values)
-            missing = missing & new.unknown
-        if missing.any():
-            raise ValueError(
-                "uncertainties need k(x, x), which kernel='precomputed' does not tell for new "
-                f"objects: row {int(np.argmax(missing))} of {second.name} is none of the training "
-                "objects. Append the kernel values among the new objects as further columns"
-            )
-        return values
 
     def equal(self) -> list[Array]:
         """Find groups of objects with equal features (kernel values, if precomputed)."""
@@ -288,68 +277,36 @@ class Objects:
         groups = np.split(np.argsort(codes, kind="stable"), np.cumsum(counts)[:-1])
         return [group for group in groups if len(group) > 1]
 
-    def known(self, X: Any, names: Any = None, name: str = "X") -> sparse.csr_array:
-        """Match others with training objects by features, then names: indicators (n', n)."""
+    def known(self, X: Any) -> sparse.csr_array:
+        """Match others with training objects by features: indicators (n', n) that sum to 1."""
         n, m = len(self), X.shape[0]
-        numbers = np.full(m, -1)  # of training objects with these names
-        if names is not None and self.names is not None:
-            place_of = {name: number for number, name in enumerate(self.names.tolist())}
-            numbers = np.array([place_of.get(name, -1) for name in names.tolist()], dtype=np.int64)
-        in_order = (numbers < 0).all() or np.array_equal(numbers, np.arange(n))
-        if in_order and X is self.X:
-            return sparse.csr_array(sparse.identity(n, format="csr"))
-        codes = _codes(self.X, X)
+        codes = _codes(self.X, X) if X is not self.X else np.zeros(2 * n)
         own, others = codes[:n], codes[n:]
-        if in_order and np.array_equal(own, others):
+        if np.array_equal(own, others):
             return sparse.csr_array(sparse.identity(n, format="csr"))
         order = np.argsort(own, kind="stable")
         first = np.searchsorted(own[order], others, "left")
         count = np.searchsorted(own[order], others, "right") - first
-        named = (numbers >= 0) & (own[numbers] == others)
-        changed = np.flatnonzero((numbers >= 0) & ~named)
-        if len(changed) and isinstance(names[changed[0]], str):  # integers may number any rows
-            warn(
-                f"{shown_names(names[changed])} of {name} {'has' if len(changed) == 1 else 'have'} "
-                "the name of a training object and other features than in fit: taken as new, "
-                "without what was learned of this object itself"
-            )
-        count[named] = 1
-        if self.names is not None and (count > 1).any():
-            warn(
-                f"row {int(np.argmax(count > 1))} of {name} has the features of several training "
-                "objects, and gets the mean of what was learned of each: pass a data frame whose "
-                "index names the objects as in fit"
-            )
         starts = np.concatenate([[0], np.cumsum(count)])
         place = order[np.arange(starts[-1]) - np.repeat(starts[:-1] - first, count)]
-        place[starts[:-1][named]] = numbers[named]
         data = np.repeat(1.0 / np.maximum(count, 1), count)
         return sparse.csr_array((data, place, starts), shape=(m, n))
 
     # ------------------------------------------------------------------ other training objects
 
-    def with_new(self, new: NewObjects) -> Objects:
+    def with_new(self, X: Any) -> Objects:
         """Append new objects, as in a new fit, without profiles."""
-        if self.kernel.precomputed:
-            X: Any = np.block([[self.X, new.X.T], [new.X, new.among]])
-        else:
-            X = (sparse.vstack if sparse.issparse(self.X) else np.vstack)([self.X, new.X])
-        names = None
-        if self.names is not None and new.names is not None:
-            added = kept_names(new.names)
-            if added is not None and added.dtype == self.names.dtype:
-                names = np.concatenate([self.names, added])
-        return self.refitted(X, names)
+        return self.refitted((sparse.vstack if sparse.issparse(self.X) else np.vstack)([self.X, X]))
 
-    def only(self, kept: Array) -> Objects:
-        """Select objects by ascending indices, as in a new fit, without profiles."""
-        names = None if self.names is None else self.names[kept]
-        return self.refitted(self.part(kept, kept), names)
-
-    def refitted(self, X: Any, names: Array | None) -> Objects:
+    def refitted(self, X: Any) -> Objects:
         """Return other objects with the same kernels, divided by their new mean values."""
-        X = canonical(X, dense=self.kernel.precomputed)
-        return Objects(self.kernel, X, None, names, self.sees_differences).weighted(self.weights)
+        if self.kernel.precomputed:
+            raise ValueError(
+                "objects of a precomputed kernel cannot be added or removed: fit again with the "
+                "kernel matrix of all objects"
+            )
+        X = canonical(X, dense=False)
+        return replace(self, X=X, profile=None).weighted(self.weights)
 
     def part(self, chosen: Array, train: Array) -> Any:
         """Return features, or kernel values with ``train``, of the objects ``chosen``."""
@@ -360,28 +317,22 @@ class Objects:
 
 
 class NewObjects:
-    """Objects to predict for: features, names, and precomputed kernel values ``among`` them."""
+    """Objects to predict for, with features or kernel values X and ``own`` values k(x, x)."""
 
     def __init__(
-        self,
-        objects: Objects,
-        X: Any,
-        names: Any,
-        name: str,
-        *,
-        among: Array | None = None,
-        of: NewObjects | None = None,
-        rows: Any = None,
+        self, objects: Objects, X: Any, name: str, own: Array | None = None, match: Any = None
     ) -> None:
-        self.objects, self.X, self.names, self.name = objects, X, names, name
-        self.among, self._of, self._rows = among, of, rows
+        self.objects, self.X, self.name, self.own = objects, X, name, own
+        self._match = match or (lambda: objects.known(X))
 
     @cached_property
     def known(self) -> sparse.csr_array:
         """Indicator matrix of matching training objects, see `Objects.known`."""
-        if self._of is not None:
-            return self._of.known[self._rows]
-        return self.objects.known(self.X, self.names, self.name)
+        return self._match()
+
+    def __getitem__(self, rows: Array) -> NewObjects:
+        own = None if self.own is None else self.own[rows]
+        return NewObjects(self.objects, self.X[rows], self.name, own, lambda: self.known[rows])
 
     @property
     def unknown(self) -> Array:
@@ -392,13 +343,6 @@ class NewObjects:
     def shape(self) -> tuple[int, int]:
         """The shape of X."""
         return self.X.shape
-
-    def __getitem__(self, rows: Array) -> NewObjects:
-        names = None if self.names is None else self.names[rows]
-        among = None if self.among is None else self.among[np.ix_(rows, rows)]
-        return NewObjects(
-            self.objects, self.X[rows], names, self.name, among=among, of=self, rows=rows
-        )
 
 
 # ---------------------------------------------------------------------- reading

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, fields
 from typing import Any
@@ -25,13 +26,7 @@ from rankrls._frames import (
     warn_about_columns,
 )
 from rankrls._resources import require, require_features
-from rankrls._validation import (
-    check_finite_array,
-    check_length,
-    check_scores,
-    is_integer,
-    show,
-)
+from rankrls._validation import check_finite_array, check_scores, show
 from rankrls.core.linalg.krylov import History
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.spaces.spaces import Kernel, check_kernel_values
@@ -80,48 +75,35 @@ class Preferences:
 
     def graph(self, n_rows: int) -> PreferenceGraph:
         """Validate the arguments and combine them into one graph over ``n_rows`` rows."""
-        y, pairs = self.y, self.pairs
-        given = [name for name, value in vars(self).items() if name != "y" and value is not None]
+        y, pairs, judged = self.y, self.pairs, None
+        of_pairs = {"magnitude": self.magnitude, "pair_weight": self.pair_weight}
+        of_pairs["pair_features"] = self.pair_features
+        of_scores = {"qid": self.qid, "sample_weight": self.sample_weight}
         if isinstance(y, PreferenceGraph):
-            if given:
-                raise ValueError(f"y is a PreferenceGraph: {given[0]} must be part of it")
+            for name, value in (of_scores | of_pairs | {"pairs": pairs}).items():
+                if value is not None:
+                    raise ValueError(f"y is a PreferenceGraph: {name} must be part of it")
             if len(y) != n_rows:
                 raise ValueError(f"y is a graph over {len(y)} rows for {n_rows} rows of X")
             return y
-        for name in given:
-            if pairs is None and name in ("magnitude", "pair_weight", "pair_features"):
-                raise ValueError(f"{name} belongs to pairs, and there are none")
-            if pairs is not None and y is None and name in ("qid", "sample_weight"):
-                raise ValueError(
-                    f"{name} says how the scores y are compared, and there is no y; given pairs "
-                    "are taken as they are (weigh them with pair_weight)"
-                )
         if y is None and pairs is None:
             raise ValueError(
                 "ranking requires y to be passed, but the target y is None: give scores y, "
                 "or pairs of row numbers (preferred, other)"
             )
-        judged = None
+        for name, value in (of_pairs if pairs is None else of_scores if y is None else {}).items():
+            if value is not None:
+                whose = "pairs" if pairs is None else "the scores y (pairs have pair_weight)"
+                raise ValueError(f"{name} belongs to {whose}, and there are none")
         if pairs is not None:
-            options = {"magnitude": self.magnitude, "pair_weight": self.pair_weight}
-            options["pair_features"] = self.pair_features
-            judged = PreferenceGraph.from_pairs(pairs, n_rows=n_rows, **options)
-        if y is None:
-            assert judged is not None
-            return judged
-        scores = check_scores(y)
-        hint = " (pairs of row numbers go into pairs=)" * (scores.shape[1:] == (2,))
-        check_length("y", scores, n_rows, f"rows of X{hint}")
+            judged = PreferenceGraph.from_pairs(pairs, n_rows=n_rows, **of_pairs)
+            if y is None:
+                return judged
+        scores = check_scores(y, n_rows)
         if scores.shape[1:] > (1,):
             advice = "fit fewer outputs at a time"
             require("fitting several outputs", *scores.shape, copies=6, advice=advice)
-        qid, weight = self.qid, self.sample_weight
-        other = isinstance(qid, list | tuple | np.ndarray) and len(qid) != n_rows
-        if other and all(map(is_integer, qid)) and sum(qid) == n_rows:
-            raise ValueError(
-                "qid has one entry per query: pass sizes of consecutive queries as group"
-            )
-        scored = PreferenceGraph.from_scores(scores, qid=qid, sample_weight=weight)
+        scored = PreferenceGraph._from_scores(scores, **of_scores, of="rows of X")
         return scored if judged is None else scored + judged
 
 
@@ -138,7 +120,7 @@ def check_return_std(value: Any) -> bool:
 
 def require_preferences(graph: PreferenceGraph, purpose: str = "learn from") -> None:
     """Raise unless at least one row is preferred to another, for every output."""
-    if graph.has_preference():
+    if (graph.n_preferences > 0).all():
         return
     problem = "pairs is empty, or every pair is a tie (magnitude 0) or has pair_weight 0"
     if graph.scores is not None:
@@ -183,27 +165,26 @@ class QueryRequests:
             params = known["params"] if isinstance(known.get("params"), dict) else {}
             groups = params.get("groups") if known.get("groups") is None else known["groups"]
             if groups is not None and frame.f_globals["__name__"].startswith("sklearn."):
-                if not any(str(key).split("__")[-1] == "qid" for key in params):
-                    self._warn_of_groups(groups, known.get("y"))
+                routed = any(str(key).split("__")[-1] == "qid" for key in params)
+                if not routed and _like_queries(groups, known.get("y")):
+                    warn(
+                        "groups only define which rows are held out together; "
+                        f"{type(self).__name__} receives no qid and compares rows of different "
+                        "groups. If the groups are queries, use "
+                        "rankrls.model_selection.cross_val_score with qid=, or "
+                        "y=PreferenceGraph.from_scores(y, qid=groups) and cv=QueryKFold()"
+                    )
                 break
         return super().__sklearn_clone__()  # type: ignore[misc]
 
-    def _warn_of_groups(self, groups: Any, y: Any) -> None:
-        """Warn if y differs within most groups, unlike, for example, the samples of a patient."""
-        try:
-            graph = PreferenceGraph.from_scores(y, qid=groups)
-            several = np.count_nonzero(np.bincount(graph.query_codes) > 1)  # type: ignore[arg-type]
-            like_queries = 2 * graph.varying_queries.any(axis=1).sum() >= several > 0
-        except Exception:  # errors are reported elsewhere; a hint must not fail
-            return
-        if like_queries:
-            warn(
-                "groups only define which rows are held out together; "
-                f"{type(self).__name__} receives no qid and compares rows of different groups. If "
-                "the groups are queries, use rankrls.model_selection.cross_val_score "
-                "(cross_validate, cross_val_predict) with qid=, or "
-                "y=PreferenceGraph.from_scores(y, qid=groups) and cv=QueryKFold() in a search"
-            )
+
+def _like_queries(groups: Any, y: Any) -> bool:
+    """Whether y differs within most groups, unlike, for example, the samples of a patient."""
+    with suppress(Exception):  # errors are reported elsewhere; a hint must not fail
+        graph = PreferenceGraph.from_scores(y, qid=groups)
+        several = np.count_nonzero(np.bincount(graph.query_codes) > 1)  # type: ignore[arg-type]
+        return bool(2 * graph.varying_queries.any(axis=1).sum() >= several > 0)
+    return False
 
 
 def warn_of_pooled_queries(name: str) -> None:
@@ -249,7 +230,6 @@ class BaseRanker(QueryRequests, BaseEstimator):
     _model: Any
     _flat: bool
     _with_qid: bool
-    solver_: str
     #: Names of the columns of a precomputed kernel matrix, if they are integers.
     _kernel_numbers: Array | None = None
     #: Whether the feature names came beside arrays, which have none themselves.
@@ -391,12 +371,10 @@ class BaseRanker(QueryRequests, BaseEstimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, n_features)
-            If the kernel is precomputed, kernel values with all training rows, (n, n_rows), or with
-            the basis vectors, (n, n_basis), if ``fit`` was given these.
+            For a precomputed kernel, its values with all training rows or the basis vectors.
         return_std : bool, default=False
             Whether to also return the posterior standard deviation of f(x) − f̄, where f̄ is the
-            mean score of the training rows that have a pair (of the part spanned by a Nyström
-            basis). `RankSVM` has none.
+            mean score of the training rows that have a pair. `RankSVM` has none.
 
         Returns
         -------
@@ -415,16 +393,12 @@ class BaseRanker(QueryRequests, BaseEstimator):
         return scores, self._outputs(np.sqrt(self._model.variance(X) * self._noise()[1]))
 
     def decision_function(self, X: Any) -> Any:
-        """The scores of `predict`, for ``scoring="roc_auc"`` and other metrics of two classes.
-
-        These compare all rows with each other, so a model fitted with qid raises an error.
-        """
+        """The scores of `predict`, for ``scoring="roc_auc"``; not of models fitted with qid."""
         check_is_fitted(self)
         if self._with_qid:
             raise ValueError(
                 "the model was fitted with qid, and scores of different queries are not "
-                "comparable: use predict, and metrics that take qid (scoring="
-                "rankrls.metrics.pairwise_accuracy_scorer is the AUC within queries)"
+                "comparable: use predict, or scoring=rankrls.metrics.pairwise_accuracy_scorer"
             )
         return self.predict(X)
 
@@ -448,19 +422,14 @@ class BaseRanker(QueryRequests, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n, n_features)
-        y : array-like of shape (n,) or (n, n_outputs), or PreferenceGraph
-        qid : array-like of shape (n,)
-            Required if the model was fitted with qid; or ``group``, sizes of consecutive queries.
-        sample_weight, pairs, magnitude, pair_weight, pair_features
-            As for ``fit``. Given pairs count as one more query; ties are ignored, and covariates
-            that are not given are zero.
+        X, y, qid, sample_weight, pairs, magnitude, pair_weight, pair_features
+            As for ``fit``; qid (or ``group``) is required if the model was fitted with it. Given
+            pairs count as one more query; covariates that are not given are zero.
 
         Returns
         -------
         float
-            1 − `rankrls.metrics.pairwise_error` (tied predictions count ½), averaged over
-            outputs.
+            1 − `rankrls.metrics.pairwise_error` (tied predictions count ½), averaged over outputs.
         """
         given = (y, qid, pairs, magnitude, pair_weight, sample_weight, pair_features)
         preferences = Preferences(*given)
@@ -473,8 +442,7 @@ class BaseRanker(QueryRequests, BaseEstimator):
             raise ValueError(
                 "the model was fitted with qid, so score needs qid too: without it rows of "
                 "different queries would be compared (in a search or a pipeline: "
-                "y=PreferenceGraph.from_scores(y, qid=qid), or scikit-learn's metadata routing; to "
-                "cross-validate: rankrls.model_selection.cross_val_score with qid)"
+                "y=PreferenceGraph.from_scores(y, qid=qid), or scikit-learn's metadata routing)"
             )
         graph = preferences.graph(len(predictions))
         if graph.scores is not None and graph.n_outputs != model.n_outputs:

@@ -20,14 +20,12 @@ from rankrls._validation import check_integer, check_option, check_positive, is_
 from rankrls.core.linalg.krylov import DEFAULT_MAX_ITER, History, IterationOptions
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.core.ridge.iterative import HeldOutRows, iterate
-from rankrls.core.ridge.problem import RidgeProblem
+from rankrls.core.ridge.problem import HeldOutRows, RidgeProblem, iterate
 from rankrls.core.spaces.spaces import SOLVERS, Kernel, choose_space
 from rankrls.estimators.calibration import margins
 from rankrls.estimators.choosing import check_alphas, split_for_validation
-from rankrls.estimators.incremental import IncrementalMethod, update
+from rankrls.estimators.incremental import IncrementalMethod, SeenQueries, update
 from rankrls.estimators.ranker import BaseRanker, Preferences, graph_accuracy
-from rankrls.estimators.seen_queries import SeenQueries
 from rankrls.estimators.stream import fit_stream
 
 Array = NDArray[Any]
@@ -76,11 +74,10 @@ class RidgeRanker(BaseRanker):
 
     def _terms(self, kernel: Kernel) -> dict[str, Any]:
         """Parameters that must not change between updates."""
-        return {**vars(self._loss), "kernel": kernel.metric, "kernel parameters": kernel.params}
+        loss = {"cost": self.cost, "ties": self.ties, "query_weighting": self.query_weighting}
+        return {**loss, "kernel": kernel.metric, "kernel parameters": kernel.params}
 
-    def _problem(
-        self, kernel: Kernel, X: Any, graph: PreferenceGraph, *, keep_basis: bool = False
-    ) -> RidgeProblem:
+    def _problem(self, kernel: Kernel, X: Any, graph: PreferenceGraph) -> RidgeProblem:
         """Set up the problem: choose its space and draw its basis, once."""
         solver, basis = self.solver, self.basis
         if graph.pair_features is not None:
@@ -100,8 +97,7 @@ class RidgeRanker(BaseRanker):
             used=int(graph.used_rows().sum()) if solver in ("auto", "dual") else None,
             early_stopping=bool(self.early_stopping),
         )
-        names = getattr(self, "feature_names_in_", None)
-        return RidgeProblem(graph, space, self._loss, keep_basis=keep_basis, names=names)
+        return RidgeProblem(graph, space, self._loss, getattr(self, "feature_names_in_", None))
 
     def _solve(
         self,
@@ -114,27 +110,19 @@ class RidgeRanker(BaseRanker):
         """The model for all ``alphas``, or with held-out rows for the best of them."""
         progress = Progress(type(self).__name__, self.verbose)
         progress(f"solver {problem.space.solver}, {problem.n_pairs:,} pairs")
-        model: Any
-        if problem.space.solver == "cg":
-            options = self._iteration(progress, callback)
-            model, history = iterate(problem, alphas, options, n_threads(self.n_jobs), held_out)
-        else:
-            model, history = problem.solve(alphas), History(n_iter=1)
-        progress("solved")
-        return model, history
-
-    def _iteration(self, progress: Progress, callback: Any) -> IterationOptions:
-        """The checked parameters of solver="cg"."""
+        if problem.space.solver != "cg":
+            return problem.solve(alphas), History(n_iter=1)
         if callback is not None and not callable(callback):
             raise ValueError(f"callback must be a function of one argument; got {show(callback)}")
         max_iter = DEFAULT_MAX_ITER if self.max_iter is None else self.max_iter
-        return IterationOptions(
+        options = IterationOptions(
             check_positive("tol", self.tol),
             check_integer("max_iter", max_iter, least=1),
             check_integer("n_iter_no_change", self.n_iter_no_change, least=1),
             callback,
             progress,
         )
+        return iterate(problem, alphas, options, n_threads(self.n_jobs), held_out)
 
     def _store(self, problem: RidgeProblem, model: Any, history: History) -> None:
         """Store a model and, if it can be updated, which queries it has learned."""
@@ -147,11 +135,7 @@ class RidgeRanker(BaseRanker):
 
     @IncrementalMethod
     def fit_stream(self, batches: Any, *, basis_rows: Any = None) -> Any:
-        """Fit to a stream of batches, for data larger than memory.
-
-        The result equals ``fit`` to all rows. `RankRLSCV` chooses alpha by folds of whole queries:
-        the models without a fold follow exactly, for all alphas, from sums over the queries of each
-        fold.
+        """Fit to a stream of batches, for data larger than memory; equals ``fit`` to all rows.
 
         Parameters
         ----------
@@ -162,30 +146,14 @@ class RidgeRanker(BaseRanker):
             in the next one; a query that appears again later is an error. Without qid all batches
             form one ranking, which requires cost="magnitude" and ties="keep".
         basis_rows : array-like of shape (n_basis, n_features), optional
-            Basis vectors for solver "nystroem"; ``basis_indices_`` then refers to these rows. If
-            the kernel is precomputed, their kernel matrix, (n_basis, n_basis). By default ``basis``
-            (row numbers, or the number of rows to draw) refers to the first batch.
+            Basis vectors for solver "nystroem" (for a precomputed kernel, their kernel matrix). By
+            default ``basis`` refers to rows of the first batch.
 
         Notes
         -----
-        Memory is needed for one batch, the incomplete query at its end, a matrix of n_features ×
-        n_features (n_basis × n_basis for "nystroem") for each fold, and the labels of the queries.
-
-        `RankRLS` and ``scoring="pairwise_r2"`` read the batches once. "pairwise_accuracy" and list
-        metrics such as "ndcg@10" need a second pass, and another one if the default grid, which may
-        end elsewhere than that of ``fit``, is extended: give a list, or a function such as
-        ``lambda: iter_letor(path)``. Other metrics are refused. ``cv`` is the number of folds
-        ("auto" is 5), to which queries are assigned in turn.
-
-        Examples
-        --------
-        >>> from rankrls import RankRLS
-        >>> from rankrls.datasets import make_ranking
-        >>> X, y, qid = make_ranking(n_queries=20, random_state=0, return_X_y_qid=True)
-        >>> parts = [slice(i, i + 64) for i in range(0, len(X), 64)]
-        >>> ranker = RankRLS().fit_stream((X[part], y[part], qid[part]) for part in parts)
-        >>> bool(abs(ranker.coef_ - RankRLS().fit(X, y, qid=qid).coef_).max() < 1e-10)
-        True
+        `RankRLSCV` chooses alpha by folds of whole queries, ``cv`` of them ("auto" is 5), to which
+        queries are assigned in turn. Metrics other than ``scoring="pairwise_r2"`` need a second
+        pass: give a list, or a function such as ``lambda: iter_letor(path)``.
         """
         return fit_stream(self, batches, basis_rows)
 
@@ -204,7 +172,7 @@ class RidgeRanker(BaseRanker):
         """Add queries to the model. The result equals a fit to all queries.
 
         Supported are the linear kernel with solver "primal", and any kernel with a basis, which the
-        first call fixes: ``basis`` holds row numbers of the first X, or the number of rows to draw.
+        first call fixes. If a call fails, the model does not change.
 
         Parameters
         ----------
@@ -217,21 +185,8 @@ class RidgeRanker(BaseRanker):
         Returns
         -------
         RankRLS
-            The estimator. It is not fitted until a call contains a preference. If the call fails,
-            the model does not change. ``alpha`` may change between calls; the cost, the ties, the
-            weighting and the kernel may not. `RankRLSCV` keeps its ``alpha_`` and ``cv_results_``.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from rankrls import RankRLS
-        >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 3.0]])
-        >>> ranker = RankRLS().partial_fit(X[:2], [0, 1], qid=["a", "a"])
-        >>> ranker = ranker.partial_fit(X[2:], [1, 0], qid=["b", "b"])
-        >>> ranker.coef_.round(3)
-        array([ 0.176, -0.529])
-        >>> ranker.forget(X[2:], [1, 0], qid=["b", "b"]).coef_.round(3)
-        array([ 0.333, -0.333])
+            The estimator, which is not fitted until a call contains a preference. ``alpha`` may
+            change between calls, the loss and the kernel may not. `RankRLSCV` keeps its ``alpha_``.
         """
         preferences = Preferences(y, qid, pairs, magnitude, pair_weight, sample_weight)
         if self._alpha is None:
@@ -263,11 +218,9 @@ class RidgeRanker(BaseRanker):
         Returns
         -------
         RankRLS
-            The estimator. It is no longer fitted if no preference remains. A query that was not
-            added, or with other rows, is an error: checksums tell features, scores and weights that
-            differ by more than about 1e-8 (1e-4 for float32; not for calls without qid, given
-            pairs, and queries of Dask models). So is a remainder that has lost too many digits for
-            alpha: a new fit is then more accurate.
+            The estimator, which is no longer fitted if no preference remains. A query that was not
+            added, or with other rows (as checksums tell), is an error, and so is a remainder that
+            has lost too many digits for alpha.
         """
         preferences = Preferences(y, qid, pairs, magnitude, pair_weight, sample_weight)
         update(self, -1, X, preferences)
@@ -313,10 +266,9 @@ class RidgeRanker(BaseRanker):
         pair_features : array-like of shape (n, n_pair_features), optional
             Covariates of the comparisons, if the model was fitted with some; None means zero.
         noisy : bool, optional
-            True: of a new judgement of weight 1, with noise variance σ² (``noise_variance_`` if
-            the model has one, alpha otherwise). False: of the scores, without noise. None: of a new
-            judgement, calibrated on held-out ones, if the model has a ``calibration_`` (`RankRLSCV`
-            fitted to pairs), and the same as False otherwise.
+            True: of a new judgement with noise variance σ² (``noise_variance_``, or alpha). False:
+            of the scores, without noise. None: of a new judgement, calibrated on held-out ones, if
+            the model has a ``calibration_``, and the same as False otherwise.
 
         Returns
         -------
@@ -372,11 +324,10 @@ class RankRLS(RidgeRanker):
     Parameters
     ----------
     alpha : float, default=1.0
-        Regularisation strength, > 0; nothing is rescaled. 0 is allowed with early stopping and with
-        ``solver="cg"``, where the iterations regularise.
+        Regularisation strength, > 0; nothing is rescaled. 0 is allowed with ``solver="cg"``, where
+        the iterations regularise.
     kernel : str or callable, default="linear"
-        A kernel of scikit-learn's `pairwise_kernels`, a function of two rows, or "precomputed" (X
-        holds kernel values).
+        A kernel of scikit-learn's `pairwise_kernels`, a function of two rows, or "precomputed".
     gamma, degree, coef0, kernel_params
         Parameters of the kernel. ``gamma=None`` is 1/n_features, or 1 for chi2.
     cost : {"magnitude", "unit", "relative"}, default="magnitude"
@@ -388,28 +339,24 @@ class RankRLS(RidgeRanker):
         predictions.)
     query_weighting : {"pair", "size", "query"} or callable, default="pair"
         Weight of a pair in a query with n rows: 1, 1/n, or 1/(number of pairs of the query). A
-        function gets the numbers of rows and of pairs of each query, as two arrays (with sample
-        weights, their total weights), and returns the weight of a pair of each query.
+        function gets the numbers (with sample weights, the total weights) of rows and of pairs of
+        each query, as two arrays, and returns the weight of a pair of each query.
     solver : {"auto", "primal", "dual", "nystroem", "cg"}, default="auto"
         - "primal" and "dual" solve a system of size n_features, or n_rows;
         - "nystroem" approximates f by the span of basis vectors;
-        - "cg" uses conjugate gradients, which only need products with X (no uncertainties), or with
-          features of the kernel;
-        - "auto" uses "nystroem" with a ``basis``, and "cg" with early stopping. Other kernels than
-          linear use "dual", or, if it does not fit into memory, "nystroem" with a warning. The
-          linear kernel uses "cg" if X is sparse with more than 5000 rows and columns, or if the
-          direct solvers do not fit; otherwise "primal" if n_features <= n_rows, and "dual" if not.
+        - "cg" uses conjugate gradients, which only need products with the features;
+        - "auto" uses "nystroem" with a ``basis``, "cg" with early stopping or for large sparse
+          linear problems, otherwise "primal" (linear, n_features <= n_rows) or "dual", and
+          "nystroem", with a warning, if a kernel matrix does not fit into memory.
     basis : int or array of int, optional
-        Nyström basis vectors: the number of random rows (None is 1000), or row numbers, with which
-        precomputed kernel values with these rows are enough.
+        Nyström basis vectors: the number of random rows (None is 1000), or row numbers.
     max_iter : int, optional
         Maximum number of iterations of "cg"; None is 1000.
     tol : float, default=1e-6
         Tolerance of "cg": relative error of the coefficients, and ‖residual‖/‖right-hand side‖.
     early_stopping : bool, default=False
-        Whether to regularise by the number of iterations of "cg": training ends when the pairwise
-        error on held-out rows has not improved for ``n_iter_no_change`` iterations, and the best
-        model is kept.
+        Whether to end "cg" when the pairwise error on held-out rows has not improved for
+        ``n_iter_no_change`` iterations; the best model is kept.
     validation_fraction : float, default=0.1
         Fraction of the queries (of the rows without qid, of the pairs without y) that early
         stopping holds out at random if ``fit`` gets no ``eval_set``.
@@ -419,16 +366,15 @@ class RankRLS(RidgeRanker):
     verbose : int, default=0
         1 prints progress on stderr.
     n_jobs : int, optional
-        Number of threads of `pairwise_kernels` and of the sparse products of "cg". None is the
-        number of threads of BLAS, −1 is all cores.
+        Number of threads of `pairwise_kernels` and of "cg". None is the number of threads of BLAS,
+        −1 is all cores.
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,) or (n_outputs, n_features)
         Weights, for the linear kernel.
     dual_coef_ : ndarray of shape (n_rows,), (n_rows, n_outputs), or the same over the basis
-        Kernel coefficients, for solvers "dual" and "nystroem"; not unique if the kernel matrix is
-        singular.
+        Kernel coefficients, for solvers "dual" and "nystroem".
     pair_coef_ : ndarray of shape (n_pair_features,) or (n_outputs, n_pair_features)
         Coefficients of ``pair_features``.
     basis_indices_ : ndarray of shape (n_basis,)
@@ -438,27 +384,19 @@ class RankRLS(RidgeRanker):
     n_iter_ : int
         Number of iterations of the solver; 1 for direct solvers.
     best_iteration_, validation_curve_, validation_iterations_
-        With early stopping: the best iteration, and the pairwise validation error, of shape
-        (n_checks,), at these iterations.
+        With early stopping: the best iteration, and the validation errors at these iterations.
     n_pairs_, n_queries_ : int
-        Number of edges in the objective, including ties if they are kept, summed over outputs, and
-        of queries, including those without a pair.
+        Number of edges in the objective, summed over outputs, and of queries.
     n_features_in_, feature_names_in_
         Number of features, and their names if X has any.
-
-    See Also
-    --------
-    rankrls.regularization_path : Coefficients for a grid of alphas, from one decomposition.
 
     Notes
     -----
     Only differences of predictions are meaningful: scores are defined up to an additive constant.
-
     ``predict(X, return_std=True)`` and `preference_proba` treat the model as the posterior mean
-    of a Gaussian process with covariance k and noise variance alpha/w² per edge. The pairs of n
-    scores contain the noise of each score n − 1 times, so these uncertainties are too small for
-    scored data with ``query_weighting="pair"``; with "size" they are those of a process on the
-    scores themselves, with a free offset per query.
+    of a Gaussian process with noise variance alpha/w² per edge. The pairs of n scores contain the
+    noise of each score n − 1 times, so these uncertainties are too small for scored data with
+    ``query_weighting="pair"``.
 
     Examples
     --------
@@ -468,8 +406,6 @@ class RankRLS(RidgeRanker):
     >>> ranker = RankRLS(alpha=0.1).fit(X, [0, 1, 2, 1, 2], qid=["a", "a", "a", "b", "b"])
     >>> ranker.predict(X).round(2)
     array([-0.01,  0.98,  1.96,  2.94,  3.93])
-    >>> ranker.score(X, [0, 1, 2, 1, 2], qid=["a", "a", "a", "b", "b"])
-    1.0
     """
 
     alpha: float
@@ -519,14 +455,13 @@ class RankRLS(RidgeRanker):
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
-            If ``kernel="precomputed"``, the kernel matrix of shape (n_rows, n_rows), or its columns
-            ``basis``, shape (n_rows, n_basis).
+            If ``kernel="precomputed"``, the kernel matrix, or its columns ``basis``.
         y : array-like of shape (n_rows,) or (n_rows, n_outputs), or PreferenceGraph
             Scores; higher is preferred. May be None if pairs are given.
         qid : array-like of shape (n_rows,), optional
             Query of each row: any hashable labels, in any row order. Only rows of the same
             query are compared. If None, all rows form one ranking. Sizes of consecutive queries
-            can be passed as ``group`` instead, as in LightGBM and XGBoost.
+            can be passed as ``group`` instead.
         pairs : array-like of shape (n_pairs, 2), optional
             Row numbers (preferred, other).
         magnitude : array-like of shape (n_pairs,), optional
@@ -535,9 +470,8 @@ class RankRLS(RidgeRanker):
             Weight of each given pair, >= 0.
         pair_features : array-like of shape (n_pairs, n_pair_features), optional
             Covariates c of the comparison, which should not affect the ranking: which item was
-            shown first, the difference in length, indicators of judges. The model is
-            z ≈ f(x_h) − f(x_j) + cᵀγ; γ (``pair_coef_``) is penalised like the weights of a linear
-            kernel of covariates with mean square 1 (over all judgements, also in hold-outs).
+            shown first, the difference in length. The model is z ≈ f(x_h) − f(x_j) + cᵀγ, with γ
+            (``pair_coef_``) penalised as if c had mean square 1.
         sample_weight : array-like of shape (n_rows,), optional
             The weight of a pair from y is the product of the weights of its rows.
         eval_set : tuple (X_val, y_val) or (X_val, y_val, qid_val), optional
@@ -545,11 +479,6 @@ class RankRLS(RidgeRanker):
         callback : function, optional
             For solver "cg": called after every iteration with an `Iteration` (n_iter, residual,
             error, best_error, best_iteration). Training ends if it returns a true value.
-
-        Notes
-        -----
-        Rows are matched by position. If X is a pandas frame, y, qid and sample_weight whose index
-        has the same names in another order are refused: pass ``y.loc[X.index]``.
         """
         alphas = np.array([self._check_alpha("alpha", self.alpha)])
         if eval_set is not None and not self.early_stopping:
@@ -580,28 +509,21 @@ class RankRLS(RidgeRanker):
 
 
 def exact_problem(
-    estimator: RankRLS,
-    X: Any,
-    preferences: Preferences,
-    alphas: ArrayLike | None = None,
-    *,
-    keep_basis: bool = False,
+    estimator: RankRLS, X: Any, preferences: Preferences, alphas: ArrayLike | None = None
 ) -> tuple[RankRLS, RidgeProblem, Array]:
     """A clone that knows the features of X, its problem, and the alphas (None: its own)."""
     if not isinstance(estimator, RankRLS):
         raise ValueError(
             f"estimator must be a RankRLS; got a {type(estimator).__name__}. Pass RankRLS with the "
-            "alpha_ and the parameters of a RankRLSCV, or a grid as alphas; transform X before, "
-            "by the steps of a pipeline. Any estimator is refitted by leave_pair_out_auc, and by "
-            "scikit-learn's cross_val_score with LeavePairOut or QueryKFold"
+            "alpha_ and the parameters of a RankRLSCV, and X transformed by the steps of a "
+            "pipeline. Any estimator is refitted by leave_pair_out_auc and cross_val_score"
         )
     if alphas is None:
         grid = np.array([check_positive("alpha", estimator.alpha)])
     else:
         grid = check_alphas("alphas", alphas, as_given=True)
     ranker = clone(estimator)
-    prepared = ranker._prepare(X, preferences)
-    return ranker, ranker._problem(*prepared, keep_basis=keep_basis), grid
+    return ranker, ranker._problem(*ranker._prepare(X, preferences)), grid
 
 
 def check_covariates(estimator: Any, pair_features: Any) -> None:

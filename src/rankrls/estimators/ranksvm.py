@@ -10,9 +10,9 @@ from sklearn.utils import check_random_state
 
 from rankrls._calls import Progress, takes_queries, unchanged_on_error
 from rankrls._validation import check_integer, check_option, check_positive
-from rankrls.core.hinge.problem import HINGE_SOLVERS, HingeFit, fit_hinge
+from rankrls.core.hinge.problem import HINGE_SOLVERS, fit_hinge
 from rankrls.core.linalg.krylov import History
-from rankrls.core.preferences.costs import check_query_weighting
+from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.models import FittedFunction
 from rankrls.core.spaces.spaces import Kernel
@@ -47,42 +47,28 @@ class RankSVM(BaseRanker):
         "squared_hinge" squares the margin violations max(0, 1 − (f(x_h) − f(x_j))).
     query_weighting : {"pair", "size", "query"} or callable, default="pair"
         Weight of each pair of a query with n rows: c = 1 ("pair"), 1/n ("size"), or 1/(number of
-        pairs of the query with different scores) ("query"). A function is called as for `RankRLS`.
+        pairs of the query with different scores) ("query"). Functions as for `RankRLS`.
     solver : {"auto", "primal", "dual", "nystroem"}, default="auto"
         Representation of f: by linear functions of the features ("primal"), by kernel functions of
         all rows ("dual"), or by kernel functions of basis vectors ("nystroem", an approximation).
-        "auto" chooses "nystroem" if a ``basis`` is given; else "primal" for a linear kernel, or
-        "dual" if n_features > n_rows, the kernel matrix is small and no feature has a scale 1000
-        times that of another; for other kernels "dual" if two kernel matrices fit into half of the
-        memory, else "nystroem", with a warning.
     basis : int or array of int, optional
-        Nyström basis vectors: the number to draw at random, or the row indices. If None,
-        ``solver="nystroem"`` uses 1000, or all rows if there are fewer. With row indices,
-        precomputed kernel values with these rows are enough.
+        As for `RankRLS`.
     max_iter : int, default=1000
         Maximum number of iterations.
     tol : float, default=1e-4
         Tolerance: the fit ends when the relative duality gap is at most this.
-    random_state : int, RandomState instance or None
-        Seed of the random basis.
-    verbose : int, default=0
-        If 1, show progress on stderr.
-    n_jobs : int, optional
-        Number of threads for `pairwise_kernels` and sparse products. If None, as many as BLAS may
-        use; −1 uses all cores.
+    random_state, verbose, n_jobs
+        As for `RankRLS`.
 
     Attributes
     ----------
-    coef_, dual_coef_, basis_indices_, solver_, n_queries_, n_features_in_, feature_names_in_
-        As for `RankRLS`.
+    coef_, dual_coef_, basis_indices_, solver_, n_iter_, n_pairs_, n_queries_, n_features_in_, \
+feature_names_in_
+        As for `RankRLS`; ``n_iter_`` is the maximum over outputs.
     objective_ : float or ndarray of shape (n_outputs,)
         Value of the objective at the solution.
     gap_ : float or ndarray of shape (n_outputs,)
         Relative duality gap: no function has an objective below ``(1 − gap_) objective_``.
-    n_iter_ : int
-        Number of iterations, the maximum over outputs.
-    n_pairs_ : int
-        Number of pairs in the objective, summed over outputs.
 
     See Also
     --------
@@ -91,13 +77,10 @@ class RankSVM(BaseRanker):
 
     Notes
     -----
-    The loss and its subgradient over all pairs take O(m log m) time and O(m) memory for m rows;
-    pairs are not materialised (except those of short queries). L-BFGS minimises the hinge, then a
-    smoothed hinge. An interior-point method, which materialises the pairs near the margin, finishes
-    problems with weak regularisation, of up to 3000 features or 8000 kernel rows.
-
-    The gap is computed for the stored coefficients and includes rounding errors of the kernel
-    matrix. If it stays above ``tol``, a `ConvergenceWarning` is issued.
+    The loss and its subgradient over all pairs take O(m log m) time and O(m) memory for m rows.
+    L-BFGS minimises the hinge, then a smoothed hinge. An interior-point method finishes problems
+    with weak regularisation, of up to 3000 features or 8000 kernel rows. If the gap, which includes
+    rounding errors of the kernel matrix, stays above ``tol``, there is a `ConvergenceWarning`.
 
     Examples
     --------
@@ -164,9 +147,7 @@ class RankSVM(BaseRanker):
             self._fit_prepared(*self._prepare(X, preferences), alphas)
         return self
 
-    def _fit_prepared(
-        self, kernel: Kernel, X: Any, graph: PreferenceGraph, alphas: Array
-    ) -> HingeFit:
+    def _fit_prepared(self, kernel: Kernel, X: Any, graph: PreferenceGraph, alphas: Array) -> None:
         """Fit for all ``alphas``; the fitted attributes are those of the first."""
         fit = fit_hinge(
             graph,
@@ -187,10 +168,9 @@ class RankSVM(BaseRanker):
         self._store_fit(fit.model, graph, fit.n_pairs, fit.solver, history)
         for name, values in {"objective_": fit.objective, "gap_": fit.gap}.items():
             setattr(self, name, float(values[0, 0]) if self._flat else values[0])
-        return fit
 
     def _check_options(self) -> Kernel:
         check_option("loss", self.loss, LOSSES)
-        check_query_weighting(self.query_weighting)
+        Loss(query_weighting=self.query_weighting)
         check_option("solver", self.solver, HINGE_SOLVERS)
         return self._check_kernel()

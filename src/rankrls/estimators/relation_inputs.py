@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from rankrls._calls import warn
 from rankrls._frames import labels_in_order, row_names
+from rankrls._relation_labels import Observations
 from rankrls._validation import show
-from rankrls.core.relations.labels import Observations
 from rankrls.estimators.choosing import check_alphas
 from rankrls.estimators.objects import NewObjects, Objects
 
@@ -228,22 +228,16 @@ def remove_objects(ranker: Any, X: Any, Z: Any) -> Relation:
         kept.append(np.setdiff1d(np.arange(len(objects)), gone))
         if not len(kept[k]):
             raise ValueError(f"no object would be left of {'XZ'[k]}")
-        sides.append(objects if given is None else objects.only(kept[k]))
+        sides.append(objects if given is None else objects.refitted(objects.X[kept[k]]))
     columns = None if ranker._columns is None else sides[1]
     return Relation(sides[0], columns, labels.between(*kept), two)
 
 
 def _known_labels(ranker: Any, forget: bool) -> Observations:
-    method = "forget" if forget else "partial_fit"
-    if ranker.early_stopping:
+    if ranker.early_stopping or not hasattr(ranker, "_labels"):
         raise ValueError(
-            f"{method} is not for early_stopping=True, where the number of iterations depends "
-            "on all labels: fit again"
-        )
-    if not hasattr(ranker, "_labels"):
-        raise ValueError(
-            f"{method} needs the labels of fit, which this model does not have: it is from a "
-            "file of a model of few features. Fit again"
+            f"{'forget' if forget else 'partial_fit'} needs the labels of fit, which files of "
+            "models of few features do not have, and is not for early_stopping=True: fit again"
         )
     return ranker._labels
 
@@ -263,9 +257,9 @@ def _locate(
         return (at_rows, at_columns), (rows, columns)
     at_columns = at_rows
     if new[1] is not None:
-        at_columns, rows = _located(rows, rows.new(new[1].X, new[1].names, "Z"), known)
+        at_columns, rows = _located(rows, rows.new(new[1].X, "Z"), known)
     if columns is not None:  # the same objects with another kernel
-        columns = columns.refitted(rows.X, rows.names)
+        columns = columns.refitted(rows.X)
     return (at_rows, at_columns), (rows, columns)
 
 
@@ -279,8 +273,7 @@ def _located(objects: Objects, others: NewObjects | None, known: bool) -> tuple[
     count = np.diff(matches.indptr)
     if (count > 1).any():
         raise ValueError(
-            f"row {int(np.argmax(count > 1))} of {name} equals two objects of the model: objects "
-            "with equal features need names, in the index of a data frame"
+            f"row {int(np.argmax(count > 1))} of {name} equals two objects of the model: fit again"
         )
     places = np.full(t, -1)
     places[count == 1] = matches.indices
@@ -293,20 +286,5 @@ def _located(objects: Objects, others: NewObjects | None, known: bool) -> tuple[
         return places, objects
     if known:
         raise ValueError(f"row {new[0]} of {name} is none of the objects of the model")
-    if objects.kernel.precomputed and others.among is None:
-        raise ValueError(
-            f"{len(new)} row(s) of {name} are none of the objects of the model: with a precomputed "
-            f"kernel, pass new objects alone, with their kernel values with the {n} objects of "
-            f"the model and then among themselves, shape ({len(new)}, {n + len(new)}); several "
-            "kernel matrices need a new fit"
-        )
-    if objects.names is not None and others.names is not None:
-        taken_names = np.isin(np.asarray(others.names[new]), objects.names)
-        if taken_names.any():
-            raise ValueError(
-                f"{others.names[new][taken_names][0]!r} of {name} is the name of an object of the "
-                "model, which has other features: forget that object first, or pass the features "
-                "of fit"
-            )
     places[new] = n + np.arange(len(new))
-    return places, objects.with_new(others[new])
+    return places, objects.with_new(others.X[new])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,11 +18,11 @@ from scipy.optimize import minimize
 
 from rankrls import _resources
 from rankrls._calls import Progress
+from rankrls._relation_labels import Cells, Observations
 from rankrls._validation import check_integer, check_option, show
 from rankrls.core.linalg.krylov import IterationOptions
 from rankrls.core.relations.complete import CompleteSpectrum, closed_form
 from rankrls.core.relations.holdout import CompleteHoldout, holdout_error
-from rankrls.core.relations.labels import Cells, Observations
 from rankrls.core.relations.problem import RelationProblem
 from rankrls.core.relations.sides import Side
 from rankrls.estimators.choosing import (
@@ -120,7 +121,7 @@ class RelationSearch:
     def choose_weights(self) -> tuple[Relation, RelationProblem]:
         """Choose weights that rank held-out pairs best; return their relation and problem."""
         start = [self.sides[side].weights for side in self.open]
-        first, whole = self._problem(start), vars(self).copy()
+        first = self._problem(start)
         plain = first.pairwise.plain and not first.two_step and not first.profiled
         # Offsets of held-out columns affect the score, but not the squared error.
         shifted = first.ranking and first.offsets.columns and self.folds.held in ("columns", "both")
@@ -130,7 +131,6 @@ class RelationSearch:
                 weights = self._descended(start, first)
             else:
                 weights = self._searched(start, first)
-        vars(self).update({name: whole[name] for name in ("folds", "options", "solver")})
         self.progress(f"weights {[w.round(4).tolist() for w in weights]}")
         sides: list[Any] = [*self.sides, None]
         for side, values in zip(self.open, weights, strict=True):
@@ -140,10 +140,8 @@ class RelationSearch:
 
     def _problem(self, weights: list[Array]) -> RelationProblem:
         """Build the problem; a side with unchanged weights keeps its decomposition."""
-        free, chosen = (
-            self.ranker._oriented(self.ranker._loss.free),
-            dict(zip(self.open, weights, strict=True)),
-        )
+        free = self.ranker._oriented(self.ranker._loss.free)
+        chosen = dict(zip(self.open, weights, strict=True))
         for number, objects in enumerate(self.sides):
             values = chosen.get(number, objects.weights)
             if self._latest.get(number, (None,))[0] != (key := values.tobytes()):
@@ -154,15 +152,16 @@ class RelationSearch:
 
     def _searched(self, start: list[Array], first: RelationProblem) -> list[Array]:
         """Search by the score of a few folds, which may be refits, and of the best alpha."""
+        rough = copy(self)
         if len(self.folds) and (first.profiled or first.labels() is None):
-            self.folds = self.folds.few()
+            rough.folds = self.folds.few()
             single = self.folds.pairs is not None and self.solver == "auto"
-            self.solver = "cg" if single else self.solver
+            rough.solver = "cg" if single else self.solver
         tol, max_iter = self.options.tol, self.options.max_iter
-        self.options = replace(
+        rough.options = replace(
             self.options, tol=max(tol, ROUGH_TOL), max_iter=min(max_iter, FEW_ITERATIONS)
         )
-        at, results = self.alphas(first)
+        at, results = rough.alphas(first)
         grid, top = results["alpha"], float(results["mean_score"][at])
         around = 0 if grid.ndim == 2 else 1
 
@@ -170,7 +169,7 @@ class RelationSearch:
             nonlocal at, top
             low = max(0, at - around)
             near = grid[low : at + around + 1]
-            found = self.evaluate(near, self._problem(weights))["mean_score"]
+            found = rough.evaluate(near, self._problem(weights))["mean_score"]
             value = float(found.max())
             if value > top:
                 at, top = low + int(np.argmax(found)), value

@@ -127,27 +127,20 @@ def rescaling(old: Any, new: Any) -> tuple[Array, Array]:
 
 def unlearn(scaler: Any, X: Any) -> None:
     """Update a scaler to the rows without X, or raise."""
+    if not isinstance(scaler, StandardScaler):
+        raise ValueError(
+            f"{type(scaler).__name__} stores extremes only and cannot forget rows: fit again to "
+            "the remaining rows, or use a StandardScaler"
+        )
     gone = clone(scaler).fit(X)
     n, k = np.asarray(scaler.n_samples_seen_), np.asarray(gone.n_samples_seen_)
     left = n - k
     if (left <= 0).any():
         raise ValueError(
-            f"the {type(scaler).__name__} was fitted to {np.max(n)} rows, so {np.max(k)} cannot be "
+            f"the StandardScaler was fitted to {np.max(n)} rows, so {np.max(k)} cannot be "
             "forgotten: nothing would be left"
         )
-    if not isinstance(scaler, StandardScaler):
-        if isinstance(scaler, MinMaxScaler):
-            edge = (gone.data_max_ >= scaler.data_max_) | (gone.data_min_ <= scaler.data_min_)
-            edge &= scaler.data_range_ > 0
-        else:
-            edge = (gone.max_abs_ >= scaler.max_abs_) & (scaler.max_abs_ > 0)
-        if edge.any():
-            raise ValueError(
-                f"{_column(scaler, edge)} has its largest or smallest value in the rows to be "
-                f"forgotten, and {type(scaler).__name__} does not store the next one: fit again to "
-                "the remaining rows, or use a StandardScaler"
-            )
-    elif scaler.mean_ is not None:
+    if scaler.mean_ is not None:
         # S = S_left + S_gone + n_left n_gone/n (x̄_left − x̄_gone)², as for sums of rankings.
         mean = scaler.mean_ - (k / left) * (gone.mean_ - scaler.mean_)
         if scaler.var_ is not None:
@@ -159,18 +152,13 @@ def unlearn(scaler: Any, X: Any) -> None:
             error = ROUNDINGS * eps * before + left * k / n * (2 * shift + rounding) * rounding
             lost = ~constant & ~(error <= TOLERANCE * after)
             if lost.any():
+                j, names = int(np.argmax(lost)), getattr(scaler, "feature_names_in_", None)
+                column = f"column {j} of X" if names is None else f"feature {str(names[j])!r}"
                 raise ValueError(
-                    f"{_column(scaler, lost)} varies so much less in the remaining rows, or beside "
+                    f"{column} varies so much less in the remaining rows, or beside "
                     "its mean, that its scale would lose digits: fit again to these rows"
                 )
             scaler.var_ = np.where(constant, scaler.var_, after / left)
             scaler.scale_ = np.where(constant, scaler.scale_, np.sqrt(scaler.var_))
         scaler.mean_ = mean
     scaler.n_samples_seen_ = left[()]  # a NumPy integer, which StandardScaler needs
-
-
-def _column(scaler: Any, some: Array) -> str:
-    """The name of the first of some columns."""
-    j = int(np.flatnonzero(some)[0])
-    names = getattr(scaler, "feature_names_in_", None)
-    return f"column {j} of X" if names is None else f"feature {str(names[j])!r}"

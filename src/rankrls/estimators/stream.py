@@ -8,13 +8,21 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from rankrls._calls import Progress, unchanged_on_error
-from rankrls._frames import check_feature_names, check_same_rows, take_rows
-from rankrls._validation import Queries, check_length, check_scores, refuse_lazy, show
+from rankrls._frames import check_feature_names, check_same_rows, named_frame, take_rows
+from rankrls._validation import (
+    Queries,
+    check_length,
+    check_scores,
+    label_array,
+    refuse_lazy,
+    show,
+)
 from rankrls.core.preferences.costs import Loss
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.models import FoldStatistics
@@ -29,12 +37,14 @@ from rankrls.estimators.choosing import (
 )
 from rankrls.estimators.incremental import (
     Learned,
+    add_to_folds,
+    as_slice,
     check_terms,
     empty_sums,
+    query_keys,
     require_learned,
     store_learned,
 )
-from rankrls.estimators.seen_queries import query_keys
 
 Array = NDArray[Any]
 
@@ -53,6 +63,11 @@ class Batch(NamedTuple):
     qid: Any = None
     sample_weight: Any = None
     names: Any = None
+
+    def graph(self, n_rows: int) -> PreferenceGraph:
+        """The checked preferences."""
+        scores = check_scores(self.y, n_rows)
+        return PreferenceGraph.from_scores(scores, qid=self.qid, sample_weight=self.sample_weight)
 
 
 def read_batches(batches: Any) -> Iterator[Batch]:
@@ -76,8 +91,7 @@ def read_batches(batches: Any) -> Iterator[Batch]:
             elif isinstance(batch, tuple) and len(batch) in (2, 3):
                 read = Batch(number, *batch)
             else:
-                size = f" of {len(batch)}" if isinstance(batch, tuple) else ""
-                raise ValueError(f"it is a {type(batch).__name__}{size}; a batch is {FORMS}")
+                raise ValueError(f"it is a {type(batch).__name__}; a batch is {FORMS}")
             for name in ("X", "y", "qid", "sample_weight"):
                 refuse_lazy(getattr(read, name), name)
             n_rows = read.X.shape[0] if hasattr(read.X, "shape") else len(read.X)
@@ -94,19 +108,6 @@ def named_batch(number: int) -> Iterator[None]:
         raise ValueError(f"batch {number}: {error}") from error
 
 
-def as_slice(rows: Array) -> Any:
-    """A slice, which avoids a copy, if these row numbers are consecutive."""
-    together = len(rows) and rows[-1] - rows[0] + 1 == len(rows)
-    return slice(int(rows[0]), int(rows[-1]) + 1) if together else rows
-
-
-def stacked(parts: Sequence[Any]) -> Any:
-    """Concatenate rows of dense or sparse matrices."""
-    if any(map(sparse.issparse, parts)):
-        return sparse.vstack([sparse.csr_array(part) for part in parts], format="csr")
-    return np.concatenate(parts)
-
-
 class CheckedRows(NamedTuple):
     """Checked rows of a batch, and their preferences."""
 
@@ -117,6 +118,33 @@ class CheckedRows(NamedTuple):
     def take(self, rows: Any) -> CheckedRows:
         """Select rows by number, in new arrays, or by a slice."""
         return CheckedRows(self.number, take_rows(self.X, rows), self.graph[rows])
+
+
+def joined(parts: Sequence[CheckedRows]) -> dict[str, Any]:
+    """The rows of all parts as arguments of ``fit``; missing weights are 1."""
+    X: Any = [part.X for part in parts]
+    if hasattr(X[0], "columns"):
+        X = nw.concat([nw.from_native(one, eager_only=True) for one in X]).to_native()
+    else:
+        X = stacked(X)
+    graphs: list[Any] = [part.graph for part in parts]
+    y, weight, qid = np.concatenate([graph.scores for graph in graphs]), None, None
+    if any(graph.sample_weight is not None for graph in graphs):
+        ones = (np.ones(len(g)) if g.sample_weight is None else g.sample_weight for g in graphs)
+        weight = np.concatenate(list(ones))
+    if len({graph.has_qid for graph in graphs}) > 1:
+        raise ValueError("some batches have qid, and others do not")
+    if graphs[0].has_qid:
+        names = (label_array("qid", graph.query_labels)[graph.query_codes] for graph in graphs)
+        qid = np.concatenate(list(names))
+    return {"X": X, "y": y[:, 0] if graphs[0].flat else y, "qid": qid, "sample_weight": weight}
+
+
+def stacked(parts: Sequence[Any]) -> Any:
+    """Concatenate rows of dense or sparse matrices."""
+    if any(map(sparse.issparse, parts)):
+        return sparse.vstack([sparse.csr_array(part) for part in parts], format="csr")
+    return np.concatenate(parts)
 
 
 def whole_queries(batches: Iterable[CheckedRows]) -> Iterator[CheckedRows]:
@@ -143,17 +171,65 @@ def whole_queries(batches: Iterable[CheckedRows]) -> Iterator[CheckedRows]:
 
 def _one_query(pieces: list[CheckedRows]) -> Iterator[CheckedRows]:
     """Join the pieces of a query, if there are any."""
-    graphs: list[Any] = [piece.graph for piece in pieces]
     if len(pieces) < 2:
         yield from pieces
         return
-    y, weight = np.concatenate([graph.scores for graph in graphs]), None
-    if any(graph.sample_weight is not None for graph in graphs):
-        ones = (np.ones(len(g)) if g.sample_weight is None else g.sample_weight for g in graphs)
-        weight = np.concatenate(list(ones))
-    queries = Queries(np.zeros(len(y), dtype=np.int64), graphs[0].query_labels)
-    graph = PreferenceGraph(len(y), y, queries, weight, flat=graphs[0].flat)
-    yield CheckedRows(pieces[-1].number, stacked([piece.X for piece in pieces]), graph)
+    rows = joined(pieces)
+    queries = Queries(np.zeros(len(rows["y"]), dtype=np.int64), pieces[0].graph.query_labels)
+    scores, flat = rows["y"].reshape(len(rows["y"]), -1), pieces[0].graph.flat
+    graph = PreferenceGraph(len(scores), scores, queries, rows["sample_weight"], flat=flat)
+    yield CheckedRows(pieces[-1].number, rows["X"], graph)
+
+
+# -- tables for AutoRanker ----------------------------------------------------------------------
+
+
+def table_batches(
+    batches: Any, encode: Callable[[Any], Any] | None = None
+) -> Iterator[CheckedRows]:
+    """Generate checked batches; arrays with feature names become tables, which are encoded."""
+    for batch in read_batches(batches):
+        with named_batch(batch.number):
+            X = batch.X if hasattr(batch.X, "shape") else np.asarray(batch.X, dtype=object)
+            if batch.names is not None and isinstance(X, np.ndarray):
+                X = named_frame(X, [str(name) for name in batch.names], {})
+            graph = batch.graph(X.shape[0])
+            rows = CheckedRows(batch.number, X if encode is None else encode(X), graph)
+        yield rows
+
+
+def sample_queries(batches: Any, most: int, rng: np.random.RandomState) -> dict[str, Any]:
+    """Draw whole queries, of about ``most`` rows together, or rows; returns arguments of ``fit``.
+
+    Each query has a random number, and those with the smallest numbers are kept.
+    """
+    kept: list[tuple[CheckedRows, Array]] = []  # rows and their random numbers
+    limit, last, number = np.inf, "", 0.0
+
+    def smallest() -> tuple[float, list[tuple[CheckedRows, Array]]]:
+        numbers = np.sort(np.concatenate([drawn for _, drawn in kept]))
+        limit = float(numbers[most]) if len(numbers) > most else np.inf
+        some = ((rows, drawn, np.flatnonzero(drawn < limit)) for rows, drawn in kept)
+        return limit, [(rows.take(few), drawn[few]) for rows, drawn, few in some if len(few)]
+
+    for rows in table_batches(batches):
+        graph, codes = rows.graph, rows.graph.query_codes
+        drawn = rng.random_sample(graph.n_queries if graph.has_qid else len(graph))
+        if graph.has_qid:
+            assert codes is not None
+            keys = query_keys(graph.query_labels)
+            if last in keys:  # the last query of the batch before goes on
+                drawn[keys.index(last)] = number
+            last, number = keys[codes[-1]], drawn[codes[-1]]
+            drawn = drawn[codes]
+        few = np.flatnonzero(drawn < limit)
+        if len(few):
+            kept.append((rows.take(few), drawn[few]))
+        if sum(len(drawn) for _, drawn in kept) > 2 * most:
+            limit, kept = smallest()
+    if not kept:
+        raise ValueError("there is no batch with rows to learn from")
+    return joined([rows for rows, _ in smallest()[1]])
 
 
 # -- sums -------------------------------------------------------------------------------------
@@ -165,20 +241,20 @@ def require_addition(loss: Loss, parts: str) -> None:
         raise ValueError(
             f"it has no qid, so that all {parts} are one ranking, in which a row is compared with "
             f"rows of other {parts}: that needs cost='magnitude' and ties='keep', and cost is "
-            f"{loss.cost!r}, ties {loss.ties!r}. Give qid, or fit all rows at once"
+            f"{loss.cost.name!r}, ties {loss.ties!r}. Give qid, or fit all rows at once"
         )
 
 
-def add_to_folds(
-    folds: Sequence[Learned], graph: PreferenceGraph, X: Any, fold_of: Array | None, loss: Loss
-) -> None:
-    """Add whole queries to the sums of their folds, ``fold_of`` each row (None: of the first)."""
-    if fold_of is None:
-        folds[0].add(graph, X, loss)
-        return
-    for number in np.unique(fold_of):
-        rows = as_slice(np.flatnonzero(fold_of == number))
-        folds[number].add(graph[rows], X[rows], loss)
+def _record(learned: Learned, graph: PreferenceGraph, X: Any) -> None:
+    """Record queries, which must be new; the parts of one ranking are recorded at its end."""
+    if graph.has_qid:
+        learned.seen.check_new(
+            query_keys(graph.query_labels),
+            "comes back after its rows had ended in an earlier batch. Only the last query of a "
+            "batch may go on in the next one: sort the data by query",
+        )
+        learned.seen.add_graph(graph, X)
+    learned.seen.weighted |= graph.sample_weight is not None
 
 
 class StreamSums:
@@ -195,7 +271,6 @@ class StreamSums:
         self.folds: list[Learned] = []
         self._n_folds, self._basis_rows = n_folds, basis_rows
         self._progress = Progress(type(ranker).__name__, ranker.verbose)
-        self._with_qid = True
         self.names: Array | None = None  # of features, given beside arrays
         self._n_rows = self.n_queries = 0
 
@@ -209,15 +284,12 @@ class StreamSums:
                 X = self.steps.transform(batch) if again else self.steps.learn(batch)
             X = ranker._check_rows(X, reset=first)
             self._check_names(batch.names, X.shape[1])
-            graph = batch.y
-            if not isinstance(graph, PreferenceGraph):
-                graph = PreferenceGraph.from_scores(check_scores(graph, X.shape[0]), **by_row)
+            graph = batch.graph(X.shape[0])
             if first:
                 if not graph.has_qid:
                     if self._n_folds > 1:
                         raise ValueError("it has no qid, and folds are of whole queries")
                     require_addition(ranker._loss, "batches")
-                self._with_qid = graph.has_qid
                 data = (self.kernel, X, graph, self._basis_rows, self._n_folds, graph.has_qid)
                 self.folds = empty_sums(ranker, *data)
             n_outputs = len(self.folds[0].preferences)
@@ -225,7 +297,7 @@ class StreamSums:
                 raise ValueError(
                     f"y has {graph.n_outputs} output(s), and {n_outputs} in the first batch"
                 )
-            if graph.has_qid != self._with_qid:
+            if graph.has_qid == (self.folds[0].ranking is not None):
                 has, had = ("a", "none") if graph.has_qid else ("no", "one")
                 raise ValueError(
                     f"it has {has} qid, and the first batch had {had}: give all or none"
@@ -251,16 +323,9 @@ class StreamSums:
 
     def add(self, rows: CheckedRows) -> None:
         """Add rows of whole queries."""
-        X, graph, seen = rows.X, rows.graph, self.folds[0].seen
+        X, graph = rows.X, rows.graph
         with named_batch(rows.number):
-            if self._with_qid:
-                seen.check_new(
-                    query_keys(graph.query_labels),
-                    "comes back after its rows had ended in an earlier batch. Only the last query "
-                    "of a batch may go on in the next one: sort the data by query",
-                )
-                seen.add_graph(graph, X)
-            seen.weighted |= graph.sample_weight is not None
+            _record(self.folds[0], graph, X)
             several = len(self.folds) > 1
             fold_of = self.number(graph) % len(self.folds) if several else None
             add_to_folds(self.folds, graph, X, fold_of, self.ranker._loss)
@@ -279,12 +344,12 @@ class StreamSums:
         if not self.folds:
             raise ValueError("there is no batch with rows to learn from")
         first, n_folds = self.folds[0], len(self.folds)
-        first.end_ranking(self._n_rows, self.ranker._loss)
+        first.end_ranking(self.ranker._loss)
         if (n_queries := first.seen.n_queries) < n_folds:
             raise ValueError(
                 f"cv={n_folds} folds of {n_queries} queries: it must be from 2 to {n_queries}"
             )
-        require_learned(self.folds, self._n_rows, n_queries)
+        require_learned(self.folds)
         if self.steps is not None and (rescaling := self.steps.rescaling()) is not None:
             for fold in self.folds:
                 fold.rescale(*rescaling)
@@ -345,13 +410,20 @@ def fit_streams(
     rankers: Sequence[Any], batches: Iterable[Iterable[tuple[Array, PreferenceGraph]]]
 ) -> None:
     """Fit several linear `RankRLS` in one pass; a batch has rows of whole queries for each."""
-    sums = [StreamSums(ranker) for ranker in rankers]
+    sums: dict[int, Learned] = {}
     for number, parts in enumerate(batches, 1):
-        for one, (X, graph) in zip(sums, parts, strict=True):
-            one.add(one.check(Batch(number, X, graph)))
-    for one in sums:
-        one.finish()
-        store_learned(one.ranker, one.folds[0], one.kernel)
+        for k, (ranker, (X, graph)) in enumerate(zip(rankers, parts, strict=True)):
+            if k not in sums:
+                ranker.n_features_in_ = X.shape[1]
+                shape = X.dtype, graph.n_outputs, graph.flat, graph.has_qid
+                sums[k] = Learned.nothing(X.shape[1], None, *shape)
+            with named_batch(number):
+                _record(sums[k], graph, X)
+                sums[k].add(graph, X, ranker._loss)
+    for ranker, learned in zip(rankers, sums.values(), strict=True):
+        learned.end_ranking(ranker._loss)
+        require_learned([learned])
+        store_learned(ranker, learned, ranker._check_options())
 
 
 # -- folds ------------------------------------------------------------------------------------

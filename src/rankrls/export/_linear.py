@@ -1,9 +1,9 @@
-"""A fitted pipeline as maps of the features and a ranker, and one weight for each feature."""
+"""A fitted pipeline as one affine map of the features and a ranker; one weight per feature."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -62,13 +62,13 @@ def linear_scores(
     estimator : fitted estimator with a linear kernel
         `RankRLS`, `RankRLSCV`, `RankSVM`, `GreedyRankRLS`, a ``Pipeline`` that ends in one of them,
         or a search with its best estimator. Steps of a pipeline can be StandardScaler,
-        MinMaxScaler, MaxAbsScaler, RobustScaler, PCA, TruncatedSVD, feature selectors, and a
+        MinMaxScaler, MaxAbsScaler, RobustScaler, PCA, TruncatedSVD, feature selectors, and first a
         SimpleImputer that fills with 0.
     output : int, optional
         Index of the output to export, for a model with several.
     missing : {"zero", "ignore"}, default="zero"
-        "zero": a missing feature counts as 0 in the weighted sum, so only imputers that fill with 0
-        can be folded into the weights. "ignore": rows have no missing features.
+        "zero": a missing feature counts as 0, so only an imputer that fills with 0 can be folded
+        into the weights. "ignore": rows have no missing features.
 
     Examples
     --------
@@ -84,48 +84,57 @@ def linear_scores(
     True
     """
     check_option("missing", missing, ("zero", "ignore"))
-    return fold(decompose(estimator), output=output, complete=missing == "ignore")
+    return fold(estimator).linear(output, complete=missing == "ignore")
 
 
 @dataclass(frozen=True)
-class Step:
-    """z = x A + shift in float64, after ``missing`` was replaced by ``fill``, if that is given.
+class Folded:
+    """A ranker of z = x A + shift in float64, where ``fill`` takes the place of NaN in x.
 
     A is dense, or sparse with one number in each column: the scale of the feature in its row.
     """
 
+    fill: Array | None
     matrix: Any
-    shift: Any = 0.0
-    fill: Array | None = None
-    missing: float = np.nan
-
-
-@dataclass(frozen=True)
-class Parts:
-    """An estimator as a sequence of maps of the features and a fitted ranker."""
-
-    steps: list[Step]
+    shift: Array
     ranker: Any
-    n_features: int
     feature_names: list[str] | None
 
-    def weights(self, output: int | None) -> Array:
+    def coef(self, output: int | None) -> Array:
         """Return the ranker's weights of its own features."""
+        if not hasattr(self.ranker, "coef_"):
+            raise ValueError(
+                f"kernel={self.ranker.kernel!r} has no feature weights, and the format holds "
+                "nothing else; fit with kernel='linear', or export with to_onnx"
+            )
         W = np.atleast_2d(_float64(self.ranker.coef_))
         return W[choose_output(len(W), output)]
 
-    def affine(self) -> tuple[Any, Array]:
-        """Combine all steps, without missing values, into one matrix and shift."""
-        matrix, shift = _columns(self.n_features).matrix, np.zeros(self.n_features)
-        for step in self.steps:
-            matrix, shift = matrix @ step.matrix, shift @ step.matrix + step.shift
-        return matrix, shift
+    def linear(self, output: int | None, complete: bool = False) -> LinearScores:
+        """Return weights of x; unless rows are ``complete``, missing values must count as 0."""
+        if self.fill is not None and self.fill.any() and not complete:
+            raise ValueError(
+                "a SimpleImputer cannot be folded into the weights, because a missing feature "
+                "counts as 0 in a weighted sum; use SimpleImputer(strategy='constant', "
+                "fill_value=0), or export with to_onnx or to_sql"
+            )
+        w = self.coef(output)
+        with np.errstate(invalid="ignore"):  # told below
+            w, constant = self.matrix @ w, float(self.shift @ w)
+        if not (np.isfinite(w).all() and np.isfinite(constant)):
+            where = np.flatnonzero(~np.isfinite(w))
+            what = f"weight of feature {where[0]} (from 0)" if len(where) else "constant"
+            raise ValueError(
+                f"the {what} is not finite after folding the scaling into it; check the model for "
+                "NaN, and the scaler for features that are nearly constant"
+            )
+        return LinearScores(w, constant, self.feature_names)
 
 
-def decompose(estimator: Any) -> Parts:
-    """Decompose an estimator, after checking that it is fitted and can be exported."""
+def fold(estimator: Any) -> Folded:
+    """Combine the steps of an estimator, after checking that it is fitted and can be exported."""
     check_is_fitted(estimator)
-    *transformers, ranker = _flatten(estimator)
+    *steps, ranker = _flatten(estimator)
     if not isinstance(ranker, BaseRanker | GreedyRankRLS):
         reason = ", because it compares rows within their query"
         raise ValueError(
@@ -134,11 +143,19 @@ def decompose(estimator: Any) -> Parts:
             "RankRLSCV, RankSVM or GreedyRankRLS (rankrls fit without --auto makes one), a "
             "Pipeline that ends in one, or a search over it that was not made with refit=False"
         )
-    steps = [_step(step) for step in transformers]
-    first = next((step for step in transformers if hasattr(step, "n_features_in_")), ranker)
-    names = getattr(first, "feature_names_in_", None)
-    names = None if names is None else [str(name) for name in names]
-    return Parts(steps, ranker, int(first.n_features_in_), names)
+    first = next((step for step in steps if hasattr(step, "n_features_in_")), ranker)
+    n_features, names = int(first.n_features_in_), getattr(first, "feature_names_in_", None)
+    fill, matrix = None, _columns(np.arange(n_features), n_features)
+    if steps and type(steps[0]) is SimpleImputer:
+        fill, matrix = _filled(first)
+        steps = steps[1:]
+    shift = np.zeros(matrix.shape[1])
+    for step in steps:
+        scale, moved = _affine(step)
+        matrix, shift = matrix @ scale, shift @ scale + moved
+    if sparse.issparse(matrix) and matrix.nnz < matrix.shape[1]:  # a scale that is zero
+        matrix = matrix.toarray()
+    return Folded(fill, matrix, shift, ranker, None if names is None else list(map(str, names)))
 
 
 def _flatten(estimator: Any) -> list[Any]:
@@ -151,109 +168,78 @@ def _flatten(estimator: Any) -> list[Any]:
     return [inner for _, step in estimator.steps for inner in _flatten(step)]
 
 
-def _step(step: Any) -> Step:
-    """Return the map of a fitted transformer."""
-    selects = isinstance(step, SelectorMixin) and type(step).transform is SelectorMixin.transform
-    if not selects and type(step) not in STEPS:
+def _affine(step: Any) -> tuple[Any, Any]:
+    """Return A and shift of the map x A + shift that a fitted transformer is."""
+    if isinstance(step, SelectorMixin) and type(step).transform is SelectorMixin.transform:
+        support = step.get_support()
+        return _columns(np.flatnonzero(support), len(support)), 0.0
+    if type(step) not in STEPS:
         known = ", ".join(kind.__name__ for kind in STEPS)
         reason = ", because it scales a row by the other documents of its query"
         raise ValueError(
             f"a {type(step).__name__} cannot be folded into the weights"
-            f"{reason if isinstance(step, QueryScaler) else ''}; only {known} and feature "
-            "selectors can. Apply it to the features beforehand, and export the steps after it"
+            f"{reason if isinstance(step, QueryScaler) else ''}; only {known}, feature selectors "
+            "and, as the first step, SimpleImputer can. Apply it to the features beforehand, and "
+            "export the steps after it"
         )
-    for option in ("clip", "whiten", "add_indicator"):
-        if getattr(step, option, False):
-            raise ValueError(
-                f"{type(step).__name__}({option}=True) cannot be exported; fit it with "
-                f"{option}=False"
-            )
-    if selects:
-        support = step.get_support()
-        return _columns(len(support), np.flatnonzero(support))
+    _refuse_options(step)
     return STEPS[type(step)](step)
 
 
-def _columns(n: int, columns: Any = None, scale: Any = None, shift: Any = 0.0) -> Step:
-    """z = x[columns] ∘ scale + shift, for n features x."""
-    columns = np.arange(n) if columns is None else columns
+def _refuse_options(step: Any) -> None:
+    for option in ("clip", "whiten", "add_indicator"):
+        if getattr(step, option, False):
+            kind = type(step).__name__
+            raise ValueError(f"{kind}({option}=True) cannot be exported; fit it without {option}")
+
+
+def _columns(columns: Array, n: int, scale: Any = None) -> Any:
+    """Return A of x A = x[columns] ∘ scale, for n features x."""
     data = (np.ones(len(columns)) if scale is None else scale, columns, np.arange(len(columns) + 1))
-    return Step(sparse.csc_array(data, shape=(n, len(columns))), shift)
+    return sparse.csc_array(data, shape=(n, len(columns)))
 
 
-def _centred(step: Any, centre: Any = None) -> Step:
+def _scaled(scale: Any, shift: Any) -> tuple[Any, Any]:
+    return _columns(np.arange(len(scale)), len(scale), scale), shift
+
+
+def _centred(step: Any, centre: Any = None) -> tuple[Any, Any]:
     """(x − centre)/scale, where either may be None."""
     scale = 1.0 / _float64(np.ones(step.n_features_in_) if step.scale_ is None else step.scale_)
-    shift = 0.0 if centre is None else -_float64(centre) * scale
-    return _columns(step.n_features_in_, scale=scale, shift=shift)
+    return _scaled(scale, 0.0 if centre is None else -_float64(centre) * scale)
 
 
-def _filled(step: Any) -> Step:
-    number = isinstance(step.missing_values, int | float | np.integer | np.floating)
-    if not number or step._fit_dtype.kind == "O":
+def _filled(step: Any) -> tuple[Array, Any]:
+    """Return what a SimpleImputer fills in, and the matrix of the columns that it keeps."""
+    missing = step.missing_values
+    if step._fit_dtype.kind == "O" or not (isinstance(missing, float) and np.isnan(missing)):
         raise ValueError(
-            "a SimpleImputer of values that are not numbers is not exported: fit it to numbers, "
-            "with missing_values=np.nan"
+            "a SimpleImputer is exported with missing_values=np.nan only, fitted to numbers"
         )
+    _refuse_options(step)
     values = _float64(step.statistics_)
     empty = np.isnan(values) & (not step.keep_empty_features)  # SimpleImputer drops these
-    kept = _columns(len(values), np.flatnonzero(~empty))
-    fill = np.where(empty, 0.0, values)
-    return replace(kept, fill=fill, missing=float(step.missing_values))
+    return np.where(empty, 0.0, values), _columns(np.flatnonzero(~empty), len(values))
+
+
+def _projected(step: Any, mean: Any = 0.0) -> tuple[Any, Any]:
+    matrix = _float64(step.components_).T
+    return matrix, -np.broadcast_to(_float64(mean), len(matrix)) @ matrix
 
 
 #: Exact types only: a subclass can behave differently.
-STEPS: dict[type, Callable[[Any], Step]] = {
+STEPS: dict[type, Callable[[Any], tuple[Any, Any]]] = {
     StandardScaler: lambda step: _centred(step, step.mean_ if step.with_mean else None),
     RobustScaler: lambda step: _centred(step, step.center_),
-    MinMaxScaler: lambda step: _columns(
-        step.n_features_in_, scale=_float64(step.scale_), shift=_float64(step.min_)
-    ),
+    MinMaxScaler: lambda step: _scaled(_float64(step.scale_), _float64(step.min_)),
     MaxAbsScaler: _centred,
-    PCA: lambda step: Step(
-        _float64(step.components_).T, -_float64(step.mean_) @ _float64(step.components_).T
-    ),
-    TruncatedSVD: lambda step: Step(_float64(step.components_).T),
-    SimpleImputer: _filled,
+    PCA: lambda step: _projected(step, step.mean_),
+    TruncatedSVD: _projected,
 }
 
 
 def _float64(values: Any) -> Array:
     return np.asarray(values, dtype=np.float64)
-
-
-def fold(parts: Parts, *, output: int | None, complete: bool = False) -> LinearScores:
-    """Compute `linear_scores` from the parts of an estimator."""
-    ranker = parts.ranker
-    if not hasattr(ranker, "coef_"):
-        raise ValueError(
-            f"kernel={ranker.kernel!r} has no feature weights, and the format holds nothing else; "
-            "fit with kernel='linear' (with more features, if needed), or export the kernel model "
-            "with to_onnx"
-        )
-    shifted = False  # a missing value counts as 0 if no step before shifts it
-    for step in parts.steps:
-        zero = step.fill is None or not (shifted or step.fill.any() or not np.isnan(step.missing))
-        if not (zero or complete):
-            raise ValueError(
-                "a SimpleImputer cannot be folded into the weights, because a missing feature "
-                "counts as 0 in a weighted sum; make it the first step with "
-                "SimpleImputer(strategy='constant', fill_value=0), export with to_onnx, or "
-                "fill missing values beforehand and export the steps after the imputer"
-            )
-        shifted = shifted or bool(np.any(step.shift))
-    matrix, shift = parts.affine()
-    w = parts.weights(output)
-    with np.errstate(invalid="ignore"):  # told below
-        w, constant = matrix @ w, float(shift @ w)
-    if not (np.isfinite(w).all() and np.isfinite(constant)):
-        where = np.flatnonzero(~np.isfinite(w))
-        what = f"the weight of feature {where[0]} (from 0) is" if len(where) else "the constant is"
-        raise ValueError(
-            f"{what} not finite after folding the scaling into it; check the model for NaN, and "
-            "the scaler for features that are nearly constant"
-        )
-    return LinearScores(w, constant, parts.feature_names)
 
 
 def choose_output(n_outputs: int, output: int | None) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from scipy import sparse
 from rankrls import __version__
 from rankrls._validation import check_option
 from rankrls.core.spaces.spaces import Kernel
-from rankrls.export._linear import Parts, Step, choose_output, decompose, fold
+from rankrls.export._linear import Folded, choose_output, fold
 from rankrls.export._writers import write_bytes
 
 __all__ = ["to_onnx"]
@@ -21,7 +20,7 @@ __all__ = ["to_onnx"]
 Array = NDArray[Any]
 
 #: Kernels that are products and elementwise functions of the features.
-KERNELS = ("linear", "rbf", "poly", "polynomial", "sigmoid", "cosine")
+KERNELS = ("linear", "rbf", "poly", "polynomial")
 
 #: Supported by runtimes since 2021, and sufficient for all operators used.
 OPSET, IR_VERSION = 13, 7
@@ -38,8 +37,8 @@ def to_onnx(
     Parameters
     ----------
     estimator : fitted estimator
-        As for `linear_scores`, with any SimpleImputer of numbers, and with the kernels linear, rbf,
-        polynomial, sigmoid and cosine.
+        As for `linear_scores`, with any SimpleImputer of NaN, and with the kernels linear, rbf and
+        polynomial.
     path : str or path, optional
         File to which the model is written.
     output : int, optional
@@ -52,55 +51,43 @@ def to_onnx(
     onnx.ModelProto
         Input "X" of shape (n_rows, n_features), output "scores" of shape (n_rows,), or
         (n_rows, n_outputs) for several outputs; opset 13, IR version 7. The scores equal those of
-        ``predict``. The names of the features, if the model has them, are in the metadata, as a
-        JSON list "feature_names". A kernel model contains its training rows or basis vectors.
+        ``predict``. The metadata have a JSON list "feature_names", if the model has names. A kernel
+        model contains its training rows or basis vectors.
     """
     check_option("dtype", dtype, ("float32", "float64"))
-    parts = decompose(estimator)
-    graph = _Graph(parts.n_features, dtype)
-    for step in parts.steps:
-        m = step.missing
-        if dtype == "float32" and not np.isnan(m) and float(np.float32(m)) != m:
-            raise ValueError(
-                f"missing_values={m!r} of SimpleImputer is not exact in 32 bits; export with "
-                "dtype='float64', or fit with missing_values=np.nan"
-            )
-    ranker, linear = parts.ranker, hasattr(parts.ranker, "coef_")
+    folded = fold(estimator)
+    graph = _Graph(folded.matrix.shape[0], dtype)
+    ranker, linear = folded.ranker, hasattr(folded.ranker, "coef_")
     n_outputs = len(np.atleast_2d(ranker.coef_)) if linear else ranker._model.n_outputs
     flat = output is not None or getattr(ranker, "_flat", linear and ranker.coef_.ndim == 1)
     columns = [choose_output(n_outputs, output)] if flat else list(range(n_outputs))
-    scores = (_linear if linear else _kernel)(graph, parts, columns)
+    X = graph.X
+    if folded.fill is not None:
+        X = graph.add("Where", graph.add("IsNaN", X), folded.fill, X)
+    if linear:
+        scored = [folded.linear(j, complete=True) for j in columns]
+        scores = graph.add("MatMul", X, np.stack([one.weights for one in scored], axis=1))
+        scores = graph.add("Add", scores, np.array([one.constant for one in scored]))
+    else:
+        scores = _kernel(graph, X, folded, columns)
     if flat:
         scores = graph.add("Reshape", scores, np.array([-1]))
     properties = {"producer": f"rankrls {__version__}", "estimator": type(ranker).__name__}
-    if parts.feature_names is not None:
-        properties["feature_names"] = json.dumps(parts.feature_names, ensure_ascii=False)
+    if folded.feature_names is not None:
+        properties["feature_names"] = json.dumps(folded.feature_names, ensure_ascii=False)
     model = graph.finish(scores, None if flat else n_outputs, properties)
     write_bytes(path, model.SerializeToString(deterministic=True))
     return model
 
 
-def _linear(graph: _Graph, parts: Parts, columns: list[int]) -> str:
-    """Add the weighted sum of the features for each output of ``columns``."""
-    # All steps after the last imputation are combined into one matrix.
-    last = max((i + 1 for i, step in enumerate(parts.steps) if step.fill is not None), default=0)
-    X = _apply(graph, parts.steps[:last])
-    n_features = parts.steps[last - 1].matrix.shape[1] if last else parts.n_features
-    rest = replace(parts, steps=parts.steps[last:], n_features=n_features)
-    folded = [fold(rest, output=j) for j in columns]
-    scores = graph.add("MatMul", X, np.stack([one.weights for one in folded], axis=1))
-    constants = np.array([one.constant for one in folded])
-    return graph.add("Add", scores, constants) if constants.any() else scores
-
-
-def _kernel(graph: _Graph, parts: Parts, columns: list[int]) -> str:
+def _kernel(graph: _Graph, X: str, folded: Folded, columns: list[int]) -> str:
     """Add f(x) = Σ a_i k(x, x_i) over the rows x_i with a coefficient."""
-    model = parts.ranker._model
+    model = folded.ranker._model
     kernel = model.kernel
     if callable(kernel.metric) or kernel.metric not in KERNELS:
         raise ValueError(
-            f"kernel={kernel.name} is not exported: ONNX models are made of products and "
-            f"elementwise functions, so the kernel must be one of {', '.join(map(repr, KERNELS))}"
+            f"kernel={kernel.name} is not exported to ONNX: it must be one of "
+            f"{', '.join(map(repr, KERNELS))}"
         )
     (rows, shift), A = model.expansion, model.dual_coef[0][model.kept].astype(np.float64)
     A = A[:, columns]
@@ -116,26 +103,13 @@ def _kernel(graph: _Graph, parts: Parts, columns: list[int]) -> str:
     rows = np.asarray(rows.toarray() if sparse.issparse(rows) else rows, dtype=np.float64) + shift
     if not (np.isfinite(rows).all() and np.isfinite(A).all()):
         raise ValueError("the model has coefficients or rows that are not finite")
-    K = _kernel_matrix(graph, _apply(graph, parts.steps), kernel, rows)
+    if sparse.issparse(folded.matrix):  # one feature in each column
+        X = graph.add("Gather", X, folded.matrix.indices.astype(np.int64), axis=1)
+        X = graph.add("Mul", X, folded.matrix.data)
+    else:
+        X = graph.add("MatMul", X, folded.matrix)
+    K = _kernel_matrix(graph, graph.add("Add", X, folded.shift), kernel, rows)
     return graph.add("MatMul", K, A)
-
-
-def _apply(graph: _Graph, steps: list[Step]) -> str:
-    X = graph.X
-    for step in steps:
-        if step.fill is not None:
-            is_nan = np.isnan(step.missing)
-            absent = graph.add("IsNaN", X) if is_nan else graph.add("Equal", X, step.missing)
-            X = graph.add("Where", absent, step.fill, X)
-        if sparse.issparse(step.matrix):
-            columns, scale = step.matrix.indices.astype(np.int64), step.matrix.data
-            if not np.array_equal(columns, np.arange(step.matrix.shape[0])):
-                X = graph.add("Gather", X, columns, axis=1)
-            X = graph.add("Mul", X, scale) if (scale != 1).any() else X
-        else:
-            X = graph.add("MatMul", X, step.matrix)
-        X = graph.add("Add", X, step.shift) if np.any(step.shift) else X
-    return X
 
 
 def _kernel_matrix(graph: _Graph, X: str, kernel: Kernel, rows: Array) -> str:
@@ -143,24 +117,18 @@ def _kernel_matrix(graph: _Graph, X: str, kernel: Kernel, rows: Array) -> str:
     add = graph.add
     gamma = kernel.params.get("gamma")
     gamma = 1.0 / rows.shape[1] if gamma is None else float(gamma)
-    if kernel.metric == "rbf":  # exp(−γ(‖x‖² + ‖r‖² − 2⟨x, r⟩)) with centred rows
-        center = rows.mean(axis=0)
-        rows = rows - center
-        X = add("Sub", X, center)
-        product = add("Add", add("MatMul", X, -2.0 * rows.T), graph.sum_squares(X))
-        distance = add("Max", add("Add", product, np.einsum("ij,ij->i", rows, rows)), 0.0)
-        return add("Exp", add("Mul", distance, -gamma))
-    if kernel.metric == "cosine":  # the cosine of a zero row with any row is 0
-        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-        rows = rows / np.where(norms > 0, norms, 1.0)[:, None]
-        norm = add("Sqrt", graph.sum_squares(X))
-        norm = add("Where", add("Equal", norm, 0.0), 1.0, norm)
-        return add("MatMul", add("Div", X, norm), rows.T)
-    product = add("MatMul", X, gamma * rows.T)
-    product = add("Add", product, float(kernel.params.get("coef0", 1.0)))
-    if kernel.metric == "sigmoid":
-        return add("Tanh", product)
-    return add("Pow", product, float(kernel.params["degree"]))
+    if kernel.metric != "rbf":
+        product = add("MatMul", X, gamma * rows.T)
+        product = add("Add", product, float(kernel.params.get("coef0", 1.0)))
+        return add("Pow", product, float(kernel.params["degree"]))
+    # exp(−γ(‖x‖² + ‖r‖² − 2⟨x, r⟩)) with centred rows
+    center = rows.mean(axis=0)
+    rows = rows - center
+    X = add("Sub", X, center)
+    squares = add("ReduceSum", add("Mul", X, X), np.array([1]), keepdims=1)
+    product = add("Add", add("MatMul", X, -2.0 * rows.T), squares)
+    distance = add("Max", add("Add", product, np.einsum("ij,ij->i", rows, rows)), 0.0)
+    return add("Exp", add("Mul", distance, -gamma))
 
 
 class _Graph:
@@ -188,10 +156,6 @@ class _Graph:
         make = self._onnx.numpy_helper.from_array
         self._constants.append(make(np.ascontiguousarray(values).reshape(values.shape), name))
         return name
-
-    def sum_squares(self, X: str) -> str:
-        """Add squared lengths of rows, shape (n_rows, 1), and return their name."""
-        return self.add("ReduceSum", self.add("Mul", X, X), np.array([1]), keepdims=1)
 
     def finish(self, scores: str, width: int | None, properties: dict[str, str]) -> Any:
         """Return the checked model; ``scores`` has ``width`` columns, or one axis if None."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,7 @@ from scipy import sparse
 
 from rankrls._streams import written
 from rankrls._validation import check_option, show
-from rankrls.export._linear import Parts, decompose, fold
+from rankrls.export._linear import Folded, LinearScores, fold
 
 Array = NDArray[Any]
 
@@ -66,7 +64,7 @@ def to_elasticsearch(
     normalizers: bool = False,
     path: Any = None,
 ) -> dict[str, Any]:
-    """Export a linear model to the Elasticsearch Learning to Rank plugin (``model/linear``).
+    """Export a linear model to the Learning to Rank plugin of Elasticsearch or OpenSearch.
 
     Parameters
     ----------
@@ -82,9 +80,8 @@ def to_elasticsearch(
     drop_zeros : bool, default=False
         Whether to omit features of weight zero; the plugin treats a missing weight as zero.
     normalizers : bool, default=False
-        Whether to export scalers as feature normalizers of the plugin (``standard``) instead of
-        folding them into the weights. The scores then equal those of ``predict``, including the
-        constant, which matters in a rescore window.
+        Whether to export scalers as feature normalizers instead of folding them into the weights.
+        The scores then equal those of ``predict``, which matters in a rescore window.
     path : str or path, optional
         File to which the body is written, as JSON.
 
@@ -96,11 +93,9 @@ def to_elasticsearch(
 
     Notes
     -----
-    The plugin scores a document by Σ weight × feature in 32-bit floats; a feature whose query does
-    not match counts as 0. The scores are those of ``predict`` minus the constant returned by
-    `linear_scores`. Use ``normalizers`` for features whose values are large compared with their
-    differences. The format is that of the open-source plugin, not of Elastic's own learning to rank
-    (Eland).
+    The plugin scores a document by Σ weight × feature in 32-bit floats (``model/linear``); a
+    feature whose query does not match counts as 0. The scores are those of ``predict`` minus the
+    constant of `linear_scores`. Elastic's own learning to rank (Eland) has another format.
 
     Examples
     --------
@@ -127,22 +122,8 @@ def to_elasticsearch(
     return body
 
 
-def to_opensearch(
-    estimator: Any, feature_names: Any = None, name: str = "rankrls", **options: Any
-) -> dict[str, Any]:
-    """Export a linear model to OpenSearch's Learning to Rank plugin (``model/linear``).
-
-    OpenSearch's plugin is a fork of the Elasticsearch plugin, with the same request and definition.
-
-    Parameters
-    ----------
-    estimator, feature_names, name, **options
-        As for `to_elasticsearch`.
-    """
-    return to_elasticsearch(estimator, feature_names, name, **options)
-
-
-to_opensearch.__signature__ = inspect.signature(to_elasticsearch)  # type: ignore[attr-defined]
+#: OpenSearch's plugin is a fork of the Elasticsearch plugin, with the same request and definition.
+to_opensearch = to_elasticsearch
 
 
 def to_solr(
@@ -217,10 +198,9 @@ def to_sql(
 
     Notes
     -----
-    The scores equal those of ``predict``, including the constant, up to rounding. Columns of weight
-    zero are omitted. NULL makes the score NULL unless the model has an imputer, and NaN stays NaN.
-    SQLite reads a double-quoted name that is not a column as text, and text as 0; with
-    ``quote="["`` a misspelt name raises an error there.
+    The scores equal those of ``predict`` up to rounding. Columns of weight zero are omitted. NULL
+    makes the score NULL unless the model has an imputer. SQLite reads a double-quoted name that is
+    not a column as text, and text as 0; with ``quote="["`` it raises an error.
 
     Examples
     --------
@@ -232,18 +212,15 @@ def to_sql(
     9.1...E-01 * "bm25" + 6.2...E-02 * "age"
     """
     check_option("quote", quote, QUOTES)
-    parts = decompose(estimator)
-    names = _check_feature_names(feature_names, parts)
+    folded = fold(estimator)
     first, last, inner = QUOTES[quote]
+    names = _check_feature_names(feature_names, folded)
     columns = [first + name.replace(last, inner) + last for name in names]
-    step = parts.steps[0] if parts.steps else None
-    if step is not None and step.fill is not None:
-        for i, value in enumerate(step.fill.tolist()):
-            if not np.isnan(step.missing):
-                columns[i] = f"NULLIF({columns[i]}, {_literal(step.missing)})"
-            columns[i] = f"COALESCE({columns[i]}, {_literal(value)})"
-        parts = replace(parts, steps=[replace(step, fill=None), *parts.steps[1:]])
-    return _written(path, _expression(parts, columns, output))
+    if folded.fill is not None:
+        filled = zip(columns, folded.fill.tolist(), strict=True)
+        columns = [f"COALESCE({column}, {_literal(value)})" for column, value in filled]
+    expression = _expression(folded.linear(output, complete=True), columns)
+    return _written(path, expression)
 
 
 def to_vespa(
@@ -278,15 +255,15 @@ def to_vespa(
         raise ValueError(
             f"name must consist of letters, digits and '_' and begin with a letter; got {name!r}"
         )
-    parts = decompose(estimator)
-    names = _check_feature_names(feature_names, parts)
+    folded = fold(estimator)
+    names = _check_feature_names(feature_names, folded)
     for i, feature in enumerate(names):
         if not _RANK_FEATURE.fullmatch(feature):
             raise ValueError(
                 f"feature_names[{i}] is {feature!r}, which is not a rank feature of Vespa; write, "
                 "for example, bm25(title) or attribute(age)"
             )
-    expression = _expression(parts, names, output)
+    expression = _expression(folded.linear(output), names)
     return _written(path, VESPA_PROFILE.format(name=name, expression=expression))
 
 
@@ -305,20 +282,13 @@ def to_svmrank(estimator: Any, path: Any = None, *, output: int | None = None) -
 
     Notes
     -----
-    A linear model is one support vector, the weights ``1:w₁ 2:w₂ …``, as svm_rank_learn writes it;
-    the first column of X is feature 1, and weights of zero are omitted. The score of a document is
-    ⟨w, x⟩ − b, where b accounts for the shift by scalers, so the scores equal those of ``predict``
-    up to SVMrank's 32-bit floats. The first line names the version V6.20 that svm_rank_classify
-    1.00 checks; for SVM-light 6.02 change it to V6.02.
+    The first column of X is feature 1, and weights of zero are omitted. The scores equal those of
+    ``predict`` up to SVMrank's 32-bit floats. The first line names the version V6.20 that
+    svm_rank_classify 1.00 checks; for SVM-light 6.02 change it to V6.02.
     """
-    scores = fold(decompose(estimator), output=output)
+    scores = fold(estimator).linear(output)
     w = scores.weights
-    rounded = _float32(w)
-    if not np.isfinite(rounded).all() or not rounded.any():
-        raise ValueError(
-            "the weights are zero or infinite in SVMrank's 32-bit floats; check the model and the "
-            "scale of the features"
-        )
+    _require_float32(w, [f"feature {i + 1}" for i in range(len(w))])
     words = " ".join(f"{i + 1}:{w[i]:.17g}" for i in np.flatnonzero(w))
     text = SVMRANK_HEADER.format(n=len(w), b=0.0 - scores.constant) + f"1 {words} #\n"
     write_bytes(path, text.encode("ascii"))
@@ -334,27 +304,20 @@ def _engine_weights(
     separators: str = "",
 ) -> tuple[dict[str, float], dict[str, tuple[float, float]]]:
     """Weights by name, for 32-bit floats; mean and deviation of the normalised features."""
-    parts = decompose(estimator)
-    names = _check_feature_names(given, parts, separators)
-    weights = fold(parts, output=output).weights
+    folded = fold(estimator)
+    names = _check_feature_names(given, folded, separators)
+    weights = folded.linear(output).weights
     scaled: dict[str, tuple[float, float]] = {}
     if normalizers:
-        matrix, shift = parts.affine()
-        if not sparse.issparse(matrix) or matrix.nnz != matrix.shape[1]:
+        matrix = folded.matrix
+        if not sparse.issparse(matrix):
             raise ValueError(
                 "normalizers=True needs scalers of single features, and the pipeline mixes "
                 "features (PCA, TruncatedSVD); use normalizers=False"
             )
         names = [names[column] for column in matrix.indices]
-        weights, scaled = parts.weights(output), _normalizers(names, matrix.data, shift)
-    rounded = _float32(weights)
-    _require_weights(rounded)
-    if not np.isfinite(rounded).all():
-        i = int(np.flatnonzero(~np.isfinite(rounded))[0])
-        raise ValueError(
-            f"the weight {weights[i]:.3g} of {names[i]!r} is too large for the engine's 32-bit "
-            "floats; multiply the feature by a large constant, or drop it if it is nearly constant"
-        )
+        weights, scaled = folded.coef(output), _normalizers(names, matrix.data, folded.shift)
+    rounded = _require_float32(weights, names)
     kept = np.flatnonzero(rounded) if drop_zeros else np.arange(len(weights))
     # −0.0 becomes 0.0. Floats are written with a point or an exponent, because older versions of
     # Solr require a Double.
@@ -386,6 +349,18 @@ def _float32(values: Array) -> Array:
         return values.astype(np.float32)
 
 
+def _require_float32(weights: Array, names: Sequence[str]) -> Array:
+    """Return the weights in 32-bit floats; raise an error if they are infinite or all zero."""
+    rounded = _float32(weights)
+    _require_weights(rounded)
+    for i in np.flatnonzero(~np.isfinite(rounded))[:1]:
+        raise ValueError(
+            f"the weight {weights[i]:.3g} of {names[i]!r} is too large for 32-bit floats; multiply "
+            "the feature by a large constant, or drop it if it is nearly constant"
+        )
+    return rounded
+
+
 def _require_weights(weights: Array) -> None:
     if not weights.any():
         raise ValueError(
@@ -394,9 +369,8 @@ def _require_weights(weights: Array) -> None:
         )
 
 
-def _expression(parts: Parts, names: Sequence[str], output: int | None) -> str:
+def _expression(scores: LinearScores, names: Sequence[str]) -> str:
     """Write the weighted sum of named features, plus the constant."""
-    scores = fold(parts, output=output)
     _require_weights(scores.weights)
     terms = [(w, f" * {name}") for w, name in zip(scores.weights.tolist(), names, strict=True) if w]
     terms += [(scores.constant, "")] if scores.constant else []
@@ -418,9 +392,9 @@ def _literal(number: float) -> str:
     return f"{number:.{digits}E}" if digits else f"{number:.1E}"
 
 
-def _check_feature_names(given: Any, parts: Parts, separators: str = "") -> list[str]:
+def _check_feature_names(given: Any, folded: Folded, separators: str = "") -> list[str]:
     """Return ``given``, or the names of the training data, without ``separators``."""
-    fitted, n_features = parts.feature_names, parts.n_features
+    fitted, n_features = folded.feature_names, folded.matrix.shape[0]
     given = fitted if given is None else given
     if given is None:
         raise ValueError(
@@ -468,12 +442,9 @@ def _check_name(what: str, name: Any, forbidden: str | None = None) -> None:
 
 def write_bytes(path: Any, content: bytes) -> None:
     """Replace the file ``path`` by ``content``; do nothing if path is None."""
-    if path is None:
-        return
-    if not isinstance(path, str | os.PathLike):
-        raise ValueError(f"path must be the name of a file; got {show(path)}")
-    with written(os.fspath(path)) as file:
-        file.write(content)
+    if path is not None:
+        with written(os.fspath(path)) as file:
+            file.write(content)
 
 
 def _written(path: Any, text: str) -> str:

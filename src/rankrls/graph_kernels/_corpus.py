@@ -22,8 +22,8 @@ __all__ = ["Document", "Entity", "Pair", "Sentence", "iter_interaction_corpus"]
 
 Ranges = list[tuple[int, int]]
 
-#: Maximum number of elements of a document, and of tokens in all entities of a sentence; maximum
-#: bytes of a tag or comment; bytes that are read at once.
+#: Maximum number of elements of a document, and of tokens in all entities of a sentence; bytes of a
+#: tag or comment; bytes that are read at once.
 MAX_ELEMENTS = MAX_TOUCHED = 1_000_000
 MAX_TAG, CHUNK = 2**24, 2**18
 
@@ -40,10 +40,7 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Indices of two entities of a sentence, and whether the sentence states that they interact.
-
-    ``interaction`` is None if the file does not contain it.
-    """
+    """Indices of two entities of a sentence, and whether they are said to interact (or None)."""
 
     id: str
     first: int
@@ -84,9 +81,7 @@ def iter_interaction_corpus(
     """Read a corpus of sentences with entities, parses and interactions, document by document.
 
     The format is the unified XML of the protein interaction corpora AIMed, BioInfer, HPRD50, IEPA
-    and LLL. A ``corpus`` contains ``document`` elements with ``sentence`` elements; each sentence
-    has ``entity`` and ``pair`` elements, and in ``sentenceanalyses`` one or more parses and their
-    tokenizations.
+    and LLL, which the user guide describes.
 
     Parameters
     ----------
@@ -100,43 +95,13 @@ def iter_interaction_corpus(
     Yields
     ------
     Document
-        One document at a time, so that memory use does not grow with the file.
+        One document at a time. The tokens of an entity are those that share a character with it.
 
     Raises
     ------
     ValueError
-        If the file is not such a corpus (the message has the file name, the line and the id of the
-        element), has a document type declaration, or exceeds the limits in the user guide.
-
-    Notes
-    -----
-    Character offsets start at 0 and include the last character. The tokens of an entity are those
-    that share a character with it. An entity can have several tokens, and a token can belong to
-    several entities.
-
-    Examples
-    --------
-    >>> import io
-    >>> from rankrls.graph_kernels import AllPathsGraphFeatures, iter_interaction_corpus
-    >>> xml = b'''<corpus source="tiny"><document id="d0"><sentence id="s0" text="A binds B">
-    ... <entity id="e0" charOffset="0-0" text="A"/><entity id="e1" charOffset="8-8" text="B"/>
-    ... <pair id="p0" e1="e0" e2="e1" interaction="True"/>
-    ... <sentenceanalyses>
-    ... <parses><parse parser="p" tokenizer="t">
-    ...   <dependency t1="t1" t2="t0" type="nsubj"/><dependency t1="t1" t2="t2" type="dobj"/>
-    ... </parse></parses>
-    ... <tokenizations><tokenization tokenizer="t">
-    ...   <token id="t0" charOffset="0-0" POS="NN" text="A"/>
-    ...   <token id="t1" charOffset="2-6" POS="VBZ" text="binds"/>
-    ...   <token id="t2" charOffset="8-8" POS="NN" text="B"/>
-    ... </tokenization></tokenizations></sentenceanalyses></sentence></document></corpus>'''
-    >>> graphs, interacts = [], []
-    >>> for document in iter_interaction_corpus(io.BytesIO(xml)):
-    ...     for sentence in document.sentences:
-    ...         graphs += [sentence.graph(pair) for pair in sentence.pairs]
-    ...         interacts += [pair.interaction for pair in sentence.pairs]
-    >>> AllPathsGraphFeatures().fit_transform(graphs).shape, interacts
-    ((1, 26), [True])
+        With file, line and id of the element, if the file is not such a corpus, has a document
+        type declaration, or exceeds the limits in the user guide.
     """
     for element in _documents(path):
         sentences = element.all("sentence")

@@ -1,6 +1,6 @@
 """The file format: an uncompressed zip archive with a manifest and arrays.
 
-    manifest.json      {"format": "rankrls", "format_version": 1, "versions": {…}, "model": {…}}
+    manifest.json      {"format": "rankrls", "format_version": 2, "versions": {…}, "model": {…}}
     arrays/0.npy …     NumPy's format, version 1.0, little-endian
 
 Nothing is compressed, so an array takes as much memory as it has bytes in the file. All sizes are
@@ -36,9 +36,6 @@ ARRAY_TYPES = (
     *("float16", "float32", "float64"),
 )
 
-#: Maximum size of a manifest in bytes, for writing and reading.
-MAX_MANIFEST = 2**28
-
 #: Bytes that `zipfile` uses to describe one member.
 MEMBER = 800
 
@@ -48,17 +45,6 @@ BASE, FACTOR = 2**20, 64
 #: Bytes that the Python objects of a JSON text use for each of its characters, at most: a list that
 #: holds another one takes 96 bytes, and two characters.
 JSON_FACTOR = 50
-
-
-def dump_manifest(manifest: dict[str, Any]) -> bytes:
-    """Return the JSON text of a manifest."""
-    text = json.dumps(manifest, allow_nan=False).encode("ascii")
-    require(
-        len(text) <= MAX_MANIFEST,
-        f"all but the arrays takes {len(text):,} bytes, more than the {MAX_MANIFEST:,} that a "
-        "model file may have (very many query labels? integers take less space than text)",
-    )
-    return text
 
 
 def write_archive(file: IO[bytes], text: bytes, arrays: list[Array]) -> None:
@@ -107,11 +93,8 @@ class ArchiveReader:
         self.budget = Budget(self._size)
         file.seek(0)
         start = file.read(4)
-        require(start, "the file is empty")
-        require(
-            start[:1] != b"\x80", "it is a pickle or joblib file, which is never unpickled here"
-        )
-        require(start == b"PK\x03\x04", "it is not a model of rankrls, or it is damaged")
+        require(start[:1] != b"\x80", "it is a pickle, which is never unpickled here")
+        require(start == b"PK\x03\x04", "it is not a model of rankrls: empty, or damaged")
         try:
             self._archive = zipfile.ZipFile(file)
         except (zipfile.BadZipFile, EOFError) as error:
@@ -120,30 +103,24 @@ class ArchiveReader:
         if not members or members[0].filename != MANIFEST:
             raise ValueError(f"it is a zip file without a {MANIFEST}, not a model of rankrls")
         self.budget.charge(MEMBER * len(members), "its table of contents")
-        self._check_sizes(members)
+        for number, info in enumerate(members):
+            name = show(info.filename)
+            good = info.filename == (f"arrays/{number - 1}.npy" if number else MANIFEST)
+            require(good, f"its member {name} does not belong there")
+            plain = info.compress_type == zipfile.ZIP_STORED and info.flag_bits == 0
+            require(plain, f"its member {name} is compressed or encrypted, which models are not")
+            good = info.compress_size == info.file_size
+            require(good, f"its member {name} should have {info.file_size:,} bytes: cut off?")
+        total = sum(info.file_size for info in members)
+        require(total <= self._size, f"its members claim {total:,} bytes, it has {self._size:,}")
         self.manifest = self._read_manifest(members[0])
         check(self.manifest)
         self._members = members[1:]
-        for number, info in enumerate(self._members):
-            good = info.filename == f"arrays/{number}.npy"
-            require(good, f"its member {show(info.filename)} does not belong there")
         self._arrays: dict[int, Array] = {}
 
-    def _check_sizes(self, members: list[zipfile.ZipInfo]) -> None:
-        for info in members:
-            name = show(info.filename)
-            plain = info.compress_type == zipfile.ZIP_STORED and info.flag_bits == 0
-            require(plain, f"its member {name} is compressed or encrypted, which models are not")
-            require(info.compress_size == info.file_size, f"its member {name} has two sizes")
-            inside = 0 <= info.header_offset <= self._size - info.file_size
-            require(inside, f"its member {name} should have {info.file_size:,} bytes: cut off?")
-        total = sum(info.file_size for info in members)
-        require(total <= self._size, f"its members claim {total:,} bytes, it has {self._size:,}")
-
     def _read_manifest(self, info: zipfile.ZipInfo) -> dict[str, Any]:
-        require(info.file_size <= MAX_MANIFEST, f"its manifest has {info.file_size:,} bytes")
+        self.budget.charge(JSON_FACTOR * info.file_size, "its manifest")
         text = self._archive.read(info)
-        self.budget.charge(JSON_FACTOR * len(text), "its manifest")
         try:
             manifest = json.loads(
                 text.decode("ascii"),
@@ -157,9 +134,25 @@ class ArchiveReader:
         return manifest
 
     def type_and_shape(self, number: Any) -> tuple[str, tuple[int, ...]]:
-        """Return dtype and shape of an array without reading it."""
-        with self._archive.open(self._member(number)) as member:
-            return self._read_header(member, self._member(number))
+        """Return dtype and shape of an array, if the bytes that follow its header are as many."""
+        info = self._member(number)
+        name = info.filename
+        with self._archive.open(info) as member:
+            try:
+                require(npy.read_magic(member) == (1, 0), "of another version")
+                shape, _, dtype = npy.read_array_header_1_0(member)
+            except Exception as error:  # whatever NumPy's parser of headers raises
+                raise ValueError(f"{name} is not an array ({str(error)[:100]})") from error
+            rest = info.file_size - member.tell()
+        known = dtype.name in ARRAY_TYPES and dtype == dtype.newbyteorder("<")
+        require(known, f"{name} holds {show(dtype.str)}, which arrays of a model do not")
+        # Without entries there are no bytes to compare the lengths of the other axes with.
+        good = len(shape) <= 32 and all(type(n) is int and n >= 0 for n in shape)
+        good = good and math.prod(n for n in shape if n) <= self._size
+        require(good, f"{name} has the shape {show(shape)}, more than the file has bytes")
+        size = math.prod(shape) * dtype.itemsize
+        require(size == rest, f"{name} has {rest:,} bytes, and {size:,} by its shape {shape}")
+        return dtype.name, shape
 
     def array(self, number: Any) -> Array:
         """Read an array and check its checksum."""
@@ -178,24 +171,6 @@ class ArchiveReader:
         good = type(number) is int and 0 <= number < len(self._members)
         require(good, f"there is no array {show(number)}")
         return self._members[number]
-
-    def _read_header(self, member: IO[bytes], info: zipfile.ZipInfo) -> tuple[str, tuple[int, ...]]:
-        """Return the name of the dtype and the shape, if the bytes that follow are as many."""
-        name = info.filename
-        try:
-            require(npy.read_magic(member) == (1, 0), "of another version")
-            shape, _, dtype = npy.read_array_header_1_0(member)
-        except Exception as error:  # whatever NumPy's parser of headers raises
-            raise ValueError(f"{name} is not an array ({str(error)[:100]})") from error
-        known = dtype.name in ARRAY_TYPES and dtype == dtype.newbyteorder("<")
-        require(known, f"{name} holds {show(dtype.str)}, which arrays of a model do not")
-        # Without entries there are no bytes to compare the lengths of the other axes with.
-        good = len(shape) <= 32 and all(type(n) is int and n >= 0 for n in shape)
-        good = good and math.prod(n for n in shape if n) <= self._size
-        require(good, f"{name} has the shape {show(shape)}, more than the file has bytes")
-        size, rest = math.prod(shape) * dtype.itemsize, info.file_size - member.tell()
-        require(size == rest, f"{name} has {rest:,} bytes, and {size:,} by its shape {shape}")
-        return dtype.name, shape
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import platform
 import shutil
@@ -20,7 +21,7 @@ from rankrls import __version__
 from rankrls._atomic import atomic_file
 from rankrls._validation import show
 from rankrls.io import _stored_rankers, _stored_steps  # noqa: F401 (they fill `SCHEMA`)
-from rankrls.io._archive import JSON_FACTOR, ArchiveReader, Budget, dump_manifest, write_archive
+from rankrls.io._archive import JSON_FACTOR, ArchiveReader, Budget, write_archive
 from rankrls.io._kinds import require
 from rankrls.io._records import SCHEMA, is_estimator
 from rankrls.io._values import Decoder, Encoder, tag_of, what_can_be_saved
@@ -28,7 +29,7 @@ from rankrls.io._values import Decoder, Encoder, tag_of, what_can_be_saved
 __all__ = ["describe_model", "load_model", "save_model", "trusted_types"]
 
 #: Version of the file format. A file of another version is refused.
-FORMAT = 1
+FORMAT = 2
 
 Path = str | os.PathLike[str]
 
@@ -42,28 +43,20 @@ def save_model(estimator: Any, path: Path, *, uncertainty: bool = True) -> None:
     Parameters
     ----------
     estimator : fitted estimator
-        A ranker or `QueryScaler` of this package, or a scikit-learn ``Pipeline`` of these and of
+        A ranker or transformer of this package, or a scikit-learn ``Pipeline`` of these and of
         scikit-learn's usual transformers (the user guide has the list), nested up to eight deep.
-        Functions cannot be stored: a kernel must be given by name or precomputed, and the function
-        of a ``FunctionTransformer`` must be registered by name (`register_function`). For other
-        estimators use skops with `trusted_types`.
+        Functions are stored by name only (`register_function`). For other estimators use skops
+        with `trusted_types`.
     path : str or path
         Path of the file. By convention it ends in ``.rankrls``.
     uncertainty : bool, default=True
         Whether to store what only ``predict(return_std=True)``, ``preference_proba``,
         ``log_marginal_likelihood``, ``partial_fit`` and ``forget`` need: n_features × n_features
-        numbers and the query labels for a linear model, n_rows × n_rows numbers (and the training
-        rows) for a kernel model. Without it these methods raise an error. Scores do not change.
-
-    See Also
-    --------
-    load_model, describe_model, register_function, trusted_types
+        numbers and the query labels for a linear model, n_rows × n_rows numbers for a kernel model.
 
     Notes
     -----
-    A model file can contain training data: a kernel model stores the training rows, a Nyström model
-    its basis vectors, and `RankRLS` the labels of the training queries (unless
-    ``uncertainty=False``).
+    A kernel model contains its training rows, a Nyström model its basis vectors.
 
     Examples
     --------
@@ -93,7 +86,7 @@ def save_model(estimator: Any, path: Path, *, uncertainty: bool = True) -> None:
         "versions": packages | {"scikit-learn": sklearn.__version__},
         "model": encoder.encode(estimator, kind),
     }
-    text = dump_manifest(manifest)
+    text = json.dumps(manifest, allow_nan=False).encode("ascii")
     # What is written can be loaded: the same checks, without reading the file.
     budget = Budget(len(text) + sum(array.nbytes for array in encoder.arrays))
     budget.charge(JSON_FACTOR * len(text), "the manifest")
@@ -122,13 +115,12 @@ def load_model(path: Path) -> Any:
     -------
     estimator
         The fitted estimator. On the same machine, its predictions are bit-identical to those of the
-        saved estimator. ``n_jobs`` is None, because the number of threads depends on the machine.
+        saved estimator. ``n_jobs`` is None.
 
     Raises
     ------
     ValueError
-        If the file is not a model file, is damaged, contains something that this version of rankrls
-        does not support, or was written in a newer format.
+        If the file is no model file, damaged, or of another version of the format.
     """
     with _reader(path) as reader:
         return _rebuild(reader.manifest["model"], reader.array, reader.budget)
@@ -162,18 +154,6 @@ def describe_model(path: Path) -> dict[str, Any]:
         ``type``, ``parameters``, ``summary`` (results of training), ``feature_names`` if there are
         any, ``steps`` of a pipeline (each described in the same way), ``format_version``, and
         ``versions`` of the packages that wrote the file. Arrays are described by text.
-
-    Examples
-    --------
-    >>> import os, tempfile
-    >>> from rankrls import RankRLS
-    >>> from rankrls.io import describe_model, save_model
-    >>> ranker = RankRLS(alpha=0.1).fit([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0]], [0, 1, 2])
-    >>> path = os.path.join(tempfile.mkdtemp(), "model.rankrls")
-    >>> save_model(ranker, path)
-    >>> about = describe_model(path)
-    >>> about["type"], about["parameters"]["alpha"], about["summary"]["n_pairs_"]
-    ('RankRLS', 0.1, 3)
     """
     with _reader(path) as reader:
         manifest = reader.manifest
@@ -190,25 +170,22 @@ def _describe(tree: Any, reader: ArchiveReader) -> dict[str, Any]:
     params, fields = dict(tree.get("params", {})), tree.get("fields", {})
     description: dict[str, Any] = {"type": tree["object"]}
     if tree["object"] == "Pipeline":
-        description["steps"] = {}
-        for step in params.pop("steps"):
-            name, part = step["tuple"]
-            skipped = part is None or part == "passthrough"
-            description["steps"][name] = None if skipped else _describe(part, reader)
+        steps = (step["tuple"] for step in params.pop("steps"))
+        description["steps"] = {
+            name: None if part in (None, "passthrough") else _describe(part, reader)
+            for name, part in steps
+        }
     description["parameters"] = {name: _sketch(value, reader) for name, value in params.items()}
     # Fitted attributes end in an underscore, private ones begin with it.
     public = [name for name in fields if name.endswith("_") and not name.startswith("_")]
-    summary = {name: _sketch(fields[name], reader) for name in public}
-    names = summary.pop("feature_names_in_", None)
+    description["summary"] = summary = {name: _sketch(fields[name], reader) for name in public}
     if "_model" in fields:
         summary["uncertainty"] = bool(fields["_model"].get("fields", {}).get("solvers"))
-    description["summary"] = summary
-    if names is not None:
-        description["feature_names"] = names
+    if "feature_names_in_" in summary:
+        description["feature_names"] = summary.pop("feature_names_in_")
     source = _sketch(fields.get("_source"), reader)
     if isinstance(source, dict):
-        history = source.pop("history", [])
-        description |= {"columns": source, "history": history}
+        description |= {"history": source.pop("history", []), "columns": source}
     return description
 
 
@@ -222,40 +199,19 @@ def _sketch(tree: Any, reader: ArchiveReader) -> Any:
     value = tree[tag]
     if tag == "array":
         return "{} array of shape {}".format(*reader.type_and_shape(value))
-    if tag == "csr":
-        return f"sparse array of shape {(*tree['shape'],)}"
-    if tag == "object":
-        return f"a {value}"
     if tag == "dict":
         return {name: _sketch(item, reader) for name, item in value.items()}
-    if tag in ("dtype", "function"):
-        return str(value)
-    if tag == "scalar":
-        return _sketch(tree["value"], reader)
-    return float(value) if tag == "float" else [_sketch(item, reader) for item in value]
+    if tag in ("tuple", "items", "scalar"):
+        return _sketch(tree.get("value", value), reader)
+    return float(value) if tag == "float" else f"{tag} {value}"
 
 
 def trusted_types() -> list[str]:
     """List the types that `skops <https://skops.readthedocs.io>`_ must trust to load a ranker.
 
     Use ``skops.io.dump`` to save an estimator that `save_model` does not support, and
-    ``skops.io.load(path, trusted=trusted_types())`` to load it.
-
-    Returns
-    -------
-    list of str
-        Names of the classes of this package that fitted estimators consist of, and of four types
-        that hold their data. None of them executes code from a file.
-
-    See Also
-    --------
-    save_model
-
-    Examples
-    --------
-    >>> from rankrls.io import trusted_types
-    >>> "rankrls.estimators.rankrls.RankRLS" in trusted_types()
-    True
+    ``skops.io.load(path, trusted=trusted_types())`` to load it. None of the types executes code
+    from a file.
     """
     own = [record.cls for record in SCHEMA.values() if record.module.startswith("rankrls.")]
     names = {f"{cls.__module__}.{cls.__qualname__}" for cls in own}
@@ -293,8 +249,9 @@ def _check_manifest(manifest: Any) -> None:
     good = type(versions) is dict and all(type(v) is str for v in versions.values())
     require(good, "its manifest does not say what wrote it")
     require(
-        version <= FORMAT,
+        version == FORMAT,
         f"it was written by rankrls {show(versions.get('rankrls', '?'))} in format {version}; "
-        f"rankrls {__version__} reads formats up to {FORMAT}: install a newer rankrls",
+        f"rankrls {__version__} reads format {FORMAT}: "
+        f"{'install a newer rankrls' if version > FORMAT else 'fit the model again'}",
     )
     require("model" in manifest, "its manifest has no model")

@@ -26,6 +26,9 @@ Charge = Callable[[int, str], None]
 #: Parameters that depend on the machine, which are not stored.
 DROPPED = ("n_jobs", "memory")
 
+#: State that only ``partial_fit`` and ``forget`` need, which may be left out.
+INCREMENTAL = ("_seen", "_preferences", "_learned_with")
+
 #: Number of features above which the row of a probe is sparse, if the step takes these.
 WIDE = 10_000
 
@@ -34,19 +37,6 @@ ROUTED_METHODS = (
     *("fit", "partial_fit", "predict", "predict_proba", "predict_log_proba", "decision_function"),
     *("score", "split", "transform", "inverse_transform"),
 )
-
-_KERNEL = "use a kernel by name, or kernel='precomputed' with the kernel matrix"
-_FITTING = "it matters for fitting only, so replace it by set_params before saving"
-_TEXTS = "apply the function to the text before the pipeline, or save the model by skops"
-
-#: Advice on parameters that cannot be stored.
-ADVICE = {
-    **dict.fromkeys(("kernel", "object_kernel"), _KERNEL),
-    **dict.fromkeys(("cv", "scoring", "basis", "alphas", "random_state", "score_func"), _FITTING),
-    **dict.fromkeys(("preprocessor", "tokenizer", "analyzer"), _TEXTS),
-    "verbose_feature_names_out": _FITTING,
-    "func": "register it by rankrls.io.register_function, or use a function of NumPy (log1p, …)",
-}
 
 
 @dataclass(frozen=True)
@@ -60,7 +50,6 @@ class Record:
     #: Kinds of parameters of an estimator that are not ``data``; None: a part of an estimator.
     params: dict[str, str] | None = None
     derived: tuple[str, ...] = ()  # attributes of an estimator that ``finish`` computes
-    for_learning: tuple[str, ...] = ()  # fields that only incremental learning uses
     #: Values of fields and parameters in another form; ``...`` if they are not stored.
     pack: Callable[[Any], dict[str, Any]] | None = None
     cost: Callable[[dict[str, Any]], int] | None = None  # bytes of rebuilding from the fields
@@ -209,10 +198,10 @@ def is_estimator(value: Any) -> bool:
 def _requests(estimator: Any) -> dict[str, Any]:
     """Return the metadata requests as {method: {name: True, False or an alias}}."""
     request = vars(estimator).get("_metadata_request")
-    chosen = {
-        method: {k: v for k, v in getattr(request, method).requests.items() if v is not None}
-        for method in (ROUTED_METHODS if request is not None else ())
-    }
+    chosen = {}
+    for method in ROUTED_METHODS if request is not None else ():
+        requests = getattr(request, method).requests.items()
+        chosen[method] = {name: value for name, value in requests if value is not None}
     return {method: requests for method, requests in chosen.items() if requests}
 
 
@@ -230,17 +219,12 @@ def _set_requests(estimator: Any, requests: dict[str, Any]) -> None:
 
 # -- functions --------------------------------------------------------------------------------
 
-#: Elementwise functions, and score functions of SelectKBest and similar classes.
-ELEMENTWISE = {
-    *(f"numpy.{name}" for name in ("log1p", "log", "log2", "log10", "expm1", "exp", "sqrt")),
-    *(f"numpy.{name}" for name in ("cbrt", "square", "absolute", "sign", "negative", "reciprocal")),
-    *(f"numpy.{name}" for name in ("tanh", "arctan", "arcsinh", "isnan", "nan_to_num")),
-    *("scipy.special.expit", "scipy.special.logit"),
-}
-_SCORES = ("chi2", "f_classif", "f_regression", "r_regression", "mutual_info_classif")
-SCORE_FUNCTIONS = {
-    f"sklearn.feature_selection.{name}" for name in (*_SCORES, "mutual_info_regression")
-}
+_ELEMENTWISE = "log1p log log2 log10 expm1 exp sqrt cbrt square absolute sign tanh arctan arcsinh"
+_SCORES = "chi2 f_classif f_regression r_regression mutual_info_classif mutual_info_regression"
+
+#: Functions that files may always refer to; score functions are those of SelectKBest.
+SCORE_FUNCTIONS = {f"sklearn.feature_selection.{name}" for name in _SCORES.split()}
+KNOWN = SCORE_FUNCTIONS | {f"numpy.{name}" for name in (*_ELEMENTWISE.split(), "nan_to_num")}
 
 _registered: dict[str, Callable[..., Any]] = {}
 
@@ -256,10 +240,6 @@ def register_function(name: str, function: Callable[..., Any]) -> None:
     name : str
         Name of the function in files, without a dot. A later function of the name replaces it.
     function : callable
-
-    See Also
-    --------
-    save_model, load_model
 
     Examples
     --------
@@ -279,25 +259,20 @@ def register_function(name: str, function: Callable[..., Any]) -> None:
 def name_of(function: Any) -> str:
     """Return the name of a function in files, empty if it has none."""
     last = f".{getattr(function, '__name__', '')}"
-    names = [name for name in ELEMENTWISE | SCORE_FUNCTIONS if name.endswith(last)]
-    known = [name for name in (*_registered, *names) if function_named(name) is function]
-    return known[0] if known else ""
+    names = [*_registered, *(name for name in KNOWN if name.endswith(last))]
+    return next((name for name in names if function_named(name) is function), "")
 
 
 def function_named(name: Any) -> Callable[..., Any]:
     """Return the function of a name; only listed functions are imported."""
-    known = type(name) is str
-    if known and name in _registered:
-        return _registered[name]
-    if known and name in ELEMENTWISE | SCORE_FUNCTIONS:
-        module, _, last = name.rpartition(".")
-        return getattr(importlib.import_module(module), last)
-    if known and "." not in name and len(name) <= 60:
-        raise ValueError(
-            f"it calls a function named {name!r}, which is not known here: call "
-            f"rankrls.io.register_function({name!r}, …) before load_model"
-        )
-    raise ValueError(f"it calls a function that is not known, {show(name)}")
+    known = type(name) is str and (name in _registered or name in KNOWN)
+    require(
+        known,
+        f"it calls a function {show(name)} that is not known here: register it by "
+        "rankrls.io.register_function before load_model",
+    )
+    module, _, last = name.rpartition(".")
+    return getattr(importlib.import_module(module), last) if module else _registered[name]
 
 
 SINGLE["estimator"] = is_estimator

@@ -14,9 +14,9 @@ from scipy import sparse
 
 from rankrls._validation import written_integer
 from rankrls.core.preferences.laplacian import Factor
-from rankrls.estimators.seen_queries import query_keys
+from rankrls.estimators.incremental import query_keys
 from rankrls.io._kinds import require, within
-from rankrls.io._records import WIDE, read_records
+from rankrls.io._records import INCREMENTAL, WIDE, read_records
 
 TABLE = """
 part Kernel of rankrls.core.spaces.spaces
@@ -100,7 +100,7 @@ part FittedFunction of rankrls.core.ridge.models
     solvers: list[PrimalSolver | DualSolver]
     dropped: flag
 
-part SeenQueries of rankrls.estimators.seen_queries
+part SeenQueries of rankrls.estimators.incremental
     labels: texts[q] | int[q]
     counts: int[q] >=1
     checksums: float[q] nan
@@ -109,7 +109,7 @@ part SeenQueries of rankrls.estimators.seen_queries
     weighted: flag
     projection: Projection | None
 
-part Projection of rankrls.estimators.seen_queries
+part Projection of rankrls.estimators.incremental
     v: float[n]
     u: float[k]
     shift: finite
@@ -288,7 +288,7 @@ part ColumnMember of rankrls.estimators.auto_members
     column: count
     factor: finite
 
-part TreeMember of rankrls.estimators.boosted_trees
+part TreeMember of rankrls.estimators.auto_members
     n_features: count
     forest: Forest
     factor: finite
@@ -299,9 +299,6 @@ part Forest of rankrls.preprocessing.trees
     thresholds values: float[nodes]
     left right: int[nodes]
 """
-
-#: State that ``partial_fit`` and ``forget`` need, if available.
-INCREMENTAL = ("_seen", "_preferences", "_learned_with")
 
 
 def _pack_seen(seen: Any) -> dict[str, Any]:
@@ -434,8 +431,7 @@ def _probe_blocks(transformer: Any) -> None:
     transformer.transform(np.zeros((2, transformer.n_features_in_)), **options)
 
 
-_PROBE: dict[str, Any] = {"probe": _probe_ranker, "row_bytes": 0}
-_LEARNS = {"for_learning": INCREMENTAL, "finish": _finish_ranker, **_PROBE}
+_RANKER = {"finish": _finish_ranker, "probe": _probe_ranker, "row_bytes": 0}
 _CONDITIONAL = {
     "pack": _pack_conditional,
     "finish": _finish_conditional,
@@ -450,9 +446,7 @@ HOOKS: dict[str, dict[str, Any]] = {
         "finish": _finish_seen,
         "cost": lambda values: 400 * len(values["counts"]) + 200 * len(values["rankings"]),
     },
-    "RankRLS": _LEARNS,
-    "RankRLSCV": _LEARNS,
-    "RankSVM": {"finish": _finish_ranker, **_PROBE},
+    **dict.fromkeys(("RankRLS", "RankRLSCV", "RankSVM"), _RANKER),
     "GreedyRankRLS": {
         "finish": lambda selector: require(
             np.array_equal(np.flatnonzero(selector.support_), np.sort(selector.selected_features_)),

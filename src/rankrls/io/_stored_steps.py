@@ -7,9 +7,6 @@ rows than numbers also need a ``probe`` with an example of their rows.
 
 from __future__ import annotations
 
-import codecs
-import inspect
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -18,16 +15,13 @@ from sklearn.base import clone
 
 from rankrls._validation import show
 from rankrls.io._kinds import SINGLE, require, test_of, within
-from rankrls.io._records import name_of, read_records
-
-#: Maximum number of output features and maximum degree of PolynomialFeatures.
-MAX_TERMS, MAX_DEGREE = 2**24, 30
+from rankrls.io._records import read_records
 
 #: Maximum number of words or characters in an n-gram.
 MAX_NGRAM = 50
 
-#: Maximum length and number of repetitions of a regular expression for tokens.
-MAX_PATTERN, MAX_REPEATS = 200, 2
+#: Regular expressions for tokens: words of two letters, or of one. Others can take very long.
+TOKENS = (r"(?u)\b\w\w+\b", r"(?u)\b\w+\b")
 
 #: Categories among Python objects that may be numbers: their hash values can be made to collide.
 MAX_MIXED = 5000
@@ -61,7 +55,7 @@ estimator RobustScaler of sklearn.preprocessing
     + step
     center_ scale_: float[n] nan | None
 
-estimator Normalizer Binarizer of sklearn.preprocessing
+estimator Normalizer of sklearn.preprocessing
     + step
 
 estimator QuantileTransformer of sklearn.preprocessing
@@ -69,11 +63,6 @@ estimator QuantileTransformer of sklearn.preprocessing
     n_quantiles_: size
     references_: float[q] nonempty
     quantiles_: float[q n] nan
-
-estimator PowerTransformer of sklearn.preprocessing
-    + step
-    lambdas_: float[n] nan
-    _scaler?: StandardScaler
 
 estimator SimpleImputer of sklearn.impute
     + step
@@ -107,36 +96,25 @@ estimator VarianceThreshold of sklearn.feature_selection
     + step
     variances_: float[n] any
 
-estimator SelectKBest SelectPercentile of sklearn.feature_selection
+estimator SelectKBest of sklearn.feature_selection
     + step
     scores_: float[n] any
     pvalues_?: float[n] any | None
     param score_func: score_function
-
-estimator PolynomialFeatures of sklearn.preprocessing
-    + step
-    derived _min_degree _max_degree n_output_features_ _n_out_full
 
 estimator FunctionTransformer of sklearn.preprocessing
     n_features_in_?: length[n]
     feature_names_in_?: texts[n]
     + output
     param func inverse_func: function | None
-    param kw_args inv_kw_args: dict[item] | None
+    param kw_args inv_kw_args: None
 
-estimator OneHotEncoder OrdinalEncoder of sklearn.preprocessing
+estimator OneHotEncoder of sklearn.preprocessing
     + step
     categories_: list[any] nonempty
     _infrequent_enabled: flag
-    _infrequent_indices?: list[int[rare] | None]
-    derived _default_to_infrequent_mappings _drop_idx_after_grouping drop_idx_
-    derived _n_features_outs _missing_indices
-
-estimator KBinsDiscretizer of sklearn.preprocessing
-    + step
-    bin_edges_: list[float[edges] nonempty] nonempty
-    n_bins_: int[n]
-    _encoder?: OneHotEncoder
+    _infrequent_indices? _default_to_infrequent_mappings?: list[int[rare] | None]
+    derived _drop_idx_after_grouping drop_idx_ _n_features_outs
 
 fields words
     + output
@@ -162,25 +140,17 @@ estimator HashingVectorizer of sklearn.feature_extraction.text
 estimator DictVectorizer of sklearn.feature_extraction
     + output
     vocabulary_: texts[terms]
-    feature_names_: list[text] nonempty
-
-estimator FeatureHasher of sklearn.feature_extraction
-    + output
+    derived feature_names_
 
 estimator Pipeline of sklearn.pipeline
     param steps: list[tuple[text, estimator | None | 'passthrough']] nonempty
-
-estimator FeatureUnion of sklearn.pipeline
-    + output
-    param transformer_list: list[tuple[text, transformer | 'drop' | 'passthrough']] nonempty
-    param transformer_weights: dict[finite] | None
 
 estimator ColumnTransformer of sklearn.compose
     + step
     transformers_: list[tuple[text, transformer | 'drop', columns]]
     sparse_output_: flag
     output_indices_: dict[tuple[count, count]]
-    param transformers: list[tuple[text, text | None]]
+    param transformers: list[text]
     param remainder: text | None
     param transformer_weights: dict[finite] | None
     derived _columns _transformer_to_input_indices _remainder _transformers_feature_names_out
@@ -190,9 +160,6 @@ estimator ColumnTransformer of sklearn.compose
 def _of(*rows: Any) -> Callable[[Any], Any]:
     """Return a probe that transforms these rows."""
     return lambda transformer: transformer.transform(list(rows))
-
-
-# -- imputers ---------------------------------------------------------------------------------
 
 
 def _pack_imputer(imputer: Any) -> dict[str, Any]:
@@ -217,53 +184,8 @@ def _probe_imputer(imputer: Any) -> None:
     imputer.transform(np.full((1, imputer.n_features_in_), fill, dtype))
 
 
-# -- features ---------------------------------------------------------------------------------
-
-
-def _finish_terms(features: Any) -> None:
-    """Count the terms, as ``fit`` does."""
-    degree, n = features.degree, features.n_features_in_
-    low, high = degree if isinstance(degree, tuple | list) else (0, degree)
-    require(0 <= low <= high <= MAX_DEGREE, f"polynomials of degree {show(degree)}")
-    require(n <= MAX_TERMS, f"polynomials of {n} features")
-    options = {"interaction_only": features.interaction_only, "include_bias": features.include_bias}
-    n_terms = features._num_combinations(n, low, high, **options)
-    require(1 <= n_terms <= MAX_TERMS, f"{n_terms} terms of polynomials")
-    features._min_degree, features._max_degree, features.n_output_features_ = low, high, n_terms
-    features._n_out_full = features._num_combinations(n, 0, high, **options)
-
-
-def _finish_function(transformer: Any) -> None:
-    for function, options in (
-        (transformer.func, transformer.kw_args),
-        (transformer.inverse_func, transformer.inv_kw_args),
-    ):
-        if options:
-            # Options of a ufunc, such as ``where``, can leave memory uninitialised.
-            name = name_of(function)
-            good = callable(function) and not isinstance(function, np.ufunc)
-            require(good, f"{name or 'no function'} takes no options in a model file")
-            numbers = all(isinstance(value, int | float) for value in options.values())
-            require(numbers or "." not in name, f"options of {name} that are not numbers")
-            inspect.signature(function).bind(None, **options)
-
-
-# -- categories -------------------------------------------------------------------------------
-
-
-def _pack_encoder(encoder: Any) -> dict[str, Any]:
-    """Return the categories given by the user as lists."""
-    given: dict[str, Any] = {}
-    if not isinstance(encoder.categories, str):
-        given["categories"] = [np.asarray(part).tolist() for part in encoder.categories]
-    drop = getattr(encoder, "drop", None)
-    if drop is not None and not isinstance(drop, str):
-        given["drop"] = np.asarray(drop, dtype=object).tolist()
-    return given
-
-
 def _finish_encoder(encoder: Any) -> None:
-    """Compute the indices of categories after grouping rare ones, as scikit-learn does."""
+    """Check indices of categories, and compute those of the categories that are dropped."""
     for categories in encoder.categories_:
         good = isinstance(categories, np.ndarray) and categories.ndim == 1 and len(categories)
         require(good, "a feature without categories")
@@ -277,47 +199,19 @@ def _finish_encoder(encoder: Any) -> None:
         elif categories.dtype.kind != "U":  # scikit-learn searches them
             ordered = np.array_equal(np.unique(categories), categories, equal_nan=True)
             require(ordered, "categories that are not in order")
-    ordinal = type(encoder).__name__ == "OrdinalEncoder"
-    last = [categories[-1] for categories in encoder.categories_]
-    gaps = [isinstance(value, float | np.floating) and value != value for value in last]
-    rare = encoder.max_categories is not None or encoder.min_frequency is not None
-    require(rare == encoder._infrequent_enabled, "an encoder of other categories")
-    if rare:
-        require(len(encoder._infrequent_indices) == len(gaps), "rare categories of other features")
-        encoder._default_to_infrequent_mappings = []
-        for i, indices in enumerate(encoder._infrequent_indices):
-            mapping = None
-            if indices is not None:
-                n = len(encoder.categories_[i]) - (ordinal and gaps[i])  # which keeps NaN separate
-                require(within(indices, n), "rare categories that do not exist")
-                frequent = np.setdiff1d(np.arange(n), indices)
-                mapping = np.full(n, len(frequent), dtype=np.int64)  # one index for all rare ones
-                mapping[frequent] = np.arange(len(frequent))
-            encoder._default_to_infrequent_mappings.append(mapping)
-    if ordinal:
-        needed = encoder.handle_unknown == "use_encoded_value"
-        good = needed == (encoder.unknown_value is not None)
-        require(good, "unknown_value without its use, or the reverse")
-        encoder._missing_indices = {
-            i: len(encoder.categories_[i]) - 1 for i, gap in enumerate(gaps) if gap
-        }
-    else:
-        encoder._set_drop_idx()
-        encoder._n_features_outs = encoder._compute_n_features_outs()
+    if encoder._infrequent_enabled:
+        rare, mappings = encoder._infrequent_indices, encoder._default_to_infrequent_mappings
+        for categories, indices, mapping in zip(encoder.categories_, rare, mappings, strict=True):
+            n, both = len(categories), indices is not None and mapping is not None
+            good = both and len(mapping) == n and within(mapping, n) and within(indices, n)
+            require(good or indices is mapping is None, "rare categories that do not exist")
+    encoder._set_drop_idx()
+    encoder._n_features_outs = encoder._compute_n_features_outs()
 
 
 def _probe_encoder(encoder: Any) -> None:
     first = [categories[0] for categories in encoder.categories_]
     encoder.transform(np.array([first], dtype=object))
-
-
-def _finish_bins(bins: Any) -> None:
-    edges = np.empty(len(bins.bin_edges_), dtype=object)
-    edges[:] = bins.bin_edges_
-    bins.bin_edges_ = edges
-
-
-# -- text -------------------------------------------------------------------------------------
 
 
 def _check_words(vectorizer: Any) -> None:
@@ -326,104 +220,73 @@ def _check_words(vectorizer: Any) -> None:
     require(vectorizer.input == "content", f"a {kind} that reads files")
     low, high = vectorizer.ngram_range
     require(1 <= low <= high <= MAX_NGRAM, f"a {kind} of n-grams of {low} to {high} words")
-    text = codecs.lookup(vectorizer.encoding)._is_text_encoding
-    require(text, f"an encoding {show(vectorizer.encoding)}, which is not of text")
-    if vectorizer.analyzer == "word":
-        _check_pattern(vectorizer.token_pattern)
-    words = vectorizer.stop_words or ()
-    require(all(isinstance(word, str) for word in words), f"stop words of {kind} are text")
-
-
-def _check_pattern(pattern: str) -> None:
-    """Raise an error unless the time of a search grows slowly with the length of the text."""
-    text = f"token_pattern {show(pattern)}"
-    require(len(pattern) <= MAX_PATTERN, f"{text} is too long")
-    require(re.compile(pattern).groups <= 1, f"{text} has more than one group")
-    # Repetitions inside others, of groups and with back-references can take exponential time.
-    nested = re.search(r"\)[*+{]|\(\?[=!<>(]|\(\?P=|\\\d", pattern)
+    encoding, pattern, words = vectorizer.encoding, vectorizer.token_pattern, vectorizer.stop_words
+    require(encoding == "utf-8", f"encoding {show(encoding)} of a {kind}, which must be 'utf-8'")
     require(
-        not nested and len(re.findall(r"[*+{]", pattern)) <= MAX_REPEATS,
-        f"{text} repeats more than a model file may (at most {MAX_REPEATS} repetitions, none of a "
-        "group): cut the text into words before the pipeline",
+        pattern in TOKENS or vectorizer.analyzer != "word",
+        f"token_pattern {show(pattern)}: only {' and '.join(TOKENS)} can be stored, because others "
+        "can be slow; cut the text into words before the pipeline",
     )
-
-
-def _terms(vocabulary: dict[str, int]) -> Any:
-    """Return the terms in the order of their columns."""
-    numbers = np.fromiter((int(n) for n in vocabulary.values()), np.int64, len(vocabulary))
-    good = np.array_equal(np.sort(numbers), np.arange(len(numbers)))
-    require(good, "a vocabulary whose terms are not numbered from 0")
-    terms = np.empty(len(vocabulary), dtype=object)
-    terms[numbers] = list(vocabulary)
-    return terms
+    require(all(isinstance(word, str) for word in words or ()), f"stop words of {kind} are text")
 
 
 def _pack_terms(vectorizer: Any) -> dict[str, Any]:
     """Return the vocabulary as terms in the order of their columns."""
-    terms = _terms(vectorizer.vocabulary_)
-    given = getattr(vectorizer, "vocabulary", None) is not None
-    return {"vocabulary_": terms, **({"vocabulary": terms.tolist()} if given else {})}
+    numbers = np.array([*vectorizer.vocabulary_.values()], dtype=np.int64)
+    good = np.array_equal(np.sort(numbers), np.arange(len(numbers)))
+    require(good, "a vocabulary whose terms are not numbered from 0")
+    terms = np.empty(len(numbers), dtype=object)
+    terms[numbers] = list(vectorizer.vocabulary_)
+    return {"vocabulary_": terms}
 
 
-def _finish_terms_of(vectorizer: Any) -> None:
-    terms = vectorizer.vocabulary_
+def _finish_terms(vectorizer: Any) -> None:
+    terms = vectorizer.vocabulary_.tolist()
     vectorizer.vocabulary_ = {term: i for i, term in enumerate(terms)}
     require(0 < len(terms) == len(vectorizer.vocabulary_), "a vocabulary of other terms")
-    names = getattr(vectorizer, "feature_names_", terms)
-    require(list(names) == terms.tolist(), "names of other features")
     if hasattr(vectorizer, "stop_words"):
         _check_words(vectorizer)
-        vectorizer._stop_words_id = id(vectorizer.stop_words)  # marks the words as validated
-
-
-# -- compositions -----------------------------------------------------------------------------
+    else:
+        vectorizer.feature_names_ = terms
 
 
 def _pack_columns(transformer: Any) -> dict[str, Any]:
-    """Return the fitted transformers with their columns: name, index, list or ends of a slice.
+    """Return the fitted transformers with their columns by name or index.
 
-    Transformers without columns were not fitted. Those that the user gave are stored as text, or
-    None: they are clones of the fitted ones.
+    Transformers without columns were not fitted. Those that the user gave are clones of the fitted
+    ones, and are not stored.
     """
-    fitted = {}
+    fitted = []
     for name, part, columns in transformer.transformers_:
         indices = transformer._transformer_to_input_indices[name]
         sliced = isinstance(columns, slice)
-        ends: Any = (columns.start, columns.stop, columns.step) if sliced else columns
-        stored: Any
-        if np.ndim(ends) == 0:
-            stored = ends if isinstance(ends, str) else int(ends)
-        elif any(isinstance(column, str) for column in ends):
+        stored: Any = (columns.start, columns.stop, columns.step) if sliced else columns
+        if np.ndim(stored) == 0:
+            stored = stored if isinstance(stored, str) else int(stored)
+        elif any(isinstance(column, str) for column in stored):
             stored = [str(transformer.feature_names_in_[i]) for i in indices]
-        else:
-            stored = ends if sliced else [int(i) for i in indices]
-        fitted[name] = part if len(indices) else "drop", stored
-
-    def word(name: str, part: Any) -> str | None:
-        if isinstance(part, str):
-            return part
-        return "drop" if isinstance(fitted.get(name, ("drop",))[0], str) else None
-
+        elif not sliced:
+            stored = [int(i) for i in indices]
+        fitted.append((name, part if len(indices) else "drop", stored))
+    rest = transformer.remainder
     return {
-        "transformers_": [(name, *part) for name, part in fitted.items()],
+        "transformers_": fitted,
         "output_indices_": {k: (s.start, s.stop) for k, s in transformer.output_indices_.items()},
-        "transformers": [(name, word(name, part)) for name, part, _ in transformer.transformers],
-        "remainder": word("remainder", transformer.remainder),
+        "transformers": [name for name, *_ in transformer.transformers],
+        "remainder": rest if isinstance(rest, str) else None,
     }
 
 
 def _finish_columns(transformer: Any) -> None:
     """Restore the transformers as given by the user, as clones of the fitted ones."""
-    given, fitted, n = (
-        transformer.transformers,
-        transformer.transformers_,
-        transformer.n_features_in_,
-    )
-    names = [name for name, _ in given]
+    names, n = transformer.transformers, transformer.n_features_in_
+    fitted = transformer.transformers_ = [
+        (name, part, slice(*columns) if isinstance(columns, tuple) else columns)
+        for name, part, columns in transformer.transformers_
+    ]
     transformer._validate_names(names)
-    good = [part[0] for part in fitted] in (names, [*names, "remainder"])
-    require(good and given, "a ColumnTransformer of other transformers")
-    fitted = [(*part[:2], slice(*c) if isinstance(c := part[2], tuple) else c) for part in fitted]
+    good = [name for name, *_ in fitted] in (names, [*names, "remainder"])
+    require(good and names, "a ColumnTransformer of other transformers")
     numbers = {name: i for i, name in enumerate(getattr(transformer, "feature_names_in_", ()))}
     indices: dict[str, list[int]] = {"remainder": []}
     for name, _, columns in fitted:
@@ -432,59 +295,40 @@ def _finish_columns(transformer: Any) -> None:
         found = [numbers.get(c, n) if isinstance(c, str) else c for c in listed]
         require(all(-n <= i < n for i in found), f"columns of {name!r} that do not exist")
         indices[name] = [i % n for i in found]
-    transformer.transformers_ = fitted
-    _, rest, columns = fitted[-1] if len(fitted) > len(given) else ("", "drop", [])
-    transformer.transformers = [
-        (name, clone(part) if word is None else word, columns)
-        for (_, word), (name, part, columns) in zip(given, fitted, strict=False)
-    ]
+    _, rest, rest_columns = fitted[-1] if len(fitted) > len(names) else ("", "drop", [])
+    given = [(name, clone(part, safe=False), columns) for name, part, columns in fitted]
+    transformer.transformers = given[: len(names)]
     if transformer.remainder is None:
-        transformer.remainder = clone(rest)
+        transformer.remainder = clone(rest, safe=False)
     transformer._columns = [columns for _, _, columns in transformer.transformers]
-    transformer._remainder = ("remainder", transformer.remainder, columns)
+    transformer._remainder = ("remainder", transformer.remainder, rest_columns)
     transformer._transformer_to_input_indices = indices
     ends = transformer.output_indices_
     require({*names} <= ends.keys(), "columns of other transformers")
     transformer.output_indices_ = {name: slice(*pair) for name, pair in ends.items()}
 
 
-# -- hooks ------------------------------------------------------------------------------------
-
-
 def _nothing(transformer: Any) -> None:
-    """A probe that does nothing: parts are tried by themselves, terms can be many."""
+    """A probe that does nothing: parts are tried by themselves."""
 
 
-_ENCODER = {"pack": _pack_encoder, "finish": _finish_encoder, "probe": _probe_encoder}
 _TERMS = {
     "pack": _pack_terms,
-    "finish": _finish_terms_of,
+    "finish": _finish_terms,
     "cost": lambda fields: 200 * len(fields["vocabulary_"]),
     "probe": _of("a b"),
 }
 
 HOOKS: dict[str, dict[str, Any]] = {
-    "SimpleImputer": {
-        "pack": _pack_imputer,
-        "finish": _finish_imputer,
-        "probe": _probe_imputer,
-    },
+    "SimpleImputer": {"pack": _pack_imputer, "finish": _finish_imputer, "probe": _probe_imputer},
     "MissingIndicator": {"probe": _nothing},
-    "PolynomialFeatures": {"finish": _finish_terms, "probe": _nothing},
-    "FunctionTransformer": {"finish": _finish_function, "probe": _nothing},
-    "OneHotEncoder": _ENCODER,
-    "OrdinalEncoder": _ENCODER,
-    "KBinsDiscretizer": {
-        "pack": lambda bins: {"bin_edges_": list(bins.bin_edges_)},
-        "finish": _finish_bins,
-    },
+    "FunctionTransformer": {"probe": _nothing},
+    "OneHotEncoder": {"finish": _finish_encoder, "probe": _probe_encoder},
     "CountVectorizer": _TERMS,
     "TfidfVectorizer": _TERMS,
     "HashingVectorizer": {"finish": _check_words, "probe": _of("a b")},
     "DictVectorizer": {**_TERMS, "probe": _of({})},
-    "FeatureHasher": {"probe": _of({})},
     "Pipeline": {"finish": lambda pipeline: pipeline._validate_steps(), "probe": _nothing},
-    "FeatureUnion": {"finish": lambda union: union._validate_transformers(), "probe": _nothing},
     "ColumnTransformer": {
         "pack": _pack_columns,
         "cost": lambda fields: sum(  # slices take no space in the file

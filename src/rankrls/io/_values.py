@@ -30,7 +30,14 @@ from scipy import sparse
 from rankrls._validation import show
 from rankrls.io._archive import ARRAY_TYPES
 from rankrls.io._kinds import is_item, is_number_type, require, within
-from rankrls.io._records import ADVICE, SCHEMA, Record, function_named, name_of, record_of
+from rankrls.io._records import (
+    INCREMENTAL,
+    SCHEMA,
+    Record,
+    function_named,
+    name_of,
+    record_of,
+)
 
 Array = NDArray[Any]
 
@@ -111,12 +118,15 @@ class Encoder:
             return self._object(record, value)
         if name := name_of(value):
             return {"function": name}
-        kind = "a function" if callable(value) else show(value)
-        text = f"{where} is {kind}, which cannot be stored as data"
         if hasattr(value, "get_params"):
             kind = f"{where} is a {type(value).__name__}"
-            text = f"{kind}, which cannot be saved; {what_can_be_saved()}"
-        raise ValueError(text)
+            raise ValueError(f"{kind}, which cannot be saved; {what_can_be_saved()}")
+        kind = "a function" if callable(value) else show(value)
+        raise ValueError(
+            f"{where} is {kind}, which cannot be stored as data: give kernels by name or "
+            "precomputed, functions by rankrls.io.register_function, and replace what matters for "
+            "fitting only by set_params before saving"
+        )
 
     def _items(self, values: Any, where: str) -> list[Any]:
         return [self.encode(value, f"{where}[{i}]") for i, value in enumerate(values)]
@@ -133,19 +143,14 @@ class Encoder:
         return {"array": self._numbers[id(value)][0]}
 
     def _object(self, record: Record, value: Any) -> Any:
-        left_out = () if self.uncertainty else record.for_learning
+        left_out = () if self.uncertainty else INCREMENTAL
         encoded: dict[str, Any] = {"object": record.name}
         for section, values in record.take(value).items():
-            encoded[section] = part = {}
-            for name, item in values.items():
-                if name in left_out:
-                    continue
-                try:
-                    part[name] = self.encode(item, f"{name} of {record.name}")
-                except ValueError as error:
-                    if section != "params" or name not in ADVICE:
-                        raise
-                    raise ValueError(f"{error}: {ADVICE[name]}") from error
+            encoded[section] = {
+                name: self.encode(item, f"{name} of {record.name}")
+                for name, item in values.items()
+                if name not in left_out
+            }
         return encoded
 
 
@@ -214,11 +219,7 @@ class Decoder:
         return function_named(tree["function"])
 
     def _csr(self, tree: Any) -> Any:
-        """Check rows and column indices: compiled code does not.
-
-        SciPy's ``check_format`` does not check ``indptr`` if its last entry is zero, nor
-        differences that overflow.
-        """
+        """Check rows and column indices: compiled code does not, SciPy's checks miss overflows."""
         kind, shape = tree["csr"], _shape(tree["shape"], None)
         require(type(kind) is str and kind in SPARSE, f"no such sparse array: {show(kind)}")
         require(len(shape) == 2, f"a sparse array of shape {shape}")
@@ -229,16 +230,12 @@ class Decoder:
         data, indices, indptr = parts
         self._charge(sum(part.nbytes for part in parts), "a sparse array")
         limit = MAX_COLUMNS + data.nbytes
-        require(
-            shape[1] <= limit, f"a sparse array has {shape[1]:,} columns, and may have {limit:,}"
-        )
-        require(len(indptr) == shape[0] + 1, f"a sparse array of {len(indptr) - 1} rows")
-        ascending = indptr[0] == 0 and bool((indptr[1:] >= indptr[:-1]).all())
-        require(ascending, "a sparse array whose rows overlap")
-        good = len(data) == len(indices) and int(indptr[-1]) <= len(indices)
-        require(good, "a sparse array of other entries than its rows have")
-        good = within(indices[: int(indptr[-1])], shape[1])
-        require(good, "a sparse array with entries in no column")
+        text = f"a sparse array has {shape[1]:,} columns, and may have {limit:,}"
+        require(shape[1] <= limit, text)
+        good = len(indptr) == shape[0] + 1 and len(data) == len(indices) >= int(indptr[-1])
+        good = good and indptr[0] == 0 and bool((indptr[1:] >= indptr[:-1]).all())
+        good = good and within(indices[: int(indptr[-1])], shape[1])
+        require(good, "a sparse array whose rows overlap, or have entries in no column")
         return SPARSE[kind](tuple(parts), shape=shape)
 
     def _object(self, tree: Any) -> Any:

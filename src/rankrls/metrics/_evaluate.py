@@ -54,12 +54,11 @@ def evaluate(
     y_true, y_score, qid : array-like of shape (n_rows,)
         Labels, predicted scores and queries, as in :func:`ndcg`.
     metrics : str or sequence of str, default=("ndcg@10", "map", "mrr", "precision@10")
-        Names of metrics, as a sequence or separated by commas: ndcg, average_precision (map),
-        reciprocal_rank (mrr), precision, recall and expected_reciprocal_rank (err), each with an
-        optional cut-off, as in "recall@100"; pairwise_accuracy, pairwise_error, concordance_index.
+        Names, as a sequence or separated by commas: ndcg, average_precision (map), reciprocal_rank
+        (mrr), precision, recall and expected_reciprocal_rank (err), each with an optional cut-off,
+        as in "recall@100"; pairwise_accuracy, pairwise_error, concordance_index.
     gain, relevance_threshold, max_grade
-        Options of :func:`ndcg`, of :func:`average_precision`, :func:`reciprocal_rank`,
-        :func:`precision` and :func:`recall`, and of :func:`expected_reciprocal_rank`.
+        Options of the list metrics that have them.
     undefined : {0, 1, "skip"}, default="skip"
         Value of a query without a relevant row; "skip" excludes it from the mean. Pairwise metrics
         always exclude queries without a pair.
@@ -69,8 +68,8 @@ def evaluate(
     Returns
     -------
     dict of str → float, or of str → ndarray of shape (n_queries,)
-        Values by metric name, as given in ``metrics``. With ``average=None``, the entry "query"
-        holds the query labels, and values are NaN where a metric is undefined.
+        Values by metric name, as given. With ``average=None``, the entry "query" holds the query
+        labels, and values are NaN where a metric is undefined.
 
     Examples
     --------
@@ -140,16 +139,6 @@ def evaluate_run(
     -------
     dict of str → float, or of str → ndarray of shape (n_queries,)
         As :func:`evaluate`; the entry "query" holds the judged queries as sorted strings.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rankrls.metrics import evaluate_run
-    >>> from rankrls.rankings import Qrels, RankTable
-    >>> run = RankTable.from_scores([3, 2, 1], qid=[7, 7, 7], ids=["a", "b", "c"])
-    >>> qrels = Qrels(np.array([7, 7]), np.array(["b", "z"]), np.array([1, 1]))
-    >>> evaluate_run(run, qrels, metrics=["map", "recall@3"])
-    {'map': 0.25, 'recall@3': 0.5}
     """
     named = parse_metrics(metrics, allowed=LIST_METRICS)
     check_choice("average", average, ("query", None))
@@ -205,15 +194,6 @@ def conditional_scores(
     -------
     ndarray of shape (p,), or (g,) for columns
         Value for each object; NaN if it has no labels, or no labels that differ.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rankrls.metrics import conditional_scores, pairwise_error
-    >>> Y = np.array([[2.0, 1.0, 0.0], [np.nan, 0.0, 1.0], [1.0, 1.0, np.nan]])
-    >>> scores = np.array([[3.0, 1.0, 2.0], [9.0, 0.0, 1.0], [0.0, 1.0, 2.0]])
-    >>> conditional_scores(Y, scores, metric=pairwise_error)
-    array([0.33333333, 0.        ,        nan])
     """
     check_option("condition_on", condition_on, ("rows", "columns"))
     if not callable(metric):

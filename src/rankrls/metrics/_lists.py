@@ -14,7 +14,7 @@ import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -77,13 +77,14 @@ _OPTIONS = {
 }
 
 
-class ListMetric(Protocol):
-    """A list metric; ``option`` is one of its own."""
+def list_metric(by_query: Callable[..., tuple[Array, Array]]) -> Callable[..., Any]:
+    """Make a metric of a function of checked inputs, one output's labels and scores, and an option.
 
-    __name__: str
+    It returns the value of each query, and a number that is 0 for queries without a relevant row.
+    """
+    *_, option = inspect.signature(by_query).parameters.values()
 
-    def __call__(
-        self,
+    def metric(
         y_true: ArrayLike,
         y_score: ArrayLike,
         *,
@@ -92,31 +93,12 @@ class ListMetric(Protocol):
         undefined: float | Literal["skip"] = "skip",
         average: Literal["query"] | None = "query",
         **option: Any,
-    ) -> float | NDArray[np.float64]: ...
-
-
-def list_metric(by_query: Callable[..., tuple[Array, Array]]) -> ListMetric:
-    """Make a metric of a function of checked inputs, one output's labels and scores, and an option.
-
-    It returns the value of each query, and a number that is 0 for queries without a relevant row.
-    """
-    *_, option = inspect.signature(by_query).parameters.values()
-
-    def metric(
-        y_true: Any,
-        y_score: Any,
-        *,
-        qid: Any = None,
-        k: Any = None,
-        undefined: Any = "skip",
-        average: Any = "query",
-        **option: Any,
-    ) -> Any:
+    ) -> float | NDArray[np.float64]:
         inputs = check_lists(y_true, y_score, qid, k, undefined, average)
         return inputs.value(lambda y, score: by_query(inputs, y, score, **option))
 
-    signature = inspect.signature(ListMetric.__call__)
-    _, *shared, _ = signature.parameters.values()
+    signature = inspect.signature(metric)
+    *shared, _ = signature.parameters.values()
     own = option.replace(kind=inspect.Parameter.KEYWORD_ONLY)
     metric.__signature__ = signature.replace(parameters=[*shared, own])  # type: ignore[attr-defined]
     for name in ("__name__", "__qualname__", "__module__"):
@@ -213,12 +195,6 @@ def reciprocal_rank(
     probability C(g − j, r − 1) / C(g, r), so the expected value is
 
         RR@k = Σ_{j: s + j ≤ k} C(g − j, r − 1) / C(g, r) / (s + j).
-
-    Examples
-    --------
-    >>> from rankrls.metrics import reciprocal_rank
-    >>> reciprocal_rank([0, 1], [0.5, 0.5])
-    0.75
     """
     lists, n_relevant, total = inputs.relevant(y, score, relevance_threshold)
     decides = (n_relevant > 0) & (lists.sum_before(n_relevant) == 0)

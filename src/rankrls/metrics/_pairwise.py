@@ -56,8 +56,8 @@ def pairwise_error(
         Whether a tied *prediction* of a preferred pair counts as half an error or as an error.
         (The parameter ``ties`` of the estimators is about tied *labels* instead.)
     label_ties : {"ignore", "half"}, default="ignore"
-        Rows with tied *labels*, and pairs of magnitude 0: no preference, or pairs with half an
-        error where their predictions differ, as in P2 (1).
+        Rows with tied *labels*, and pairs of magnitude 0: no preference, or half an error where
+        their predictions differ, as in P2 (1).
     average : {"query", "pair"} or None, default="query"
         Mean over the queries that have a preference, over the preferences of all queries
         together, or one value for each query.
@@ -81,8 +81,6 @@ def pairwise_error(
 
         error_q = Σ_{(i,j) ∈ E_q} ω_i ω_j ([f_i < f_j] + c [f_i = f_j]) / Σ_{(i,j) ∈ E_q} ω_i ω_j.
 
-    Preferences implied by labels are counted exactly in O(n log n), without materialising pairs.
-
     Examples
     --------
     >>> from rankrls.metrics import pairwise_error
@@ -90,8 +88,6 @@ def pairwise_error(
     >>> y_score = [0.9, 0.4, 0.5, 0.1, 0.1]
     >>> pairwise_error(y_true, y_score, qid=["a", "a", "a", "b", "b"], average=None)
     array([0.33333333, 0.5       ])
-    >>> pairwise_error(None, y_score, pairs=[(0, 1), (1, 2)])
-    0.5
     """
     check_option("ties", ties, _TIE_COST)
     half = check_option("label_ties", label_ties, ("ignore", "half")) == "half"
@@ -230,13 +226,7 @@ def concordance_index(
     Returns
     -------
     float
-        ``pairwise_accuracy(..., average="pair")``: 1 for a perfect ranking, 1/2 for random scores,
-        and for binary labels the area under the ROC curve.
-
-    Notes
-    -----
-    Predictions of several queries or folds without ``qid`` give the *pooled* AUC of P1 §5.4, which
-    compares scores of different models, whose constants are arbitrary, and is therefore biased.
+        ``pairwise_accuracy(..., average="pair")``, for binary labels the area under the ROC curve.
     """
     value = pairwise_accuracy(y_true, y_score, qid=qid, average="pair", sample_weight=sample_weight)
     return float(value)

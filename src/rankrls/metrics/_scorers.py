@@ -60,21 +60,7 @@ def make_ranking_scorer(
     -----
     Inside a search or cross-validation, ``qid`` reaches the scorer through scikit-learn's metadata
     routing: enable it with ``sklearn.set_config(enable_metadata_routing=True)``, and pass ``qid``
-    in ``params`` (or to ``fit`` of a search). Without routing all rows of a fold are one query,
-    which is an error for a ranker of this package that was fitted with ``qid``.
-
-    Examples
-    --------
-    >>> import numpy as np, sklearn
-    >>> from sklearn.linear_model import Ridge
-    >>> from sklearn.model_selection import cross_val_score
-    >>> from rankrls.metrics import make_ranking_scorer
-    >>> X = np.arange(12.0).reshape(-1, 1)
-    >>> y, qid = np.tile([0, 1, 2], 4), np.repeat([0, 1, 2, 3], 3)
-    >>> with sklearn.config_context(enable_metadata_routing=True):
-    ...     scorer = make_ranking_scorer("ndcg@2")
-    ...     cross_val_score(Ridge(), X, y, cv=2, scoring=scorer, params={"qid": qid})
-    array([1., 1.])
+    in ``params`` (or to ``fit`` of a search).
     """
     if isinstance(metric, str):
         named = parse_metric(metric, allowed=(*PAIR_METRICS, *LIST_METRICS))

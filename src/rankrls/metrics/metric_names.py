@@ -7,9 +7,7 @@ the metric takes (a cut-off, an option of `evaluate`, ``average``) is read from 
 
 from __future__ import annotations
 
-import difflib
 import inspect
-import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -149,30 +147,17 @@ def parse_metrics(
 
 
 def check_metric_name(argument: str, value: Any, *, allowed: Collection[str]) -> None:
-    """Raise with advice if a metric, one of ``allowed``, has another name here or is misspelt."""
-    if str(value).lower() == "r2":  # not recall, cut off at 2
-        raise ValueError(f"{argument}={value!r}: it is called 'pairwise_r2' here, for RankRLSCV")
-    # "ndcg10", "NDCG_at_10" and "ndcg@10" are cut off at 10.
-    parts = re.fullmatch(r"(.+?)(?:(?:@|_at_|_)?(\d+))?", str(value).lower())
-    name, cut = parts.groups() if parts else ("", None)
-    names: dict[str, str] = {}
-    for meant in (meant for meant in METRICS if meant in allowed):
-        row = METRICS[meant]
-        names |= dict.fromkeys(row.elsewhere, meant) | {meant: meant}
-        names |= {row.short: row.short} if row.short else {}
-    close = [name] if name in names else difflib.get_close_matches(name, names, 1, 0.65)
-    if not close:
-        return
-    here = names[close[0]]
-    if cut and _SHORT.get(here, here) in LIST_METRICS:
-        here = f"{here}@{cut}"
-    if name not in names:
-        hint = f"did you mean {here!r}?"
-    elif "au" in name:
-        hint = f"of two classes {here!r} is the AUC, within queries"
-    elif "error" in name:
-        hint = "higher must be better: use 'pairwise_accuracy', 1 − the error"
-    else:
+    """Raise with advice if a metric, one of ``allowed``, has another name here."""
+    name, _, cut = str(value).lower().partition("@")
+    for here, row in METRICS.items():
+        if here not in allowed or name not in (here, row.short, *row.elsewhere):
+            continue
+        here = row.short if name == row.short else here
+        here = f"{here}@{cut}" if cut and row.is_list else here
         hint = f"it is called {here!r} here"
-    if value != here:
-        raise ValueError(f"{argument}={value!r}: {hint}")
+        if "au" in name:
+            hint = f"of two classes {here!r} is the AUC, within queries"
+        elif "error" in name:
+            hint = "higher must be better: use 'pairwise_accuracy', 1 − the error"
+        if value != here:
+            raise ValueError(f"{argument}={value!r}: {hint}")

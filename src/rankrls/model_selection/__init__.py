@@ -1,20 +1,16 @@
 """Exact cross-validation, splitters, permutation tests and cross-validated estimates of AUC."""
 
-from rankrls.model_selection._cross_validation import (
-    cross_val_predict,
-    cross_val_score,
-    cross_validate,
-)
 from rankrls.model_selection._exact import (
+    PermutationTestResult,
     holdout_judgements,
     holdout_predict,
     leave_pair_out_predict,
     leave_pair_out_score,
     leave_pair_out_tournament,
     leave_query_out_predict,
+    permutation_test,
     tournament_scores,
 )
-from rankrls.model_selection._permutation import PermutationTestResult, permutation_test
 from rankrls.model_selection._relations import (
     conditional_cross_val_score,
     relation_holdout_predict,
@@ -25,9 +21,12 @@ from rankrls.model_selection._splitters import (
     LeaveQueryOut,
     QueryKFold,
 )
-from rankrls.model_selection.auc import (
+from rankrls.model_selection.refits import (
     averaged_auc,
     balanced_leave_one_out_auc,
+    cross_val_predict,
+    cross_val_score,
+    cross_validate,
     leave_one_out_auc,
     leave_pair_out_auc,
     pooled_auc,

@@ -1,14 +1,18 @@
-"""Exact cross-validated predictions, comparable within a query and fold only."""
+"""Exact cross-validated predictions, comparable within a query and fold only, and their tests."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import t as t_distribution
+from sklearn.model_selection import check_cv
+from sklearn.utils import check_random_state
 
+from rankrls import _resources
 from rankrls._calls import takes_queries, tells
 from rankrls._resources import n_threads
 from rankrls._validation import (
@@ -16,19 +20,37 @@ from rankrls._validation import (
     check_integer,
     check_option,
     check_pairs,
+    check_rows,
     encode_qid,
 )
-from rankrls.core.ridge.pairs import all_pairs, default_pairs, leave_pairs_out, pair_accuracies
-from rankrls.core.ridge.residuals import Folds, check_fold, query_folds
+from rankrls.core.preferences.graph import PreferenceGraph
+from rankrls.core.ridge.pairs import (
+    all_pairs,
+    can_leave_pairs_out,
+    decompose_ranking,
+    default_pairs,
+    leave_pairs_out,
+    pair_accuracies,
+)
+from rankrls.core.ridge.problem import RidgeProblem
+from rankrls.core.ridge.residuals import Folds, query_folds
 from rankrls.estimators import RankRLS, RankRLSCV
 from rankrls.estimators.calibration import by_judgement, judgement_folds
+from rankrls.estimators.choosing import default_grid, is_fold_count
 from rankrls.estimators.ranker import Preferences
 from rankrls.estimators.rankrls import exact_problem
-from rankrls.model_selection._cross_validation import held_out_scores
-from rankrls.model_selection._permutation import permutation_test
-from rankrls.model_selection._splitters import LeavePairOut
+from rankrls.metrics import pairwise_accuracy
+from rankrls.model_selection._splitters import LeavePairOut, LeaveQueryOut, QueryKFold
+from rankrls.model_selection.refits import held_out_scores
 
 Array = NDArray[Any]
+
+#: Maximum size of the permuted label vectors processed together, and for leave-query-out of their
+#: predictions at all alphas.
+BATCH_NUMBERS, BATCH_PREDICTIONS = 2**18, 2**22
+
+#: Maximum size of the label vectors that are permuted together.
+PERMUTED_NUMBERS = 2**20
 
 
 @takes_queries
@@ -60,8 +82,7 @@ def leave_query_out_predict(
     Returns
     -------
     ndarray of shape (n[, n_outputs]), with alphas (n_alphas, n[, n_outputs])
-        Scores, equal to a refit up to a constant for each query (P1 §3.3), and so comparable only
-        within a query.
+        Scores, equal to a refit up to a constant for each query (P1 §3.3).
 
     Examples
     --------
@@ -75,7 +96,8 @@ def leave_query_out_predict(
     if qid is None:
         raise ValueError("leave-query-out needs qid, the query of every row")
     preferences = Preferences.of(y, qid=qid, **fit_params)
-    _, problem, grid = exact_problem(estimator, X, preferences, alphas, keep_basis=keep_basis)
+    _, problem, grid = exact_problem(estimator, X, preferences, alphas)
+    problem.keep_basis = keep_basis
     codes = encode_qid(qid, problem.graph.n_rows).codes
     held = problem.leave_out(query_folds(codes), grid).by_row(len(codes))
     return shaped(held, problem.graph.flat, alphas)
@@ -101,9 +123,8 @@ def holdout_predict(
     estimator, X, y, qid, alphas, keep_basis, **fit_params
         As for `leave_query_out_predict`; without qid, all rows are one ranking.
     folds : iterable of int arrays
-        Row indices to leave out together; folds may overlap. A fold that splits a query has a
-        shortcut with cost="magnitude", ties="keep" and query_weighting="size" (or one query), and
-        is refitted otherwise.
+        Row indices to leave out together; folds may overlap. Folds that split a query are refitted,
+        unless cost="magnitude", ties="keep" and query_weighting="size" (or there is one query).
 
     Returns
     -------
@@ -111,11 +132,9 @@ def holdout_predict(
         Scores of each fold, equal to refits up to a constant for each fold and query.
     """
     preferences = Preferences.of(y, qid=qid, **fit_params)
-    _, problem, grid = exact_problem(estimator, X, preferences, alphas, keep_basis=keep_basis)
-    rows = [check_fold(number, fold, problem.graph.n_rows) for number, fold in enumerate(folds)]
-    if not rows:
-        raise ValueError("folds is empty; give at least one array of row numbers")
-    held = problem.leave_out(rows, grid)
+    _, problem, grid = exact_problem(estimator, X, preferences, alphas)
+    problem.keep_basis = keep_basis
+    held = problem.leave_out(_checked_folds(folds, problem.graph.n_rows), grid)
     return [shaped(part, problem.graph.flat, alphas) for part in held.predictions]
 
 
@@ -137,25 +156,22 @@ def leave_pair_out_predict(
     ----------
     estimator : RankRLS, or any estimator or pipeline
         A RankRLS is not refitted: without qid it needs cost="magnitude" and ties="keep" (or y
-        without ties). Other estimators, such as a pipeline that selects features, are refitted
-        without each pair.
+        without ties). Others, such as a pipeline that selects features, are refitted for each pair.
     X, y : as for ``fit``
     qid : array-like of shape (n,), optional
-        Query (batch, group) of each row: only rows of the same query are compared. If None, all
-        rows are one ranking.
+        Query (batch, group) of each row: only rows of the same query are compared.
     pairs : array-like of shape (n_pairs, 2), optional
         Row indices. By default all i < j (of the same query) with different y, or all i < j if
         there are several outputs.
     alphas : array-like of shape (n_alphas,), optional
         Grid of values instead of the alpha of a RankRLS.
     n_jobs : int, optional
-        Number of refits run in parallel, for estimators that are refitted.
+        Number of refits run in parallel.
 
     Returns
     -------
     ndarray of shape (n_pairs, 2[, n_outputs]), with alphas a leading axis (n_alphas, …)
-        Scores, equal to those of a refit up to a constant for each pair (P1 §3.4): only the two
-        scores of the same pair can be compared.
+        Scores, equal to those of a refit up to a constant for each pair (P1 §3.4).
     """
     splitter = LeavePairOut("different" if pairs is None else pairs)
     if not isinstance(estimator, RankRLS | RankRLSCV):
@@ -170,8 +186,8 @@ def leave_pair_out_predict(
         chosen = default_pairs(problem) if pairs is None else check_pairs(pairs, graph.n_rows)
         out = np.stack([part for part, _ in leave_pairs_out(problem, chosen, grid)])
     else:
-        folds = [test for _, test in splitter.split(X, graph)]
-        out = problem.leave_out(folds, grid).values.reshape(len(grid), len(folds), 2, -1)
+        folds = splitter._pairs(X, graph)
+        out = problem.leave_out(list(folds), grid).values.reshape(len(grid), len(folds), 2, -1)
     return shaped(out, graph.flat, alphas)
 
 
@@ -207,11 +223,10 @@ def leave_pair_out_score(
     confidence : float, optional
         Level of a confidence interval, such as 0.95, for a RankRLS with cost="magnitude" and
         ties="keep", one output and no qid. The result is then a float with the attributes ``low``,
-        ``high`` and ``confidence``. The half-widths are those of a jackknife over rows, but at
-        least the distances of ½ from the quantiles of the scores of permuted labels.
+        ``high`` and ``confidence``: a jackknife over rows, at least as wide as the quantiles of the
+        scores of permuted labels.
     alphas : array-like, optional
-        With ``confidence``: the grid from which alpha was chosen by the same score, so that the
-        interval allows for the choice.
+        With ``confidence``: the grid from which alpha was chosen by the same score.
     random_state : int, RandomState instance or None, default=0
         Of the permutations behind the interval.
 
@@ -232,7 +247,7 @@ def leave_pair_out_score(
     if confidence is not None and not 0 < confidence < 1:
         raise ValueError(f"confidence must be between 0 and 1; got {confidence!r}")
     if not exact:
-        pairs = np.array([test for _, test in LeavePairOut().split(X, y, groups=qid)])
+        pairs = LeavePairOut()._pairs(X, y, groups=qid)
         held = leave_pair_out_predict(estimator, X, y, qid=qid, pairs=pairs, n_jobs=n_jobs)
         signs, right = _concordance(y, pairs, held)
         return float((1 + right.sum(axis=0) / np.abs(signs).sum(axis=0)).mean() / 2)
@@ -300,19 +315,9 @@ def holdout_judgements(
     Returns
     -------
     ndarray of shape (n_pairs[, n_outputs]), or (n_pairs, 2[, n_outputs]) by item
-        f(preferred) − f(other), plus the effect cᵀγ of pair_features, as that of a refit, with a
-        leading axis for ``alphas``; NaN for
-        judgements that are in no fold. By item: without the judgements of the preferred item, and
-        without those of the other one. With ``return_std``, a pair of such arrays.
-
-    Examples
-    --------
-    >>> from rankrls import RankRLS
-    >>> from rankrls.datasets import make_preference_pairs
-    >>> data = make_preference_pairs(random_state=0)
-    >>> held_out = holdout_judgements(RankRLS(10.0), data.data, data.pairs)
-    >>> bool((held_out > 0).mean() > 0.7)
-    True
+        f(preferred) − f(other), plus the effect of pair_features, as that of a refit, with a
+        leading axis for ``alphas``; NaN for judgements that are in no fold. By item: without the
+        judgements of the preferred item, and of the other one. With ``return_std``, two arrays.
     """
     check_option("by", by, ("judgement", "item", "group", "fold"))
     for name, value, needed in (("groups", groups, "group"), ("folds", folds, "fold")):
@@ -325,17 +330,10 @@ def holdout_judgements(
     _, problem, grid = exact_problem(estimator, X, given, alphas)
     graph = problem.graph
     if folds is not None:
-        n_pairs = graph.n_given_pairs
-        parts = [check_fold(number, fold, n_pairs) for number, fold in enumerate(folds)]
-        if not parts:
-            raise ValueError("folds is empty; give at least one array of judgements")
-        left_out = Folds.of_list(parts)
-        counts = np.bincount(left_out.members, minlength=n_pairs)
-        if (counts > 1).any():
-            twice = int(np.argmax(counts > 1))
-            raise ValueError(
-                f"judgement {twice} is in {counts[twice]} folds; put each judgement in one fold"
-            )
+        left_out = Folds.of_list(_checked_folds(folds, graph.n_given_pairs))
+        counts = np.bincount(left_out.members)
+        if counts.max() > 1:
+            raise ValueError(f"judgement {counts.argmax()} is in {counts.max()} folds; use one")
     else:
         left_out, _ = judgement_folds(graph, by, groups)
     held = problem.leave_judgements_out(left_out, grid, variances=return_std)
@@ -356,9 +354,8 @@ def leave_pair_out_tournament(
 
     Parameters
     ----------
-    estimator, n_jobs
-        As for `leave_pair_out_predict`; all n(n − 1)/2 pairs are left out.
-    X, y : as for ``fit``, one ranking; y of shape (n,)
+    estimator, X, y, n_jobs
+        As for `leave_pair_out_predict`, with y of shape (n,); all n(n − 1)/2 pairs are left out.
     """
     n = X.shape[0] if hasattr(X, "shape") else len(X)
     pairs = all_pairs(n)
@@ -378,12 +375,6 @@ def tournament_scores(pairs: ArrayLike, predictions: ArrayLike, n_rows: int) -> 
     predictions : array-like of shape (n_pairs, 2)
         Scores of the two rows of each pair, from any estimator; the higher score wins.
     n_rows : int
-
-    Examples
-    --------
-    >>> from rankrls.model_selection import tournament_scores
-    >>> tournament_scores([(0, 1), (0, 2), (1, 2)], [(0.2, 0.1), (3, 5), (1, 1)], 3)
-    array([0.5 , 0.25, 0.75])
     """
     n = check_integer("n_rows", n_rows, least=2)
     rows = check_pairs(pairs, n)
@@ -413,3 +404,210 @@ def shaped(values: Array, flat: bool, alphas: ArrayLike | None) -> Array:
     """Drop the axes that the caller did not request: outputs (last), alphas (first)."""
     values = values[..., 0] if flat else values
     return values[0] if alphas is None else values
+
+
+def _checked_folds(folds: Iterable[ArrayLike], n: int) -> list[Array]:
+    checked = [check_rows(f"folds[{i}]", fold, n) for i, fold in enumerate(folds)]
+    if not checked:
+        raise ValueError("folds is empty; give at least one array of numbers")
+    return checked
+
+
+@dataclass(frozen=True)
+class PermutationTestResult:
+    """Result of `permutation_test`.
+
+    Attributes
+    ----------
+    score : float
+        Cross-validated score of the true labels, the best over a grid of alphas.
+    null_scores : ndarray of shape (n_permutations,)
+        Scores of the permuted labels, each the best over the same grid.
+    p_value : float
+        (1 + number of null scores >= score)/(1 + n_permutations).
+    alpha : float
+        The alpha of ``score``, the largest of equally good ones; NaN unless for RankRLS.
+    """
+
+    score: float
+    null_scores: Array
+    p_value: float
+    alpha: float
+
+    @property
+    def pvalue(self) -> float:
+        """The p-value, by SciPy's name."""
+        return self.p_value
+
+    def __repr__(self) -> str:
+        null = self.null_scores
+        return (
+            f"PermutationTestResult(score={self.score:.4f}, p_value={self.p_value:.4g}, "
+            f"null={null.mean():.4f} ± {null.std():.4f} in {len(null)} permutations)"
+        )
+
+
+@takes_queries
+@tells("held-out scores of permuted labels")
+def permutation_test(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    qid: Any = None,
+    alphas: Any = None,
+    n_permutations: int = 1000,
+    cv: Any = "leave-pair-out",
+    random_state: Any = None,
+    n_jobs: int | None = None,
+) -> PermutationTestResult:
+    """Test whether a cross-validated accuracy is better than that of permuted labels.
+
+    Parameters
+    ----------
+    estimator : RankRLS, or any estimator or pipeline
+        A RankRLS must have cost="magnitude" and ties="keep", so that all labellings share one
+        preference graph. Others are refitted for each fold of each permutation.
+    X, y : as for ``fit``, y of shape (n,)
+    qid : array-like of shape (n,), optional
+        Query of each row. If given, labels are permuted within queries.
+    alphas : array-like of shape (n_alphas,) or "auto", optional
+        Grid from which the alpha of a RankRLS is chosen, for the true labels and for each
+        permutation; "auto" is all powers of two that may matter.
+    n_permutations : int, default=1000
+    cv : {"leave-pair-out", "leave-query-out"}, int or splitter, default="leave-pair-out"
+        With qid, a RankRLS needs "leave-query-out". An int (stratified folds for y with two levels,
+        folds of whole queries with qid) or a splitter is for estimators that are refitted.
+    random_state : int, RandomState instance or None
+    n_jobs : int, optional
+        Number of refits run in parallel.
+
+    Returns
+    -------
+    PermutationTestResult
+        The score is the pairwise accuracy (AUC for two classes), the mean over folds that have a
+        pair.
+    """
+    n_permutations = check_integer("n_permutations", n_permutations, least=1)
+    rng = check_random_state(random_state)
+    if not isinstance(estimator, RankRLS | RankRLSCV):
+        if alphas is not None:
+            raise ValueError("alphas is for RankRLS; other estimators are refitted as they are")
+        values = _refitted(estimator, X, y, qid, n_permutations, cv, rng, n_jobs)
+        return _result(values[None], np.array([np.nan]))
+    check_option("cv", cv, ("leave-pair-out", "leave-query-out"))
+    auto = isinstance(alphas, str) and bool(check_option("alphas", alphas, ("auto",)))
+    ranker, first, grid = exact_problem(estimator, X, Preferences(y, qid), None if auto else alphas)
+    grid = default_grid(first.size(), complete=True) if auto else np.unique(grid)
+    graph = first.graph
+    if graph.n_outputs > 1 or graph.scores is None or graph.n_given_pairs:
+        raise ValueError("permutation_test takes y of shape (n,), one score for each row")
+    if graph.sample_weight is not None:
+        raise ValueError("permutation_test takes no sample weights")
+    if not ranker._loss.keeps_ties:
+        raise ValueError(
+            "permutation_test needs cost='magnitude' and ties='keep', because only then do "
+            "permuted labels share one preference graph"
+        )
+    by_pairs = cv == "leave-pair-out"
+    if by_pairs == graph.has_qid:
+        raise ValueError(
+            f"cv={cv!r}: use cv='leave-query-out' with qid, and cv='leave-pair-out' without"
+        )
+    advice = "use fewer permutations, or fewer alphas"
+    size = (n_permutations, len(grid))
+    _resources.require("this number of permutations", *size, copies=2, advice=advice)
+    s, codes = graph.scores[:, 0], graph.query_codes
+    assert codes is not None
+    batch = max(16, BATCH_NUMBERS // len(s))
+    threads = n_threads(estimator.n_jobs)
+    if not by_pairs:
+        batch = max(batch, BATCH_PREDICTIONS // (len(s) * len(grid)))
+    elif can_leave_pairs_out(first):
+        decompose_ranking(first, grid)  # decompose once for all batches
+    scores = []
+    for labels in _labellings(s, codes, n_permutations, batch, rng):
+        part = PreferenceGraph.from_scores(labels, qid=codes if graph.has_qid else None)
+        problem = first.with_graph(part)
+        if by_pairs:
+            scores.append(np.array([found for found, _ in pair_accuracies(problem, grid, threads)]))
+        else:
+            scores.append(_query_accuracies(problem, grid))
+    return _result(np.concatenate(scores, axis=1), grid)
+
+
+def _result(by_alpha: Array, grid: Array) -> PermutationTestResult:
+    """The test, from scores of shape (n_alphas, 1 + n_permutations), the true labels first."""
+    values = by_alpha.max(axis=0)
+    null = values[1:]
+    p_value = (1 + int((null >= values[0]).sum())) / (1 + len(null))
+    best = int(np.flatnonzero(by_alpha[:, 0] == values[0])[-1])
+    return PermutationTestResult(float(values[0]), null, p_value, float(grid[best]))
+
+
+def _refitted(
+    estimator: Any, X: Any, y: Any, qid: Any, n: int, cv: Any, rng: Any, n_jobs: int | None
+) -> Array:
+    """Scores of the true labels and n permutations, by refits; shape (1 + n,)."""
+    array = np.asarray(y)
+    if array.ndim != 1:
+        raise ValueError("permutation_test takes y of shape (n,), one score for each row")
+    levels, ranks = np.unique(array, return_inverse=True)
+    codes = encode_qid(qid, len(array)).codes
+    named = {"leave-pair-out": LeavePairOut(), "leave-query-out": LeaveQueryOut()}
+    if isinstance(cv, str):
+        check_option("cv (unless a number of folds or a splitter)", cv, tuple(named))
+        cv = named[cv]
+    elif is_fold_count(cv) and qid is not None:
+        cv = QueryKFold(cv)
+    else:
+        cv = check_cv(cv, array, classifier=len(levels) == 2)
+    values = []
+    for labels in _labellings(ranks, codes, n, 1, rng):
+        number = labels[:, 0].astype(np.int64)
+        splits = cv.split(X, levels[number], groups=qid)
+        held = held_out_scores(estimator, X, levels[number], splits, qid=qid, n_jobs=n_jobs)
+        found = [
+            float(pairwise_accuracy(number[test], scores, qid=codes[test]))
+            for test, scores in held
+            if len(set(zip(codes[test], number[test], strict=True))) > len(set(codes[test]))
+        ]
+        if not found:
+            raise ValueError("no fold has two rows of a query with different y")
+        values.append(np.mean(found))
+    return np.array(values)
+
+
+def _query_accuracies(problem: RidgeProblem, alphas: Array) -> Array:
+    """Leave-query-out accuracy for each alpha and output, shape (n_alphas, n_outputs)."""
+    s, codes = problem.graph.scores, problem.graph.query_codes
+    assert s is not None
+    assert codes is not None
+    held = problem.leave_out(query_folds(codes), alphas)
+    order = held.rows
+    k, n_queries = s.shape[1], problem.graph.n_queries
+    # The queries of all outputs are concatenated and counted together.
+    labels = s[order].T.ravel()
+    queries = (codes[order] + n_queries * np.arange(k)[:, None]).ravel()
+    out = np.empty((len(alphas), k))
+    for a in range(len(alphas)):
+        predictions = held.values[a]
+        found = pairwise_accuracy(labels, predictions.T.ravel(), qid=queries, average=None)
+        out[a] = np.nanmean(np.reshape(found, (k, n_queries)), axis=1)
+    return out
+
+
+def _labellings(
+    s: Array, codes: Array, n: int, batch: int, rng: np.random.RandomState
+) -> Iterator[Array]:
+    """Generate the true labels and n permutations, at most ``batch`` columns at a time."""
+    block = max(1, PERMUTED_NUMBERS // len(s))
+    place = np.argsort(codes, kind="stable")
+    for start in range(0, n, block):
+        random = rng.random_sample((len(s), min(block, n - start)))
+        labels: Array = np.empty(random.shape)
+        # Sorting by query + a number in [0, 1) shuffles within queries.
+        labels[place] = s[np.argsort(codes[:, None] + random if codes.any() else random, axis=0)]
+        if start == 0:
+            labels = np.column_stack([s, labels])
+        yield from (labels[:, at : at + batch] for at in range(0, labels.shape[1], batch))

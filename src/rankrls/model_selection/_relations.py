@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,13 +13,12 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from rankrls._calls import Progress, tells
-from rankrls._validation import check_integer, check_numbers, check_option, show
+from rankrls._relation_labels import Observations
+from rankrls._validation import check_integer, check_option, check_rows, show
 from rankrls.core.relations.holdout import CompleteHoldout, refitted
-from rankrls.core.relations.labels import Observations
 from rankrls.core.relations.problem import RelationProblem
-from rankrls.estimators.choosing import Scoring, check_alphas, check_rows
-from rankrls.estimators.conditional import ConditionalRankRLS
-from rankrls.estimators.conditional_base import ConditionalRanker
+from rankrls.estimators.choosing import Scoring, check_alphas
+from rankrls.estimators.conditional import ConditionalRanker, ConditionalRankRLS
 from rankrls.estimators.relation_inputs import Relation, check_alpha_pairs
 from rankrls.estimators.relation_search import RelationFolds, folds_of
 
@@ -81,12 +81,10 @@ def relation_holdout_predict(
         Labels left out when pair (i, j) is predicted: those of row i, of column j, of the pair, or
         of row i and column j. With a symmetric or reciprocal relation (or kernel: "mlpk",
         "ranking") the mirror images of these pairs are left out too.
-    folds : list or splitter, optional
-        Folds to leave out. None: one row, column, pair, or row and column at a time. A list of
-        index arrays (or masks), for "entries" and "both" of tuples (rows, columns), or a
-        scikit-learn splitter of the rows of X, the rows of Z, the observed pairs in row-major
-        order, or (for "both") of the objects of one kind, or of rows and columns in all
-        combinations. A pair can be in one fold only, and is NaN if it is in none.
+    folds : list, optional
+        Folds to leave out: index arrays (or masks), for "entries" and "both" tuples
+        (rows, columns). None: one row, column, pair, or row and column at a time. A pair can be in
+        one fold only, and is NaN if it is in none.
     alphas : array-like of shape (n_alphas,), optional
         Grid of values to use instead of the estimator's alpha. ``pairwise="two-step"`` takes pairs
         (row, column), of shape (n_alphas, 2).
@@ -95,8 +93,8 @@ def relation_holdout_predict(
     -------
     ndarray of shape (p, g), or (n_alphas, p, g) with ``alphas``
         Held-out predictions. For "entries", unobserved pairs are NaN. With the ranking loss, values
-        are comparable within a conditioning object and fold only, and equal to refits up to a
-        constant for each of these (see Notes).
+        are comparable within a conditioning object and fold only, with a mean residual of zero over
+        its remaining labels.
 
     Notes
     -----
@@ -104,10 +102,6 @@ def relation_holdout_predict(
     "two-step", the predictions are computed from the decomposed kernels. Otherwise the model is
     refitted for each fold. Two-step regression without some "entries" is the model in which the
     labels of these entries equal their own predictions.
-
-    With the ranking loss, the mean residual of the remaining labels of a conditioning object is
-    zero, or else its mean prediction over the objects that were not left out. Scores of *different*
-    models ("columns", "entries", "both") should not be compared: such pooling is biased.
 
     Examples
     --------
@@ -137,7 +131,7 @@ def relation_holdout_predict(
     else:
         grid = check_alphas("alphas", alphas, as_given=True)
     grid = ranker._oriented_alphas(grid)
-    made = [] if folds is None else _read_folds(folds, leave_out, relation.labels, Z is None)
+    made = [] if folds is None else _read_folds(folds, leave_out, relation.labels)
     problem = ranker._problem(relation)
     if ranker.condition_on == "columns":
         leave_out = {"rows": "columns", "columns": "rows"}.get(leave_out, leave_out)
@@ -153,7 +147,9 @@ def relation_holdout_predict(
     if holdout is not None and folds is None and not problem.sign:
         predictions = getattr(holdout, leave_out)(grid)[0]
     else:
-        made = made or _read_folds(None, leave_out, problem.observations, False)
+        made = made or _read_folds(
+            _single(leave_out, problem.observations), leave_out, problem.observations
+        )
         predictions = np.full((len(grid), *problem.observations.shape), np.nan)
         progress = Progress("relation_holdout_predict", ranker.verbose)
         for number, fold in enumerate(made):
@@ -166,21 +162,16 @@ def relation_holdout_predict(
     return predictions if alphas is not None else predictions[0]
 
 
-def _read_folds(
-    folds: Any, leave_out: str, observations: Observations, one_kind: bool
-) -> list[_Fold]:
-    """Check the folds given by the user; None: single rows, columns, pairs, or rows and columns."""
+def _read_folds(folds: Any, leave_out: str, observations: Observations) -> list[_Fold]:
+    """Check folds of rows, columns, pairs, or rows and columns."""
     p, g = observations.shape
-    if folds is None or hasattr(folds, "split"):
-        parts = _test_sets(folds, leave_out, observations, one_kind)
-    elif isinstance(folds, Iterable) and not isinstance(folds, str | bytes):
-        parts = list(folds)
-    else:
-        raise ValueError(f"folds must be a list or a splitter; got {show(folds)}")
+    if not isinstance(folds, Iterable) or isinstance(folds, str | bytes):
+        raise ValueError(f"folds must be a list of folds; got {show(folds)}")
+    parts = list(folds)
     if not parts:
         raise ValueError("folds is empty: give at least one fold")
     made, times = [], np.zeros((p, g), dtype=np.int64)
-    check = check_numbers if leave_out == "entries" else check_rows
+    check = partial(check_rows, distinct=leave_out != "entries")
     for number, part in enumerate(parts):
         name = f"fold {number}"
         if leave_out in ("rows", "columns"):
@@ -204,26 +195,15 @@ def _read_folds(
     return made
 
 
-def _test_sets(
-    splitter: Any, leave_out: str, observations: Observations, one_kind: bool
-) -> list[Any]:
-    """Return the test sets of a splitter; None: of single objects or pairs."""
-    p, g = observations.shape
-
-    def tests(n: int) -> list[Array]:
-        if splitter is None:
-            return [*np.arange(n)[:, None]]
-        return [np.asarray(test) for _, test in splitter.split(np.zeros((n, 1)))]
-
+def _single(leave_out: str, observations: Observations) -> list[Any]:
+    """Folds of single rows, columns, pairs, or rows and columns."""
+    rows, cols = ([*np.arange(n)[:, None]] for n in observations.shape)
     if leave_out == "entries":
         cells = observations.cells
-        return [(cells.rows[test], cells.cols[test]) for test in tests(len(cells))]
-    if leave_out != "both":
-        return tests(p if leave_out == "rows" else g)
-    if one_kind:
-        return [(test, test) for test in tests(p)]
-    columns = tests(g)
-    return [(rows, cols) for rows in tests(p) for cols in columns]
+        return [*zip(cells.rows[:, None], cells.cols[:, None], strict=True)]
+    if leave_out == "both":
+        return [(i, j) for i in rows for j in cols]
+    return rows if leave_out == "rows" else cols
 
 
 def _by_closed_form(holdout: CompleteHoldout, fold: _Fold, alphas: Array) -> Array | None:
@@ -289,18 +269,6 @@ def conditional_cross_val_score(
     -------
     ndarray of shape (n_folds,)
         Mean score over the conditioning objects of each fold; NaN if none can be scored.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from rankrls import ConditionalRankRLSCV
-    >>> from rankrls.model_selection import conditional_cross_val_score
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.standard_normal((30, 3))
-    >>> Y = X[:, :1] * X[:, 1] + 0.1 * rng.standard_normal((30, 30))
-    >>> scores = conditional_cross_val_score(ConditionalRankRLSCV(), X, Y, n_folds=5)
-    >>> bool(scores.mean() > 0.85)
-    True
     """
     if not isinstance(estimator, ConditionalRanker):
         raise ValueError(

@@ -11,6 +11,7 @@ from scipy import sparse
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state, indexable
 
+from rankrls import _resources
 from rankrls._validation import (
     check_integer,
     check_option,
@@ -35,20 +36,15 @@ class LeavePairOut(_GroupSplitter):
     """Leave-pair-out cross-validator, which holds out the two rows of each pair.
 
     The mean score over the splits is an almost unbiased estimate of the probability that a pair is
-    ordered correctly, which for binary y is the area under the ROC curve. Pairs are generated
-    lazily. `leave_pair_out_predict` does the same for RankRLS without refitting.
+    ordered correctly, for binary y the AUC. `leave_pair_out_predict` does the same for RankRLS
+    without refitting. ``groups`` (query ids, any hashable labels), or the queries of a
+    `PreferenceGraph` y, restrict pairs to rows of the same group.
 
     Parameters
     ----------
     pairs : {"different", "all"} or array-like of shape (n_pairs, 2), default="different"
-        All i < j with different y (all i < j if y has several outputs), all i < j, or given pairs
-        of rows, in their order.
-
-    Notes
-    -----
-    ``groups`` (query ids, any hashable labels), or the queries of a `PreferenceGraph` y, restrict
-    pairs to rows of the same group. If y is a `PreferenceGraph` of given pairs, "different" takes
-    each of these once, as (preferred, other).
+        All i < j with different y (all i < j if y has several outputs; the given pairs of a
+        `PreferenceGraph`), all i < j, or these pairs of rows, in their order.
 
     Examples
     --------
@@ -56,8 +52,6 @@ class LeavePairOut(_GroupSplitter):
     >>> X, y = [[0.0], [1.0], [2.0], [3.0]], [0, 1, 1, 0]
     >>> [test.tolist() for train, test in LeavePairOut().split(X, y)]
     [[0, 1], [0, 2], [1, 3], [2, 3]]
-    >>> [test.tolist() for train, test in LeavePairOut().split(X, y, groups=["a", "a", "b", "b"])]
-    [[0, 1], [2, 3]]
     """
 
     #: Rows of a query may be on both sides of a split.
@@ -67,74 +61,54 @@ class LeavePairOut(_GroupSplitter):
         self.pairs = pairs
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        """Return the number of pairs, without materialising them."""
-        given, blocks, levels = self._what(_n_rows(X, y, groups), y, groups)
-        if given is not None:
-            return len(given)
-        n_pairs = _count_pairs(blocks)
-        if levels is not None:
-            n_pairs -= _count_pairs(_combine(blocks, levels))
-        if n_pairs == 0:
-            inside = "" if groups is None else " inside a group"
-            raise ValueError(f"there is no pair of rows with different y{inside} to leave out")
-        return n_pairs
+        """Return the number of pairs."""
+        return len(self._pairs(X, y, groups))
 
     def split(self, X: Any, y: Any = None, groups: Any = None) -> Splits:
         """Generate (train, test) row indices; test holds the two rows of a pair, in its order."""
-        self.get_n_splits(X, y, groups)
-        n_rows = _n_rows(X, y, groups)
-        given, blocks, levels = self._what(n_rows, y, groups)
-        kept = np.ones(n_rows, dtype=bool)
-        for pair in _all_pairs(blocks, levels) if given is None else given:
+        kept = np.ones(_n_rows(X, y, groups), dtype=bool)
+        for pair in self._pairs(X, y, groups):
             kept[pair] = False
             yield np.flatnonzero(kept), pair.copy()
             kept[pair] = True
 
-    def _what(self, n_rows: int, y: Any, groups: Any) -> tuple[Array | None, Array, Array | None]:
-        """Given pairs or None, the group of each row, and its level (None if all rows differ)."""
+    def _pairs(self, X: Any, y: Any = None, groups: Any = None) -> Array:
+        """Rows of all pairs, shape (n_pairs, 2)."""
+        n_rows, pairs = _n_rows(X, y, groups), self.pairs
         if n_rows < 3:
             raise ValueError(f"leaving out a pair needs at least 3 rows; got {n_rows}")
-        given_blocks = blocks = encode_qid(groups, n_rows, name="groups").codes
-        if isinstance(y, PreferenceGraph) and y.query_codes is not None:
-            blocks = _combine(blocks, y.query_codes)
-        pairs = self.pairs
+        blocks = encode_qid(groups, n_rows, name="groups").codes
+        graph = y if isinstance(y, PreferenceGraph) else None
         if isinstance(pairs, str):
             check_option("pairs (unless an array of row numbers)", pairs, ("different", "all"))
-            if pairs == "all":
-                return None, blocks, None
-            if not isinstance(y, PreferenceGraph) or not y.n_given_pairs:
-                return None, blocks, _levels(y, n_rows)
-            if y.scores is not None:
+            if pairs == "all" or graph is None or not graph.n_given_pairs:
+                levels = None if pairs == "all" else _levels(y, n_rows)
+                if graph is not None and graph.query_codes is not None:
+                    blocks = blocks * graph.n_queries + graph.query_codes
+                return _all_pairs(blocks, levels)
+            if graph.scores is not None:
                 raise ValueError(
                     "y has both scores and given pairs; choose which pairs to leave out, as in "
                     "LeavePairOut(pairs=graph.pairs)"
                 )
-            _, first = np.unique(np.sort(y.pairs, axis=1), axis=0, return_index=True)
-            pairs = y.pairs[np.sort(first)]
+            _, first = np.unique(np.sort(graph.pairs, axis=1), axis=0, return_index=True)
+            pairs = graph.pairs[np.sort(first)]
         given = check_pairs(pairs, n_rows)
         if len(given) == 0:
             raise ValueError("pairs is empty; give at least one pair to leave out")
-        across = np.flatnonzero(given_blocks[given[:, 0]] != given_blocks[given[:, 1]])
+        across = np.flatnonzero(blocks[given[:, 0]] != blocks[given[:, 1]])
         if across.size:
             where = int(across[0])
             raise ValueError(f"pairs[{where}] = {tuple(given[where].tolist())} joins two groups")
-        return given, blocks, None
+        return given
 
 
 class LeaveQueryOut(_GroupSplitter):
     """Leave-query-out cross-validator, which holds out the rows of each query.
 
-    Like scikit-learn's `LeaveOneGroupOut`, but ``groups`` may be any hashable query ids, and if y
-    is a `PreferenceGraph`, its own queries are used. `leave_query_out_predict` does the same for
-    RankRLS without refitting. With scikit-learn's metadata routing,
+    Like scikit-learn's `LeaveOneGroupOut`, but ``groups`` may be any hashable query ids, or the
+    queries of a `PreferenceGraph` y. With scikit-learn's metadata routing,
     ``LeaveQueryOut().set_split_request(groups="qid")`` takes the groups from ``qid``.
-
-    Examples
-    --------
-    >>> from rankrls.model_selection import LeaveQueryOut
-    >>> X, qid = [[0.0], [1.0], [2.0], [3.0]], ["b", "a", "b", "c"]
-    >>> [test.tolist() for train, test in LeaveQueryOut().split(X, groups=qid)]
-    [[1], [0, 2], [3]]
     """
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
@@ -155,9 +129,8 @@ class LeaveQueryOut(_GroupSplitter):
 class QueryKFold(_GroupSplitter):
     """K-fold cross-validator with folds of whole queries and about equally many rows.
 
-    Queries are assigned, largest first or in random order, to the fold with the fewest rows so far;
-    without shuffling these are the folds of scikit-learn's `GroupKFold`. ``groups`` holds query
-    ids, any hashable labels; if it is None, y must be a `PreferenceGraph`, whose queries are used.
+    Queries are assigned, largest first or in random order, to the fold with the fewest rows so far.
+    ``groups`` holds query ids, any hashable labels, or y is a `PreferenceGraph` with queries.
 
     Parameters
     ----------
@@ -216,23 +189,14 @@ class QueryKFold(_GroupSplitter):
 class ComponentKFold(QueryKFold):
     """K-fold cross-validator with folds of whole connected components of a `PreferenceGraph` y.
 
-    Unlike a split of rows, it loses no preference between folds, and no training row is compared
-    with a test row. Two rows are connected if they are in the same query, form a given pair (of
-    weight > 0), or have the same label in ``groups``. Components without a preference are assigned
-    last, so that every fold has a preference.
+    No preference is lost between folds. Two rows are connected if they are in the same query, form
+    a given pair (of weight > 0), or have the same label in ``groups``. Components without a
+    preference are assigned last, so that every fold has a preference.
 
     Parameters
     ----------
     n_splits, shuffle, random_state
         As for `QueryKFold`.
-
-    Examples
-    --------
-    >>> from rankrls import PreferenceGraph
-    >>> from rankrls.model_selection import ComponentKFold
-    >>> graph = PreferenceGraph.from_pairs([(0, 3), (3, 4), (5, 1)], n_rows=6)
-    >>> [test.tolist() for train, test in ComponentKFold(2).split([[0.0]] * 6, graph)]
-    [[0, 3, 4], [1, 2, 5]]
     """
 
     def _blocks(self, n_splits: int, X: Any, y: Any, groups: Any) -> tuple[Array, Array]:
@@ -300,24 +264,21 @@ def _levels(y: Any, n_rows: int) -> Array | None:
     return np.unique(scores, return_inverse=True)[1].ravel() if scores.shape[1] == 1 else None
 
 
-def _combine(a: Array, b: Array) -> Array:
-    """Return one code for each combination of two codes."""
-    return a * (int(b.max()) + 1) + b
-
-
-def _count_pairs(codes: Array) -> int:
-    size = np.unique(codes, return_counts=True)[1]
-    return int((size * (size - 1) // 2).sum())
-
-
-def _all_pairs(blocks: Array, levels: Array | None) -> Iterator[Array]:
+def _all_pairs(blocks: Array, levels: Array | None) -> Array:
     """Pairs i < j of the same block and of different levels, in lexicographic order."""
-    for i in range(len(blocks) - 1):
-        wanted = blocks[i + 1 :] == blocks[i]
-        if levels is not None:
-            wanted &= levels[i + 1 :] != levels[i]
-        for j in np.flatnonzero(wanted) + i + 1:
-            yield np.array([i, j])
+    sizes = np.unique(blocks, return_counts=True)[1]
+    advice = "pass some of the pairs, or use folds of rows"
+    _resources.require("all pairs of rows", sizes.max(), sizes.max(), copies=2, advice=advice)
+    members = np.split(np.argsort(blocks, kind="stable"), np.cumsum(sizes)[:-1])
+    pairs = np.concatenate(
+        [rows[np.column_stack(np.triu_indices(len(rows), 1))] for rows in members]
+    )
+    if levels is not None:
+        pairs = pairs[levels[pairs[:, 0]] != levels[pairs[:, 1]]]
+    if len(pairs) == 0:
+        inside = " inside a group" if len(sizes) > 1 else ""
+        raise ValueError(f"there is no pair of rows with different y{inside} to leave out")
+    return pairs[np.lexsort(pairs.T[::-1])]
 
 
 def _chains(codes: Array) -> Array:

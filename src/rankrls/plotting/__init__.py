@@ -1,10 +1,8 @@
 """Plots of rankings and models; requires matplotlib (``pip install 'rankrls[plot]'``)."""
 
 from rankrls.plotting._conditional_ranking import ConditionalRankingDisplay
-from rankrls.plotting._early_stopping import EarlyStoppingDisplay
-from rankrls.plotting._path import RegularizationPathDisplay
-from rankrls.plotting._reliability import ReliabilityDisplay
-from rankrls.plotting._roc import LeavePairOutRocDisplay
+from rankrls.plotting._curves import EarlyStoppingDisplay, RegularizationPathDisplay
+from rankrls.plotting._held_out import LeavePairOutRocDisplay, ReliabilityDisplay
 
 __all__ = [
     "ConditionalRankingDisplay",

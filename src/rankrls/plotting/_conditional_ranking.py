@@ -108,8 +108,6 @@ class ConditionalRankingDisplay(Display):
         scaling: str = "rank",
         row_order: ArrayLike | None = None,
         column_order: ArrayLike | None = None,
-        cmap: Any = "viridis",
-        colorbar: bool = True,
     ) -> ConditionalRankingDisplay:
         """Draw both heat maps.
 
@@ -117,15 +115,12 @@ class ConditionalRankingDisplay(Display):
         ----------
         axes : two matplotlib Axes, optional
             Axes to draw on; by default a new figure is created.
-        scaling : {"rank", "center", "none"}, default="rank"
-            Ranks from 0 (last) to 1 (first) within each list, differences from its mean, or the
-            unscaled values.
+        scaling : {"rank", "none"}, default="rank"
+            Ranks from 0 (last) to 1 (first) within each list, or the unscaled values.
         row_order, column_order : array-like of int, optional
             Display order of rows and columns, such as ``np.argsort(groups)``.
-        cmap : str or Colormap, default="viridis"
-        colorbar : bool, default=True
         """
-        check_option("scaling", scaling, ("rank", "center", "none"))
+        check_option("scaling", scaling, ("rank", "none"))
         rows, cols = (
             np.arange(n) if order is None else np.asarray(order)
             for order, n in zip((row_order, column_order), self.Y_true.shape, strict=True)
@@ -137,27 +132,19 @@ class ConditionalRankingDisplay(Display):
         titles = (self.estimator_name or "scores", "truth")
         self.images_ = []
         for ax, values, title in zip(self.axes_, (self.Y_score, self.Y_true), titles, strict=True):
-            shown = _scaled(values, scaling, axis)[np.ix_(rows, cols)]
-            image = ax.imshow(shown, aspect="auto", interpolation="nearest", cmap=cmap)
+            if scaling == "rank":
+                known = (~np.isnan(values)).sum(axis=axis, keepdims=True)
+                values = rankdata(values, axis=axis, nan_policy="omit") - 1.0
+                values = values / np.maximum(known - 1, 1)
+            shown = values[np.ix_(rows, cols)]
+            image = ax.imshow(shown, aspect="auto", interpolation="nearest")
             self.images_.append(image)
             names = ("ranked objects", "conditioning objects")[:: 1 if axis else -1]
             ax.set(title=title, xlabel=names[0], ylabel=names[1])
-            if colorbar and scaling != "rank":  # each heat map has its own scale
+            if scaling == "none":  # each heat map has its own scale
                 self.figure_.colorbar(image, ax=ax)
-        if colorbar and scaling == "rank":
+        if scaling == "rank":
             self.figure_.colorbar(
                 self.images_[0], ax=list(self.axes_), label="rank in the list (1: first)"
             )
         return self
-
-
-def _scaled(values: Array, scaling: str, axis: int) -> Array:
-    if scaling == "none":
-        return values
-    known = ~np.isnan(values)
-    counts = known.sum(axis=axis, keepdims=True)
-    if scaling == "center":
-        sums = np.where(known, values, 0.0).sum(axis=axis, keepdims=True)
-        return values - sums / np.maximum(counts, 1)
-    ranks = rankdata(values, axis=axis, nan_policy="omit") - 1.0
-    return ranks / np.maximum(counts - 1, 1)

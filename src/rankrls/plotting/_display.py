@@ -10,19 +10,6 @@ from rankrls._resources import pyplot
 
 #: Colours of the Okabe–Ito palette that are dark enough for lines on white.
 BLUE, ORANGE, BLACK, GREY = "#0072B2", "#D55E00", "#000000", "#999999"
-_COLORS = (BLUE, ORANGE, "#009E73", "#CC79A7", BLACK, "#56B4E9")
-_DASHES = ("-", "--", "-.", ":")
-
-
-def line_styles(n: int) -> list[dict[str, Any]]:
-    """Options of n lines that differ in print and for colour-blind readers."""
-    return [
-        {
-            "color": _COLORS[i % len(_COLORS)],
-            "linestyle": _DASHES[(i + i // (len(_COLORS) * len(_DASHES))) % len(_DASHES)],
-        }
-        for i in range(n)
-    ]
 
 
 class Display:
@@ -48,7 +35,9 @@ class Display:
         return self.ax_
 
     def _diagonal(self, ax: Any, low: float, label: str) -> Any:
-        """Draw the diagonal from ``low`` to 1, with axes of equal scales."""
+        """Draw the diagonal from ``low`` to 1, unless it is there, with axes of equal scales."""
+        if label in [line.get_label() for line in ax.get_lines()]:
+            return None
         line = {"color": GREY, "linestyle": "--", "linewidth": 1.0, "label": label}
         drawn = ax.plot([low, 1], [low, 1], **line)[0]
         ax.set_aspect("equal")

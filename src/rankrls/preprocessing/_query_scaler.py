@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse as sp
 from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import validate_data
@@ -19,31 +18,26 @@ _METHODS = ("minmax", "standard", "maxabs", "rank")
 
 
 class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    r"""Scale each feature within each query.
-
-    Often features are not comparable between queries: a text match score, for example, grows with
-    the length of the query. Each query is scaled using its own rows only; ``fit`` learns nothing.
+    """Scale each feature within each query, using the rows of the query only.
 
     Parameters
     ----------
     method : {"minmax", "standard", "maxabs", "rank"}, default="minmax"
         ``"minmax"`` maps the values of a feature in a query to 0 … 1, ``"standard"`` to mean 0 and
-        variance 1. ``"maxabs"`` divides by the largest absolute value, also of sparse data.
-        ``"rank"`` takes ranks, scaled to between −½ and ½; equal values share their mean rank.
+        variance 1. ``"maxabs"`` divides by the largest absolute value. ``"rank"`` takes
+        (rank − (n + 1)/2)/n of the n rows of the query; equal values share their mean rank.
 
     Attributes
     ----------
     n_features_in_ : int
-        Number of features seen in ``fit``.
     feature_names_in_ : ndarray of shape (n_features,)
         Names of the features, if all names are strings.
 
     Notes
     -----
-    ``"standard"`` divides by the number of rows of the query in the variance, and ranks are
-    :math:`(\mathrm{rank}_Q(x_i) - (|Q| + 1) / 2) / |Q|`. A feature that is constant within a query
-    becomes 0 there, except with ``"maxabs"``. Missing values (NaN) are ignored, and stay missing.
-    ``qid`` is metadata: a pipeline passes it on if scikit-learn's metadata routing is enabled.
+    A feature that is constant within a query becomes 0 there, except with ``"maxabs"``. Missing
+    values (NaN) are ignored, and stay missing. ``qid`` is metadata: a pipeline passes it on if
+    scikit-learn's metadata routing is enabled.
 
     Examples
     --------
@@ -64,39 +58,26 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     @all_or_nothing
     def fit(self, X: Any, y: Any = None) -> QueryScaler:
-        """Validate the data; nothing is learned from them.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_rows, n_features)
-            Features; sparse only with ``method="maxabs"``.
-        y : ignored
-            Present for compatibility with pipelines.
-
-        Returns
-        -------
-        self : QueryScaler
-        """
+        """Validate X, of shape (n_rows, n_features); nothing is learned, and y is ignored."""
         self._check(X, reset=True)
         self._with_qid: bool | None = None  # known if training rows are scaled
         return self
 
     @takes_queries
-    def transform(self, X: Any, *, qid: Any = None) -> Any:
+    def transform(self, X: Any, *, qid: Any = None) -> NDArray[Any]:
         """Scale the rows of each query.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_rows, n_features)
-            As for `fit`.
+        X : array-like of shape (n_rows, n_features)
         qid : array-like of shape (n_rows,), default=None
             Query label of each row, in any order. If None, all rows form one query; this raises an
             error after `fit_transform` with qid, and qid is a warning after one without.
 
         Returns
         -------
-        X_scaled : {ndarray, sparse matrix} of shape (n_rows, n_features)
-            The scaled rows, float32 if X is float32 and float64 otherwise. X is not modified.
+        ndarray of shape (n_rows, n_features)
+            float32 if X is float32 and float64 otherwise.
         """
         check_same_rows(X, qid=qid)
         X = self._check(X, reset=False)
@@ -111,50 +92,25 @@ class QueryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 "and these are scaled by query: pass qid to fit_transform, too (to fit of a "
                 "pipeline, as queryscaler__qid or with metadata routing)"
             )
-        queries = encode_qid(qid, X.shape[0])
-        if sp.issparse(X):
-            return _maxabs_sparse(X, queries)
-        return scale_by_query(X, queries, self.method)
+        return scale_by_query(X, encode_qid(qid, X.shape[0]), self.method)
 
     @takes_queries
     @all_or_nothing
-    def fit_transform(self, X: Any, y: Any = None, *, qid: Any = None) -> Any:
-        """Validate the data and scale the rows of each query.
-
-        Parameters
-        ----------
-        X, y, qid
-            As for `fit` and `transform`.
-
-        Returns
-        -------
-        X_scaled : {ndarray, sparse matrix} of shape (n_rows, n_features)
-        """
+    def fit_transform(self, X: Any, y: Any = None, *, qid: Any = None) -> NDArray[Any]:
+        """Validate the data and scale the rows of each query; arguments as for `transform`."""
         scaled = self.fit(X, y).transform(X, qid=qid)
         self._with_qid = qid is not None
         return scaled
 
     def _check(self, X: Any, *, reset: bool) -> Any:
         check_option("method", self.method, _METHODS)
-        if sp.issparse(X) and self.method != "maxabs":
-            raise ValueError(
-                f"method={self.method!r} does not take sparse data: subtracting the minimum or "
-                "the mean would fill in the zeros; use method='maxabs', or pass a dense array"
-            )
         with clear_errors(X):
-            return validate_data(
-                self,
-                X,
-                reset=reset,
-                accept_sparse="csr",
-                dtype=[np.float64, np.float32],
-                ensure_all_finite=True if sp.issparse(X) else "allow-nan",
-            )
+            kinds = [np.float64, np.float32]
+            return validate_data(self, X, reset=reset, dtype=kinds, ensure_all_finite="allow-nan")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.requires_fit = False
-        tags.input_tags.sparse = self.method == "maxabs"
         tags.input_tags.allow_nan = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
@@ -205,15 +161,3 @@ def scale_by_query(X: NDArray[Any], queries: Queries, method: str) -> NDArray[An
     values[missing] = np.nan
     scaled[order] = values
     return scaled
-
-
-def _maxabs_sparse(X: Any, queries: Queries) -> Any:
-    """Divide each stored value by the largest absolute value of its query and column."""
-    X = X.copy()
-    X.sum_duplicates()
-    cells = np.repeat(queries.codes, np.diff(X.indptr)) * X.shape[1] + X.indices
-    cells, places = np.unique(cells, return_inverse=True)
-    largest = np.zeros(len(cells), dtype=X.dtype)
-    np.maximum.at(largest, places, np.abs(X.data))
-    X.data /= np.where(largest > 0, largest, 1)[places]
-    return X

@@ -14,11 +14,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankrls._calls import all_or_nothing, takes_queries, warn
 from rankrls._frames import (
-    RawTable,
-    check_feature_names,
     clear_errors,
     columns_like_ids,
-    feature_names,
     named_columns,
     refuse_dates,
     refuse_equal_names,
@@ -57,6 +54,9 @@ FEW_LEVELS = 5
 
 #: Text with more levels is a text if it has this many words on average.
 FEWEST_WORDS = 1.5
+
+#: Numbers are left out if fewer than this share of the rows has a value: later rows may have many.
+SCARCE = 0.01
 
 #: Number of rows in which ids are looked for.
 ID_ROWS = 200_000
@@ -99,7 +99,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     dropped_, query_columns_ : list of int
         Columns of X that are dropped, and those of texts or vectors of queries.
     n_features_in_ : int
-        Number of columns of X.
     feature_names_in_ : ndarray of shape (n_features,)
         Names of the columns of X, if all names are strings.
 
@@ -142,19 +141,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
-            A pyarrow table is converted to a pandas data frame.
         y : ignored
-            Present for compatibility with pipelines.
         qid : array-like of shape (n_rows,), optional
             Query label of each row. It helps to distinguish ids from features within queries, and
             columns of queries from columns of rows.
-
-        Returns
-        -------
-        self : TableEncoder
         """
         check_integer("max_levels", self.max_levels, least=1)
         X = self._read(X, reset=True)
+        require_features(X.shape[1])
         codes = None if qid is None else encode_qid(qid, X.shape[0]).codes
         self._levels, self._texts, self.query_columns_ = {}, {}, []
         if sparse.issparse(X):
@@ -174,17 +168,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> Any:
-        """Encode a table as numbers.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
-
-        Returns
-        -------
-        {ndarray, sparse array} of shape (n_rows, n_columns)
-            The encoded table, float64 and finite.
-        """
+        """Encode a table; returns finite numbers of shape (n_rows, n_columns), sparse if X is."""
         check_is_fitted(self)
         encoded = self._encoded(X)
         return encoded.copy() if encoded is X else encoded
@@ -264,17 +248,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return (products.sum(axis=1) / np.where(size > 0, size, 1.0))[:, None]
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """Return the names of the output columns.
-
-        Parameters
-        ----------
-        input_features : array-like of shape (n_features,), optional
-            Names of the columns of X, if X had none in ``fit``.
-
-        Returns
-        -------
-        ndarray of str
-        """
+        """Return the names of the output columns; ``input_features`` if X had no names in fit."""
         check_is_fitted(self)
         known = self._names()
         if input_features is not None and not hasattr(self, "feature_names_in_"):
@@ -334,30 +308,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if not hasattr(X, "columns"):
             # In lists, numbers beside text stay numbers.
             X = np.asarray(X, dtype=object if isinstance(X, list | tuple) else None)
-            if X.ndim != 2:
-                raise ValueError(
-                    f"Expected 2D array, got {X.ndim}D array instead. Reshape your data: "
-                    "np.reshape(X, (-1, 1)) if it is a single feature, (1, -1) if it is one row"
-                )
-        if not X.shape[1]:
-            raise ValueError(
-                f"Found array with 0 feature(s) (shape={X.shape}) while a minimum of 1 is required."
-            )
-        if reset and X.shape[0] < 2:
-            raise ValueError(f"n_samples = {X.shape[0]}: at least 2 rows are needed to rank")
-        if isinstance(X, RawTable):  # scikit-learn does not know the names of its columns
-            if reset:
-                self.n_features_in_, self.feature_names_in_ = X.shape[1], feature_names(X)
-            check_feature_names(X.columns, getattr(self, "feature_names_in_", None))
-            if X.shape[1] != self.n_features_in_:
-                raise ValueError(
-                    f"X has {X.shape[1]} features, but TableEncoder is expecting "
-                    f"{self.n_features_in_} features as input"
-                )
-        else:
-            refuse_equal_names(getattr(X, "columns", None))
-            validate_data(self, X, reset=reset, skip_check_array=True)
-        require_features(X.shape[1])
+            least: Any = {"ensure_min_samples": 2 if reset else 1, "ensure_all_finite": False}
+            return validate_data(self, X, reset=reset, dtype=None, **least)
+        refuse_equal_names(X.columns)
+        validate_data(self, X, reset=reset, skip_check_array=True)
         return X
 
     def _cells(self, X: Any, source: int, was: str | None = None) -> Array:
@@ -425,13 +379,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self, X: Any, codes: Array | None, others: dict[int, Array]
     ) -> Iterator[Part]:
         """Generate the parts of numbers and missing values; store other columns in ``others``."""
-        medians, gaps, first = {}, [], []
+        medians, gaps, first, scarce = {}, [], [], []
         for source in range(X.shape[1]):
             values = self._cells(X, source)
             if values.ndim == 2 or values.dtype == object:
                 others[source] = values
                 continue
             known = values[~np.isnan(values)]
+            if 0 < known.size < SCARCE * values.size:
+                scarce.append(source)
+                continue
             if known.size and known.min() < known.max():
                 medians[source] = float(np.median(known.astype(np.float64, copy=False)))
                 if self.drop_ids:
@@ -439,6 +396,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                     first.append(np.where(np.isnan(some), medians[source], some))
             if 0 < known.size < values.size:
                 gaps.append(source)
+        if scarce:
+            warn(
+                f"{self._told(scarce)} of X: columns with values in fewer than {SCARCE:.0%} of "
+                "the rows are dropped"
+            )
         filled = np.column_stack(first) if first else np.empty((0, 0))
         some_codes = None if codes is None else codes[:ID_ROWS]
         kept = self._without_ids(np.array(list(medians), dtype=np.int64), filled, some_codes)

@@ -64,7 +64,6 @@ class RankingFeatures(TransformerMixin, BaseEstimator):
     Attributes
     ----------
     n_features_in_ : int
-        Number of features seen in ``fit``.
     feature_names_in_ : ndarray of shape (n_features,)
         Names of the features, if all names are strings.
 
@@ -108,13 +107,8 @@ class RankingFeatures(TransformerMixin, BaseEstimator):
         X : array-like or sparse matrix of shape (n_rows, n_features)
             Finite numbers; use `TableEncoder` for raw tables.
         y : ignored
-            Present for compatibility with pipelines.
         qid : array-like of shape (n_rows,), optional
             Query label of each row; required by blocks that work within queries.
-
-        Returns
-        -------
-        self : RankingFeatures
         """
         self._check_options()
         self._learn(*self._check(X, qid, reset=True))
@@ -122,33 +116,13 @@ class RankingFeatures(TransformerMixin, BaseEstimator):
 
     @takes_queries
     def transform(self, X: Any, *, qid: ArrayLike | None = None) -> Any:
-        """Transform the rows and concatenate the blocks.
-
-        Parameters
-        ----------
-        X, qid
-            As for `fit`.
-
-        Returns
-        -------
-        {ndarray, sparse array} of shape (n_rows, n_columns)
-        """
+        """Transform rows, as for `fit`, and concatenate the blocks, (n_rows, n_columns)."""
         check_is_fitted(self, "_centres")
         return self._view(tuple(self.blocks), *self._check(X, qid, reset=False), {})
 
     @takes_queries
     def fit_transform(self, X: Any, y: Any = None, *, qid: ArrayLike | None = None) -> Any:
-        """Fit to the rows and transform them.
-
-        Parameters
-        ----------
-        X, y, qid
-            As for `fit`.
-
-        Returns
-        -------
-        {ndarray, sparse array} of shape (n_rows, n_columns)
-        """
+        """Fit to the rows and transform them."""
         return self.fit(X, y, qid=qid).transform(X, qid=qid)
 
     def _check_options(self) -> None:
@@ -182,8 +156,9 @@ class RankingFeatures(TransformerMixin, BaseEstimator):
         return X, None
 
     def _learn(self, X: Any, queries: Queries | None) -> None:
-        """Learn scales, quantiles and trees."""
+        """Learn scales, quantiles and trees of checked rows."""
         rng = check_random_state(self.random_state)
+        self.n_features_in_, self._with_qid = X.shape[1], queries is not None
         self._centres: dict[str, Array] = {}
         self._widths: dict[str, Array] = {}
         if sparse.issparse(X):

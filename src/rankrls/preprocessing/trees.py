@@ -15,7 +15,7 @@ Array = NDArray[Any]
 MAX_ROWS = 5000
 
 #: Number of leaves looked up at a time.
-STEP = 2**22
+STEP = 2**16
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,13 +31,14 @@ class Forest:
 
     @classmethod
     def random(cls, X: Array, n_trees: int, depth: int, rng: np.random.RandomState) -> Forest:
-        """Grow the random trees of `RandomTreesEmbedding`, without labels, on rows X."""
-        from sklearn.ensemble import RandomTreesEmbedding  # slow to import
+        """Grow the trees of scikit-learn's RandomTreesEmbedding, without its encoder, on rows X."""
+        from sklearn.ensemble import ExtraTreesRegressor  # slow to import
 
         if len(X) > MAX_ROWS:
             X = X[np.sort(rng.choice(len(X), MAX_ROWS, replace=False))]
         seed = rng.randint(2**31 - 1)
-        grown = RandomTreesEmbedding(n_trees, max_depth=depth, random_state=seed).fit(X)
+        grown = ExtraTreesRegressor(n_trees, max_depth=depth, max_features=1, random_state=seed)
+        grown.fit(X, np.random.RandomState(seed).uniform(size=len(X)))
         trees = [one.tree_ for one in grown.estimators_]
         sizes = np.array([tree.node_count for tree in trees])
         roots = np.cumsum(sizes) - sizes
@@ -79,12 +80,13 @@ class Forest:
     def leaves(self, X: Array) -> Array:
         """Return the node of the leaf of each finite row in each tree, (m, n_trees)."""
         found = np.empty((len(X), len(self.roots)), dtype=np.int32)
-        step = max(1, STEP // len(self.roots))
+        step, features = max(1, STEP // len(self.roots)), np.maximum(self.features, 0)
         for first in range(0, len(X), step):
             rows = X[first : first + step]
-            numbers, place = np.arange(len(rows))[:, None], np.tile(self.roots, (len(rows), 1))
+            flat, starts = rows.ravel(), X.shape[1] * np.arange(len(rows))[:, None]
+            place = np.tile(self.roots, (len(rows), 1))
             while True:
-                goes_left = rows[numbers, self.features[place]] <= self.thresholds[place]
+                goes_left = flat[starts + features[place]] <= self.thresholds[place]
                 below = np.where(goes_left, self.left[place], self.right[place])
                 if (below == place).all():
                     break

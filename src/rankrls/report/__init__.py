@@ -1,6 +1,6 @@
 """Self-contained HTML reports about data, a ranker and its errors.
 
-There are three layers: the analysis (`_analysis` and the modules it uses: plain data classes, no
+There are three layers: the analysis (`_write_report` and the modules it uses: plain values, no
 HTML), charts (`_svg`), and the page (`_page` and its template).
 """
 

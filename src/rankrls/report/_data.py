@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.utils import check_array
 
 from rankrls import AutoRanker
-from rankrls._frames import RawTable, clear_errors, without_arrow
+from rankrls._frames import clear_errors, without_arrow
 from rankrls._resources import REPORT_VECTORS, require_features
 from rankrls._validation import check_length, check_scores, check_weights, encode_qid
 from rankrls.core.preferences.graph import PreferenceGraph
@@ -231,8 +231,6 @@ def prepare(
 
 def _is_raw(X: Any) -> bool:
     """Whether a table is not an array of finite numbers."""
-    if isinstance(X, RawTable):
-        return True
     values = None if sparse.issparse(X) else np.asarray(X)
     return values is not None and not (values.dtype.kind in "biuf" and np.isfinite(values).all())
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rankrls._frames import RawTable, take_rows
+from rankrls._frames import take_rows
 from rankrls.metrics import pairwise_accuracy, pairwise_error
 from rankrls.report._data import Rankings
 from rankrls.report._heldout import predict
@@ -188,10 +188,6 @@ def _shuffled(model: Any, data: Rankings) -> Array:
 
 def _with_order(X: Any, j: int, order: Array) -> Any:
     """The same rows, with the cells of one column in another order."""
-    if isinstance(X, RawTable):
-        numbers = _with_order(X.numbers, j, order)
-        text = {k: cells[order] if k == j else cells for k, cells in X.text.items()}
-        return RawTable(X.columns, numbers, text)
     if hasattr(X, "columns"):
         frame = nw.from_native(X, eager_only=True)
         name = frame.columns[j]

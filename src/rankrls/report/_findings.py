@@ -118,13 +118,6 @@ FINDINGS: dict[str, tuple[str, str, str]] = {
         "warning", "The error is zero",
         "Every held-out pair is in the right order. This is rare with real data. Check that no "
         "feature contains the label."),
-    "flat-path": (
-        "note", "alpha has little effect",
-        "From {low} to {high} the error changes by less than its standard error."),
-    "edge-of-grid": (
-        "warning", "The best alpha is the {edge} of the grid",
-        "alpha = {best} is the best value of the grid. A {other} one may be better: extend the "
-        "grid.{flat}"),
     "better-alpha": (
         "warning", "alpha = {best} would be better",
         "It has a held-out error of {error:.1%}, the given alpha {given} one of {own:.1%}."),
@@ -319,9 +312,17 @@ def check_test(
 def check_model(
     held: Any, errors: UnitErrors, error: Interval, baseline: Any, plan: Any, *, scaled: bool
 ) -> Iterator[Finding]:
-    """The path of alphas, the error, and the best single feature, ``baseline``."""
-    if held.path is not None:
-        yield from _check_path(held.path, held.estimate, plan)
+    """A given alpha, the error, and that of the best single feature, ``baseline``."""
+    path = held.path
+    if path is not None and plan.fixed is not None:
+        # One standard error; a 95 % interval is about four of them wide.
+        spread = (held.estimate.high - held.estimate.low) / 4
+        if path.spread is not None:
+            spread = path.spread[path.best]
+        if path.error[path.chosen] - path.error[path.best] > spread:
+            best = number(path.alphas[path.best])
+            yield _found("better-alpha", best=best, error=path.error[path.best],
+                         given=number(plan.fixed), own=path.error[path.chosen])  # fmt: skip
     if error.value >= 0.5 or (error.high >= 0.5 and error.method != "none"):
         yield _found("no-better-than-chance", error=error.value)
     elif baseline is not None and baseline.error <= error.value:
@@ -333,21 +334,3 @@ def check_model(
                      alone=baseline.error, error=error.value)  # fmt: skip
     if np.nanmax(errors.error) == 0:
         yield _found("no-error")
-
-
-def _check_path(path: Any, estimate: Interval, plan: Any) -> Iterator[Finding]:
-    # One standard error; a 95 % interval is about four of them wide.
-    spread = (estimate.high - estimate.low) / 4
-    if path.spread is not None:
-        spread = path.spread[path.best]
-    flat = bool(np.ptp(path.error) < spread)
-    best, edge = number(path.alphas[path.best]), path.at_edge
-    if len(path.alphas) > 1 and flat and edge is None:
-        yield _found("flat-path", low=number(path.alphas[0]), high=number(path.alphas[-1]))
-    elif edge is not None and plan.fixed is None:
-        told = " All values differ by less than the standard error." if flat else ""
-        yield _found("edge-of-grid", level="note" if flat else "warning", best=best, edge=edge,
-                     other="smaller" if edge == "smallest" else "larger", flat=told)  # fmt: skip
-    if plan.fixed is not None and path.error[path.chosen] - path.error[path.best] > spread:
-        yield _found("better-alpha", best=best, error=path.error[path.best],
-                     given=number(plan.fixed), own=path.error[path.chosen])  # fmt: skip

@@ -73,7 +73,7 @@ def make_plan(estimator: Any, alphas: ArrayLike | None, X: Any, tell: Any = None
         if alphas is not None:
             raise ValueError(
                 "alphas can be used only with RankRLS and RankRLSCV (without early stopping); the "
-                f"estimator is a {type(estimator).__name__}, so leave alphas out"
+                f"estimator is {type(estimator).__name__}, so leave alphas out"
             )
         return plan
     options = estimator.get_params()

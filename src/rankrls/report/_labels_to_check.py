@@ -34,13 +34,11 @@ class RowToCheck:
     ----------
     name : str
     query : str or None
-        None for the rows of one ranking.
     row : int
     label, predicted : float
         Label, and its prediction by the model without the row, with the best offset of its query.
     studentised, p_value : float
-        Label minus prediction, in units of its standard deviation; all labels are assumed to have
-        equal noise.
+        Label minus prediction, in units of its standard deviation.
     """
 
     name: str
@@ -63,7 +61,7 @@ class QueryToCheck:
     agreement : float
         Correlation of its labels with the scores by the model without it.
     studentised, p_value : float
-        Computed from all its residuals; NaN if the model was refitted without folds of queries.
+        Of all its residuals; NaN for predictions of folds.
     rows : list of RowToCheck
         The rows of the query that disagree most.
     """
@@ -82,10 +80,8 @@ class LabelsToCheck:
 
     Attributes
     ----------
-    queries : list of QueryToCheck
-        The smallest agreement first, with queries of few rows moved down.
-    rows : list of RowToCheck
-        The largest studentised residual first.
+    queries, rows : list of QueryToCheck, list of RowToCheck
+        The smallest agreement, and the largest studentised residual, first.
     n_queries, n_rows : int
         Number of queries and rows that were checked.
     queries_below, rows_below : int
@@ -93,11 +89,9 @@ class LabelsToCheck:
     least_agreement, largest_studentised : float
         Extremes over all queries and over all rows; NaN if there are none.
     no_p_values, no_rows : str
-        Why queries have no p-values (their agreement is then that with held-out predictions), and
-        why rows were not checked; empty if they have and were.
+        Why queries have no p-values, and why rows were not checked; empty if they have and were.
     alpha : float or None
-        Alpha of the models without a query or row: if alpha was chosen, the one with the smallest
-        squared error on held-out labels. None if the predictions are those of folds.
+        Alpha with the smallest squared error on held-out labels; None for predictions of folds.
     """
 
     queries: list[QueryToCheck] = field(default_factory=list)
@@ -122,7 +116,7 @@ def labels_to_check(plan: Any, data: Rankings, held: Any, alpha: float | None) -
         no_rows = "With early stopping, predictions without a query would need refits."
     elif plan.search is None:
         kind = type(plan.estimator).__name__
-        no_rows = f"RankRLS or RankRLSCV is required; the estimator is a {kind}."
+        no_rows = f"RankRLS or RankRLSCV is required, not {kind}."
     elif not plan.exact:
         no_rows = "With conjugate gradients, predictions without a query would need refits."
     no_p_values = no_rows

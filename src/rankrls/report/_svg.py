@@ -75,17 +75,17 @@ def path_chart(
     digits = max(0, int(np.ceil(-np.log10((ticks[1] - ticks[0]) * 100) - 1e-9)))
     parts = [_rule(py(tick), f"{tick * 100 + 0.0:.{digits}f}%") for tick in ticks]
     for tick, label in _powers(x):
-        parts.append(_text(px(tick), FLOOR + 20, label, "middle"))
+        parts.append(_text(px(tick), FLOOR + 20, label))
         parts.append(_line("tick", px(tick), FLOOR, px(tick), FLOOR + 5))
     if spread is not None and len(x) > 1:
         outline = points(error + band) + points(error - band)[::-1]
-        parts.append(f'<polygon class="band" points="{" ".join(outline)}"/>')
-    parts.append(f'<polyline class="line" points="{" ".join(points(error))}"/>')
+        parts.append(_tag("polygon", "band", points=" ".join(outline)))
+    parts.append(_tag("polyline", "line", points=" ".join(points(error))))
     for k, alpha in enumerate(alphas):
         tip = f"alpha {number(alpha)}: error {error[k]:.2%}"
         tip += "" if spread is None else f" ± {spread[k]:.2%}"
         kind, radius = ("dot chosen", 6) if k == chosen else ("dot", 3)
-        parts.append(_dot(kind, px(x[k]), py(error[k]), radius, tip))
+        parts.append(_tag("circle", kind, tip, cx=px(x[k]), cy=py(error[k]), r=radius))
     parts.append(_line("mark", px(x[chosen]), py(error[chosen]) + 8, px(x[chosen]), FLOOR))
     return _svg("Held-out error against alpha", about, parts, "alpha")
 
@@ -102,13 +102,10 @@ def columns_chart(
     skip = max(1, int(np.ceil(len(labels) * max(map(len, labels)) * 9 / plot)))
     for k, (count, tip) in enumerate(zip(counts.tolist(), tips or labels, strict=True)):
         x, height = LEFT + k * each, max(count * scale, 1.5) if count else 0.0  # one is visible
-        parts.append(
-            f'<rect class="column" x="{x + gap:.1f}" y="{FLOOR - height:.1f}" '
-            f'width="{each - 2 * gap:.1f}" height="{height:.1f}">'
-            f"<title>{escape(tip)}: {count:,}</title></rect>"
-        )
+        parts.append(_tag("rect", "column", f"{tip}: {count:,}", x=x + gap, y=FLOOR - height,
+                          width=each - 2 * gap, height=height))  # fmt: skip
         if k % skip == 0:
-            parts.append(_text(x + each / 2, FLOOR + 18, labels[k], "middle"))
+            parts.append(_text(x + each / 2, FLOOR + 18, labels[k]))
     return _svg(name, about, parts, axis)
 
 
@@ -130,7 +127,7 @@ def forest_chart(
 
     parts = []
     for tick in ticks:
-        parts.append(_text(px(tick), height - BOTTOM + 20, number(tick, 3), "middle"))
+        parts.append(_text(px(tick), height - BOTTOM + 20, number(tick, 3)))
         parts.append(_line("rule", px(tick), TOP, px(tick), height - BOTTOM))
     for k, name in enumerate(names):
         y = TOP + 22 * k + 11
@@ -138,7 +135,7 @@ def forest_chart(
         tip = f"{name}: {number(value[k], 3)}, {number(low[k], 3)} to {number(high[k], 3)}"
         parts.append(_text(left - 7, y + 4.5, shown, "end"))
         parts.append(_line("line", px(low[k]), y, px(high[k]), y))
-        parts.append(_dot("dot", px(value[k]), y, 4, tip))
+        parts.append(_tag("circle", "dot", tip, cx=px(value[k]), cy=float(y), r=4))
     return _svg(title, f"From {names[0]} to {names[-1]}.", parts, axis, left, height)
 
 
@@ -157,33 +154,33 @@ def bar(value: float, largest: float) -> str:
 def _svg(
     name: str, about: str, parts: list[str], axis: str, left: int = LEFT, height: int = HEIGHT
 ) -> str:
-    below = _text((left + WIDTH - RIGHT) / 2, height - 6, axis, "middle", "axis")
+    below = _text((left + WIDTH - RIGHT) / 2, height - 6, axis, kind="axis")
     return (
         f'<svg class="chart" viewBox="0 0 {WIDTH} {height}" role="img" '
         f'aria-label="{escape(name)}. {escape(about)}">{"".join(parts)}{below}</svg>'
     )
 
 
+def _tag(name: str, kind: str, tip: str = "", text: str = "", **attributes: Any) -> str:
+    """An element of a class, with a tooltip or a text; coordinates have one decimal."""
+    shown = {key: f"{value:.1f}" if isinstance(value, float) else value
+             for key, value in attributes.items()}  # fmt: skip
+    words = [f'{key}="{value}"' for key, value in shown.items()]
+    inner = f"<title>{escape(tip)}</title>" if tip else escape(text)
+    start = f'<{name} class="{kind}" {" ".join(words)}'
+    return f"{start}>{inner}</{name}>" if inner else f"{start}/>"
+
+
 def _line(kind: str, x1: float, y1: float, x2: float, y2: float) -> str:
-    ends = f'x1="{x1:.1f}" x2="{x2:.1f}" y1="{y1:.1f}" y2="{y2:.1f}"'
-    return f'<line class="{kind}" {ends}/>'
-
-
-def _dot(kind: str, x: float, y: float, radius: int, tip: str) -> str:
-    return (
-        f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}">'
-        f"<title>{escape(tip)}</title></circle>"
-    )
+    return _tag("line", kind, x1=float(x1), x2=float(x2), y1=float(y1), y2=float(y2))
 
 
 def _rule(y: float, label: str) -> str:
     return _line("rule", LEFT, y, WIDTH - RIGHT, y) + _text(LEFT - 7, y + 4.5, label, "end")
 
 
-def _text(x: float, y: float, text: str, anchor: str, kind: str = "label") -> str:
-    return (
-        f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
-    )
+def _text(x: float, y: float, text: str, anchor: str = "middle", kind: str = "label") -> str:
+    return _tag("text", kind, text=text, x=float(x), y=float(y), **{"text-anchor": anchor})
 
 
 def _axis(low: float, high: float, least: float) -> tuple[float, float, list[float]]:

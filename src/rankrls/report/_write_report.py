@@ -1,31 +1,47 @@
-"""``write_report``: check and analyse the data, and write the page."""
+"""``write_report``: from data and an estimator to all numbers of the page, and the page."""
 
 from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.pipeline import Pipeline
 
+from rankrls import AutoRanker
 from rankrls._atomic import is_stream
 from rankrls._calls import takes_queries
+from rankrls._frames import take_rows
 from rankrls._streams import written
 from rankrls._validation import check_integer
 from rankrls.clicks import Examination
+from rankrls.diagnostics import explain
+from rankrls.exceptions import FeatureScaleWarning, IdColumnWarning
 from rankrls.leaderboards import leaderboard
-from rankrls.report._analysis import analyse
+from rankrls.metrics import pairwise_error
 from rankrls.report._board import write_leaderboard
-from rankrls.report._errors import Interval, UnitErrors
-from rankrls.report._findings import Finding
-from rankrls.report._heldout import AlphaPath
-from rankrls.report._labels_to_check import LabelsToCheck
+from rankrls.report._data import Rankings, prepare, summarise
+from rankrls.report._errors import Interval, UnitErrors, errors_of
+from rankrls.report._features import best_single, feature_importance, feature_statistics
+from rankrls.report._findings import Finding, check_data, check_model, check_test
+from rankrls.report._heldout import AlphaPath, fit, hold_out, make_plan, predict
+from rankrls.report._labels_to_check import LabelsToCheck, labels_to_check
 from rankrls.report._page import render
 
 __all__ = ["Report", "write_report"]
+
+Array = NDArray[Any]
+
+#: Worst queries, rows of one ranking, and documents of a query.
+N_QUERIES, N_ROWS, N_DOCUMENTS = 6, 10, 5
+#: Numbers of contributions that are listed, for and against; smaller ones than this share are not.
+N_FOR, N_AGAINST, LEAST = 3, 1, 0.01
 
 
 @dataclass(frozen=True)
@@ -113,11 +129,9 @@ def write_report(
     y : array-like of shape (n_rows,)
         Labels, higher = preferred.
     qid : array-like of shape (n_rows,), optional
-        Query label of each row. If None, all rows form one ranking, and the report shows errors by
-        row.
+        Query label of each row. If None, all rows form one ranking, with errors by row.
     pairs : table or path, optional
-        Pairwise judgements as `rankrls.leaderboard` takes them, instead of X and y: the page is
-        that of `write_leaderboard`.
+        Pairwise judgements instead of X and y: the page is that of `write_leaderboard`.
     test : tuple (X, y, qid), or (X, y) without qid, optional
         Test data. The report then shows the errors on these data.
     alphas : array-like, optional
@@ -129,19 +143,15 @@ def write_report(
     title : str, optional
     estimator : estimator, optional
         Unfitted; by default `RankRLSCV()`. A `RankRLS` keeps its alpha if no alphas are given.
-        Others with ``fit(X, y, qid=…)`` and ``predict`` (a `RankSVM`, a Pipeline whose last step
-        takes qid) are refitted in five folds of whole queries. An `AutoRanker` is fitted to X as it
-        is, with text and missing values, and the errors are those of its held-out scores.
+        Others than `AutoRanker` are refitted in five folds of whole queries.
     sample_weight : array-like of shape (n_rows,), optional
         Row weights for training; errors are not weighted.
     imputer, scaler : transformer, optional
-        Unfitted. They are fitted in this order to the features of all rows of X, without labels,
-        and become part of the model. Findings describe unscaled features, weights scaled ones.
+        Unfitted. They are fitted to the features of all rows of X and become part of the model.
     max_table_rows : int, default=2000
-        Size of the table of errors: the worst (half of it), the best (a tenth) and a random sample
-        of the others. Quantiles and averages are those of all.
+        Size of the table of errors: the worst, the best and a random sample of the others.
     examination : Examination, optional
-        Examination of positions that labels were made with (`rankrls.clicks`): a section shows it.
+        Examination of positions that labels were made with (`rankrls.clicks`).
     load_code : str, optional
         Python code that defines X, y and qid, shown before the code that reproduces the results.
     progress : callable, optional
@@ -152,16 +162,10 @@ def write_report(
     Report
         The main results, and the fitted model; a `Leaderboard` with ``pairs``.
 
-    Raises
-    ------
-    ValueError
-        If an argument is invalid; nothing is fitted or written.
-
     Notes
     -----
     Without test data, each query is predicted by the model trained on all other queries, at the
-    alpha that is best for these. The confidence interval is Student's over queries; it does not
-    include the variation due to the training set.
+    alpha that is best for these. The confidence interval is Student's over queries.
 
     Examples
     --------
@@ -173,8 +177,6 @@ def write_report(
     ...     report = write_report(os.path.join(folder, "report.html"), X, y, qid)
     >>> report.method
     'leave-query-out'
-    >>> 0.05 < report.error.low < report.error.value < report.error.high < 0.15
-    True
     """
     started = time.perf_counter()
     limit = check_integer("max_table_rows", max_table_rows, least=1)
@@ -193,27 +195,17 @@ def write_report(
         board = leaderboard(pairs)
         write_leaderboard(target, board, title=title)
         return board
-    analysis = analyse(
-        X,
-        y,
-        qid,
-        test=test,
-        alphas=alphas,
-        estimator=estimator,
-        imputer=imputer,
-        scaler=scaler,
-        progress=progress,
-        feature_names=feature_names,
-        document_names=document_names,
+    train, unseen, steps = prepare(
+        X, y, qid, test, estimator=estimator, imputer=imputer, scaler=scaler,
+        sample_weight=sample_weight, feature_names=feature_names, document_names=document_names,
         test_document_names=test_document_names,
-        sample_weight=sample_weight,
-    )
+    )  # fmt: skip
+    analysis = analyse(train, unseen, steps, make_plan(estimator, alphas, train.X, progress))
     page = render(
         analysis, title=title, limit=limit, load_code=load_code, examination=examination
     ).encode("utf-8", errors="replace")
     with written(target) as file:
         file.write(page)
-    steps = analysis.steps
     return Report(
         path=target,
         n_bytes=len(page),
@@ -228,3 +220,204 @@ def write_report(
         to_check=analysis.to_check,
         seconds=time.perf_counter() - started,
     )
+
+
+def analyse(
+    train: Rankings, unseen: Rankings | None, steps: dict[str, Any], plan: Any
+) -> SimpleNamespace:
+    """Fit, cross-validate and check the data: all that the page shows.
+
+    ``errors`` are those on the test data if there are any, else held out in training, with the
+    ``scores`` behind them; ``error`` is the estimated error of the model.
+    """
+    summary = summarise(train)
+    if summary.n_pairs == 0:
+        raise ValueError(
+            "no query has a pair to learn from: every query has equal labels or a single row"
+            if train.has_qid
+            else "all labels y are equal, so there is nothing to rank"
+        )
+    if train.has_qid and summary.n_with_pairs < 2:
+        raise ValueError(
+            "only one query has a pair, so no query can be held out to estimate the error (give "
+            "more queries, or qid=None if all rows are one ranking)"
+        )
+    test_summary = None if unseen is None else summarise(unseen)
+    if test_summary is not None and test_summary.n_pairs == 0:
+        raise ValueError("no query of test has a pair, so there is nothing to evaluate")
+    plan.tell("Looking at the features")
+    statistics = None if plan.precomputed else feature_statistics(train)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        held = hold_out(plan, train)
+        alpha = None if held.path is None else float(held.path.alphas[held.path.chosen])
+        to_check = labels_to_check(plan, train, held, alpha)
+        plan.tell("Fitting to all rows")
+        model = held.model
+        if model is None:
+            model = fit(plan.with_alpha(alpha), train.inputs, train.y, train.fit_options())
+    alpha = getattr(model, "alpha_", getattr(model, "alpha", None)) if alpha is None else alpha
+    fitted = predict(model, train.inputs, train.qid)
+    evaluated, errors, scores = train, held.errors, held.scores
+    if unseen is not None:
+        evaluated, scores = unseen, predict(model, unseen.inputs, unseen.qid)
+        errors = errors_of(unseen, scores)
+    error = held.estimate if unseen is None else errors.mean
+    plan.tell("Looking for what is wrong")
+    baseline = best_single(train, evaluated, statistics)
+    shown = fitted if scores is None else scores
+    worst: Any
+    if errors.unit == "query":
+        worst = worst_queries(evaluated, errors, shown, model, train)
+    else:
+        worst = worst_rows(evaluated, errors, shown)
+    findings = list(check_data(train, summary, statistics))
+    if unseen is not None:
+        findings += check_test(train, unseen, statistics)
+    scaled = train.inputs is not train.X
+    findings += check_model(held, errors, error, baseline, plan, scaled=scaled)
+    # Scales and ids have findings of their own.
+    texts = dict.fromkeys(
+        str(one.message) for one in caught
+        if not issubclass(one.category, FeatureScaleWarning | IdColumnWarning)
+    )  # fmt: skip
+    findings += [Finding("note", "fit-warning", "A warning while fitting", text) for text in texts]
+    order = ("problem", "warning", "note")
+    return SimpleNamespace(
+        train=train,
+        test=unseen,
+        summary=summary,
+        test_summary=test_summary,
+        findings=sorted(findings, key=lambda finding: order.index(finding.level)),
+        plan=plan,
+        steps=steps,
+        model=model,
+        alpha=alpha,
+        held=held,
+        errors=errors,
+        error=error,
+        train_error=float(pairwise_error(train.y, fitted, qid=train.qid)),
+        baseline=baseline,
+        importance=feature_importance(model, train, unseen, statistics),
+        worst=worst,
+        to_check=to_check,
+        scores=scores,
+        evaluated=evaluated,
+    )
+
+
+def worst_queries(
+    data: Rankings, errors: UnitErrors, scores: Array, model: Any, train: Rankings
+) -> list[SimpleNamespace]:
+    """Describe the worst queries; ``model``, fitted to ``train``, is explained.
+
+    Each has its first rows by the model (``top``), rows that should be among them (``missed``), and
+    a row ``above`` a better one, ``below``, with the ``reasons`` for their order. A row has the
+    ``place`` that the model gives it, and the first and last one that agree with its label.
+    """
+    found = []
+    for q in errors.worst(N_QUERIES).tolist():
+        rows = np.flatnonzero(data.codes == q)
+        y, score = data.y[rows], scores[rows]
+        order = np.lexsort((y, -score))  # if scores tie, the worse label comes first
+        place = np.argsort(order) + 1
+        first, last = (np.searchsorted(np.sort(-y), -y, side=side) for side in ("left", "right"))
+        documents = [
+            SimpleNamespace(
+                name=data.document_name(row),
+                row=row,
+                label=float(y[k]),
+                place=int(place[k]),
+                expected=int(first[k]) + 1,
+                last=int(last[k]),
+            )
+            for k, row in enumerate(rows.tolist())
+        ]
+        top = [documents[k] for k in order[:N_DOCUMENTS]]
+        least = min(document.label for document in top)
+        missed = [d for d in documents if d.expected <= N_DOCUMENTS < d.place and d.label > least]
+        missed.sort(key=lambda d: (-d.label, d.place))
+        a, b = _most_wrong(y, score)
+        above = below = reasons = None
+        if y[a] < y[b] and score[a] > score[b]:
+            above, below = documents[a], documents[b]
+            reasons = _reasons(model, train, data, above.row, below.row)
+        found.append(
+            SimpleNamespace(
+                name=data.query_name(q),
+                error=float(errors.error[q]),
+                wrong=float(errors.wrong[q]),
+                pairs=int(errors.pairs[q]),
+                n_documents=len(rows),
+                top=top,
+                missed=missed[:N_DOCUMENTS],
+                above=above,
+                below=below,
+                reasons=reasons,
+            )
+        )
+    return found
+
+
+def _most_wrong(y: Array, score: Array) -> tuple[int, int]:
+    """Find the pair with the largest product of label difference and (wrong) score difference."""
+    few = np.arange(len(y))
+    if len(y) > 1000:  # the ends of both orders are enough
+        few = np.unique(np.concatenate([np.argsort(score)[-500:], np.argsort(y)[-500:]]))
+    higher = np.maximum(score[few][:, None] - score[few], 0.0)
+    damage = higher * np.maximum(y[few] - y[few][:, None], 0.0)
+    a, b = np.unravel_index(int(np.argmax(damage)), damage.shape)
+    return int(few[a]), int(few[b])
+
+
+def _reasons(model: Any, train: Rankings, data: Rankings, above: int, below: int) -> Any:
+    """Contributions of features, or of training rows, to the difference of two scores, if any."""
+    names: Any = train.input_names
+    if isinstance(model, Pipeline):
+        try:
+            names = model[:-1].get_feature_names_out(names)
+        except (AttributeError, ValueError):  # a step without feature names
+            names = None
+    among = None
+    if isinstance(model, AutoRanker):  # it compares rows with the others of their query
+        others = np.setdiff1d(np.flatnonzero(data.codes == data.codes[above]), [above, below])
+        among = take_rows(data.inputs, others) if len(others) and data.has_qid else None
+    try:
+        parts = explain(model, *(take_rows(data.inputs, [row]) for row in (above, below)),
+                        among=among)  # fmt: skip
+    except ValueError:  # not a model of this package
+        return None
+
+    def named(k: int) -> tuple[str, float]:
+        number, name = int(parts.index[k]), str(parts.labels[k])
+        if parts.kind != "feature":
+            name = train.document_name(number)
+            if train.has_qid:
+                name += f" of query {train.query_name(int(train.codes[number]))}"
+        elif names is not None:
+            name = str(names[number])
+        return name, float(parts.contribution[k])
+
+    least = LEAST * np.abs(parts.contribution).max(initial=0.0)
+    return SimpleNamespace(
+        difference=parts.difference,
+        kind=parts.kind,
+        most=[named(int(k)) for k in np.flatnonzero(parts.contribution > least)[:N_FOR]],
+        against=[named(int(k)) for k in np.flatnonzero(parts.contribution < -least)[:N_AGAINST]],
+        n=int(np.count_nonzero(parts.contribution)),
+    )
+
+
+def worst_rows(data: Rankings, errors: UnitErrors, scores: Array) -> list[SimpleNamespace]:
+    """The worst rows of one ranking, with their scores."""
+    return [
+        SimpleNamespace(
+            name=data.document_name(row),
+            label=float(data.y[row]),
+            error=float(errors.error[row]),
+            wrong=float(errors.wrong[row]),
+            pairs=int(errors.pairs[row]),
+            score=float(scores[row]),
+        )
+        for row in errors.worst(N_ROWS).tolist()
+    ]

@@ -12,16 +12,17 @@ from sklearn.exceptions import ConvergenceWarning
 from rankrls import _resources
 from rankrls._calls import Progress, warn
 from rankrls._resources import n_threads
-from rankrls.core.hinge.function_spaces import MAX_DIMENSION, FeatureSpace, KernelSpace
 from rankrls.core.hinge.losses import hinge_losses
-from rankrls.core.hinge.minimize import HingeSolution, minimize_hinge
-from rankrls.core.preferences.costs import QueryWeighting
+from rankrls.core.hinge.minimize import (
+    MAX_DIMENSION,
+    FeatureSpace,
+    KernelSpace,
+    minimize_hinge,
+)
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.models import FittedFunction
 from rankrls.core.spaces.products import Offsets, Products, subtract
 from rankrls.core.spaces.spaces import Kernel, Space, choose_space
-
-__all__ = ["HINGE_SOLVERS", "HingeFit", "fit_hinge"]
 
 Array = NDArray[Any]
 EPS = float(np.finfo(np.float64).eps)
@@ -56,7 +57,7 @@ def fit_hinge(
     X: Any,
     alphas: Array,
     *,
-    query_weighting: QueryWeighting,
+    query_weighting: str,
     squared: bool,
     tol: float,
     max_iter: int,
@@ -83,20 +84,22 @@ def fit_hinge(
         losses = hinge_losses(graph[used], query_weighting)
         space = Space(kernel, X[used][:, used] if kernel.precomputed else X[used], "dual")
     options: dict[str, Any] = {"squared": squared, "tol": tol, "max_iter": max_iter}
-    paths: list[list[HingeSolution]] = []
     functions = _functions(space, n_threads(n_jobs))
-    for loss in losses:
-        solutions, start = {}, None
-        for index in np.argsort(-alphas, kind="stable").tolist():
-            alpha = float(alphas[index])
+    shape, coefficients = (len(alphas), len(losses)), np.empty(0)
+    (objective, gap, rounding), n_iter = np.empty((3, *shape)), np.empty(shape, dtype=int)
+    for j, loss in enumerate(losses):
+        start = None
+        for a in np.argsort(-alphas, kind="stable").tolist():
+            alpha = float(alphas[a])
             found = minimize_hinge(loss, functions, alpha, start=start, **options)
-            start, solutions[index] = found.w, found
+            objective[a, j], gap[a, j], rounding[a, j] = found.objective, found.gap, found.rounding
+            n_iter[a, j], start = found.n_iter, found.w
+            kept = found.w if found.row_coefficients is None else found.row_coefficients
+            if not coefficients.size:
+                coefficients = np.empty((len(alphas), len(kept), len(losses)))
+            coefficients[a, :, j] = kept
             if len(alphas) > 1:
                 progress(f"alpha {alpha:g}: {found.n_iter} iterations")
-        paths.append([solutions[index] for index in range(len(alphas))])
-    figures = [[(s.objective, s.gap, s.rounding, s.n_iter) for s in path] for path in paths]
-    objective, gap, rounding, n_iter = np.array(figures).T
-    n_iter = n_iter.astype(int)
     progress(f"solved to a gap of {gap.max():.1e} in {n_iter.sum()} iterations")
     worst = np.unravel_index(np.argmax(gap), gap.shape)
     if gap[worst] > max(tol, ROUNDING[X.dtype]):
@@ -107,7 +110,7 @@ def fit_hinge(
             advice = "raise alpha, or centre and scale the features"
         size = f"a relative duality gap of {gap[worst]:.1e}, above tol={tol:g}"
         warn(f"{text} {size}: {advice}", ConvergenceWarning)
-    model = _model(space, alphas, paths, X, used)
+    model = _model(space, alphas, coefficients, X, used)
     return HingeFit(model, space.solver, n_pairs, objective, gap, n_iter)
 
 
@@ -160,17 +163,14 @@ def _functions(space: Space, threads: int) -> FeatureSpace:
 def _model(
     space: Space,
     alphas: Array,
-    paths: list[list[HingeSolution]],
+    a: Array,
     X: Any,
     kept: Array,
 ) -> FittedFunction:
-    """Build the function from the solutions of every output and alpha; rows ``kept`` are used."""
-    kernel, basis = space.kernel, space.basis
+    """The function of coefficients (n_alphas, q, n_outputs) of features, or of rows ``kept``."""
+    kernel, basis, length = space.kernel, space.basis, X.shape[0]
     if space.solver == "primal":
-        coef = np.stack([[s.w for s in path] for path in paths], axis=-1)
-        return FittedFunction(alphas, coef=coef.astype(X.dtype))
-    a = np.stack([np.array([s.row_coefficients for s in path]) for path in paths], axis=-1)
-    length = X.shape[0]
+        return FittedFunction(alphas, coef=a.astype(X.dtype))
     if basis is not None:
         length, kept = len(basis.indices), basis.positions
     dual_coef = np.zeros((len(alphas), length, a.shape[-1]))

@@ -7,6 +7,7 @@ is factorised by Cholesky for each alpha, since its accuracy is that of the equi
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -39,11 +40,7 @@ CACHE = 2**29
 
 
 class NotPositiveError(ValueError):
-    """Error that S + alpha I is not positive definite; alpha must be above ``needed``."""
-
-    def __init__(self, needed: float, message: str) -> None:
-        super().__init__(message)
-        self.needed = needed
+    """Error that S + alpha I is not positive definite."""
 
 
 def rounding_level(values: Array, noise: float = 0.0) -> float:
@@ -59,17 +56,18 @@ def is_graded(diagonal: Array, alpha: float) -> bool:
     return len(present) > 0 and largest + alpha > GRADED * (float(present.min()) + alpha)
 
 
+@dataclass
 class CholeskyFactorization:
     """S + alpha I = C Cᵀ for one alpha; factors for other alphas are computed on demand.
 
     The lower triangle of ``C`` is the factor; above the diagonal is S, with ``diagonal`` apart.
+    ``loss`` is the approximate relative rounding error of solutions, if it is larger than usual.
     """
 
-    #: Approximate relative rounding error of solutions, if it is larger than usual.
     loss = 0.0
-
-    def __init__(self, C: Array, alpha: float, diagonal: Array) -> None:
-        self.C, self.alpha, self.diagonal = C, alpha, diagonal
+    C: Array
+    alpha: float
+    diagonal: Array
 
     @classmethod
     def attempt(cls, S: Array, alpha: float) -> tuple[CholeskyFactorization, bool]:
@@ -90,8 +88,7 @@ class CholeskyFactorization:
             made, positive = CholeskyFactorization.attempt(self.matrix(), alpha)
             if not positive:
                 raise NotPositiveError(
-                    float(max(alpha, EPS * self.diagonal.max(initial=0.0))),
-                    f"the matrix is not positive definite at alpha={alpha:g}; use a larger alpha",
+                    f"the matrix is not positive definite at alpha={alpha:g}; use a larger alpha"
                 )
             if (len(others) + 1) * self.C.nbytes > CACHE:
                 others.clear()
@@ -100,12 +97,12 @@ class CholeskyFactorization:
 
     def solve_path(self, B: Array, alphas: Array) -> Array:
         """(S + alpha I)⁻¹ B for every alpha, shape (n_alphas, p, k)."""
-        return np.stack([self.solve(B, float(alpha)) for alpha in alphas])
-
-    def solve(self, B: Array, alpha: float) -> Array:
-        """(S + alpha I)⁻¹ B of shape (p, k)."""
-        W, C = self.whiten(B, alpha), self._factor(alpha)
-        return solve_triangular(C, W, lower=True, trans="T", check_finite=False)
+        (p, k), dtype = B.shape, np.result_type(self.C, B)
+        out = np.empty((len(alphas), k, p), dtype).swapaxes(1, 2)  # columns in one piece
+        for a, alpha in enumerate(alphas.tolist()):
+            W, C = self.whiten(B, alpha), self._factor(alpha)
+            out[a] = solve_triangular(C, W, lower=True, trans="T", check_finite=False)
+        return out
 
     def whiten(self, B: Array, alpha: float) -> Array:
         """W with k columns and WᵀW = Bᵀ (S + alpha I)⁻¹ B for B of shape (p, k): C⁻¹B."""
@@ -161,7 +158,6 @@ class EigenFactorization:
     array with S above its diagonal, the diagonal of S), if S must be returned exactly.
     """
 
-    #: Approximate relative rounding error of solutions, if it is larger than usual.
     loss = 0.0
 
     def __init__(
@@ -182,10 +178,9 @@ class EigenFactorization:
         lowest = values.min(initial=0.0)
         if lowest < -10 * rounding and lowest + smallest_alpha <= 0:
             raise NotPositiveError(
-                float(-lowest),
                 "the kernel matrix is not positive semi-definite on the preferences: its "
                 f"smallest eigenvalue is {lowest:.3g} (largest {values.max():.3g}). Use alpha "
-                f"above {-lowest:.3g}, or a positive semi-definite kernel",
+                f"above {-lowest:.3g}, or a positive semi-definite kernel"
             )
         # Eigenvalues at rounding level are set to zero, and solutions exclude them for alphas up to
         # ``excluded_up_to``. A gap in the spectrum shows that S is singular: a coefficient vector
@@ -225,10 +220,6 @@ class EigenFactorization:
         (q, k), p = coordinates.shape, len(self.vectors)
         stacked = np.moveaxis(scaled, 0, 1).reshape(q, -1)
         return np.moveaxis((self.vectors @ stacked).reshape(p, len(alphas), k), 1, 0)
-
-    def solve(self, B: Array, alpha: float) -> Array:
-        """The same for one alpha."""
-        return self.solve_path(B, np.array([alpha]))[0]
 
     def whiten(self, B: Array, alpha: float) -> Array:
         """(σ + alpha)^(−1/2) VᵀB, for B in the range of S."""
@@ -354,7 +345,7 @@ def factorize(
     if positive and in_range:
         positive = max(eps, noise / max(size, TINY)) * made.condition(alpha) <= tolerance
     elif positive:
-        right, solution = (float(np.linalg.norm(V)) for V in (B, made.solve(B, alpha)))
+        right, solution = (float(np.linalg.norm(V)) for V in (B, made.solve_path(B, alphas)))
         positive = eps * right + max(eps * size, noise) * solution <= tolerance * right
     if positive:
         return made

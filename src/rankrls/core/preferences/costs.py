@@ -13,18 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rankrls._validation import check_option, show
+from rankrls._validation import check_option
 
 Array = NDArray[Any]
-
-TIES = ("keep", "drop")
-
-QUERY_WEIGHTINGS = ("pair", "size", "query")
-
-#: One of these names, or a function of the total weights of queries (numbers of rows, without
-#: sample weights) and of the weights of all their pairs (numbers of pairs), as arrays, which
-#: returns the weight of a pair of each query.
-QueryWeighting = str | Callable[[Array, Array], Any]
 
 
 def sums(codes: Array, values: Array | None, n: int) -> Array:
@@ -56,42 +47,24 @@ class Levels:
         return len(self.score)
 
 
-def check_query_weighting(how: Any) -> None:
-    """Raise an error unless ``how`` is one of `QUERY_WEIGHTINGS` or a function."""
-    if not callable(how):
-        check_option("query_weighting", how, QUERY_WEIGHTINGS)
-
-
-def query_factor(how: QueryWeighting, weight: Any, edge_weight: Any) -> Any:
+def query_factor(how: Any, weight: Any, edge_weight: Any) -> Any:
     """Factor c of a query's edges: 1 ("pair"), 1/Σω ("size") or 1/Σ_edges ω_iω_j ("query").
 
     A function is called with both arrays, for the queries that have an edge; c is 0 for the others.
     """
     weight, edge_weight = np.asarray(weight, dtype=float), np.asarray(edge_weight, dtype=float)
-    c = np.zeros(weight.shape)
-    some = edge_weight > 0
+    c, some = np.zeros(weight.shape), edge_weight > 0
     if not callable(how):
         divisor = {"pair": np.ones_like(weight), "size": weight, "query": edge_weight}[how]
         return np.divide(1.0, divisor, out=c, where=some)
-    if some.any():
-        values = np.asarray(how(weight[some], edge_weight[some]), dtype=float)
-        if values.ndim > 1 or values.size not in (1, some.sum()) or not (values > 0).all():
-            raise ValueError(
-                "query_weighting must return a positive weight for each of the "
-                f"{some.sum():,} queries; got {show(values)}"
-            )
-        c[some] = values
+    values = np.asarray(how(weight[some], edge_weight[some]), dtype=float)
+    if values.ndim > 1 or values.size not in (1, some.sum()) or not (values > 0).all():
+        raise ValueError(
+            f"query_weighting must return a positive weight for each of the {some.sum():,} "
+            f"queries; got {values}"
+        )
+    c[some] = values
     return c
-
-
-def varying_queries(s: Array, query: Array, n_queries: int) -> Array:
-    """Whether a query has two different scores, shape (n_queries, k), bool, for s (m, k)."""
-    example = np.zeros((n_queries, s.shape[1]))
-    example[query] = s
-    found = np.zeros((n_queries, s.shape[1]), dtype=bool)
-    row, output = np.nonzero(s != example[query])
-    found[query[row], output] = True
-    return found
 
 
 def pair_weights(group: Array, weight: Array, n_groups: int) -> tuple[Array, Array]:
@@ -122,7 +95,7 @@ class QueryWeights:
 
     def __init__(
         self,
-        how: QueryWeighting,
+        how: str,
         query: Array,
         n_queries: int,
         weight: Array | None,
@@ -153,8 +126,8 @@ class QueryWeights:
         self.kappa = self.c * self.N
         if levels is not None:
             self.level_kappa = self.c[group] * others
-        counts = [values.astype(np.int64) for values in (self.n_q, inside)]
-        self.n_pairs = int((counts[0] ** 2).sum() - counts[1].sum()) // 2  # exact, unlike edges
+        n_q, inside = self.n_q.astype(np.int64), inside.astype(np.int64)
+        self.n_pairs = int((n_q**2).sum() - inside.sum()) // 2  # exact, unlike edges
         used = self.edges > 0
         self.log_weight = float(self.edges[used] @ np.log(self.c[used]))
         if weight is not None:
@@ -219,25 +192,18 @@ COSTS = {
 }
 
 
-@dataclass(frozen=True)
 class Loss:
-    """The squared loss of preferences: the options ``cost``, ``ties`` and ``query_weighting``."""
+    """The squared loss of preferences: the options ``cost``, ``ties`` and ``query_weighting``.
 
-    cost: str = "magnitude"
-    ties: str = "keep"
-    query_weighting: QueryWeighting = "pair"
+    ``keeps_ties``: whether all rows of a query are compared, with r = L y for the scores y.
+    """
 
-    def __post_init__(self) -> None:
-        check_option("cost", self.cost, COSTS)
-        check_option("ties", self.ties, TIES)
-        check_query_weighting(self.query_weighting)
-
-    @property
-    def of_pair(self) -> Cost:
-        """The cost as an object."""
-        return COSTS[self.cost]
-
-    @property
-    def keeps_ties(self) -> bool:
-        """Whether all rows of a query are compared, with r = L y for the scores y."""
-        return self.of_pair.linear and self.ties == "keep"
+    def __init__(
+        self, cost: str = "magnitude", ties: str = "keep", query_weighting: Any = "pair"
+    ) -> None:
+        self.cost = COSTS[check_option("cost", cost, COSTS)]
+        self.ties = check_option("ties", ties, ("keep", "drop"))
+        if not callable(query_weighting):
+            check_option("query_weighting", query_weighting, ("pair", "size", "query"))
+        self.query_weighting = query_weighting
+        self.keeps_ties = self.cost.linear and ties == "keep"

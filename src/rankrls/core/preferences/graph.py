@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import numbers
+from copy import copy
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +15,7 @@ from rankrls._frames import check_same_rows
 from rankrls._validation import (
     Queries,
     check_finite_array,
+    check_integer,
     check_length,
     check_magnitudes,
     check_pairs,
@@ -22,10 +23,20 @@ from rankrls._validation import (
     check_weights,
     encode_qid,
 )
-from rankrls.core.preferences.costs import Loss, QueryWeighting, varying_queries
-from rankrls.core.preferences.laplacian import Laplacian, add, from_edges, from_scores
+from rankrls.core.preferences.costs import Cost, Levels, Loss, QueryWeights, sums
+from rankrls.core.preferences.laplacian import (
+    CentredLaplacian,
+    EdgeLaplacian,
+    Groups,
+    Laplacian,
+    SumLaplacian,
+)
 
 Array = NDArray[Any]
+
+#: Maximum number of pairs of distinct scores of a query for a cost without a closed form (about
+#: 4500 distinct scores in one query).
+MAX_LEVEL_PAIRS = 10_000_000
 
 
 class PreferenceGraph:
@@ -41,20 +52,13 @@ class PreferenceGraph:
 
     Attributes
     ----------
-    n_rows : int
-    n_outputs, n_queries, n_given_pairs : int
-        Number of score columns and of queries, 1 if there are only pairs, and of given pairs.
+    n_rows, n_outputs, n_queries, n_given_pairs : int
     query_codes, query_labels : ndarray of shape (m,) or None, and sequence
-        Query number of each row, None if there are only pairs, and the id of each number; [None]
-        without ids.
+        Query number of each row, None if there are only pairs, and the id of each number.
     scores : ndarray of shape (m, n_outputs), or None if there are only pairs
     sample_weight : ndarray of shape (m,), or None
-    pairs : ndarray of shape (l, 2)
-        The given pairs (preferred, other).
-    magnitude, pair_weight : ndarray of shape (l,)
-        Strength of the given preferences, 0 for ties, and their weights.
-    pair_features : ndarray of shape (l, q), or None
-        Covariates of the given pairs.
+    pairs, magnitude, pair_weight, pair_features : ndarrays
+        The given pairs (preferred, other), (l, 2), and their arguments in `from_pairs`.
     flat : bool
         Whether scores, coefficients and predictions are vectors instead of columns.
 
@@ -115,14 +119,17 @@ class PreferenceGraph:
             Row weights ω >= 0; a pair has weight ω_i ω_j.
         """
         check_same_rows(y, "y", qid=qid, sample_weight=sample_weight)
-        s = check_scores(y)
-        m = len(s)
-        queries = encode_qid(qid, m, of="rows of y")
-        weight = None
+        return cls._from_scores(check_scores(y), qid, sample_weight, "rows of y")
+
+    @classmethod
+    def _from_scores(cls, s: Array, qid: Any, sample_weight: Any, of: str) -> PreferenceGraph:
+        """The graph of checked scores, ``of`` these rows."""
+        m, weight = len(s), None
+        hint = f"{of} (pass sizes of consecutive queries as group)"
+        queries = encode_qid(qid, m, of=hint)
         if sample_weight is not None:
-            weight = check_weights("sample_weight", sample_weight, m, of="rows of y").copy()
-        columns = s[:, None] if s.ndim == 1 else s
-        return cls(m, columns.copy(), queries, weight, flat=s.ndim == 1)
+            weight = check_weights("sample_weight", sample_weight, m, of=of).copy()
+        return cls(m, (s[:, None] if s.ndim == 1 else s).copy(), queries, weight, flat=s.ndim == 1)
 
     @classmethod
     def from_pairs(
@@ -151,18 +158,14 @@ class PreferenceGraph:
             Covariates of the comparisons, such as which item was shown first, the difference in
             length (preferred minus other), or indicators of judges.
         """
-        if isinstance(n_rows, bool) or not isinstance(n_rows, numbers.Integral) or n_rows < 1:
-            raise ValueError(f"n_rows must be the number of rows, an integer >= 1; got {n_rows!r}")
-        n_rows = int(n_rows)
+        n_rows = check_integer("n_rows", n_rows, least=1)
         edges = check_pairs(pairs, n_rows).copy()
-        n_pairs = len(edges)
-        y = np.ones(n_pairs)
+        n_pairs, features = len(edges), None
+        y = weight = np.ones(n_pairs)
         if magnitude is not None:
             y = check_magnitudes(magnitude, n_pairs).copy()
-        weight = np.ones(n_pairs)
         if pair_weight is not None:
             weight = check_weights("pair_weight", pair_weight, n_pairs, of="pairs").copy()
-        features = None
         if pair_features is not None:
             features = check_finite_array("pair_features", pair_features, ndim=(2,)).copy()
             check_length("pair_features", features, n_pairs, "pairs")
@@ -210,7 +213,13 @@ class PreferenceGraph:
         if self.scores is None or self.queries is None:
             return np.zeros((0, 1), dtype=bool)
         used = slice(None) if self.sample_weight is None else self.sample_weight > 0
-        return varying_queries(self.scores[used], self.queries.codes[used], self.n_queries)
+        s, query = self.scores[used], self.queries.codes[used]
+        example = np.zeros((self.n_queries, self.n_outputs))
+        example[query] = s
+        found = np.zeros(example.shape, dtype=bool)
+        row, output = np.nonzero(s != example[query])
+        found[query[row], output] = True
+        return found
 
     @property
     def scored_outputs(self) -> Array:
@@ -221,10 +230,6 @@ class PreferenceGraph:
     def n_preferences(self) -> Array:
         """Number of queries and given pairs with a preference, shape (n_outputs,), int."""
         return self.varying_queries.sum(axis=0) + np.count_nonzero(self.preferring)
-
-    def has_preference(self) -> bool:
-        """Whether every output has at least one preference."""
-        return bool((self.n_preferences > 0).all())
 
     def __array__(self, *args: Any, **kwargs: Any) -> Array:
         raise TypeError(
@@ -328,29 +333,49 @@ class PreferenceGraph:
 
         The covariates of given pairs are divided by ``pair_scale``.
         """
-        loss, C = Loss() if loss is None else loss, self.pair_features
-        edges = None
+        loss = Loss() if loss is None else loss
+        s, query, weight, edges = self.scores, self.query_codes, self.sample_weight, None
         if self.has_given_pairs:
-            given = (self.pairs, self.magnitude, self.pair_weight, self.n_rows)
-            scaled = None if C is None else C / pair_scale
-            edges = from_edges(*given, cost=loss.of_pair, features=scaled)
-        if self.scores is None or self.queries is None:
+            used = self.pair_weight > 0
+            z, w = loss.cost.edges(self.magnitude[used], self.pair_weight[used])
+            C = None if self.pair_features is None else self.pair_features[used] / pair_scale
+            head, tail = self.pairs[used].T
+            edges = EdgeLaplacian(head, tail, w, z, self.n_rows, C)
+            edges.log_weight = float(np.log(w).sum())
+        if s is None or query is None:
             if edges is None:
                 raise ValueError("the preference graph is empty; give scores or pairs")
             return [edges]
-        scored = from_scores(
-            self.scores, self.queries.codes, self.n_queries, self.sample_weight, loss
-        )
-        if edges is None or edges.n_pairs == 0:
-            return scored
-        return [add(objective, edges) for objective in scored]
+        shared: dict[bytes, tuple[Levels | None, list[int]]] = {}
+        for j in range(self.n_outputs):
+            levels, key = None, b""
+            if not loss.keeps_ties:
+                levels = Levels.of(s[:, j], query)
+                key = s[:, j].tobytes() if loss.cost.by_pairs else levels.codes.tobytes()
+            shared.setdefault(key, (levels, []))[1].append(j)
+        found: list[Laplacian] = []
+        for levels, outputs in shared.values():
+            weights = QueryWeights(loss.query_weighting, query, self.n_queries, weight, levels)
+            system: Any
+            if levels is None:
+                system = CentredLaplacian(Groups(query, weight, self.n_queries), weights.kappa, s)
+                system.log_weight = weights.log_weight
+            else:
+                system = _without_ties(s[:, outputs], query, weight, levels, weights, loss.cost)
+            system.outputs, system.n_pairs = np.array(outputs), weights.n_pairs
+            if edges is not None and edges.n_pairs:
+                # Only pairs count if the scores have no edge.
+                system = SumLaplacian(system, edges) if system.n_pairs else copy(edges)
+                system.outputs = np.array(outputs)
+            found.append(system)
+        return found
 
     def laplacian(
         self,
         *,
         cost: str = "magnitude",
         ties: str = "keep",
-        query_weighting: QueryWeighting = "pair",
+        query_weighting: str = "pair",
         output: int = 0,
     ) -> LinearOperator:
         """Laplacian L as a SciPy ``LinearOperator`` of shape (m, m); O(m) per column for scores."""
@@ -368,7 +393,7 @@ class PreferenceGraph:
         *,
         cost: str = "magnitude",
         ties: str = "keep",
-        query_weighting: QueryWeighting = "pair",
+        query_weighting: str = "pair",
         output: int = 0,
     ) -> Array:
         """The right-hand side r = Σ_edges w² z (e_h − e_j), shape (m,)."""
@@ -381,3 +406,63 @@ class PreferenceGraph:
             if where.size:
                 return objective, int(where[0])
         raise ValueError(f"output must be in range({self.n_outputs}); got {output!r}")
+
+
+def _without_ties(
+    s: Array, query: Array, weight: Array | None, levels: Levels, weights: QueryWeights, cost: Cost
+) -> CentredLaplacian:
+    """The Laplacian of pairs of different scores, for outputs (m, k) of the same levels."""
+    g, k, log_weight = len(levels), s.shape[1], weights.log_weight
+    rows, energy = Groups(levels.codes, weight, g), np.empty(0)
+    if cost.by_pairs:
+        head, tail, d, strength, z = _level_pairs(levels, weights, cost)
+        Omega = weights.Omega
+        # All rows of a level are compared with level b with weight c Ω_b w².
+        kappa = sums(head, strength * Omega[tail], g) + sums(tail, strength * Omega[head], g)
+        edges = EdgeLaplacian(head, tail, strength * Omega[head] * Omega[tail], z, g)
+        system = CentredLaplacian(rows, kappa, None, edges)
+        system.r, energy = np.repeat(system.r, k, axis=1), system.energy
+        if cost.weight is not None:
+            log_weight += float(weights.n_a[head] * weights.n_a[tail] @ np.log(cost.weight(d)))
+    else:
+        # The scores of the levels are replaced by others, ŝ, for which L ŝ = r.
+        target = np.empty((g, k))
+        target[levels.codes] = s
+        if cost.level_scores is not None:
+            scores, total = cost.level_scores(levels, weights)
+            target[:], energy = scores[:, None], np.array([total])
+        n_queries = len(weights.kappa)
+        if g == len(s):
+            single = Groups(query, weight, n_queries)
+            system = CentredLaplacian(single, weights.kappa, target[levels.codes])
+        else:
+            pooled = Groups(levels.query, weights.Omega, n_queries)
+            between = CentredLaplacian(pooled, weights.kappa, target)
+            system = CentredLaplacian(rows, weights.level_kappa, None, between)
+    if len(energy):
+        system.energy = np.repeat(energy, k)
+    system.log_weight = log_weight
+    return system
+
+
+def _level_pairs(levels: Levels, weights: QueryWeights, cost: Cost) -> tuple[Array, ...]:
+    """All (higher, lower) pairs of levels of a query, and d, c w²(d) and z(d)."""
+    query, Omega, g = levels.query, weights.Omega, len(levels)
+    sizes = np.bincount(query)
+    n_pairs = int((sizes.astype(object) * (sizes - 1)).sum()) // 2
+    if n_pairs > MAX_LEVEL_PAIRS:
+        raise ValueError(
+            f"cost={cost.name!r} materialises all pairs of distinct scores of a query: {n_pairs:,} "
+            f"here (the largest query has {sizes.max():,} distinct scores), more than the "
+            f"{MAX_LEVEL_PAIRS:,} allowed. Round the scores, or use cost='magnitude' or 'unit', "
+            "which cost O(rows)"
+        )
+    # Levels are sorted by query and score.
+    above = np.cumsum(sizes)[query] - np.arange(g) - 1
+    tail = np.repeat(np.arange(g), above)
+    head = tail + 1 + np.arange(len(tail)) - (np.cumsum(above) - above)[tail]
+    weighted = (Omega[head] > 0) & (Omega[tail] > 0)
+    head, tail = head[weighted], tail[weighted]
+    d = levels.score[head] - levels.score[tail]
+    z, strength = cost.edges(d, weights.c[query[head]])
+    return head, tail, d, strength, z

@@ -15,7 +15,6 @@ annihilates constants exactly if L does (Fᵀ1 = 0).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from copy import copy
 from functools import cached_property
 from typing import Any
 
@@ -26,7 +25,7 @@ from scipy.linalg import LinAlgError, blas, cholesky, solve_triangular
 from scipy.sparse.csgraph import connected_components
 
 from rankrls._resources import SMALL, in_threads
-from rankrls.core.preferences.costs import Cost, Levels, Loss, QueryWeights, sums
+from rankrls.core.preferences.costs import sums
 
 Array = NDArray[Any]
 EPS = float(np.finfo(np.float64).eps)
@@ -42,10 +41,6 @@ PARTS = 8
 
 #: Edges are light if their weight is less than the largest one divided by this.
 UNEVEN = 1e6
-
-#: Maximum number of pairs of distinct scores of a query for a cost without a closed form (about
-#: 4500 distinct scores in one query).
-MAX_LEVEL_PAIRS = 10_000_000
 
 
 def row_blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
@@ -69,33 +64,24 @@ class Groups:
         return len(self.codes)
 
     @cached_property
-    def share(self) -> Array:
-        """ω_i/Ω_a, the fraction of its group's weight that each row has, shape (m,)."""
-        total = self.total[self.codes]
-        return np.divide(self.weight, total, out=np.zeros_like(total), where=total > 0)
-
-    @cached_property
-    def averaging(self) -> sparse.csr_array:
-        """P, shape (g, m): P V are the group means of V."""
-        return self._indicator(self.share).T.tocsr()
+    def shares(self) -> sparse.csr_array:
+        """Pᵀ, shape (m, g), with ω_i/Ω_a in the column of each row's group; P V are group means."""
+        m, total = len(self.codes), self.total[self.codes]
+        share = np.divide(self.weight, total, out=np.zeros_like(total), where=total > 0)
+        return sparse.csr_array((share, self.codes, np.arange(m + 1)), shape=(m, self.n_groups))
 
     @cached_property
     def isometry(self) -> sparse.csr_array:
         """U, shape (m, g), U_ia = √(ω_i/Ω_a): orthonormal columns, one per group."""
-        return self._indicator(np.sqrt(self.share))
-
-    def _indicator(self, values: Array) -> sparse.csr_array:
-        m = len(self.codes)
-        return sparse.csr_array((values, self.codes, np.arange(m + 1)), shape=(m, self.n_groups))
+        return self.shares.sqrt()
 
     def mean(self, V: Any) -> Any:
         """Group means P V of the rows of V, in float64, shape (g, k); sparse if V is sparse."""
         if sparse.issparse(V) or V.dtype == np.float64:
-            return self.averaging @ V
-        spread = self._indicator(self.share)
+            return self.shares.T @ V
         means = np.zeros((self.n_groups, V.shape[1]))
         for block in row_blocks(*V.shape):
-            means += spread[block].T @ V[block].astype(np.float64)
+            means += self.shares[block].T @ V[block].astype(np.float64)
         return means
 
     def deviations(self, V: Array) -> Array:
@@ -220,11 +206,6 @@ class _Quadratic:
     n_pairs: int
     log_weight: float
 
-    def of(self, outputs: Array, n_pairs: int, log_weight: float) -> Any:
-        """Set the outputs and counts, and return the Laplacian."""
-        self.outputs, self.n_pairs, self.log_weight = outputs, n_pairs, log_weight
-        return self
-
     @property
     def n_rows(self) -> int:
         """Number m of rows (vertices)."""
@@ -255,7 +236,7 @@ class CentredLaplacian(_Quadratic):
             self.r = self.scale[:, None] * self.s
             self.energy = np.einsum("ij,ij->j", self.s, self.r)
         else:
-            self.r = groups.share[:, None] * between.r[groups.codes]
+            self.r = groups.shares.data[:, None] * between.r[groups.codes]
             self.energy = between.energy
 
     def apply(self, V: Array) -> Array:
@@ -264,7 +245,10 @@ class CentredLaplacian(_Quadratic):
             return self.scale[:, None] * self.groups.deviations(V)
         means, codes = self.groups.mean(V), self.groups.codes
         pooled = self.between.apply(means)
-        return self.scale[:, None] * (V - means[codes]) + self.groups.share[:, None] * pooled[codes]
+        return (
+            self.scale[:, None] * (V - means[codes])
+            + self.groups.shares.data[:, None] * pooled[codes]
+        )
 
     def moments(self, X: Any) -> tuple[Array, Array, Array]:
         """XᵀLX, Xᵀr and the mean row over rows with an edge, in float64; X dense or sparse."""
@@ -284,7 +268,7 @@ class CentredLaplacian(_Quadratic):
 
     def degree(self) -> Array:
         """The diagonal of L: κ ω (1 − ω/Ω), and the part (ω/Ω)² of the level's degree."""
-        share = self.groups.share
+        share = self.groups.shares.data
         degree = self.scale * (1 - share)
         if self.between is not None:
             degree += share**2 * self.between.degree()[self.groups.codes]
@@ -324,6 +308,7 @@ class EdgeLaplacian(_Quadratic):
         flow = weight * z
         self.energy = np.array([float(flow @ z)])
         self.r = (sums(head, flow, n_rows) - sums(tail, flow, n_rows))[:, None]
+        self.outputs, self.n_pairs, self.log_weight = np.arange(1), len(weight), 0.0
         #: Edges of small weight compared with the largest one.
         self.outweighed = weight * UNEVEN < weight.max(initial=0.0)
 
@@ -404,8 +389,9 @@ class SumLaplacian(_Quadratic):
 
     def __init__(self, scored: Laplacian, edges: EdgeLaplacian) -> None:
         self.scored, self.edges = scored, edges
-        self.r = scored.r + edges.r
-        self.energy = scored.energy + edges.energy
+        self.r, self.energy = scored.r + edges.r, scored.energy + edges.energy
+        self.outputs, self.n_pairs = scored.outputs, scored.n_pairs + edges.n_pairs
+        self.log_weight = scored.log_weight + edges.log_weight
 
     def apply(self, V: Array) -> Array:
         """L₁V + L₂V."""
@@ -551,7 +537,7 @@ class ScatterFactor(Factor):
         if self.between is None:
             return within
         pooled = self.between.matmat(self.embedding.T @ B)
-        return within + self.groups.share[:, None] * pooled[self.groups.codes]
+        return within + self.groups.shares.data[:, None] * pooled[self.groups.codes]
 
     def rows_of(self, Phi: Any) -> Callable[[Array], Array]:
         """√(κω) (φ − φ̄), and the rows of the factor of the groups."""
@@ -630,110 +616,3 @@ class GroundedFactor(Factor):
 def _dense(V: Any) -> Array:
     """V in double precision, as an ndarray."""
     return np.asarray(V.toarray() if sparse.issparse(V) else V, dtype=np.float64)
-
-
-# -- from preferences ----------------------------------------------------------------------------
-
-
-def from_scores(
-    s: Array, query: Array, n_queries: int, weight: Array | None, loss: Loss
-) -> list[Laplacian]:
-    """Laplacians of scores ``s`` of shape (m, k), one for each group of outputs that share L."""
-    cost, how = loss.of_pair, loss.query_weighting
-    if loss.keeps_ties:
-        weights = QueryWeights(how, query, n_queries, weight, None)
-        system = CentredLaplacian(Groups(query, weight, n_queries), weights.kappa, s)
-        return [system.of(np.arange(s.shape[1]), weights.n_pairs, weights.log_weight)]
-    shared: dict[bytes, tuple[Levels, list[int]]] = {}
-    for j in range(s.shape[1]):
-        levels = Levels.of(s[:, j], query)
-        key = s[:, j].tobytes() if cost.by_pairs else levels.codes.tobytes()
-        shared.setdefault(key, (levels, []))[1].append(j)
-    objectives = []
-    for levels, outputs in shared.values():
-        weights, g, k = (
-            QueryWeights(how, query, n_queries, weight, levels),
-            len(levels),
-            len(outputs),
-        )
-        rows, log_weight = Groups(levels.codes, weight, g), weights.log_weight
-        if cost.by_pairs:
-            head, tail, d, strength, z = _level_pairs(levels, weights, cost)
-            Omega = weights.Omega
-            # All rows of a level are compared with level b with weight c Ω_b w².
-            kappa = sums(head, strength * Omega[tail], g) + sums(tail, strength * Omega[head], g)
-            edges = EdgeLaplacian(head, tail, strength * Omega[head] * Omega[tail], z, g)
-            system = CentredLaplacian(rows, kappa, None, edges)
-            system.r, system.energy = np.repeat(system.r, k, axis=1), np.repeat(system.energy, k)
-            if cost.weight is not None:
-                counts = weights.n_a[head] * weights.n_a[tail]
-                log_weight += float(counts @ np.log(cost.weight(d)))
-        else:
-            # The scores of the levels are replaced by others, ŝ, for which L ŝ = r.
-            target, energy = np.empty((g, k)), None
-            target[levels.codes] = s[:, outputs]
-            if cost.level_scores is not None:
-                scores, energy = cost.level_scores(levels, weights)
-                target[:] = scores[:, None]
-            if g == len(s):
-                single = Groups(query, weight, n_queries)
-                system = CentredLaplacian(single, weights.kappa, target[levels.codes])
-            else:
-                pooled = Groups(levels.query, weights.Omega, n_queries)
-                between = CentredLaplacian(pooled, weights.kappa, target)
-                system = CentredLaplacian(rows, weights.level_kappa, None, between)
-            if energy is not None:
-                system.energy = np.repeat(energy, k)
-        objectives.append(system.of(np.array(outputs), weights.n_pairs, log_weight))
-    return objectives
-
-
-def _level_pairs(levels: Levels, weights: QueryWeights, cost: Cost) -> tuple[Array, ...]:
-    """All (higher, lower) pairs of levels of a query, and d, c w²(d) and z(d)."""
-    query, Omega, g = levels.query, weights.Omega, len(levels)
-    sizes = np.bincount(query)
-    n_pairs = int((sizes.astype(object) * (sizes - 1)).sum()) // 2
-    if n_pairs > MAX_LEVEL_PAIRS:
-        raise ValueError(
-            f"cost={cost.name!r} materialises all pairs of distinct scores of a query: {n_pairs:,} "
-            f"here (the largest query has {sizes.max():,} distinct scores), more than the "
-            f"{MAX_LEVEL_PAIRS:,} allowed. Round the scores, or use cost='magnitude' or 'unit', "
-            "which cost O(rows)"
-        )
-    # Levels are sorted by query and score.
-    above = np.cumsum(sizes)[query] - np.arange(g) - 1
-    tail = np.repeat(np.arange(g), above)
-    head = tail + 1 + np.arange(len(tail)) - (np.cumsum(above) - above)[tail]
-    weighted = (Omega[head] > 0) & (Omega[tail] > 0)
-    head, tail = head[weighted], tail[weighted]
-    d = levels.score[head] - levels.score[tail]
-    z, strength = cost.edges(d, weights.c[query[head]])
-    return head, tail, d, strength, z
-
-
-def from_edges(
-    pairs: Array,
-    magnitude: Array,
-    weight: Array,
-    n_rows: int,
-    *,
-    cost: Cost,
-    features: Array | None = None,
-) -> EdgeLaplacian:
-    """The Laplacian of given pairs (preferred, other), one output."""
-    used = weight > 0
-    pairs, magnitude, weight = pairs[used], magnitude[used], weight[used]
-    z, weight = cost.edges(magnitude, weight)
-    C = None if features is None else features[used]
-    system = EdgeLaplacian(pairs[:, 0], pairs[:, 1], weight, z, n_rows, C)
-    return system.of(np.arange(1), len(pairs), float(np.log(weight).sum()))
-
-
-def add(scored: Laplacian, edges: EdgeLaplacian) -> Laplacian:
-    """Combine scores and pairs for the outputs of ``scored``; only pairs if it has no edge."""
-    if scored.n_pairs == 0:
-        return copy(edges).of(scored.outputs, edges.n_pairs, edges.log_weight)
-    log_weight = scored.log_weight + edges.log_weight
-    return SumLaplacian(scored, edges).of(
-        scored.outputs, scored.n_pairs + edges.n_pairs, log_weight
-    )

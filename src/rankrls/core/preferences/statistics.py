@@ -240,7 +240,8 @@ class RankingStatistics:
         if m:
             groups = Groups(np.zeros(m, dtype=np.int64), weight, 1)
             scatter = CentredLaplacian(groups, np.ones(1), s)
-            part.total = Statistics.of(scatter.of(np.arange(k), 0, 0.0), Phi)
+            scatter.outputs, scatter.n_pairs, scatter.log_weight = np.arange(k), 0, 0.0
+            part.total = Statistics.of(scatter, Phi)
             part.total.require_finite()
             part.score_mean, part.n_weighted = groups.mean(s)[0], m
             part.edge_weight = float(groups.weight[1:] @ np.cumsum(groups.weight)[:-1])

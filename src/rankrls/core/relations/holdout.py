@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rankrls._relation_labels import CompleteBlock
 from rankrls.core.linalg.krylov import IterationOptions
 from rankrls.core.relations.complete import CompleteSpectrum, closed_form, damped, row_centred
-from rankrls.core.relations.labels import CompleteBlock
 from rankrls.core.relations.problem import RelationProblem
 from rankrls.core.relations.sides import Spectrum
 

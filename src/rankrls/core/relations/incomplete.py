@@ -21,6 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from rankrls import _resources
 from rankrls._calls import warn
+from rankrls._relation_labels import Cells, FreeOffsets, Observations, TableOffsets
 from rankrls.core.linalg.factorizations import factorize
 from rankrls.core.linalg.krylov import (
     History,
@@ -29,7 +30,6 @@ from rankrls.core.linalg.krylov import (
     MultiShiftCG,
     converge,
 )
-from rankrls.core.relations.labels import Cells, FreeOffsets, Observations, TableOffsets
 from rankrls.core.relations.pairwise_kernels import RelationLoss, SideValues, sampled_products
 from rankrls.core.relations.sides import Side, Spectrum
 
@@ -307,6 +307,7 @@ class CellEquations:
         self.loss = CellLoss(cells, loss.free)
         self.kernel = CellKernel((rows, columns), cells, loss)
         self.C = self.loss.target[:, None]
+        self.rough = self._single if self.kernel.sampled and loss.pairwise.plain else None
 
     @property
     def n_entries(self) -> int:
@@ -322,6 +323,17 @@ class CellEquations:
         """Compute FᵀΓF V for V of shape (q, k')."""
         values = np.stack([self.kernel.product(v) for v in self.loss.forward(V.T)])
         return self.loss.back(values).T
+
+    def _single(self, V: Array) -> Array:
+        """Compute FᵀΓF V in single precision."""
+        kernel, coefficients = self._single_kernel, self.loss.forward(V.T).astype(np.float32)
+        values = np.stack([kernel.product(v) for v in coefficients])
+        return self.loss.back(values.astype(np.float64)).T
+
+    @cached_property
+    def _single_kernel(self) -> CellKernel:
+        rows, columns = (SideValues(side.K.astype(np.float32)) for side in self.kernel.sides)
+        return CellKernel((rows, columns), self.kernel.cells, self.kernel.loss)
 
     def diagonal(self) -> Array:
         """Constant diagonal: rows of a kernel matrix are not scaled."""

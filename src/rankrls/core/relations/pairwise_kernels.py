@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from rankrls._relation_labels import NO_OFFSETS, FreeOffsets
 from rankrls._resources import in_threads
-from rankrls.core.relations.labels import NO_OFFSETS, FreeOffsets
 
 __all__ = [
     "KRONECKER",

@@ -13,6 +13,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 from rankrls import _resources
 from rankrls._calls import Progress, warn
+from rankrls._relation_labels import (
+    Cells,
+    CompleteBlock,
+    FittedOffsets,
+    Observations,
+    TableOffsets,
+)
 from rankrls.core.linalg.krylov import History, IterationOptions
 from rankrls.core.relations.complete import closed_form, shared_bases
 from rankrls.core.relations.incomplete import (
@@ -23,13 +30,6 @@ from rankrls.core.relations.incomplete import (
     solve_over_cells,
     solve_over_objects,
     solve_over_products,
-)
-from rankrls.core.relations.labels import (
-    Cells,
-    CompleteBlock,
-    FittedOffsets,
-    Observations,
-    TableOffsets,
 )
 from rankrls.core.relations.pairwise_kernels import (
     PairwiseKernel,

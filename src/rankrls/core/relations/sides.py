@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigh
 
-from rankrls.core.relations.labels import FreeOffsets, Observations, TableOffsets
+from rankrls._relation_labels import FreeOffsets, Observations, TableOffsets
 from rankrls.core.relations.pairwise_kernels import SideValues
 
 __all__ = ["Side", "Spectrum", "decompose", "profile_kernel"]
@@ -150,18 +150,6 @@ class Side(SideValues):
             X = self.features - self.features.mean(axis=0)
             return float(np.vdot(X, X))
         return float(np.abs(np.trace(self.K) - self.K.mean(axis=0).sum()))
-
-    def rank_at_most_one(self) -> bool:
-        """Whether the kernel matrix has rank at most one at floating-point precision."""
-        if self.by_features:
-            return len(self.spectrum().range.values) <= 1
-        diagonal = self.K.diagonal()
-        i = int(np.argmax(np.abs(diagonal)))
-        size = float(np.abs(diagonal[i]))
-        if size == 0.0:
-            return not self.K.any()
-        rest = self.K - np.outer(self.K[i] / diagonal[i], self.K[i])
-        return float(np.abs(rest).max()) <= len(self.K) * EPS * size
 
     def spectrum(self, *, centred: bool = False) -> Spectrum:
         """Decompose the kernel matrix, or its centred form on the complement of the constants."""

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from rankrls._calls import warn
+from rankrls._relation_labels import Cells, FittedOffsets, Observations
 from rankrls.core.linalg.krylov import IterationOptions
-from rankrls.core.relations.labels import Cells, Observations, TableOffsets
 from rankrls.core.relations.problem import RelationModel, RelationProblem
 
 __all__ = ["solve_squared_hinge"]
@@ -38,7 +38,7 @@ def solve_squared_hinge(
         raise ValueError("loss='squared_hinge' needs one label for each pair; one has both")
     y, weight = cells.y, cells.weight
     plain, scores = np.zeros(len(cells)), np.zeros(len(cells))  # f, and f + c
-    offsets = tuple(np.zeros(n) for n in cells.shape)
+    offset = 0.0
     norm, model, active = 0.0, None, np.zeros(len(cells), dtype=bool)
     value = first = _objective(cells, scores, alpha * norm)
     for step in range(1, MAX_STEPS + 1):
@@ -53,12 +53,11 @@ def solve_squared_hinge(
         regression = RelationProblem(*problem.sides, observations, problem.loss)
         found = regression.solve(np.array([alpha]), solver, options)
         new_plain = found.predict(problem.sides, cells.rows, cells.cols, offsets=False)[0]
-        # Changes of the offsets have minimal norm: those that no active pair determines stay,
-        # because inactive pairs could otherwise violate their margin.
-        rest = some.y - new_plain[active] - offsets[0][some.rows] - offsets[1][some.cols]
-        changes = TableOffsets(some, problem.free).solve(*some.sums(some.weight * rest))
-        targets = tuple(old + change for old, change in zip(offsets, changes, strict=True))
-        new = new_plain + targets[0][cells.rows] + targets[1][cells.cols]
+        change = 0.0
+        if problem.free.constant:
+            rest = some.y - new_plain[active]
+            change = float(some.weight @ rest / some.weight.sum()) - offset
+        new = new_plain + offset + change
         # alpha ⟨f, h⟩ = Σ ω (y − f − c) h over the active pairs, for the new f and any h
         residual = np.where(active, weight * (y - new), 0.0)
         products = float(residual @ plain) / alpha, float(residual @ new_plain) / alpha
@@ -69,7 +68,7 @@ def solve_squared_hinge(
             model = found if t == 1.0 else _between(model, found, t, problem)
         norm = (1 - t) ** 2 * norm + 2 * t * (1 - t) * products[0] + t**2 * products[1]
         plain, scores = plain + t * (new_plain - plain), scores + t * (new - scores)
-        offsets = tuple(old + t * change for old, change in zip(offsets, changes, strict=True))
+        offset += t * change
         last, value = value, _objective(cells, scores, alpha * norm)
         if t < 1.0:
             active = np.zeros_like(active)  # the active set changes within the step
@@ -81,7 +80,9 @@ def solve_squared_hinge(
             ConvergenceWarning,
         )
     assert model is not None  # all pairs are active at first
-    fitted = [TableOffsets(cells, problem.free).split(*offsets)] if any(problem.offsets) else None
+    fitted = None
+    if problem.free.constant:
+        fitted = [FittedOffsets(offset, *(np.zeros(n) for n in cells.shape))]
     return replace(model, n_iter=step, offsets=fitted)
 
 

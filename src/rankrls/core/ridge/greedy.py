@@ -26,7 +26,6 @@ regression without q is kept from then on.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -50,18 +49,6 @@ CANCELLED = 1e-6
 BLOCK = 2**16
 
 
-@dataclass(frozen=True)
-class GreedyPath:
-    """Features in the order of selection, sums of squared held-out errors, refitted folds.
-
-    The errors after each feature are over outputs and pairs, or rows (leave-one-out).
-    """
-
-    selected: Array
-    errors: Array
-    n_refits: int
-
-
 def select_leave_query_out(
     laplacian: Laplacian,
     query_codes: Array,
@@ -69,8 +56,12 @@ def select_leave_query_out(
     alpha: float,
     n_select: int,
     progress: Progress,
-) -> GreedyPath:
-    """Select columns of X, (m, n), by the leave-query-out error of scores of its rows."""
+) -> tuple[Array, Array, int]:
+    """Select columns of X, (m, n), by the leave-query-out error of scores of its rows.
+
+    Returns them in the order of selection, the sums of squared held-out errors of pairs (and
+    outputs) after each, and the number of refitted folds.
+    """
     factor = laplacian.factor()
     codes = np.unique(query_codes[factor.row_of], return_inverse=True)[1]
     order = np.argsort(codes, kind="stable")  # coordinates of a query are consecutive
@@ -82,21 +73,22 @@ def select_leave_query_out(
         return [*blocks, t.copy()]
 
     folds = QueryBlocks(codes[order])
-    path = _select(_GreedyState(start, parts, folds, alpha, n_select), progress)
+    state = _GreedyState(start, parts, folds, alpha, n_select)
+    selected, errors, n_refits = _select(state, progress)
     # Σ w² (z − difference)² = ‖t − Fᵀf‖² + Σ w² z² − ‖t‖², where the last two are equal if the
     # targets z are differences of scores.
     energy = float(np.broadcast_to(laplacian.energy, t.shape[1]).sum())
     offset = energy - float(np.einsum("ij,ij->", t, t))
     offset = offset if offset > 1e-12 * energy else 0.0
-    return GreedyPath(path.selected, path.errors + offset, path.n_refits)
+    return selected, errors + offset, n_refits
 
 
 def select_leave_one_out(
     s: Array, X: Array, nu: float, n_select: int, progress: Progress
-) -> GreedyPath:
-    """Select columns of X by the leave-one-out error of regressions of s, (m, k), with intercept.
+) -> tuple[Array, Array, int]:
+    """The same by the leave-one-out error of ridge regressions of s, (m, k), with an intercept.
 
-    ``nu`` is the penalty of the regressions on m − 1 rows.
+    ``nu`` is the penalty of the regressions on m − 1 rows; errors are sums over rows.
     """
     m = len(s)
     parts = _column_blocks(m, X.shape[1])
@@ -112,7 +104,7 @@ def select_leave_one_out(
     return _select(_GreedyState(start, parts, folds, nu, n_select, m / (m - 1)), progress)
 
 
-def _select(state: _GreedyState, progress: Progress) -> GreedyPath:
+def _select(state: _GreedyState, progress: Progress) -> tuple[Array, Array, int]:
     errors = np.zeros(state.n_select)
     for step in range(state.n_select):
         feature = state.best()
@@ -121,7 +113,7 @@ def _select(state: _GreedyState, progress: Progress) -> GreedyPath:
         state.add(feature)
         errors[step] = np.einsum("ij,ij->", state.E[-1], state.E[-1])
         progress(f"{step + 1} of {state.n_select}: feature {feature}, ‖e‖² {errors[step]:.6g}")
-    return GreedyPath(np.array(state.selected), errors, len(state.refits))
+    return np.array(state.selected), errors, len(state.refits)
 
 
 class QueryBlocks:

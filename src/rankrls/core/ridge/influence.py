@@ -58,12 +58,19 @@ def judgement_influence(
     counted = problem.graph.pair_weight > 0
     kept = folds.members[counted[folds.members]]
     mine = Folds((np.cumsum(counted) - 1)[kept], folds.sums(counted), folds.what, folds.labels)
-    problem, _, used = counted_problem(problem)
+    graph, used = problem.graph, np.flatnonzero(problem.graph.used_rows())
+    if len(used) < graph.n_rows or not counted.all():
+        problem = problem.on_rows(graph.only_pairs(np.flatnonzero(counted))[used], used)
     space = problem.space
     if new is not None and space.kernel.precomputed and space.basis is None:
         # Columns of a kernel matrix; a basis selects its columns itself.
         new = replace(new, X=new.X if new.X.shape[1] == len(used) else new.X[:, used])
-    terms, root, e = judgement_terms(problem, mine, alpha)
+    grid = np.array([alpha])
+    held = problem.leave_judgements_out(mine.take(np.flatnonzero(mine.sizes)), grid)
+    terms, _ = problem.judgement_residuals(0, grid)
+    root = terms.root
+    assert root is not None
+    e = terms.t[mine.members, 0] - root[mine.members] * held.values[0, :, 0]
     n_terms, energy = len(root), float(np.square(terms.t[:, 0]).sum())
     laplacian = problem.objectives[0]
     if isinstance(laplacian, SumLaplacian):  # scores are terms, too
@@ -127,27 +134,6 @@ def row_influence(problem: RidgeProblem, alpha: float, new: NewRows | None = Non
 
 
 # -- terms ------------------------------------------------------------------------------------
-
-
-def counted_problem(problem: RidgeProblem) -> tuple[RidgeProblem, Array, Array]:
-    """Restrict the problem to pairs of positive weight and rows with an edge; return these, too."""
-    graph = problem.graph
-    counted, used = np.flatnonzero(graph.pair_weight > 0), np.flatnonzero(graph.used_rows())
-    if len(used) < graph.n_rows or len(counted) < graph.n_given_pairs:
-        problem = problem.on_rows(graph.only_pairs(counted)[used], used)
-    return problem, counted, used
-
-
-def judgement_terms(
-    problem: RidgeProblem, folds: Folds, alpha: float
-) -> tuple[Residuals, Array, Array]:
-    """Residuals of given pairs, all of positive weight, w (l,), and e_U of all folds, (total,)."""
-    grid = np.array([alpha])
-    held = problem.leave_judgements_out(folds.take(np.flatnonzero(folds.sizes)), grid)
-    terms, _ = problem.judgement_residuals(0, grid)
-    root = terms.root
-    assert root is not None
-    return terms, root, terms.t[folds.members, 0] - root[folds.members] * held.values[0, :, 0]
 
 
 def _coordinate_terms(problem: RidgeProblem, grid: Array) -> tuple[Residuals, Any, Array]:

@@ -22,7 +22,7 @@ from rankrls._calls import Progress, warn, whole_call
 from rankrls.core.linalg.factorizations import factorize
 from rankrls.core.preferences.laplacian import Groups, Laplacian
 from rankrls.core.preferences.statistics import Statistics, add_batch
-from rankrls.core.spaces.products import subtract
+from rankrls.core.spaces.products import dense, subtract
 from rankrls.core.spaces.spaces import Basis, Kernel
 
 Array = NDArray[Any]
@@ -91,7 +91,7 @@ class PrimalSolver:
 
     def misfit(self, alpha: float) -> Array:
         """zᵀ(MᵀKM + alpha W⁻¹)⁻¹z over the edges, shape (k,)."""
-        solution = self.factorization.solve(self.b, alpha)
+        solution = self.factorization.solve_path(self.b, np.array([alpha]))[0]
         return (self.energy - np.einsum("ij,ij->j", self.b, solution)) / alpha
 
 
@@ -203,12 +203,11 @@ class FittedFunction:
 
         Covariates of given pairs follow the features.
         """
-        solvers, outputs, parts = [], [], []
+        solvers, parts = [], []
         for part in statistics:
             solvers.append(PrimalSolver(part, alphas, scaled=basis is None))
-            outputs.append(part.outputs)
             parts.append(solvers[-1].coefficients(alphas))
-        weights = join_outputs(outputs, parts)
+        weights = join_outputs(solvers, parts)
         n = weights.shape[1] - (0 if pair_scale is None else len(pair_scale))
         if basis is None:
             model = cls(alphas, coef=weights[:, :n].astype(dtype, copy=False))
@@ -296,31 +295,27 @@ class FittedFunction:
 
     # -- posterior
 
-    def variance(self, X_a: Any, X_b: Any = None, C: Array | None = None) -> Array:
-        """Posterior variance of f(x_a) − f̄, or of f(x_a) − f(x_b) + cᵀγ, shape (n, n_outputs).
+    def variance(self, a: Any, b: Any = None, C: Array | None = None) -> Array:
+        """Posterior variance of f(a) − f̄, or of f(a) − f(b) + cᵀγ, row by row, (n, n_outputs).
 
         With a Nyström basis, the variance outside its span, k(x, x) − φᵀφ, is added. Many rows are
         computed in blocks, which show progress.
         """
         self._require_posterior(self.kernel)
-        n, width = X_a.shape[0], X_a.shape[1] if self.kept is None else len(self.kept)
+        n, width = a.shape[0], a.shape[1] if self.kept is None else len(self.kept)
         size = max(1, WORK // max(width, 1))
-        if n <= size:
-            return self._variance(X_a, X_b, C)
-        parts = []
-        with whole_call():
-            progress = Progress("predict", 0)
-            for start in range(0, n, size):
-                progress.bar(start, n, "posterior variances of rows")
-                part = slice(start, start + size)
-                others = (None if rows is None else rows[part] for rows in (X_b, C))
-                parts.append(self._variance(X_a[part], *others))
-        return np.concatenate(parts)
-
-    def _variance(self, a: Any, b: Any = None, C: Array | None = None) -> Array:
-        """Posterior variance of f(a) − f(b), or of f(a) − f̄, row by row."""
+        if n > size:
+            parts = []
+            with whole_call():
+                progress = Progress("predict", 0)
+                for start in range(0, n, size):
+                    progress.bar(start, n, "posterior variances of rows")
+                    part = slice(start, start + size)
+                    others = (None if rows is None else rows[part] for rows in (b, C))
+                    parts.append(self.variance(a[part], *others))
+            return np.concatenate(parts)
         if self._primal and self.basis is None:
-            inputs = _dense(a if b is None else a - b)
+            inputs = dense(a if b is None else a - b)
             prior = np.zeros(len(inputs))
         else:
             of = self.basis.features if self._primal and self.basis else self._kernel_values
@@ -336,7 +331,7 @@ class FittedFunction:
         for solver in self.solvers:
             found = solver.variance(inputs, prior, self.alpha, centred=b is None)
             variances.append(np.repeat(found[:, None], len(solver.outputs), axis=1))
-        return join_outputs([solver.outputs for solver in self.solvers], variances)
+        return join_outputs(self.solvers, variances)
 
     def posterior_root(self, X: Any) -> Array:
         """Z of shape (n, r): (Z_a − Z_b)(Z_c − Z_d)ᵀ is the posterior covariance of differences.
@@ -346,7 +341,7 @@ class FittedFunction:
         self._require_posterior(self.kernel)
         K = None
         if self._primal and self.basis is None:
-            inputs = _dense(X).astype(np.float64)
+            inputs = dense(X).astype(np.float64)
             inputs = inputs - inputs.mean(axis=0)  # which differences ignore
         elif self._primal and self.basis is not None:
             inputs = self.basis.features(X).astype(np.float64, copy=False)
@@ -365,7 +360,7 @@ class FittedFunction:
             determinant = made.log_determinant(alpha) + (n - len(solver.b)) * np.log(alpha)
             constant = determinant - solver.log_weight + n * np.log(2 * np.pi)
             found.append(-0.5 * (solver.misfit(alpha) + constant))
-        return join_outputs([solver.outputs for solver in self.solvers], found)
+        return join_outputs(self.solvers, found)
 
     @property
     def _primal(self) -> bool:
@@ -389,11 +384,13 @@ class FittedFunction:
         return np.hstack([Phi, C])
 
 
-def join_outputs(outputs: Sequence[Array], parts: Sequence[Array]) -> Array:
-    """Join arrays of some outputs each (last axis) to that of all outputs."""
-    joined = np.concatenate(parts, axis=-1)
-    out = np.empty_like(joined)
-    out[..., np.concatenate(outputs)] = joined
+def join_outputs(owners: Sequence[Any], parts: Sequence[Array]) -> Array:
+    """Join arrays of the ``outputs`` of each owner (last axis) to that of all outputs."""
+    if len(parts) == 1:
+        return parts[0]
+    out = np.empty((*parts[0].shape[:-1], sum(len(owner.outputs) for owner in owners)))
+    for owner, part in zip(owners, parts, strict=True):
+        out[..., owner.outputs] = part
     return out
 
 
@@ -414,10 +411,6 @@ def predict_path(model: Any, X: Any) -> Array:
 def _of_alpha(coefficients: Array, index: int | None) -> Array:
     """Select one alpha of an array (n_alphas, k, n_outputs), or all as (k, n_alphas n_outputs)."""
     return coefficients[index] if index is not None else np.concatenate(list(coefficients), axis=1)
-
-
-def _dense(X: Any) -> Array:
-    return X.toarray() if sparse.issparse(X) else np.asarray(X)
 
 
 # -- lost digits --------------------------------------------------------------------------------

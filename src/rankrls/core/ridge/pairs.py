@@ -318,7 +318,7 @@ class Bipartite:
         n1, n0 = (self.n1, self.n0) = float(self.upper.sum() - 1), float((~self.upper).sum() - 1)
         if min(n1, n0) < 1:
             raise ValueError("leave-pair-out needs at least two rows of each class")
-        (self.z,), (weight,) = loss.of_pair.edges(np.array([high - low], dtype=float), 1.0)
+        (self.z,), (weight,) = loss.cost.edges(np.array([high - low], dtype=float), 1.0)
         self.edge_weight = weight * float(query_factor(loss.query_weighting, m - 2.0, n1 * n0))
         self.root = np.sqrt(np.where(self.upper, n0, n1))[:, None]
         everything = Groups(np.zeros(m, dtype=np.int64), None, 1)

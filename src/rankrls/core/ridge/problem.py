@@ -1,8 +1,12 @@
-"""``RidgeProblem``: preferences, a space and a loss, with decompositions that are reused."""
+"""``RidgeProblem``: preferences, a space and a loss, with decompositions that are reused.
+
+`iterate` solves it by conjugate gradients, to a tolerance or to the best iterate on held-out rows.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -10,9 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import solve_triangular
+from sklearn.exceptions import ConvergenceWarning
 
 from rankrls import _resources
+from rankrls._calls import warn
 from rankrls.core.linalg.factorizations import is_graded
+from rankrls.core.linalg.krylov import COLUMNS, History, IterationOptions, converge, stop_early
 from rankrls.core.preferences.costs import Loss, query_factor
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.preferences.laplacian import (
@@ -40,7 +47,7 @@ from rankrls.core.ridge.residuals import (
     equalize,
     split_folds,
 )
-from rankrls.core.spaces.products import Products, centre, subtract
+from rankrls.core.spaces.products import Offsets, Products, centre, dense, subtract
 from rankrls.core.spaces.spaces import Basis, Space, first_equal
 
 Array = NDArray[Any]
@@ -67,19 +74,19 @@ class RidgeProblem:
     squares.
     """
 
+    keep_basis = False
+
     @np.errstate(over="ignore", invalid="ignore")  # the solver raises an error on overflow
     def __init__(
         self,
         graph: PreferenceGraph,
         space: Space,
         loss: Loss,
-        *,
-        keep_basis: bool = False,
         names: Sequence[str] | None = None,
         pair_scale: Array | None = None,
     ) -> None:
         self.graph, self.space, self.loss = graph, space, loss
-        self.keep_basis, self.names, self.pair_scale = keep_basis, names, pair_scale
+        self.names, self.pair_scale = names, pair_scale
         C = graph.pair_features
         if C is not None and pair_scale is None:
             largest = np.abs(C).max(axis=0, initial=0.0)
@@ -92,24 +99,23 @@ class RidgeProblem:
         self._solvers: list[Any] | None = None
         self._least = np.inf
         self._warned = False
-        if not any(objective.row_weight().any() for objective in self.objectives):
+        #: Whether ΦᵀLΦ is decomposed, the smaller matrix for hold-outs, instead of FᵀKF.
+        self.by_features = space.basis is not None or self.pair_scale is not None
+        self.by_features |= space.kernel.linear and space.X.shape[1] <= space.n_rows
+        #: Total number of edges over all outputs.
+        self.n_pairs, weight = 0, 0.0
+        for L in self.objectives:
+            self.n_pairs += L.n_pairs * len(L.outputs)
+            weight += L.row_weight().sum()
+        if not weight > 0:
             raise ValueError(UNDERFLOW)
-
-    @property
-    def n_pairs(self) -> int:
-        """Total number of edges over all outputs."""
-        return sum(o.n_pairs * len(o.outputs) for o in self.objectives)
 
     def like(self, graph: PreferenceGraph, space: Space | None = None) -> RidgeProblem:
         """The problem of other preferences (and another space), with the same options."""
-        return RidgeProblem(
-            graph,
-            self.space if space is None else space,
-            self.loss,
-            keep_basis=self.keep_basis,
-            names=self.names,
-            pair_scale=self.pair_scale,
-        )
+        space = self.space if space is None else space
+        other = RidgeProblem(graph, space, self.loss, self.names, self.pair_scale)
+        other.keep_basis = self.keep_basis
+        return other
 
     def on_rows(self, graph: PreferenceGraph, rows: Array) -> RidgeProblem:
         """The problem of some of the rows, with the same basis; ``graph`` is over these rows."""
@@ -117,14 +123,6 @@ class RidgeProblem:
         if space.kernel.precomputed and space.basis is None:
             X = X[:, rows]
         return self.like(graph, Space(space.kernel, X, space.solver, space.basis))
-
-    @property
-    def by_features(self) -> bool:
-        """Whether ΦᵀLΦ is decomposed, the smaller matrix for hold-outs, instead of FᵀKF."""
-        space = self.space
-        if space.basis is not None or self.pair_scale is not None:
-            return True
-        return space.kernel.linear and space.X.shape[1] <= space.n_rows
 
     # -- solutions
 
@@ -151,10 +149,8 @@ class RidgeProblem:
                 model.solvers = self._solvers
             else:
                 model.solvers = self._dual_solvers(objectives, used, alphas, for_path=False)
-            A = join_outputs(
-                [solver.outputs for solver in model.solvers],
-                [solver.coefficients(alphas) for solver in model.solvers],
-            )
+            solved = [solver.coefficients(alphas) for solver in model.solvers]
+            A = join_outputs(model.solvers, solved)
             model.dual_coef = np.zeros((len(alphas), m, A.shape[-1]))
             model.dual_coef[:, used] = A
             if space.kernel.linear:
@@ -230,9 +226,11 @@ class RidgeProblem:
         space, basis = self.space, self.space.basis
         if self._warned:
             return
-        kernel = basis is not None or not space.kernel.linear
-        loss = max((solver.factorization.loss for solver in solvers), default=0.0)
-        weights = max(lost_to_heavy_edges(o) for o in self.objectives)
+        kernel, loss, weights = basis is not None or not space.kernel.linear, 0.0, 0.0
+        for solver in solvers:
+            loss = max(loss, solver.factorization.loss)
+        for L in self.objectives:
+            weights = max(weights, lost_to_heavy_edges(L))
         if weights and solvers and not kernel and isinstance(solvers[0], PrimalSolver):
             weights = EPS * max(solver.factorization.condition(alpha) for solver in solvers)
         if basis is not None and solvers and not space.kernel.shift_invariant:
@@ -322,7 +320,7 @@ class RidgeProblem:
             return made.rotate(rows_F(U.ravel())).reshape(*U.shape, q)
 
         def points(rows: Array) -> Array:
-            return made.rotate(_dense(Phi[rows]) - mean)
+            return made.rotate(dense(Phi[rows]) - mean)
 
         return Residuals(vectors, t, made, made.rotate(solver.b.T).T, free=free), factor, points
 
@@ -336,7 +334,7 @@ class RidgeProblem:
     ) -> tuple[Residuals, Callable[[Array], Array]]:
         """Residuals w (z − difference) of given pairs, and points of their differences."""
         graph, solver = self.graph, self.decompose(alphas)[number]
-        z, weight = self.loss.of_pair.edges(graph.magnitude, graph.pair_weight)
+        z, weight = self.loss.cost.edges(graph.magnitude, graph.pair_weight)
         made, Phi, root = solver.factorization, self._features(), np.sqrt(weight)
         k, extra, sigma, other = len(solver.outputs), None, None, None
         t = np.repeat((root * z)[:, None], k, axis=1)
@@ -456,7 +454,7 @@ class RidgeProblem:
     def every_pair_counts(self) -> bool:
         """Whether the objective compares all rows of a query, with equal weights."""
         graph = self.graph
-        if not self.loss.of_pair.linear or graph.n_given_pairs or graph.scores is None:
+        if not self.loss.cost.linear or graph.n_given_pairs or graph.scores is None:
             return False
         if graph.sample_weight is not None:
             return False
@@ -497,15 +495,9 @@ class RidgeProblem:
         for number in np.flatnonzero(np.any(gone, axis=0) | (cut & (not one))):
             left = graph[np.setdiff1d(np.arange(graph.n_rows), folds[number])].scored_outputs
             if not left.all():
-                hint = ""
-                if not cut[number] and len(np.unique(codes[varies[:, np.argmin(left)]])) <= 1:
-                    hint = (
-                        ", since no more than one query has a pair (leave out qid if all rows are "
-                        "one ranking, to hold out pairs or folds of its rows)"
-                    )
                 raise ValueError(
-                    f"fold {number} leaves no query with a pair, so nothing is left to learn "
-                    f"from{hint}"
+                    f"fold {number} leaves no query with a pair, so nothing is left to learn from "
+                    "(leave out qid if all rows are one ranking, to hold out some of its rows)"
                 )
 
     def refit_rows(self, held: Array, alphas: Array, tell: bool) -> tuple[Array, None]:
@@ -632,5 +624,111 @@ def _coordinates(factor: Factor, folds: Folds) -> Folds:
     return Folds(order[offset + np.arange(int(counts.sum()))], sizes)
 
 
-def _dense(V: Any) -> Array:
-    return np.asarray(V.toarray() if sparse.issparse(V) else V, dtype=np.float64)
+# -- conjugate gradients -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class HeldOutRows:
+    """Held-out rows X, a score of predictions, and the other rows if X is part of the data."""
+
+    X: Any
+    score: Callable[[Array], float]
+    rows: Array | None = None
+
+
+class LinearSystem:
+    """G = XᵀLX, as a product only, and C = Xᵀr of an objective over ``rows`` (None: all) of X."""
+
+    def __init__(self, product: Products, objective: Laplacian, rows: Array | None = None) -> None:
+        self.X, self.rows = product, rows
+        self.system, self.outputs = objective, objective.outputs
+        self.dtype, data = product.X.dtype, product.X
+        self.n_entries = data.nnz if hasattr(data, "nnz") else data.size
+        self.rank = int(np.count_nonzero(self.system.degree()))
+        r = self.system.r
+        self.C = product.rmatmat(
+            self._spread(np.repeat(r, len(self.outputs) // r.shape[1], axis=1))
+        )
+
+    def G(self, V: Array) -> Array:
+        """XᵀL(X V) for V of shape (n, k')."""
+        if V.shape[1] > COLUMNS:
+            starts = range(0, V.shape[1], COLUMNS)
+            return np.hstack([self.G(V[:, start : start + COLUMNS]) for start in starts])
+        U = self.X.matmat(V)
+        return self.X.rmatmat(
+            self._spread(self.system.apply(U if self.rows is None else U[self.rows]))
+        )
+
+    def diagonal(self) -> Array:
+        """Approximate diagonal of G, shape (n,): that of Xᵀ diag(L) X for centred columns."""
+        return self._squares
+
+    def magnitude(self, W: Array) -> Array:
+        """Approximate ‖L^½ x_j‖ ‖L^½‖ ‖X w‖ for each column x_j of X, not centred, (n, k')."""
+        starts, degree = range(0, W.shape[1], COLUMNS), self._spread(self.system.degree())
+        norms = [
+            np.linalg.norm(self.X.matmat(W[:, start : start + COLUMNS]), axis=0) for start in starts
+        ]
+        total = max(float(degree.sum()), np.finfo(float).tiny)
+        means = self.X.rmatmat(degree[:, None])[:, 0] / total
+        sizes = np.sqrt((self._squares + total * means**2) * degree.max())
+        return sizes[:, None] * np.concatenate(norms)
+
+    @cached_property
+    def _squares(self) -> Array:
+        return self.X.column_squares(self._spread(self.system.degree()))
+
+    def _spread(self, U: Array) -> Array:
+        if self.rows is None:
+            return U
+        out = np.zeros((self.X.shape[0], *U.shape[1:]))
+        out[self.rows] = U
+        return out
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def iterate(
+    problem: RidgeProblem,
+    alphas: Array,
+    options: IterationOptions,
+    threads: int,
+    held_out: HeldOutRows | None = None,
+) -> tuple[FittedFunction, History]:
+    """Solve for all ``alphas``; with held-out rows, return the best (alpha, iteration).
+
+    For kernels the unknowns are weights of Nyström features, so iterates are those in the space of
+    functions.
+    """
+    basis, X = problem.space.basis, problem.space.features
+    problem.warn_of_lost_digits([], float(alphas.min()))
+    offsets = Offsets.of(X)
+    if offsets is not None:
+        at, eps = int(np.argmax(offsets.lost)), float(np.finfo(X.dtype).eps)
+        if offsets.lost[at] > max(options.tol, eps ** (2 / 3)):
+            advice = ", pass them as float64" if X.dtype == np.float32 else ""
+            warn(
+                f"the mean of column {offsets.columns[at]} of X is {offsets.values[at]:.3g}, which "
+                "leaves its deviations from the mean a relative precision of "
+                f"{offsets.lost[at]:.2g} > tol={options.tol:g} in {X.dtype}: centre and scale the "
+                f"features{advice} before they are rounded",
+                ConvergenceWarning,
+            )
+    centred = X if offsets is None else offsets.subtract(X)
+    with _resources.at_most(threads):
+        product, rows = Products(centred, threads), None if held_out is None else held_out.rows
+        systems = [LinearSystem(product, objective, rows) for objective in problem.objectives]
+        if held_out is None:
+            W, history = converge(systems, alphas, options)
+        else:
+            X_held = held_out.X if basis is None else basis.features(held_out.X)
+            held = Products(X_held if offsets is None else offsets.subtract(X_held), threads)
+            W, history = stop_early(
+                systems, alphas, options, held, held_out.score, problem.graph.n_outputs
+            )
+            assert history.best is not None
+            alphas = alphas[[history.best]]
+    weights = join_outputs(systems, W).astype(X.dtype, copy=False)
+    if basis is not None:
+        return FittedFunction.of_weights(basis, alphas, weights, X.dtype), history
+    return FittedFunction(alphas, coef=weights), history

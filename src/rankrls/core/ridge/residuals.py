@@ -28,7 +28,7 @@ from rankrls._resources import few_threads
 from rankrls._validation import show
 from rankrls.core.linalg.factorizations import EigenFactorization, Factorization
 from rankrls.core.preferences.laplacian import Laplacian
-from rankrls.core.spaces.spaces import Space, check_row_numbers
+from rankrls.core.spaces.spaces import Space
 
 Array = NDArray[Any]
 
@@ -127,25 +127,20 @@ class HeldOut:
     (n_alphas,), counts the folds that were refitted.
     """
 
-    folds: Sequence[Array]
+    folds: Folds
     values: Array
     n_refits: Array
     variance: Array | None = None
 
-    @cached_property
+    @property
     def rows(self) -> Array:
         """Row (or judgement) of each prediction, shape (total,)."""
-        return Folds.of_list(self.folds).members
-
-    @cached_property
-    def fold(self) -> Array:
-        """Fold index of each prediction, shape (total,)."""
-        return np.repeat(np.arange(len(self.folds)), Folds.of_list(self.folds).sizes)
+        return self.folds.members
 
     @property
     def predictions(self) -> list[Array]:
         """Predictions of each fold, as arrays of shape (n_alphas, len(fold), n_outputs)."""
-        return np.split(self.values, Folds.of_list(self.folds).starts[1:], axis=1)
+        return np.split(self.values, self.folds.starts[1:], axis=1)
 
     def by_row(self, n_rows: int) -> Array:
         """Predictions in the order of the rows, (n_alphas, n_rows, n_outputs); NaN if missing."""
@@ -178,19 +173,6 @@ def equalize(values: Array, folds: Folds, together: Array, first: Array) -> None
     source = places[start[group.ravel()]]
     moved = source != places
     values[:, places[moved]] = values[:, source[moved]]
-
-
-def check_fold(number: int, fold: Any, n_rows: int, name: str = "folds") -> Array:
-    """Return the rows of a fold as int64, checked to be distinct and valid."""
-    rows = np.asarray(fold)
-    if rows.dtype == bool and rows.shape == (n_rows,):
-        rows = np.flatnonzero(rows)
-    if rows.ndim != 1 or rows.dtype.kind not in "iu" or not len(rows):
-        hint = ""
-        if rows.ndim == 0:
-            hint = "; from a label for each row: [np.flatnonzero(g == k) for k in np.unique(g)]"
-        raise ValueError(f"{name}[{number}] must be a non-empty array of row numbers{hint}")
-    return check_row_numbers(f"{name}[{number}]", rows, n_rows)
 
 
 def split_folds(laplacian: Laplacian, folds: Sequence[Array]) -> Array:
@@ -354,7 +336,8 @@ class Residuals:
         # Eigenvectors serve all alphas; a Cholesky factor is that of one.
         for some in [ascending] if len(self.sigma) else ascending[:, None]:
             systems, residuals, A, b, W = self._system(U, alphas[some])
-            E_a, P_a = (self.coordinates(M, float(alphas[some[0]])) for M in (E, P))
+            E_a = self.coordinates(E, float(alphas[some[0]]))
+            P_a = self.coordinates(P, float(alphas[some[0]]))
             H_P, fitted = _products(A, P_a, W), _of_alphas(P_a, W, b)
             H_E = np.empty((len(some), B, u, 0))
             if E.shape[1]:
@@ -452,7 +435,7 @@ def _batches(keys: Array, q: int) -> Iterator[Array]:
     parts = np.split(order, np.cumsum(np.bincount(kind.ravel()))[:-1])
     for same, size in zip(parts, different.sum(axis=1), strict=True):
         step = max(256, CACHE // q) if size <= 2 else max(1, WORK // (size * max(q, size)))
-        yield from (same[first : first + step] for first in range(0, len(same), step))
+        yield from np.split(same, range(step, len(same), step))
 
 
 def _of_alphas(rows: Array, W: Array, b: Array) -> Array:

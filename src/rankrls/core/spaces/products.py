@@ -62,7 +62,7 @@ class Offsets:
             return None
         with np.errstate(over="ignore", invalid="ignore"):
             # Differences to the first row are exactly zero in constant columns.
-            first = _dense(part[:1]).astype(np.float64)[0]
+            first = dense(part[:1]).astype(np.float64)[0]
             mean = first + _sums(part, first) / m
             deviation = np.sqrt(_sums(part, mean, power=2) / m)
             far = np.abs(mean) > limit * deviation
@@ -78,7 +78,7 @@ class Offsets:
 
     def subtract(self, X: Any) -> Any:
         """Return a copy of X with these columns centred, in the dtype of X."""
-        part = _dense(X[:, self.columns]) - self.values.astype(X.dtype)
+        part = dense(X[:, self.columns]) - self.values.astype(X.dtype)
         part[:, self.constant] = 0.0
         if sparse.issparse(X):
             centred = replace_columns(X, self.columns, part)
@@ -150,9 +150,9 @@ class Products(LinearOperator):
         return self._product(U, transposed=True)
 
     def _product(self, V: Array, *, transposed: bool) -> Array:
-        V = _as(V, self.X.dtype)
+        V = np.ascontiguousarray(V, dtype=self.X.dtype)
         if not self.blocks:
-            return _float64((self.X.T if transposed else self.X) @ V)
+            return np.asarray((self.X.T if transposed else self.X) @ V, dtype=np.float64)
         # CSC is CSR of Xᵀ, with the two products exchanged.
         return (self._stack if transposed == self.by_columns else self._gather)(V)
 
@@ -228,7 +228,7 @@ def _sums(X: Any, centre: Array, weight: Array | None = None, power: int = 1) ->
     """Σ_i weight_i (x_ij − centre_j)^power by blocks of rows, in float64, shape (n,)."""
     total = np.zeros(X.shape[1])
     for start in range(0, X.shape[0], ROWS):
-        part = _dense(X[start : start + ROWS]) - centre
+        part = dense(X[start : start + ROWS]) - centre
         if power == 2:
             part *= part
         rows = np.ones(len(part)) if weight is None else weight[start : start + ROWS]
@@ -236,18 +236,11 @@ def _sums(X: Any, centre: Array, weight: Array | None = None, power: int = 1) ->
     return total
 
 
-def _dense(X: Any) -> Array:
+def dense(X: Any) -> Array:
+    """X as an ndarray."""
     return X.toarray() if sparse.issparse(X) else X
 
 
 def _times(A: Any, V: Array) -> Array:
     """A V; a single column is multiplied as a vector, which is faster."""
     return (A @ V[:, 0])[:, None] if V.shape[1] == 1 else A @ V
-
-
-def _as(V: Array, dtype: Any) -> Array:
-    return np.ascontiguousarray(V, dtype=dtype)
-
-
-def _float64(V: Any) -> Array:
-    return np.asarray(V, dtype=np.float64)

@@ -21,7 +21,7 @@ from sklearn.utils.random import sample_without_replacement
 
 from rankrls import _resources
 from rankrls._calls import warn
-from rankrls._validation import check_number, check_positive, show
+from rankrls._validation import check_number, check_positive, check_rows, show
 from rankrls.core.spaces.products import centre, subtract
 
 Array = NDArray[Any]
@@ -82,15 +82,15 @@ class Kernel:
             )
         if gamma is not None and "gamma" in extra:
             raise ValueError("gamma is given twice: as gamma and in kernel_params")
-        common = {"gamma": gamma, "degree": degree, "coef0": coef0}
-        chosen = {name: value for name, value in common.items() if name in accepted} | extra
-        for name in set(chosen) & set(common):
-            if chosen[name] is not None or name != "gamma":
-                positive = name == "gamma" and kernel in ("rbf", "laplacian", "chi2")
-                (check_positive if positive else check_number)(name, chosen[name])
-        if kernel == "chi2" and chosen["gamma"] is None:
-            del chosen["gamma"]  # scikit-learn's default is 1, and it does not accept None
-        return cls(kernel, chosen, n_jobs)
+        for name, value in {"gamma": gamma, "degree": degree, "coef0": coef0}.items():
+            if name in accepted:
+                value = extra.setdefault(name, value)
+                if value is not None or name != "gamma":
+                    positive = name == "gamma" and kernel in ("rbf", "laplacian", "chi2")
+                    (check_positive if positive else check_number)(name, value)
+        if kernel == "chi2" and extra["gamma"] is None:
+            del extra["gamma"]  # scikit-learn's default is 1, and it does not accept None
+        return cls(kernel, extra, n_jobs)
 
     @property
     def linear(self) -> bool:
@@ -219,8 +219,8 @@ def first_equal(X: Any) -> Array:
     order = np.argsort(key, kind="stable")
     joined = np.zeros(m, dtype=bool)  # equal to the row before, in this order
     alike = np.flatnonzero(key[order][1:] == key[order][:-1]) + 1
-    for part in (alike[block] for block in blocks):
-        if len(part):
+    for block in blocks:
+        if len(part := alike[block]):
             unequal = (X[order[part]] != X[order[part - 1]]).sum(axis=1)
             joined[part] = np.asarray(unequal).ravel() == 0
     first = np.empty(m, dtype=np.int64)
@@ -422,25 +422,7 @@ def choose_basis(basis: Any, n_rows: int, random_state: np.random.RandomState | 
             warn(f"basis={basis} is more than the {n_rows} rows: all rows are used")
         n_basis = min(int(basis), n_rows)
         return np.sort(sample_without_replacement(n_rows, n_basis, random_state=random_state))
-    try:
-        rows = np.asarray(basis)
-    except ValueError:
-        rows = np.empty(0)
-    if rows.ndim != 1 or rows.size == 0 or rows.dtype.kind not in "iu":
-        raise ValueError(
-            "basis must be a number of basis vectors or a 1-D array of row numbers; got "
-            f"{show(basis)}"
-        )
-    return check_row_numbers("basis", rows, n_rows)
-
-
-def check_row_numbers(name: str, rows: Array, n_rows: int) -> Array:
-    """Return integers as int64, checked to be numbers of different rows."""
-    if rows.min() < 0 or rows.max() >= n_rows:
-        raise ValueError(f"{name} has row numbers outside 0 to {n_rows - 1}")
-    if len(np.unique(rows)) != len(rows):
-        raise ValueError(f"{name} names a row twice")
-    return rows.astype(np.int64)
+    return check_rows("basis", basis, n_rows)
 
 
 def choose_space(

@@ -1,4 +1,4 @@
-"""scikit-learn's cross-validation with folds of whole queries, and qid passed to fit and score."""
+"""Cross-validation by refits: scikit-learn's with queries, and estimates of AUC."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn import config_context, model_selection
 from sklearn.base import clone, is_classifier
-from sklearn.utils import get_tags, indexable
+from sklearn.model_selection import LeaveOneOut, check_cv
+from sklearn.utils import check_random_state, get_tags, indexable
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.parallel import Parallel, delayed
 
 from rankrls._calls import takes_queries
 from rankrls._frames import check_same_rows, take_rows
-from rankrls._validation import check_scores, label_array, refuse_lazy
+from rankrls._validation import check_scores, encode_qid, label_array, refuse_lazy
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.estimators.choosing import Scoring, is_fold_count
-from rankrls.metrics import make_ranking_scorer, pairwise_accuracy
-from rankrls.model_selection._splitters import QueryKFold
+from rankrls.metrics import concordance_index, make_ranking_scorer, pairwise_accuracy
+from rankrls.model_selection._splitters import LeavePairOut, QueryKFold
 from rankrls.rankings import predicts_by_query
 
 Array = NDArray[Any]
@@ -39,8 +40,7 @@ def cross_validate(
 ) -> dict[str, Any]:
     """Cross-validate like scikit-learn's `cross_validate`, with folds of whole queries.
 
-    Metadata routing is enabled during the call. `leave_query_out_predict` is exact without
-    refitting, for RankRLS.
+    Metadata routing is enabled during the call.
 
     Parameters
     ----------
@@ -50,8 +50,7 @@ def cross_validate(
     X : array-like or sparse matrix of shape (n_rows, n_features)
     y : array-like of shape (n_rows,) or (n_rows, n_outputs), or PreferenceGraph
     qid : array-like of shape (n_rows,), optional
-        Query of each row. If None, all rows form one query, or y is a `PreferenceGraph` with its
-        own queries.
+        Query of each row. If None, all rows form one query, or y is a `PreferenceGraph`.
     cv : int, splitter or iterable of (train, test), default=5
         An int is a number of folds of whole queries, `QueryKFold`. A splitter, also that of a
         nested search, receives qid as its ``groups``.
@@ -74,8 +73,7 @@ def cross_validate(
     >>> from rankrls.datasets import make_ranking
     >>> from rankrls.model_selection import cross_validate
     >>> X, y, qid = make_ranking(n_queries=40, random_state=0, return_X_y_qid=True)
-    >>> found = cross_validate(RankRLS(), X, y, qid=qid, scoring=["ndcg@10", "pairwise_accuracy"])
-    >>> found["test_ndcg@10"].shape
+    >>> cross_validate(RankRLS(), X, y, qid=qid, scoring="ndcg@10")["test_score"].shape
     (5,)
     """
     options = {"error_score": "raise", **options}
@@ -238,3 +236,177 @@ def _scorers(scoring: Any, y: Any) -> Any:
     if isinstance(scoring, dict):
         return {name: _scorers(one, y) for name, one in scoring.items()}
     return scoring
+
+
+# -- AUC -----------------------------------------------------------------------------------------
+
+
+def pooled_auc(
+    estimator: Any,
+    X: Any,
+    y: ArrayLike,
+    cv: Any = 5,
+    *,
+    groups: Any = None,
+    n_jobs: int | None = None,
+) -> float:
+    """AUC of the held-out predictions of all folds, pooled.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Any ranker, regressor or classifier. Scores come from its ``decision_function``, else from
+        the probability of the higher class, else from ``predict``; those of rankers and regressors
+        get the least-squares intercept, f(x) − mean(f(X_train)) + mean(y_train).
+    X : array-like, sparse matrix or data frame of shape (n_rows, n_features)
+        Features, or the kernel matrix of shape (n_rows, n_rows) if the estimator takes one.
+    y : array-like of shape (n_rows,)
+        Binary labels; the higher one is the positive class.
+    cv : int, splitter or iterable of (train, test), default=5
+        An int is a number of stratified folds, not shuffled.
+    groups : array-like of shape (n_rows,), optional
+        Passed to the splitter.
+    n_jobs : int, optional
+        Number of fits run in parallel.
+
+    Returns
+    -------
+    float
+        Between 0 and 1; tied scores count as ½. Pooling is biased: if a fold has many positives,
+        the model that predicts it was trained on few and gives lower scores.
+    """
+    positive = two_levels(y)
+    splits = check_cv(cv, positive, classifier=True).split(X, positive, groups)
+    return _auc(estimator, X, y, positive, splits, n_jobs, pooled=True)
+
+
+def averaged_auc(
+    estimator: Any,
+    X: Any,
+    y: ArrayLike,
+    cv: Any = 5,
+    *,
+    groups: Any = None,
+    n_jobs: int | None = None,
+) -> float:
+    """Mean AUC over the folds that contain both classes.
+
+    Pairs of rows in different folds are ignored, so the variance is higher than that of
+    `leave_pair_out_auc`.
+
+    Parameters
+    ----------
+    estimator, X, y, cv, groups, n_jobs
+        As in `pooled_auc`. A fold with a single class is excluded, and its model is not fitted.
+    """
+    positive = two_levels(y)
+    splits = check_cv(cv, positive, classifier=True).split(X, positive, groups)
+    return _auc(estimator, X, y, positive, splits, n_jobs)
+
+
+def leave_one_out_auc(estimator: Any, X: Any, y: ArrayLike, *, n_jobs: int | None = None) -> float:
+    """AUC of pooled leave-one-out predictions, which is strongly biased downwards on small data.
+
+    For a model that learns nothing, the estimate is 0, not ½.
+
+    Parameters
+    ----------
+    estimator, X, y, n_jobs
+        As in `pooled_auc`.
+    """
+    positive = two_levels(y, least=2)
+    return _auc(estimator, X, y, positive, LeaveOneOut().split(positive), n_jobs, pooled=True)
+
+
+def balanced_leave_one_out_auc(
+    estimator: Any,
+    X: Any,
+    y: ArrayLike,
+    *,
+    random_state: Any = None,
+    n_jobs: int | None = None,
+) -> float:
+    """AUC of leave-one-out predictions by models trained with the same class balance.
+
+    Each row is predicted by a model trained without it and without a random row of the other class,
+    so that all models see the same numbers of positives and negatives; the predictions are pooled
+    (Parker, Günter and Bedo 2007).
+
+    Parameters
+    ----------
+    estimator, X, y, n_jobs
+        As in `pooled_auc`.
+    random_state : int, RandomState instance or None
+        Seed for drawing the rows of the other class.
+    """
+    positive = two_levels(y, least=2)
+    rng, rows = check_random_state(random_state), np.arange(len(positive))
+    drawn = [rng.choice(np.flatnonzero(positive != level)) for level in positive]
+    splits = ((np.delete(rows, [i, j]), rows[[i]]) for i, j in enumerate(drawn))
+    return _auc(estimator, X, y, positive, splits, n_jobs, pooled=True)
+
+
+def leave_pair_out_auc(estimator: Any, X: Any, y: ArrayLike, *, n_jobs: int | None = None) -> float:
+    """Leave-pair-out cross-validated estimate of AUC, by a fit for each positive and negative row.
+
+    It is the least biased of these estimates (Airola et al. 2011). `leave_pair_out_score` needs no
+    fits for RankRLS.
+
+    Parameters
+    ----------
+    estimator, X, y, n_jobs
+        As in `pooled_auc`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankrls import RankRLS
+    >>> from rankrls.model_selection import leave_one_out_auc, leave_pair_out_auc
+    >>> X, y = np.zeros((10, 1)), [0, 1] * 5  # nothing to learn
+    >>> leave_pair_out_auc(RankRLS(), X, y), leave_one_out_auc(RankRLS(), X, y)
+    (0.5, 0.0)
+    """
+    positive = two_levels(y, least=2)
+    return _auc(estimator, X, y, positive, LeavePairOut().split(positive, positive), n_jobs)
+
+
+def two_levels(y: Any, least: int = 1) -> Array:
+    """Encode y as 1 for the higher level and 0 for the lower; require ``least`` rows of each."""
+    array = np.asarray(None if isinstance(y, PreferenceGraph) else y)
+    if array.ndim != 1:
+        raise ValueError(f"AUC needs y with two levels, of shape (n_rows,); got {array.shape}")
+    encode_qid(array, len(array), name="y")  # refuses NaN
+    levels, codes, size = np.unique(array, return_inverse=True, return_counts=True)
+    if len(levels) != 2:
+        raise ValueError(f"AUC needs y with two levels; it has {len(levels)}")
+    if size.min() < least:
+        raise ValueError(
+            f"the training rows must contain both classes: y has {size.min()} row(s) of one class "
+            f"and needs at least {least}"
+        )
+    return codes
+
+
+def _auc(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    positive: Array,
+    splits: Iterable[tuple[Array, Array]],
+    n_jobs: int | None,
+    *,
+    pooled: bool = False,
+) -> float:
+    """AUC of the pooled held-out scores, or the mean over splits with both classes."""
+    if pooled:
+        intercept = not is_classifier(estimator)
+        held = held_out_scores(estimator, X, y, splits, residual=intercept, n_jobs=n_jobs)
+        rows, scores = (np.concatenate(part) for part in zip(*held, strict=True))
+        return concordance_index(positive[rows], scores)
+    both = (s for s in splits if positive[s[1]].min() < positive[s[1]].max())
+    held = held_out_scores(estimator, X, y, both, n_jobs=n_jobs)
+    if not held:
+        raise ValueError(
+            "no fold has rows of both classes: use fewer folds, or stratified ones (an int cv)"
+        )
+    return float(np.mean([concordance_index(positive[test], scores) for test, scores in held]))

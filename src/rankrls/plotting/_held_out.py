@@ -1,4 +1,4 @@
-"""Plot of predicted preference probabilities against observed frequencies."""
+"""Plots of held-out predictions: a ROC curve of left-out pairs, and reliability of judgements."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, xlog1py, xlogy
+from sklearn.metrics import auc, roc_curve
 from sklearn.utils.validation import check_is_fitted
 
 from rankrls._calls import takes_queries
@@ -17,23 +18,142 @@ from rankrls._validation import (
     check_integer,
     check_length,
     check_magnitudes,
-    check_option,
     check_pairs,
     check_weights,
 )
+from rankrls.core.ridge.pairs import all_pairs
 from rankrls.estimators import RankRLS, RankRLSCV
 from rankrls.estimators.calibration import margins
 from rankrls.estimators.cv import as_rankrls
 from rankrls.estimators.rankrls import check_covariates
-from rankrls.model_selection import holdout_judgements
-from rankrls.plotting._display import BLUE, Display, line_styles
+from rankrls.model_selection import holdout_judgements, leave_pair_out_predict, tournament_scores
+from rankrls.model_selection.refits import two_levels
+from rankrls.plotting._display import BLUE, Display
 
 Array = NDArray[Any]
 
 #: Half-width of a 95 % interval in standard errors.
 _Z = 1.959963984540054
 
-_DIAGONAL = "calibrated"
+
+@dataclass(eq=False, repr=False)
+class LeavePairOutRocDisplay(Display):
+    """ROC curve from a tournament of all left-out pairs, with the leave-pair-out AUC.
+
+    The rows are ranked by their wins in `rankrls.model_selection.leave_pair_out_tournament`. The
+    area under this curve equals the leave-pair-out AUC, which is the one to report, if the
+    comparisons have no cycles and no ties. Use `from_estimator` or `from_predictions`.
+
+    Attributes
+    ----------
+    fpr, tpr, roc_auc : ndarray and float
+        False and true positive rates, and the area under the curve.
+    leave_pair_out_auc : float
+        Fraction of the pairs (positive, negative) in the right order; ties count as ½.
+    ax_, figure_, line_, chance_level_ : matplotlib Axes, Figure and Line2D
+    """
+
+    _: KW_ONLY
+    fpr: Array
+    tpr: Array
+    roc_auc: float
+    leave_pair_out_auc: float
+    estimator_name: str | None = None
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: ArrayLike,
+        *,
+        name: str | None = None,
+        n_jobs: int | None = None,
+        ax: Any = None,
+    ) -> LeavePairOutRocDisplay:
+        """Leave out all pairs of rows and plot the ROC curve.
+
+        Parameters
+        ----------
+        estimator, X, y, n_jobs
+            As for `leave_pair_out_tournament`; y has two levels, the higher one is positive.
+        name : str, optional
+            Name shown in the legend; by default the class name of the estimator.
+        ax : matplotlib Axes, optional
+        """
+        labels = two_levels(y)
+        if isinstance(estimator, RankRLS) and not estimator._loss.keeps_ties:
+            raise ValueError(
+                "the tournament also leaves out pairs of the same class, which needs a RankRLS "
+                "with cost='magnitude' and ties='keep'"
+            )
+        pairs, name = all_pairs(len(labels)), cls._name(estimator, name)
+        held = leave_pair_out_predict(
+            estimator, X, labels.astype(float), pairs=pairs, n_jobs=n_jobs
+        )
+        return cls.from_predictions(labels, held, pairs=pairs, name=name, ax=ax)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: ArrayLike,
+        y_score: ArrayLike,
+        *,
+        pairs: ArrayLike,
+        name: str | None = None,
+        ax: Any = None,
+    ) -> LeavePairOutRocDisplay:
+        """Plot given predictions of left-out pairs, from any estimator.
+
+        Parameters
+        ----------
+        y_true : array-like of shape (n,)
+            Binary labels; the higher one is the positive class.
+        y_score : array-like of shape (n_pairs, 2)
+            Scores of the two rows of each pair, by a model trained without them.
+        pairs : array-like of shape (n_pairs, 2)
+            Row indices of all n(n − 1)/2 pairs, including pairs of the same class.
+        name, ax
+            As for `from_estimator`.
+        """
+        labels = two_levels(y_true)
+        n = len(labels)
+        rows = check_pairs(pairs, n)
+        n_pairs = n * (n - 1) // 2
+        if len(rows) != n_pairs or len(np.unique(np.sort(rows, axis=1) @ [n, 1])) < n_pairs:
+            raise ValueError(
+                f"pairs must be all {n_pairs} pairs of the {n} rows, each once (including pairs of "
+                "the same class)"
+            )
+        scores = check_finite_array("y_score", y_score, ndim=(2,))
+        fpr, tpr, _ = roc_curve(labels, tournament_scores(rows, scores, n), drop_intermediate=False)
+        order = np.sign(labels[rows[:, 0]] - labels[rows[:, 1]])
+        right = (np.sign(scores[:, 0] - scores[:, 1]) * order + 1) / 2
+        return cls(
+            fpr=fpr,
+            tpr=tpr,
+            roc_auc=float(auc(fpr, tpr)),
+            leave_pair_out_auc=float(right[order != 0].mean()),
+            estimator_name=name,
+        ).plot(ax)
+
+    def plot(self, ax: Any = None) -> LeavePairOutRocDisplay:
+        """Draw the curve on ``ax`` or a new figure, and the diagonal."""
+        first = {"color": BLUE} if ax is None else {}
+        ax = self._begin(ax, 4.8, 4.8)
+        name = f"{self.estimator_name}\n" if self.estimator_name else ""
+        label = (
+            f"{name}leave-pair-out AUC = "
+            f"{self.leave_pair_out_auc:.3f}\ntournament (area) = {self.roc_auc:.3f}"
+        )
+        line = {"label": label, "linewidth": 1.8} | first
+        (self.line_,) = ax.plot(self.fpr, self.tpr, **line)
+        self.chance_level_ = self._diagonal(ax, 0.0, "chance (0.5)")
+        limits = (-0.01, 1.01)
+        ax.set(xlabel="false positive rate", ylabel="true positive rate", xlim=limits, ylim=limits)
+        ax.grid(alpha=0.25)
+        ax.legend(loc="lower right", frameon=False)
+        return self
 
 
 @dataclass(eq=False, repr=False)
@@ -73,16 +193,15 @@ class ReliabilityDisplay(Display):
         X: Any,
         pairs: ArrayLike,
         *,
-        y: Any = None,
-        qid: Any = None,
         magnitude: ArrayLike | None = None,
         pair_weight: ArrayLike | None = None,
         pair_features: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
         groups: Any = None,
         held_out: bool = True,
+        n_bins: int = 10,
         name: str | None = None,
-        **options: Any,
+        ax: Any = None,
+        **fit_params: Any,
     ) -> ReliabilityDisplay:
         """Predict judgements and plot the reliability diagram.
 
@@ -91,24 +210,23 @@ class ReliabilityDisplay(Display):
         estimator : RankRLSCV or RankRLS
             A fitted `RankRLSCV` has calibrated probabilities. For a `RankRLS`, the probabilities
             are those of a new judgement with noise variance alpha.
-        X, pairs, y, qid, magnitude, pair_weight, pair_features, sample_weight
-            As for ``fit``. Scores y with qid and sample_weight are for ``held_out=True``.
+        X, pairs, magnitude, pair_weight, pair_features
+            As for ``fit``.
         groups : array-like of shape (n_pairs,), optional
             Group of each judgement; judgements of a group are left out together.
         held_out : bool, default=True
             If True, X and pairs must be the data passed to ``fit``, and each judgement is predicted
             by the model without it or without its group (see `holdout_judgements`). If False, the
             fitted model predicts new judgements.
+        n_bins, ax
+            As for `from_predictions`.
         name : str, optional
             Name shown in the legend; by default the class name of the estimator.
-        **options
-            Options of `from_predictions`, such as ``n_bins`` or ``ax``.
+        **fit_params
+            Scores y with qid and sample_weight, as for ``fit``, with ``held_out=True``.
         """
-        if not isinstance(held_out, bool):
-            raise ValueError(f"held_out must be True or False; got {held_out!r}")
         check_covariates(estimator, pair_features)
-        beside = {"groups": groups, "y": y, "qid": qid, "sample_weight": sample_weight}
-        beside = {name: values for name, values in beside.items() if values is not None}
+        fit_params |= {} if groups is None else {"groups": groups}
         calibration = getattr(estimator, "calibration_", None)
         if held_out:
             ranker = as_rankrls(estimator)
@@ -119,14 +237,14 @@ class ReliabilityDisplay(Display):
                 pair_weight=pair_weight,
                 pair_features=pair_features,
                 return_std=True,
-                **beside,
+                **fit_params,
             )
             alpha = float(ranker.alpha)
             r = margins(mean, std**2, alpha)
             p = ndtr(r / np.sqrt(alpha)) if calibration is None else calibration.proba(r)
         else:
-            if beside:
-                raise ValueError(f"{next(iter(beside))} can be used only with held_out=True")
+            if fit_params:
+                raise ValueError(f"{next(iter(fit_params))} can be used only with held_out=True")
             check_is_fitted(estimator)
             a, b = check_pairs(pairs, X.shape[0] if hasattr(X, "shape") else len(X)).T
             p = estimator.preference_proba(
@@ -142,8 +260,9 @@ class ReliabilityDisplay(Display):
             np.where(flipped, 1 - p, p),
             np.where(flipped, 1 - won, won),
             sample_weight=pair_weight,
+            n_bins=n_bins,
             name=cls._name(estimator, name),
-            **options,
+            ax=ax,
         )
 
     @classmethod
@@ -154,9 +273,8 @@ class ReliabilityDisplay(Display):
         *,
         sample_weight: ArrayLike | None = None,
         n_bins: int = 10,
-        strategy: str = "quantile",
         name: str | None = None,
-        **plot_options: Any,
+        ax: Any = None,
     ) -> ReliabilityDisplay:
         """Plot given probabilities, from any model.
 
@@ -168,19 +286,14 @@ class ReliabilityDisplay(Display):
             1 if a was preferred, 0 if b was preferred, 0.5 for ties.
         sample_weight : array-like of shape (n,), optional
         n_bins : int, default=10
-            Maximum number of bins; empty bins are omitted.
-        strategy : {"quantile", "uniform"}, default="quantile"
-            Bins of equal numbers of judgements, or of equal width.
+            Maximum number of bins, of equal numbers of judgements.
         name : str, optional
             Name shown in the legend.
-        **plot_options
-            Options of `plot`, such as ``ax``.
+        ax : matplotlib Axes, optional
         """
-        p = _within_01("proba", proba)
-        won = _within_01("outcome", outcome)
+        p, won = _within_01("proba", proba), _within_01("outcome", outcome)
         check_length("outcome", won, len(p), "probabilities")
         n_bins = check_integer("n_bins", n_bins, least=1)
-        check_option("strategy", strategy, ("quantile", "uniform"))
         weight = np.ones(len(p))
         if sample_weight is not None:
             weight = check_weights("sample_weight", sample_weight, len(p), "probabilities")
@@ -188,11 +301,7 @@ class ReliabilityDisplay(Display):
         if not used.any():
             raise ValueError("there is no judgement to plot")
         p, won, weight = p[used], won[used], weight[used]
-
-        if strategy == "quantile":
-            edges = np.unique(np.quantile(p, np.arange(1, n_bins) / n_bins))
-        else:
-            edges = np.linspace(0.5 if p.min() >= 0.5 else 0.0, 1.0, n_bins + 1)[1:-1]
+        edges = np.unique(np.quantile(p, np.arange(1, n_bins) / n_bins))
         bins = np.unique(np.searchsorted(edges, p, side="right"), return_inverse=True)[1]
         total = np.bincount(bins, weight)
         mean = np.bincount(bins, weight * won) / total
@@ -201,7 +310,7 @@ class ReliabilityDisplay(Display):
         centre = (mean + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
         half = _Z * np.sqrt(mean * (1 - mean) / n + (_Z / (2 * n)) ** 2) / (1 + _Z**2 / n)
         loss = -(xlogy(won, p) + xlog1py(1 - won, -p))
-        display = cls(
+        return cls(
             prob_pred=np.bincount(bins, weight * p) / total,
             prob_true=mean,
             prob_low=np.minimum(centre - half, mean),
@@ -209,31 +318,20 @@ class ReliabilityDisplay(Display):
             counts=np.bincount(bins),
             log_loss=float(weight @ loss / weight.sum()),
             estimator_name=name,
-        )
-        return display.plot(**plot_options)
+        ).plot(ax)
 
-    def plot(
-        self, ax: Any = None, *, name: str | None = None, **line_options: Any
-    ) -> ReliabilityDisplay:
-        """Draw the bins with 95 % intervals on ``ax`` or a new figure, and the diagonal.
-
-        ``line_options`` are those of ``Axes.errorbar``.
-        """
-        n_drawn = 0 if ax is None else len(ax.containers)
-        first = {"color": BLUE} if ax is None else line_styles(n_drawn + 1)[n_drawn]
+    def plot(self, ax: Any = None) -> ReliabilityDisplay:
+        """Draw the bins with 95 % intervals on ``ax`` or a new figure, and the diagonal."""
+        first = {"color": BLUE} if ax is None else {}
         ax = self._begin(ax, 4.8, 4.8)
-        name = self.estimator_name if name is None else name
-        label = f"{'' if not name else name + ', '}log loss = {self.log_loss:.3f}"
+        name = f"{self.estimator_name}, " if self.estimator_name else ""
+        label = f"{name}log loss = {self.log_loss:.3f}"
         line = {"label": label, "marker": "o", "markersize": 4, "linewidth": 1.5, "capsize": 2}
         around = [self.prob_true - self.prob_low, self.prob_high - self.prob_true]
-        self.errorbar_ = ax.errorbar(
-            self.prob_pred, self.prob_true, yerr=around, **line | first | line_options
-        )
+        self.errorbar_ = ax.errorbar(self.prob_pred, self.prob_true, yerr=around, **line | first)
         self.line_ = self.errorbar_.lines[0]
-        self.diagonal_ = None
-        if _DIAGONAL not in [other.get_label() for other in ax.get_lines()]:
-            low = 0.5 if self.prob_pred.min() >= 0.5 else 0.0
-            self.diagonal_ = self._diagonal(ax, low, _DIAGONAL)
+        low = 0.5 if self.prob_pred.min() >= 0.5 else 0.0
+        self.diagonal_ = self._diagonal(ax, low, "calibrated")
         ax.set(xlabel="predicted probability", ylabel="part that was won")
         ax.grid(alpha=0.25)
         ax.legend(loc="lower right", frameon=False)

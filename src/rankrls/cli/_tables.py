@@ -1,17 +1,26 @@
-"""Click logs as files of rows: one row for each query and item, with a label and a weight."""
+"""Tables that are made of others: rows of click logs, and ``rankrls split``."""
 
 from __future__ import annotations
 
+import csv
+import io
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from rankrls.cli._output import listed, note, number
+import numpy as np
 
-__all__ = ["QUERIES", "click_rows", "find_column"]
+from rankrls._streams import opened
+from rankrls.cli._files import check_output, output_file, write_all
+from rankrls.cli._output import facts, listed, note, number, queries
+from rankrls.datasets.formats import delimiter_of, sniff
+
+__all__ = ["click_rows", "split"]
 
 #: Names of columns of queries and of items.
 QUERIES = ("qid", "query_id", "queryid", "query")
@@ -47,7 +56,7 @@ def click_rows(o: Any) -> Iterator[tuple[Any, Any]]:
     except pa.ArrowInvalid as error:
         raise ValueError(f"{name}: {str(error).splitlines()[0]}") from error
     columns: dict[str, Any] = {
-        role: find_column(log.column_names, getattr(o, option), known, option)
+        role: find_column(name, log.column_names, getattr(o, option), known, option)
         for role, option, known in ROLES
         if role != "impressions" or o.impressions is not None
     }
@@ -91,11 +100,91 @@ def click_rows(o: Any) -> Iterator[tuple[Any, Any]]:
             raise
 
 
-def find_column(names: Sequence[str], given: str | None, known: Sequence[str], option: str) -> str:
+def find_column(
+    file: str, names: Sequence[str], given: str | None, known: Sequence[str], option: str
+) -> str:
     """The column of an option, or the one with a known name."""
     column = given or next((name for name in names if name.lower() in known), None)
     if column is None or column not in names:
         what = f"no column {column!r}" if column else "no column is called " + ", ".join(known)
         has = ", ".join(map(repr, names))
-        raise ValueError(f"{what}: name it by --{option}; the columns are {has}")
+        raise ValueError(f"{file}: {what}: name it by --{option}; the columns are {has}")
     return column
+
+
+# ---------------------------------------------------------------------- split
+
+
+def split(o: Any) -> None:
+    """Write the rows of some queries to one file, and all others to another."""
+    if os.path.realpath(o.train) == os.path.realpath(o.test):
+        raise ValueError(f"{o.test} is named twice: the two parts are written to two files")
+    check_output(o.train, o.data)
+    check_output(o.test, o.data)
+    kind = sniff(o.data)
+    if kind == "letor" and o.qid is not None:
+        raise ValueError("--qid is for CSV and Parquet files: LETOR text has qid:…")
+    qid, part = _parquet(o) if kind == "parquet" else _text(o, kind)
+    for row, one in enumerate(qid, 1):
+        if one is None or not str(one).strip():
+            raise ValueError(f"{o.data}: row {row} has no query id, so it belongs to no query")
+    names, codes = np.unique(np.asarray(qid, dtype=str), return_inverse=True)
+    if len(names) < 2:
+        raise ValueError(f"{o.data}: {queries(len(names))} cannot be split in two")
+    n_test = min(max(round(o.share * len(names)), 1), len(names) - 1)
+    chosen = np.random.default_rng(o.random_state).permutation(len(names))[:n_test]
+    held, told = np.isin(codes, chosen), []
+    for path, rows, n in ((o.train, ~held, len(names) - n_test), (o.test, held, n_test)):
+        with output_file(path) as file:
+            write_all(file, part(rows))
+        told.append((path, f"{number(int(rows.sum()))} rows of {queries(n)}"))
+    facts(told)
+
+
+def _text(o: Any, kind: str) -> tuple[list[str], Any]:
+    """Query of every row of LETOR text or CSV, and a function that returns some rows, unchanged."""
+    with opened(o.data) as file:
+        text = b"".join(iter(partial(file.read, 1 << 20), b"")).decode("utf-8-sig")
+    lines, head, rows, qid = list(io.StringIO(text, newline="")), "", [], []
+    if kind == "letor":
+        rows = [line for line in lines if line.partition("#")[0].strip()]
+        found = [re.match(r"\s*\S+\s+qid:(\S+)", line) for line in rows]
+        if None in found:
+            row = found.index(None) + 1
+            raise ValueError(f"{o.data}: row {row} has no qid:…, so it belongs to no query")
+        qid = [match[1] for match in found if match is not None]
+    else:
+        reader, first = csv.reader(lines, delimiter=delimiter_of(text.lstrip())), 0
+        names: list[str] = []
+        for cells in reader:
+            record, first = "".join(lines[first : reader.line_num]), reader.line_num
+            if cells and not names:
+                head, names = record, cells
+                place = names.index(find_column(o.data, names, o.qid, QUERIES, "qid"))
+            elif cells:
+                rows.append(record)
+                if len(cells) != len(names):
+                    what = f"{len(cells)} cells, not {len(names)}"
+                    raise ValueError(f"{o.data}: row {len(rows)} has {what}")
+                qid.append(cells[place])
+
+    def part(kept: Any) -> bytes:
+        some = (rows[i].rstrip("\r\n") + "\n" for i in np.flatnonzero(kept))
+        return "".join([head, *some]).encode("utf-8")
+
+    return qid, part
+
+
+def _parquet(o: Any) -> tuple[list[Any], Any]:
+    """The same for a Parquet file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(o.data)
+
+    def part(kept: Any) -> bytes:
+        sink = pa.BufferOutputStream()
+        pq.write_table(table.filter(pa.array(kept)), sink)
+        return bytes(sink.getvalue().to_pybytes())
+
+    return table[find_column(o.data, table.column_names, o.qid, QUERIES, "qid")].to_pylist(), part
