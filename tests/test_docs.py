@@ -31,7 +31,7 @@ PAGES = [
     ),
 ]
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.S | re.M)
-NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?(?![\w])")
+NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w])")
 
 sys.path.insert(0, str(DOCS / "_tools"))
 api_pages = importlib.import_module("api_pages")

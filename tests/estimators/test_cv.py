@@ -428,16 +428,16 @@ def test_final_model_is_that_of_rankrls(outputs, cost, model):
     weight = np.linspace(0.5, 2.0, N)
     ranker = fit_cv(X, y, qid=qid, weight=weight, **params)
     expected = RankRLS(ranker.alpha_, **params).fit(X, y, qid=qid, sample_weight=weight)
+    same = partial(assert_allclose, rtol=1e-10, atol=1e-12)  # BLAS rounds blocks of K differently
     for name in ("coef_", "dual_coef_", "basis_indices_", "n_pairs_", "n_queries_", "solver_"):
         assert hasattr(ranker, name) == hasattr(expected, name)
         if hasattr(expected, name):
-            assert_array_equal(getattr(ranker, name), getattr(expected, name))
-    assert_array_equal(ranker.predict(X), expected.predict(X))
-    assert_array_equal(ranker.predict(X, return_std=True), expected.predict(X, return_std=True))
+            compare = assert_array_equal if name == "solver_" else same
+            compare(getattr(ranker, name), getattr(expected, name))
+    same(ranker.predict(X), expected.predict(X))
+    same(ranker.predict(X, return_std=True), expected.predict(X, return_std=True))
     assert ranker.score(X, y, qid=qid) == expected.score(X, y, qid=qid)
-    assert_array_equal(
-        ranker.preference_proba(X[:5], X[5:10]), expected.preference_proba(X[:5], X[5:10])
-    )
+    same(ranker.preference_proba(X[:5], X[5:10]), expected.preference_proba(X[:5], X[5:10]))
 
 
 # ---------------------------------------------------------------------- cv="auto"
