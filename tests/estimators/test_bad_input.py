@@ -60,7 +60,7 @@ def case(name, call, message, error=ValueError, **options):
     """One row of the table: what is wrong, what to call, and a pattern of the message.
 
     ``sklearn``: the words are scikit-learn's own, which are as
-    long as it likes: the message must be in the first line. ``works``: it is found after some work.
+    long as it likes: the message must be in the first line.
     """
     return pytest.param(call, message, error, options, id=name)
 
@@ -130,7 +130,6 @@ CASES = [
     case("solver", model(solver="svd"), "solver must be one of 'auto', 'primal', .*; got 'svd'"),
     case("kernel", model(kernel="gaussian"), "kernel must be .*'linear'.*'rbf'.*; got 'gaussian'"),
     case("kernel parameter", rbf(kernel_params={"sigma": 1}), r"'sigma'.*'rbf' .*takes: gamma"),
-    case("indefinite kernel", model(kernel="sigmoid"), "alpha above|returned NaN", works=True),
     case("primal with rbf", rbf(solver="primal"), "needs kernel='linear'.*'dual' or 'nystroem'"),
     case("basis with dual", rbf(solver="dual", basis=5), "basis belongs to solver='nystroem'"),
     case("basis too large a row", rbf(basis=[0, 100]), "basis has 100, but rows"),
@@ -146,12 +145,6 @@ CASES = [
         "gram not symmetric",
         fit(KERNEL + np.triu(np.ones((N, N)), 1), Y, model={"kernel": "precomputed"}),
         r"not symmetric: .* by up to 1\. .*\(K \+ K.T\) / 2",
-    ),
-    case(
-        "gram indefinite",
-        fit(KERNEL - 50 * np.eye(N), Y, model={"kernel": "precomputed"}),
-        "not positive semi-definite .*Use alpha above",
-        works=True,
     ),
     case("graphs of scores", lambda f: GRAPH + GRAPH, "two graphs from scores cannot be added"),
     case("gram, new rows", lambda f: f.gram.predict(X), "3 features.*expecting 100"),
@@ -208,9 +201,7 @@ def no_work(monkeypatch):
 
 
 @pytest.mark.parametrize(("call", "message", "error", "options"), CASES)
-def test_bad_input(call, message, error, options, fitted, request):
-    if not options.get("works"):
-        request.getfixturevalue("no_work")
+def test_bad_input(call, message, error, options, fitted, no_work):
     with pytest.raises(error) as caught:
         call(fitted)
     text = str(caught.value)
@@ -229,38 +220,21 @@ def test_relative_with_too_many_levels(monkeypatch, no_work):
     monkeypatch.setattr(_costs, "MAX_LEVEL_PAIRS", 100)
     ranker = RankRLS(cost="relative")
     levels = np.arange(N) % 20  # 190 pairs of levels
-    with pytest.raises(ValueError) as caught:
+    message = r"190 here .*20 distinct scores\), more than the 100 allowed. Round the scores"
+    with pytest.raises(ValueError, match=message):
         ranker.fit(X, levels)
-    text = str(caught.value)
-    assert "190 here" in text
-    assert "20 distinct scores" in text
-    assert "more than the 100 allowed" in text
-    assert "Round the scores" in text
-    assert len(text) < 400
-    assert "\n" not in text
     with pytest.raises(WorkHasBegunError):  # the same scores in small queries are fine
         ranker.fit(X, levels, qid=np.arange(N) // 4 % 5)
     with pytest.raises(WorkHasBegunError):
         ranker.set_params(cost="unit").fit(X, levels)
 
 
-def memory_message(call):
-    with pytest.raises(MemoryError) as caught:
-        call()
-    text = str(caught.value)
-    assert "\n" not in text
-    assert len(text) < 400
-    return text
-
-
 @pytest.mark.parametrize("kernel", ["rbf", "poly"])
 def test_dual_too_large(kernel, monkeypatch, no_work):
     monkeypatch.setattr(_resources, "budget", lambda: 2 * N * N * 8 - 1)
     ranker = RankRLS(kernel=kernel, solver="dual")
-    text = memory_message(lambda: ranker.fit(X, Y))
-    assert "solver='dual'" in text
-    assert "100 × 100" in text
-    assert "solver='nystroem' with basis=" in text
+    with pytest.raises(MemoryError, match=r"solver='dual' .*100 × 100.*'nystroem' with basis="):
+        ranker.fit(X, Y)
     monkeypatch.setattr(_resources, "budget", lambda: 2 * N * N * 8)
     for feasible in (ranker, RankRLS(solver="dual")):  # the second needs the features only
         with pytest.raises(WorkHasBegunError):
@@ -269,8 +243,8 @@ def test_dual_too_large(kernel, monkeypatch, no_work):
 
 def test_primal_too_large(no_work):
     wide = sparse.csr_array(([1.0, 2.0], ([0, 1], [0, 0])), shape=(50, 2_000_000))
-    text = memory_message(lambda: RankRLS(solver="primal").fit(wide, Y[:50]))
-    assert "solver='primal'" in text
+    with pytest.raises(MemoryError, match="solver='primal'"):
+        RankRLS(solver="primal").fit(wide, Y[:50])
 
 
 TOO_LARGE = {

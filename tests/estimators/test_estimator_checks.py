@@ -9,7 +9,7 @@ from sklearn.utils.estimator_checks import (
     check_estimator,
 )
 
-from rankrls import RankRLS, RankSVM
+from rankrls import RankRLS, RankRLSCV, RankSVM
 
 CONFIGURATIONS = {
     "default": RankRLS(),
@@ -32,6 +32,9 @@ CONFIGURATIONS = {
     "svm-rbf": RankSVM(kernel="rbf", query_weighting="query", tol=1e-13),
     "svm-precomputed": RankSVM(kernel="precomputed", query_weighting="query", tol=1e-13),
     "svm-nystroem": RankSVM(kernel="rbf", basis=20, random_state=0, tol=1e-13),
+    "cv": RankRLSCV((0.1, 1.0, 10.0), random_state=0),
+    "cv-one-alpha": RankRLSCV([1.0], kernel="rbf", query_weighting="query", ties="drop", cv=3),
+    "cv-precomputed": RankRLSCV((100.0, 1000.0), kernel="precomputed", random_state=0),
 }
 
 # RankSVM refuses indefinite kernel matrices whatever alpha is.
@@ -49,7 +52,7 @@ SKIPPED = {
 AT_LEAST = 44
 
 
-@pytest.mark.filterwarnings("ignore:basis=20 is more than the")
+@pytest.mark.filterwarnings("ignore:basis=20 is more than the", "ignore:the best alpha")
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_every_check_passes(name):
     refused = REFUSED.get(name, {})
@@ -83,7 +86,7 @@ def test_early_stopping(alpha):
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
-@pytest.mark.filterwarnings("ignore:basis=20 is more than the")
+@pytest.mark.filterwarnings("ignore:basis=20 is more than the", "ignore:the best alpha")
 def test_names_of_columns(name):
     """One that scikit-learn runs on its own estimators only: feature_names_in_ and its use."""
     pytest.importorskip("pandas")

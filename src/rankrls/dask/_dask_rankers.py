@@ -102,7 +102,6 @@ class DaskRanker(RidgeRanker):
         *,
         qid: Any = None,
         sample_weight: Any = None,
-        persist: bool = True,
         **others: Any,
     ) -> Any:
         """Fit the model.
@@ -116,9 +115,6 @@ class DaskRanker(RidgeRanker):
             takes one more pass over X if its partition lengths are unknown.
         qid, sample_weight : the same, of shape (n_rows,), optional
             As for the local estimator; `RankRLSCV` requires qid.
-        persist : bool, default=True
-            Whether X is kept in the workers' memory during the iterations of "cg". If False, X is
-            computed again in every iteration.
         **others
             Further arguments of the local estimator are refused.
         """
@@ -128,7 +124,7 @@ class DaskRanker(RidgeRanker):
                 f"rankrls.{type(self).__name__} to rows in memory"
             )
         with unchanged_on_error(self):
-            fit_ranker(self, X, y, qid, sample_weight, persist=persist)
+            fit_ranker(self, X, y, qid, sample_weight)
         return self
 
     def _why_not_incremental(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from typing import Any
 
@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
+import dask
 from rankrls import _resources
 from rankrls._calls import Progress, warn
 from rankrls._frames import clear_errors, columns_like_ids, id_text, scale_text, unequal_scales
@@ -55,14 +56,7 @@ def check_columns(ranker: Any, X: Any, *, reset: bool = False) -> None:
 
 
 def fit_ranker(
-    ranker: Any,
-    X: Any,
-    y: Any,
-    qid: Any,
-    sample_weight: Any,
-    *,
-    scaler: Any = None,
-    persist: bool = True,
+    ranker: Any, X: Any, y: Any, qid: Any, sample_weight: Any, *, scaler: Any = None
 ) -> Any:
     """Fit a `RankRLS` or a `RankRLSCV`; returns the fitted scaler, if there is one."""
     chooses, n_folds, alphas = hasattr(ranker, "alphas"), 1, np.empty(0)
@@ -84,7 +78,7 @@ def fit_ranker(
     solver = _choose_solver(ranker, kernel, rows, scaler)
     progress(f"solver {solver}")
     if solver == "cg":
-        _fit_cg(ranker, rows, alphas, progress, persist)
+        _fit_cg(ranker, rows, alphas, progress)
         return None
     basis, fold_of, size, copies = None, None, rows.n_features, n_folds + 4 if chooses else 2
     if solver == "nystroem":
@@ -256,16 +250,14 @@ def _part_scores(
 System = tuple[LinearSystem, Array, Array]
 
 
-def _fit_cg(
-    ranker: Any, rows: DistributedRows, alphas: Array, progress: Progress, persist: bool
-) -> None:
+def _fit_cg(ranker: Any, rows: DistributedRows, alphas: Array, progress: Progress) -> None:
     max_iter = DEFAULT_MAX_ITER if ranker.max_iter is None else ranker.max_iter
     options = IterationOptions(
         check_positive("tol", ranker.tol),
         check_integer("max_iter", max_iter, least=1),
         progress=progress,
     )
-    systems = rows.parts(partial(_part_system, ranker._loss), keep="all" if persist else "moved")
+    systems = dask.persist(*rows.parts(partial(_part_system, ranker._loss)))
     parts = layer("summary", [(_summary, part) for part in systems])
     equations = _DistributedEquations(systems, compute([tree("sum", _add, parts)])[0], rows)
     learned = Learned.nothing(1, None, rows.dtype, rows.n_outputs, rows.flat, True)
@@ -287,7 +279,7 @@ class _DistributedEquations:
     #: Round trips dominate the cost, so held-out rows can be scored after each of them.
     n_entries = 2**62
 
-    def __init__(self, systems: list[Any], sums: list[Array], rows: DistributedRows) -> None:
+    def __init__(self, systems: Sequence[Any], sums: list[Array], rows: DistributedRows) -> None:
         self._systems = systems
         self.C, self.squares, self.n_pairs, self.preferences = sums  # of all parts
         self.outputs, self.dtype, self.rank = np.arange(rows.n_outputs), rows.dtype, rows.n_rows

@@ -242,14 +242,11 @@ class DistributedRows:
         crosses = (np.bincount(codes) > 1) & self.has_qid
         self.n_crossing, self._group = int(crosses.sum()), np.where(crosses, place[first], -1)
 
-    def parts(
-        self, work: Callable[..., Any], *extras: Delayed | None, keep: str = ""
-    ) -> list[Delayed]:
+    def parts(self, work: Callable[..., Any], *extras: Delayed | None) -> list[Delayed]:
         """Return ``work(X, graph, query, *extras)`` of parts of the rows.
 
         The arguments are rows of whole queries, their `PreferenceGraph`, the number of the query of
-        each row, shape (m,), and ``extras``. ``keep`` results on the workers: of "all" parts, or of
-        rows that have "moved".
+        each row, shape (m,), and ``extras``.
         """
         group = self._group
         moves = group >= 0
@@ -271,10 +268,7 @@ class DistributedRows:
         for (g, _), piece in zip(found, taken, strict=True):
             pieces.setdefault(g, []).append(piece)
         stay, together = pieces.pop(-1), partial(_together, work)
-        moved = layer("together", [(together, some, *extras) for some in pieces.values()])
-        if keep:
-            moved = list(dask.persist(*moved))
-        return [*(dask.persist(*stay) if keep == "all" else stay), *moved]
+        return stay + layer("together", [(together, some, *extras) for some in pieces.values()])
 
     def take(self, indices: Array) -> Any:
         """Return rows of X by index, gathered on the client, shape (r, n)."""

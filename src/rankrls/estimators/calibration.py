@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from scipy.special import expit, log_expit, log_ndtr, ndtr
 from sklearn.exceptions import ConvergenceWarning
 
@@ -77,26 +78,21 @@ def fit_calibration(margin: Array, tie: Array, weight: Array, link: str) -> Cali
     scale = float(np.sqrt(weight @ margin**2))
     if not scale > 0:
         return Calibration(link, 0.0, float(np.log(2.0)))
-    r = margin / scale
-    slope = 0.0
-    for _ in range(60):  # the objective is convex in the slope, and a dozen suffice
+    r, log_g = margin / scale, log_expit if link == "logit" else log_ndtr
+
+    def derivative(slope: float) -> float:  # it increases, because the loss is convex
         u = slope * r
         if link == "logit":
-            p = expit(u)
-            gradient, curvature = p - won, p * (1 - p)
-        else:
-            log_density = -0.5 * u * u - 0.5 * np.log(2 * np.pi)
-            up, down = np.exp(log_density - log_ndtr(u)), np.exp(log_density - log_ndtr(-u))
-            gradient = (1 - won) * down - won * up
-            curvature = won * up * (u + up) + (1 - won) * down * (down - u)
-        step = weight @ (gradient * r) / max(weight @ (curvature * r * r), np.finfo(float).tiny)
-        # Not far outside the region where the quadratic model holds.
-        new = float(min(max(slope - step, 0.0), 4 * slope + 4))
-        converged = abs(new - slope) <= 1e-10 * max(1.0, slope)
-        slope = new
-        if converged:
-            break
-    log_g = log_expit if link == "logit" else log_ndtr
+            return float(weight @ ((expit(u) - won) * r))
+        log_density = -0.5 * u * u - 0.5 * np.log(2 * np.pi)
+        up, down = np.exp(log_density - log_ndtr(u)), np.exp(log_density - log_ndtr(-u))
+        return float(weight @ (((1 - won) * down - won * up) * r))
+
+    slope, longest = 0.0, 1.0
+    if derivative(0.0) < 0:
+        while derivative(longest) < 0:
+            longest *= 4.0
+        slope = float(brentq(derivative, 0.0, longest, xtol=1e-12, rtol=1e-12))
     loss = -weight @ (np.where(tie, 0.5, 1.0) * log_g(slope * r))
     loss -= 0.5 * weight[tie] @ log_g(-slope * r[tie])
     return Calibration(link, slope / scale, float(loss))

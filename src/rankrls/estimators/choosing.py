@@ -191,11 +191,6 @@ def choose_alpha(
 # -- folds --------------------------------------------------------------------------------------
 
 
-def is_fold_count(cv: Any) -> bool:
-    """Whether ``cv`` is an int, which is a number of folds."""
-    return isinstance(cv, int | np.integer) and not isinstance(cv, bool)
-
-
 def is_splits(cv: Any) -> bool:
     """Whether ``cv`` is a splitter, or an iterable of (train, test)."""
     return not isinstance(cv, str | bytes) and (hasattr(cv, "split") or isinstance(cv, Iterable))

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from rankrls._calls import Progress, takes_queries, unchanged_on_error, warn
 from rankrls._resources import n_threads
-from rankrls._validation import check_option, encode_qid, show
+from rankrls._validation import check_option, encode_qid, is_integer, show
 from rankrls.core.linalg.krylov import History
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.models import predict_path
@@ -34,7 +34,6 @@ from rankrls.estimators.choosing import (
     Split,
     check_alphas,
     forget_choice,
-    is_fold_count,
     is_splits,
     joined_results,
     random_fold_of,
@@ -63,7 +62,6 @@ class AlphaSearch:
     problem: RidgeProblem
     best: int = 0
     results: dict[str, Array] = field(default_factory=dict)
-    predictions: dict[float, Array] = field(default_factory=dict)
     fitted: dict[float, tuple[Any, History]] = field(default_factory=dict)  # models of alphas
 
     def __getitem__(self, name: str) -> float:
@@ -251,7 +249,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
                 else:
                     if folds is None:  # they are the same for all kernels
                         folds = self._folds(X, y, found.problem, scoring, groups)
-                    score = partial(self._score_folds, found, folds, scoring, progress)
+                    score = partial(self._score_folds, found.problem, folds, scoring, progress)
                 if stops and grid is not None:  # early stopping chooses alpha, too
                     found.results = {"alpha": grid, **score(grid)}
                 else:
@@ -321,10 +319,12 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
                 one.results["gamma"] = np.full(len(one.results["alpha"]), gamma)
             self.gamma_ = best["gamma"]
         self.alpha_, self.best_score_ = best["alpha"], best["mean_score"]
-        self.cv_results_ = joined_results([one.results for one in searches])
         if self.store_cv_predictions:
-            kept = np.stack([best.predictions[alpha] for alpha in best.results["alpha"].tolist()])
+            kept = best.results["predictions"]
             self.cv_predictions_ = kept[..., 0] if best.problem.graph.flat else kept
+        for one in searches:
+            one.results.pop("predictions", None)
+        self.cv_results_ = joined_results([one.results for one in searches])
 
     def _why_not_incremental(self) -> str | None:
         if self.link != "identity":
@@ -350,10 +350,10 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
     # -- held-out predictions
 
     def _score_folds(
-        self, found: AlphaSearch, folds: Folds, scoring: Any, progress: Progress, alphas: Array
+        self, problem: RidgeProblem, folds: Folds, scoring: Any, progress: Progress, alphas: Array
     ) -> dict[str, Array]:
         """Score alphas by held-out folds of rows or given pairs; without any, by pairs of rows."""
-        problem, graph, judged = found.problem, found.problem.graph, scoring.judged
+        graph, judged = problem.graph, scoring.judged
         held_out = f"{len(folds):,} folds" if len(folds) else "leave-pair-out"
         progress(f"{len(alphas)} alphas, {held_out}")
         if not len(folds):
@@ -366,13 +366,12 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         else:
             held = problem.leave_out(folds, alphas)
             scores = scoring.of_folds(graph, held)
-        if self.store_cv_predictions:
-            if judged:
-                values = by_judgement(held.values, folds, graph.pairs)
-            else:
-                values = held.by_row(graph.n_rows)
-            found.predictions.update(zip(alphas.tolist(), values, strict=True))
-        return {"mean_score": scores["mean_score"], "n_refits": held.n_refits} | scores
+        results = {"mean_score": scores["mean_score"], "n_refits": held.n_refits} | scores
+        if self.store_cv_predictions and judged:
+            results["predictions"] = by_judgement(held.values, folds, graph.pairs)
+        elif self.store_cv_predictions:
+            results["predictions"] = held.by_row(graph.n_rows)
+        return results
 
     def _leave_judgements_out(
         self, problem: RidgeProblem, folds: Folds, alphas: Array, *, variances: bool
@@ -458,7 +457,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             if cv == "leave-pair-out" or (few and can_leave_pairs_out(problem)):
                 return Folds.of_list([])
             cv = max(2, min(10, n // 5))
-        if is_fold_count(cv):
+        if is_integer(cv):
             together, rng = np.arange(n) if codes is None else codes, self.random_state
             return Folds.of_groups(
                 random_fold_of(together, int(cv), check_random_state(rng), what=what)

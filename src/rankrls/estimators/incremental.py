@@ -35,7 +35,7 @@ from rankrls.core.preferences.statistics import (
 )
 from rankrls.core.ridge.models import FittedFunction, warn_lost_digits
 from rankrls.core.spaces.spaces import Basis, Kernel, check_kernel_values, choose_basis
-from rankrls.estimators.ranker import Preferences
+from rankrls.estimators.ranker import Preferences, require_every_output
 
 Array = NDArray[Any]
 
@@ -381,14 +381,7 @@ class Learned:
 def require_learned(folds: Sequence[Learned]) -> None:
     """Raise unless every output has a preference in some fold; the first fold has all queries."""
     preferences = np.sum([fold.preferences for fold in folds], axis=0)
-    if not (preferences > 0).all():
-        where = f" in output (column) {np.argmin(preferences)} of y" * (not folds[0].flat)
-        n_rows, n_queries = sum(fold.n_rows for fold in folds), folds[0].n_queries
-        raise ValueError(
-            f"no query has a pair to learn from{where}: in {n_rows:,} rows and {n_queries:,} "
-            "queries, all labels of a query are equal, or it has a single row of a weight above "
-            "zero"
-        )
+    require_every_output(preferences, sum(fold.n_rows for fold in folds), folds[0].n_queries)
 
 
 def add_to_folds(

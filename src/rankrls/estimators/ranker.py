@@ -120,17 +120,24 @@ def check_return_std(value: Any) -> bool:
 
 def require_preferences(graph: PreferenceGraph, purpose: str = "learn from") -> None:
     """Raise unless at least one row is preferred to another, for every output."""
-    if (graph.n_preferences > 0).all():
-        return
-    problem = "pairs is empty, or every pair is a tie (magnitude 0) or has pair_weight 0"
-    if graph.scores is not None:
-        some = graph.scored_outputs
-        where = f" in output (column) {np.argmin(some)} of y" if some.any() else ""
-        problem = (
-            f"in {graph.n_rows} rows and {graph.n_queries} queries, all labels of a query are "
-            f"equal{where}, or it has a single row of a weight above zero"
+    if graph.scores is None and not graph.preferring.any():
+        raise ValueError(
+            f"no query has a pair to {purpose}: pairs is empty, or every pair is a tie "
+            "(magnitude 0) or has pair_weight 0"
         )
-    raise ValueError(f"no query has a pair to {purpose}: {problem}")
+    require_every_output(graph.n_preferences, graph.n_rows, graph.n_queries, purpose)
+
+
+def require_every_output(
+    n_preferences: Array, n_rows: int, n_queries: int, purpose: str = "learn from"
+) -> None:
+    """Raise unless there is a preference for every output, of scores with these sizes."""
+    if not (n_preferences > 0).all():
+        where = f" in output (column) {np.argmin(n_preferences)} of y" * bool(n_preferences.any())
+        raise ValueError(
+            f"no query has a pair to {purpose}: in {n_rows:,} rows and {n_queries:,} queries, all "
+            f"labels of a query are equal{where}, or it has a single row of a weight above zero"
+        )
 
 
 def graph_accuracy(graph: PreferenceGraph, predictions: Array, added: Array | None = None) -> float:

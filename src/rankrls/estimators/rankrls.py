@@ -226,9 +226,14 @@ class RidgeRanker(BaseRanker):
         update(self, -1, X, preferences)
         return self
 
+    @property
+    def _based(self) -> bool:
+        """Whether the model has, or will have, a Nyström basis."""
+        return self.basis is not None or "nystroem" in (self.solver, getattr(self, "solver_", ""))
+
     def _why_not_incremental(self) -> str | None:
         """Reason why these parameters do not allow exact updates; None if they do."""
-        based = self.basis is not None or "nystroem" in (self.solver, getattr(self, "solver_", ""))
+        based = self._based
         if isinstance(self.kernel, str) and self.kernel == "precomputed" and not based:
             return (
                 "a precomputed kernel needs a fixed basis: set basis= (row numbers of the first "

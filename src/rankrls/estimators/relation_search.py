@@ -19,7 +19,7 @@ from scipy.optimize import minimize
 from rankrls import _resources
 from rankrls._calls import Progress
 from rankrls._relation_labels import Cells, Observations
-from rankrls._validation import check_integer, check_option, show
+from rankrls._validation import check_integer, check_option, is_integer, show
 from rankrls.core.linalg.krylov import IterationOptions
 from rankrls.core.relations.complete import CompleteSpectrum, closed_form
 from rankrls.core.relations.holdout import CompleteHoldout, holdout_error
@@ -31,7 +31,6 @@ from rankrls.estimators.choosing import (
     best_of,
     choose_alpha,
     default_grid,
-    is_fold_count,
     is_splits,
     random_folds,
     read_splits,
@@ -402,7 +401,7 @@ def folds_of(
     structure = "rows" if two_domains else "both"
     if isinstance(cv, str):
         structure = structure if check_option("cv", cv, STRUCTURES) == "auto" else cv
-    elif is_fold_count(cv):
+    elif is_integer(cv):
         n_folds = check_integer("cv", cv, least=2)
     elif not is_splits(cv):
         choices = ", ".join(map(repr, STRUCTURES))

@@ -39,10 +39,6 @@ def taken_apart(estimator: Any) -> tuple[Any, list[Any]]:
             f"{type(ranker).__name__} keeps no sums over queries, so it cannot be updated; "
             "RankRLS and RankRLSCV can, with the linear kernel or with a basis"
         )
-    based = ranker.basis is not None or "nystroem" in (
-        ranker.solver,
-        getattr(ranker, "solver_", None),
-    )
     for number, step in enumerate(before):
         why = None
         if isinstance(step, SimpleImputer):
@@ -58,7 +54,7 @@ def taken_apart(estimator: Any) -> tuple[Any, list[Any]]:
             why = "clip=True changes rows one by one; set clip=False"
         elif number < len(before) - 1:
             why = "it must be the last step before the ranker"
-        elif isinstance(step, SCALERS) and (based or ranker.kernel != "linear"):
+        elif isinstance(step, SCALERS) and (ranker._based or ranker.kernel != "linear"):
             why = (
                 "before a kernel every new row changes the scales, and with them the kernel values "
                 "of earlier rows. Use the linear kernel, or scale the features before"

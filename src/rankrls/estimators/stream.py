@@ -19,6 +19,7 @@ from rankrls._validation import (
     Queries,
     check_length,
     check_scores,
+    is_integer,
     label_array,
     refuse_lazy,
     show,
@@ -31,7 +32,6 @@ from rankrls.estimators.choosing import (
     Scoring,
     check_alphas,
     forget_choice,
-    is_fold_count,
     one_fold,
     search_alphas,
 )
@@ -436,7 +436,7 @@ def check_folds(ranker: Any) -> tuple[Array | None, int, Scoring]:
     grid = None if ranker.alphas is None else check_alphas("alphas", ranker.alphas)
     n_folds, cv = AUTO_FOLDS, ranker.cv
     if not (isinstance(cv, str) and cv == "auto"):
-        if not is_fold_count(cv) or cv < 2:
+        if not is_integer(cv) or cv < 2:
             raise ValueError(
                 f"cv={show(cv)}: of rows that come in parts, folds of whole queries are held out; "
                 "cv must be their number, at least 2, or 'auto'"

@@ -22,6 +22,7 @@ from rankrls._validation import (
     check_pairs,
     check_rows,
     encode_qid,
+    is_integer,
 )
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.pairs import (
@@ -36,7 +37,7 @@ from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.core.ridge.residuals import Folds, query_folds
 from rankrls.estimators import RankRLS, RankRLSCV
 from rankrls.estimators.calibration import by_judgement, judgement_folds
-from rankrls.estimators.choosing import default_grid, is_fold_count
+from rankrls.estimators.choosing import default_grid
 from rankrls.estimators.ranker import Preferences
 from rankrls.estimators.rankrls import exact_problem
 from rankrls.metrics import pairwise_accuracy
@@ -558,7 +559,7 @@ def _refitted(
     if isinstance(cv, str):
         check_option("cv (unless a number of folds or a splitter)", cv, tuple(named))
         cv = named[cv]
-    elif is_fold_count(cv) and qid is not None:
+    elif is_integer(cv) and qid is not None:
         cv = QueryKFold(cv)
     else:
         cv = check_cv(cv, array, classifier=len(levels) == 2)

@@ -17,9 +17,9 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from rankrls._calls import takes_queries
 from rankrls._frames import check_same_rows, take_rows
-from rankrls._validation import check_scores, encode_qid, label_array, refuse_lazy
+from rankrls._validation import check_scores, encode_qid, is_integer, label_array, refuse_lazy
 from rankrls.core.preferences.graph import PreferenceGraph
-from rankrls.estimators.choosing import Scoring, is_fold_count
+from rankrls.estimators.choosing import Scoring
 from rankrls.metrics import concordance_index, make_ranking_scorer, pairwise_accuracy
 from rankrls.model_selection._splitters import LeavePairOut, QueryKFold
 from rankrls.rankings import predicts_by_query
@@ -211,7 +211,7 @@ def _routed(estimator: Any, X: Any, y: Any, qid: Any, cv: Any, params: Any) -> d
     refuse_lazy(X)
     check_same_rows(X, y=y, qid=qid)
     with_queries = qid is not None or (isinstance(y, PreferenceGraph) and y.has_qid)
-    if is_fold_count(cv) and with_queries:
+    if is_integer(cv) and with_queries:
         cv = QueryKFold(cv)
     if qid is None:
         return {"cv": cv, "params": params}

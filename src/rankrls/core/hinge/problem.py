@@ -21,7 +21,7 @@ from rankrls.core.hinge.minimize import (
 )
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.models import FittedFunction
-from rankrls.core.spaces.products import Offsets, Products, subtract
+from rankrls.core.spaces.products import Offsets, Products
 from rankrls.core.spaces.spaces import Kernel, Space, choose_space
 
 Array = NDArray[Any]
@@ -152,11 +152,7 @@ def _functions(space: Space, threads: int) -> FeatureSpace:
         return FeatureSpace(Products(Phi), to_rows, rounding=rounding)
     if space.solver != "dual":
         offsets = Offsets.of(X)
-        if offsets is not None:
-            shift = np.zeros(X.shape[1])
-            shift[offsets.columns] = offsets.values
-            X = subtract(X, shift)
-        return FeatureSpace(Products(X, threads))
+        return FeatureSpace(Products(X if offsets is None else offsets.subtract(X), threads))
     return KernelSpace(space.gram)
 
 

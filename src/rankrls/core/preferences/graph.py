@@ -231,6 +231,10 @@ class PreferenceGraph:
         """Number of queries and given pairs with a preference, shape (n_outputs,), int."""
         return self.varying_queries.sum(axis=0) + np.count_nonzero(self.preferring)
 
+    def has_preference(self) -> bool:
+        """Whether every output has at least one preference."""
+        return bool((self.n_preferences > 0).all())
+
     def __array__(self, *args: Any, **kwargs: Any) -> Array:
         raise TypeError(
             "a PreferenceGraph is not an array; pass it as y to an estimator of rankrls, or use "
@@ -375,7 +379,7 @@ class PreferenceGraph:
         *,
         cost: str = "magnitude",
         ties: str = "keep",
-        query_weighting: str = "pair",
+        query_weighting: Any = "pair",
         output: int = 0,
     ) -> LinearOperator:
         """Laplacian L as a SciPy ``LinearOperator`` of shape (m, m); O(m) per column for scores."""
@@ -393,7 +397,7 @@ class PreferenceGraph:
         *,
         cost: str = "magnitude",
         ties: str = "keep",
-        query_weighting: str = "pair",
+        query_weighting: Any = "pair",
         output: int = 0,
     ) -> Array:
         """The right-hand side r = Σ_edges w² z (e_h − e_j), shape (m,)."""
