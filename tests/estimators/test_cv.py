@@ -466,7 +466,6 @@ def test_auto(monkeypatch):
 
 
 X_BAD, Y_BAD, QID_BAD = make(seed=27)
-ROWS = np.arange(N)
 ONE_QUERY = np.where(QID_BAD == "a", Y_BAD, 1.0)
 
 
@@ -475,7 +474,6 @@ def case(name, message, *, fit=None, y=Y_BAD, **params):
 
 
 NO_SHORTCUT = "no exact shortcut"
-PARTITION = "split 0 of cv does not train on all rows except the test rows"
 WITH_QID = {"qid": QID_BAD}
 
 BAD = [
@@ -491,7 +489,6 @@ BAD = [
     case("scoring None", "scoring must be the name of a metric, .*; got None", scoring=None),
     case("scoring NaN", "scoring", scoring=lambda *args, qid: np.nan),
     case("lists of a pair", "leave-pair-out compares two", cv="leave-pair-out", scoring="ndcg"),
-    case("split incomplete", PARTITION, cv=[(ROWS[:10], ROWS[12:])]),
     case("alphas empty", "alphas is empty; give at least one number > 0", alphas=[]),
     case("alphas 0", "alphas must be finite and > 0; got 0", alphas=[1.0, 0.0]),
     case(

@@ -228,22 +228,6 @@ def test_no_preference_in_any_batch():
     refused([(X, np.c_[np.arange(6), np.ones(6)])], r"in output \(column\) 1 of y")
 
 
-def test_an_error_while_reading_keeps_the_fitted_model():
-    X, y, qid, _ = data(13)
-    ranker = RankRLS().fit(X, y, qid=qid)
-    coef = ranker.coef_
-
-    def broken():
-        yield X[:20, :3], y[:20], qid[:20]
-        raise OSError("the disk is gone")
-
-    with pytest.raises(OSError, match="the disk is gone"):
-        ranker.fit_stream(broken())
-    assert ranker.coef_ is coef
-    assert ranker.n_features_in_ == 4
-    ranker.forget(X, y, qid=qid)
-
-
 # ---------------------------------------------------------------- files, progress, memory
 
 

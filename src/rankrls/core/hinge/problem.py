@@ -94,7 +94,7 @@ def fit_hinge(
             found = minimize_hinge(loss, functions, alpha, start=start, **options)
             objective[a, j], gap[a, j], rounding[a, j] = found.objective, found.gap, found.rounding
             n_iter[a, j], start = found.n_iter, found.w
-            kept = found.w if found.row_coefficients is None else found.row_coefficients
+            kept: Any = found.row_coefficients if space.solver == "dual" else found.w
             if not coefficients.size:
                 coefficients = np.empty((len(alphas), len(kept), len(losses)))
             coefficients[a, :, j] = kept
@@ -156,26 +156,18 @@ def _functions(space: Space, threads: int) -> FeatureSpace:
     return KernelSpace(space.gram)
 
 
-def _model(
-    space: Space,
-    alphas: Array,
-    a: Array,
-    X: Any,
-    kept: Array,
-) -> FittedFunction:
+def _model(space: Space, alphas: Array, a: Array, X: Any, kept: Array) -> FittedFunction:
     """The function of coefficients (n_alphas, q, n_outputs) of features, or of rows ``kept``."""
-    kernel, basis, length = space.kernel, space.basis, X.shape[0]
     if space.solver == "primal":
         return FittedFunction(alphas, coef=a.astype(X.dtype))
-    if basis is not None:
-        length, kept = len(basis.indices), basis.positions
-    dual_coef = np.zeros((len(alphas), length, a.shape[-1]))
+    if space.basis is not None:
+        return FittedFunction.of_weights(space.basis, alphas, a, np.float64)
+    dual_coef = np.zeros((len(alphas), X.shape[0], a.shape[-1]))
     dual_coef[:, kept] = a
-    model = FittedFunction(alphas, kernel, dual_coef=dual_coef, kept=kept, basis=basis)
-    if kernel.linear:
+    model = FittedFunction(alphas, space.kernel, dual_coef=dual_coef, kept=kept)
+    if space.kernel.linear:
         # The coefficients of all rows sum to zero: centred rows give the same weights.
-        rows = space.rows if basis is None else basis.rows
-        model.coef = np.stack([rows.T @ part for part in a]).astype(X.dtype)
-    elif basis is None:
+        model.coef = np.stack([space.rows.T @ part for part in a]).astype(X.dtype)
+    else:
         model.rows, model.shift = space.rows, space.shift
     return model
