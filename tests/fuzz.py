@@ -88,9 +88,9 @@ def work(name: str, first: int, count: int, seconds: float, limit: float) -> Non
         if target.warm_up is not None:
             target.warm_up(prepared, Path(folder) / "input")
         _limit_memory()
-        end = time.monotonic() + seconds
+        end, failed = time.monotonic() + seconds, 0
         for seed in range(first, first + count):
-            if time.monotonic() > end:
+            if time.monotonic() > end or failed >= MAX_FAILURES:
                 break
             print(f"seed {seed}", flush=True)
             # The default action of the signal ends the process, wherever it hangs.
@@ -98,6 +98,7 @@ def work(name: str, first: int, count: int, seconds: float, limit: float) -> Non
             outcome = _read_once(target, prepared, seed, Path(folder))
             signal.setitimer(signal.ITIMER_PROF, 0)
             print(f"done {outcome}", flush=True)
+            failed += outcome.startswith("FAILED")
     print("end", flush=True)
 
 
@@ -135,62 +136,42 @@ def _limit_memory() -> None:
 def watch(
     name: str, first: int, count: int, seconds: float, limit: float = LIMIT
 ) -> tuple[Counter, list[str]]:
-    """Outcomes of the inputs of seeds from ``first``, and a line for every failure."""
+    """Outcomes of the inputs of seeds from ``first``, and a line for every failure.
+
+    A process that ends before its time is followed by another one, from the next seed on.
+    """
     outcomes: Counter = Counter()
     failures: list[str] = []
-    end = time.monotonic() + seconds
-    stop = first + count
-    while first < stop and time.monotonic() < end and len(failures) < MAX_FAILURES:
-        options = {"seed": first, "inputs": stop - first, "seconds": end - time.monotonic()}
-        last, ended = _run(name, {**options, "limit": limit}, outcomes, failures)
-        if ended is not None:
-            outcomes["FAILED"] += 1
-            failures.append(f"{name}, seed {last}: {ended}")
-        if last is None or ended is None:
-            break
-        first = last + 1
-    return outcomes, failures
-
-
-def _run(
-    name: str, options: dict[str, float], outcomes: Counter, failures: list[str]
-) -> tuple[int | None, str | None]:
-    """The last seed, and how the process ended (None: as it should)."""
     here = Path(__file__).resolve()
     source = os.pathsep.join([str(here.parent.parent / "src"), str(here.parent)])
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": source}
-    arguments = [f"--{option}={value}" for option, value in options.items()]
-    with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(
-            [sys.executable, str(here), "--work", f"--target={name}", *arguments],
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            env=environment,
+    stop, end = first + count, time.monotonic() + seconds
+    while first < stop and time.monotonic() < end and len(failures) < MAX_FAILURES:
+        options = {"seed": first, "inputs": stop - first, "seconds": end - time.monotonic()}
+        words = [f"--{key}={value}" for key, value in (options | {"limit": limit}).items()]
+        command = [sys.executable, str(here), "--work", f"--target={name}", *words]
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", env=environment
         )
-        assert process.stdout is not None
-        last, ended = None, False
-        for line in process.stdout:
-            word, _, rest = line.strip().partition(" ")
+        last = None
+        for line in done.stdout.splitlines():
+            word, _, rest = line.partition(" ")
             if word == "seed":
                 last = int(rest)
             elif word == "done":
                 outcomes[rest.split()[0]] += 1
-                if rest.startswith("FAILED"):
-                    failures.append(f"{name}, seed {last}: {rest}")
-            ended = word == "end"
-            if len(failures) >= MAX_FAILURES:
-                process.kill()
-                break
-        code = process.wait()
-        process.stdout.close()
-        if len(failures) >= MAX_FAILURES or (ended and code == 0):
-            return last, None
-        errors.seek(0)
-        said = errors.read().decode(errors="replace").strip()[:1500]
-    if code == -signal.SIGPROF:
-        return last, f"took more than {options['limit']:g} seconds"
-    return last, f"the process ended with {code}: {said}"
+                failures += [f"{name}, seed {last}: {rest}"] * rest.startswith("FAILED")
+        if done.stdout.endswith("end\n") and done.returncode == 0:
+            break
+        outcomes["FAILED"] += 1
+        why = f"the process ended with {done.returncode}: {done.stderr.strip()[:1500]}"
+        if done.returncode == -signal.SIGPROF:
+            why = f"took more than {limit:g} seconds"
+        failures.append(f"{name}, seed {last}: {why}")
+        if last is None:
+            break
+        first = last + 1
+    return outcomes, failures
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from rankrls.datasets import (
     load_csv,
     load_group,
     load_letor,
+    load_preferences,
     load_qrels,
     load_ranking,
     load_run,
@@ -36,6 +38,16 @@ QRELS = b"".join(b"q%d 0 d%d %d\n" % (i // 4, i, i % 3) for i in range(24))
 
 WORDS = b"rel,qid,a,word,note\n" + b"".join(
     b'%d,q%d,%.3f,w%d,"no, %d"\n' % (i % 3, i // 4, i / 7, i % 5, i) for i in range(24)
+)
+
+
+JUDGEMENTS = b"model_a,model_b,winner,judge\n" + b"".join(
+    b"m%d,m%d,%b,%d\n" % (i % 5, i % 5 + 1, [b"a", b"b", b"tie"][i % 3], i % 4) for i in range(24)
+)
+
+LINES = b"".join(
+    json.dumps({"chosen": f"m{i % 5}", "rejected": f"m{i % 5 + 1}"}).encode() + b"\n"
+    for i in range(24)
 )
 
 
@@ -75,6 +87,15 @@ def read_parquet(path):
         pass
 
 
+def read_judgements(path):
+    data = load_preferences(path, format="csv")
+    assert data.pairs.max() < len(data.item_names)
+
+
+def read_lines(path):
+    load_preferences(path, format="jsonl", items=[f"m{i}" for i in range(6)], unknown="drop")
+
+
 def read_any(path):
     load_ranking(path)
 
@@ -91,6 +112,8 @@ KINDS = {
     "text": (WORDS, TEXT, read_text),
     "any": (LETOR, [*TEXT, *BINARY], read_any),
     "parquet": (parquet, BINARY, read_parquet),
+    "judgements": (JUDGEMENTS, TEXT, read_judgements),
+    "lines": (LINES, TEXT, read_lines),
     "run": (RUN, TEXT, load_run),
     "qrels": (QRELS, TEXT, load_qrels),
     "group": (b"3\n17\n0\n4\n" * 6, TEXT, load_group),

@@ -22,15 +22,19 @@ from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
-from sklearn.feature_selection import SelectKBest, VarianceThreshold
+from sklearn.feature_selection import SelectKBest, SelectPercentile, VarianceThreshold
 from sklearn.impute import SimpleImputer
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import (
+    Binarizer,
     FunctionTransformer,
     MaxAbsScaler,
     MinMaxScaler,
     Normalizer,
     OneHotEncoder,
+    OrdinalEncoder,
+    PolynomialFeatures,
+    PowerTransformer,
     QuantileTransformer,
     RobustScaler,
     StandardScaler,
@@ -241,6 +245,7 @@ def columns():
             ("one", make_pipeline(text, rare), [3]),
             ("number", OneHotEncoder(handle_unknown="ignore", drop=[None]), slice(4, 5)),
             ("words", TfidfVectorizer(), -1),
+            ("order", OrdinalEncoder(encoded_missing_value=-2), [3, 4]),
             ("no", "drop", [0]),
         ],
         remainder="passthrough",
@@ -256,6 +261,9 @@ def numbers():
             ("length", Normalizer(), [0, 1, 2]),
             ("tanh", FunctionTransformer(np.tanh), [0, 1]),
             ("best", SelectKBest(k=2), [0, 1, 2]),
+            ("some", SelectPercentile(percentile=50), [0, 1, 2]),
+            ("sign", Binarizer(), [0]),
+            ("terms", make_union(PolynomialFeatures(), PowerTransformer()), [0, 1]),
         ]
     )
     steps = (RobustScaler(), QuantileTransformer(n_quantiles=5), beside, VarianceThreshold())

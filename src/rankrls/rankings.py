@@ -121,13 +121,11 @@ class RankTable(_ArrayTable):
         n_rows = len(score)
         if n_rows == 0:
             raise ValueError("y_score has no rows; give at least one row to rank")
-        queries = encode_qid(qid, n_rows, of="rows of y_score")
-        labels = np.zeros(1, dtype=np.int64) if qid is None else as_labels(queries.labels)
-        names = np.arange(n_rows) if ids is None else _ids(ids, n_rows)
-        first = np.empty(len(queries), dtype=np.int64)
-        first[queries.codes[::-1]] = np.arange(n_rows)[::-1]  # the last assignment stays
-        order = np.lexsort((-score, first[queries.codes]))  # stable: ties in the order of rows
-        codes = queries.codes[order]
+        labels, codes, names = _row_names(qid, ids, n_rows, "rows of y_score")
+        first = np.empty(len(labels), dtype=np.int64)
+        first[codes[::-1]] = np.arange(n_rows)[::-1]  # the last assignment stays
+        order = np.lexsort((-score, first[codes]))  # stable: ties in the order of rows
+        codes = codes[order]
         starts = np.flatnonzero(np.diff(codes, prepend=-1))
         sizes = np.diff(starts, append=n_rows)
         place = np.arange(n_rows) - np.repeat(starts, sizes) + 1
@@ -213,10 +211,8 @@ class Qrels(_ArrayTable):
         """
         check_same_rows(y_true, "y_true", qid=qid, ids=ids)
         grade = check_finite_array("y_true", y_true, ndim=(1,))
-        queries = encode_qid(qid, len(grade), of="rows of y_true")
-        labels = np.zeros(1, dtype=np.int64) if qid is None else as_labels(queries.labels)
-        names = np.arange(len(grade)) if ids is None else _ids(ids, len(grade))
-        return cls(labels[queries.codes], names, grade)
+        labels, codes, names = _row_names(qid, ids, len(grade), "rows of y_true")
+        return cls(labels[codes], names, grade)
 
 
 @takes_queries
@@ -368,7 +364,12 @@ def _takes_qid(method: Any) -> bool:
         return False
 
 
-def _ids(ids: Any, n_rows: int) -> Array:
+def _row_names(qid: Any, ids: Any, n_rows: int, of: str) -> tuple[Array, Array, Array]:
+    """Queries by number, the query number of every row, and the ids of the rows."""
+    queries = encode_qid(qid, n_rows, of=of)
+    labels = np.zeros(1, dtype=np.int64) if qid is None else as_labels(queries.labels)
+    if ids is None:
+        return labels, queries.codes, np.arange(n_rows)
     names = ids if isinstance(ids, np.ndarray) else label_array("ids", ids)
     if names.ndim != 1:
         raise ValueError(f"ids must be 1-D, one name for each row; got shape {names.shape}")
@@ -376,7 +377,7 @@ def _ids(ids: Any, n_rows: int) -> Array:
     for place, name in enumerate(names.tolist() if names.dtype.kind in "Of" else ()):
         if is_missing(name):
             raise ValueError(f"ids is {name!r} at row {place}; every row needs an id")
-    return names
+    return labels, queries.codes, names
 
 
 def as_labels(labels: Any) -> Array:

@@ -54,6 +54,9 @@ def test_weights_and_no_header():
     np.testing.assert_array_equal(table.data, read(FILE).data)
     assert table.feature_names == ["3", "4"]
     assert read(FILE, dtype=np.float32).data.dtype == np.float32
+    for missing in ("error", "nan"):
+        with pytest.raises(ValueError, match=r":2: column 'b' is 1e\+300, too large for float32"):
+            read(FILE.replace(b"1e3", b"1e300"), dtype=np.float32, missing=missing)
 
 
 @pytest.mark.parametrize(

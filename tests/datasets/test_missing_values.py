@@ -34,25 +34,18 @@ def test_what_is_not_missing_stays_an_error(value):
         load_csv(io.BytesIO(text), target="label", qid="qid", missing="nan")
 
 
-def test_labels_weights_and_queries_are_never_missing(tmp_path):
+def test_labels_and_weights_are_never_missing():
     for label in (b"NULL", b"nan"):
         with pytest.raises(ValueError, match=r":1: label .* is not a finite number$"):
             load_letor(io.BytesIO(label + b" qid:1 1:1\n"), missing="nan")
     for column in ("label", "weight"):
-        row = {"qid": "1", "label": "1", "weight": "1", "a": "2", column: "NA"}
+        row = {"label": "1", "weight": "1", "a": "2", column: "NA"}
         text = "\n".join([",".join(row), ",".join(row.values())]).encode()
-        options = {"target": "label", "qid": "qid", "sample_weight": "weight", "missing": "nan"}
+        options = {"target": "label", "sample_weight": "weight", "missing": "nan"}
         with pytest.raises(
             ValueError, match=f":2: column '{column}' is 'NA', not a finite number$"
         ):
             load_csv(io.BytesIO(text), **options)
-        table = {"qid": [1], "label": [1.0], "weight": [1.0], "a": [2.0], column: [None]}
-        types = [("qid", pa.int64()), *((name, pa.float64()) for name in ("label", "weight", "a"))]
-        pq.write_table(pa.table(table, schema=pa.schema(types)), tmp_path / "t.parquet")
-        with pytest.raises(ValueError, match=f"row 0: column '{column}' is null; every row needs"):
-            list(iter_parquet(tmp_path / "t.parquet", **options))
-    with pytest.raises(ValueError, match=":2: column 'qid' is empty; every row needs an id"):
-        load_csv(io.BytesIO(b"qid,label,a\n,1,2\n"), target="label", qid="qid", missing="nan")
 
 
 def test_nulls_of_every_arrow_type(tmp_path):

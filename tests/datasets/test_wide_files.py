@@ -32,6 +32,8 @@ def test_the_line_of_the_feature_is_named(two_gib, read, zero_based):
         read(io.BytesIO(text), zero_based=zero_based)
     (batch,) = iter_letor(io.BytesIO(text), zero_based=zero_based, n_features=2**31 - 1)
     assert batch.data.shape == (3, 2**31 - 1)  # whoever asks for it gets it: it is sparse
+    with pytest.raises(MemoryError, match="pass sparse=True"):
+        load_letor(io.BytesIO(text), n_features=2**31 - 1, sparse=False, zero_based=zero_based)
     with pytest.warns(UserWarning, match=f":3: feature {largest} is beyond the first 8"):
         narrow = load_letor(io.BytesIO(text), n_features=8, beyond="drop", zero_based=zero_based)
     assert narrow.data.shape == (3, 8)

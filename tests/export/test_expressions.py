@@ -211,20 +211,6 @@ def test_normalizers_keep_the_scores(data, name):
     assert_allclose(as_solr(solr, X, names), expected, rtol=1e-9, atol=1e-9)
 
 
-def test_a_window_is_not_all_negative(data):
-    """Folded into the weights, what the scaler subtracts is a constant that the engine lacks."""
-    X, y, _ = data
-    X = X + 1e4
-    names = [f"f{i}" for i in range(7)]
-    model = make_pipeline(StandardScaler(), RankRLS(1.0)).fit(X, y)
-    folded = X @ linear_scores(model).weights
-    assert (folded < 0).all() or (folded > 0).all()
-    body = to_elasticsearch(model, names, normalizers=True)
-    scores = as_the_plugin(body, X, names)
-    assert (scores > 0).any()
-    assert abs(scores.mean()) < 1e-6
-
-
 def test_normalizers_that_are_not_there(data):
     X, y, _ = data
     names = [f"f{i}" for i in range(7)]

@@ -261,12 +261,6 @@ def test_bad_graphs(graphs, message):
         AllPathsGraphFeatures().fit(graphs)
 
 
-def test_bad_options():
-    graphs = [(chain(0.5), ["a", "b"])]
-    with pytest.raises(ValueError, match="gather must be one of 'sum', 'max'"):
-        AllPathsGraphFeatures("mean").fit(graphs)
-
-
 def test_graphs_too_large_for_memory_are_refused():
     n = 300_000
     ends = np.arange(n - 1)

@@ -11,21 +11,30 @@ from sklearn.compose import ColumnTransformer, make_column_selector, make_column
 from sklearn.decomposition import NMF, PCA, TruncatedSVD
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
-from sklearn.feature_selection import SelectKBest, mutual_info_regression
+from sklearn.feature_selection import (
+    SelectKBest,
+    SelectPercentile,
+    f_regression,
+    mutual_info_regression,
+)
 from sklearn.impute import KNNImputer, SimpleImputer
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import (
+    Binarizer,
     FunctionTransformer,
     MaxAbsScaler,
     MinMaxScaler,
     Normalizer,
     OneHotEncoder,
+    OrdinalEncoder,
+    PolynomialFeatures,
+    PowerTransformer,
     QuantileTransformer,
     RobustScaler,
     StandardScaler,
 )
 
-from model_files import edit
+from model_files import edit, forge
 from rankrls import GreedyRankRLS, RankRLS, RankRLSCV
 from rankrls.io import describe_model, load_model, register_function, save_model
 
@@ -103,6 +112,16 @@ CASES = {
         X.astype(np.float32),
         X[:3].astype(np.float32),
     ),
+    "PowerTransformer": (PowerTransformer(), X, X[:3]),
+    "terms": (PolynomialFeatures((1, 3), interaction_only=True), X, X[:3]),
+    "union": (
+        FeatureUnion(
+            [("a", Binarizer()), ("b", SelectPercentile(f_regression, percentile=40))],
+            transformer_weights={"a": 0.5},
+        ),
+        X,
+        X[:3],
+    ),
     "SelectKBest, all": (SelectKBest(mutual_info_regression, k="all"), X, X),
     "two functions": (
         FunctionTransformer(np.sqrt, inverse_func=np.square, feature_names_out="one-to-one"),
@@ -120,6 +139,16 @@ CASES = {
         OneHotEncoder(categories=[["u", "v", "w", "x"], np.array(["aa", "b", "c"])]),
         WORDS,
         WORDS,
+    ),
+    "categories, in order": (
+        OrdinalEncoder(
+            handle_unknown="use_encoded_value",
+            unknown_value=-1,
+            encoded_missing_value=-2,
+            min_frequency=11,
+        ),
+        MIXED,
+        NEW_MIXED,
     ),
     "categories, rare": (
         OneHotEncoder(min_frequency=11, drop="first", handle_unknown="infrequent_if_exist"),
@@ -368,6 +397,7 @@ HASHED = HashingVectorizer(n_features=8)
         (HASHED, TEXTS, {"tokenizer": {"function": "numpy.log1p"}}),
         (SelectKBest(k=2), X[:, :4], {"score_func": {"function": "numpy.exp"}}),
         (SelectKBest(k=2), X[:, :4], {"k": -1}),
+        (PolynomialFeatures(), X, {"degree": 10**9}),
         (OneHotEncoder(), NUMBERS, {"dtype": {"dtype": "object"}}),
         (OneHotEncoder(), NUMBERS, {"drop": [7, 7, 7]}),
     ],
@@ -388,10 +418,6 @@ DROPPED = make_column_transformer((StandardScaler(), [0]), ("drop", [1]))
 
 def twice(model):
     model["params"]["steps"].insert(0, model["params"]["steps"][1])
-
-
-def rare(model):
-    model["fields"]["_default_to_infrequent_mappings"].reverse()
 
 
 def many(model):
@@ -415,11 +441,26 @@ NO_PART = "transformers_ of ColumnTransformer must be"
         (DROPPED, X, second(1, None), NO_PART),
         (DROPPED, X, second(1, "passthrough"), NO_PART),
         (DROPPED, X, second(2, [2**40]), "columns of 'drop' that do not exist"),
-        (CASES["categories, rare"][0], MIXED, rare, "rare categories that do not exist"),
     ],
 )
 def test_parts_that_do_not_fit_together(model, rows, change, message, path):
     save_model(clone(model).fit(rows, y), path)
     edit(path, lambda manifest: change(manifest["model"]))
     with pytest.raises(ValueError, match=message):
+        load_model(path)
+
+
+@pytest.mark.parametrize("rare", [[0, 0, 1], [3, 2], [7], []])
+def test_rare_categories_are_some_of_the_categories(rare, path):
+    """Otherwise rows would have columns beyond the last one, which reads other memory."""
+    encoder = OneHotEncoder(min_frequency=11, handle_unknown="ignore").fit(WORDS[:, 1:])
+    assert encoder._infrequent_indices[0].tolist() == [0, 2]
+    save_model(encoder, path)
+
+    def change(manifest, add):
+        assert "_default_to_infrequent_mappings" not in manifest["model"]["fields"]
+        manifest["model"]["fields"]["_infrequent_indices"] = [add(np.array(rare, dtype=np.int64))]
+
+    forge(path, change)
+    with pytest.raises(ValueError, match=r"rare categories that do not exist|must be"):
         load_model(path)

@@ -210,7 +210,9 @@ class TableReader(RowReader):
             self._check(source)
             width = sum(self.widths.get(n) or source.numbers_in_a_row(n) for n in self.features)
             others = [name for name in self.roles.values() if name is not None]
-            parts = source.parts(list(dict.fromkeys([*others, *self.features])), rows, width)
+            columns = list(dict.fromkeys([*others, *self.features]))
+            numbers = set(columns).difference(self.text or (), [self.qid])
+            parts = source.parts(columns, rows, width, numbers)
             found = _resources.in_order(lambda one: self._rows(*one), parts, source.threads)
             yield from filter(len, found)
 
@@ -397,7 +399,8 @@ class TableReader(RowReader):
         nullable = self.keep_missing if feature else is_target and self.drop_unlabelled
         dtype, column = self.dtype if feature else np.dtype(float), decoded(columns[name])
         with np.errstate(over="ignore", invalid="ignore"):
-            if self.is_csv:
+            is_text = column.type == pyarrow().string()  # of CSV files, unless all are numbers
+            if is_text:
                 values = csv_numbers(column)
             else:
                 if not nullable:
@@ -412,12 +415,12 @@ class TableReader(RowReader):
                 return numbers
         wrong = ~np.isfinite(numbers)
         if nullable:
-            wrong &= ~missing_cells(column) if self.is_csv else ~np.isnan(numbers)
+            wrong &= ~missing_cells(column) if is_text else ~np.isnan(numbers)
         for row in np.flatnonzero(wrong)[:1].tolist():
             what = values[row]
             if np.isfinite(what):
                 what = f"{what}, too large for {dtype}; every cell needs a finite number"
-            elif self.is_csv:
+            elif is_text:
                 self._refuse_cell(columns, name, row, place, feature)
             else:
                 what = f"{what}; every cell needs a finite number"

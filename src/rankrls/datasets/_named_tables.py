@@ -22,7 +22,6 @@ from scipy import sparse
 from sklearn.utils import Bunch
 
 from rankrls._frames import names_anything, refuse_equal_names, row_names
-from rankrls._resources import pyarrow
 from rankrls._streams import name_of
 from rankrls._validation import as_objects, check_option, is_missing, refuse_lazy
 from rankrls.datasets._columns import check_names
@@ -406,9 +405,6 @@ def _file_cells(sources: Any, columns: list[str]) -> tuple[dict[str, list[Any]],
         for name in columns:
             if source.names.count(name) != 1:
                 raise ValueError(f"{source.file}: there is no single column {name!r}")
-            kind = None if source.schema is None else source.schema.field(name).type
-            if kind is not None and pyarrow().types.is_nested(kind):
-                raise ValueError(f"{source.file}: column {name!r} is no name or number, but {kind}")
         for load, place in source.parts(columns, _ROWS):
             arrays = load()
             with readable(partial(place, 0), source.kind):

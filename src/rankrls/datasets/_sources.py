@@ -10,7 +10,7 @@ import csv
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from itertools import chain
@@ -163,7 +163,7 @@ class ArrowSource:
         return longest
 
     def parts(
-        self, columns: list[str], rows: float, width: int = 1
+        self, columns: list[str], rows: float, width: int = 1, numbers: Collection[str] = ()
     ) -> Iterator[tuple[Callable[[], Any], Any]]:
         """Functions that load some columns, arrays by name, and what names a row.
 
@@ -292,6 +292,7 @@ class CsvSource:
                 self._data = self._data.partition(b"\n")[2]
         self.place_of = {name: column for column, name in enumerate(self.names)}
         self._kept: list[_Block] | None = None  # blocks that have been read already
+        self.has_numbers = True  # where numbers are asked for, as far as they have been read
 
     def _check_header(self) -> None:
         place = f"{self.file}:{self._line}"
@@ -304,9 +305,14 @@ class CsvSource:
         if twice:
             raise ValueError(f"{place}: two columns are named {shown(twice[0], 80)}")
 
-    def parts(self, columns: list[str], *_: Any) -> Iterator[tuple[Callable[[], Any], Any]]:
-        """Functions that load some columns, arrays of text by name, and what names a row."""
-        return ((partial(block.strings, columns), block.place)
+    def parts(
+        self, columns: list[str], rows: float, width: int = 1, numbers: Collection[str] = ()
+    ) -> Iterator[tuple[Callable[[], Any], Any]]:
+        """Functions that load some columns, and what names a row.
+
+        Columns are text; ``numbers`` are float64 in parts where all of them are finite numbers.
+        """
+        return ((partial(block.columns, columns, numbers), block.place)
                 for block in (self._kept or self._blocks()))  # fmt: skip
 
     def numbers_in_a_row(self, column: str) -> int:
@@ -320,7 +326,7 @@ class CsvSource:
             self._kept.append(block)
             n_bytes += len(block.data)
             require_loadable(partial(block.place, 0), n_bytes, "iter_ranking")
-            for name, cells in block.strings([n for n in names if n not in found]).items():
+            for name, cells in block.columns([n for n in names if n not in found]).items():
                 unclear = ~(np.isfinite(csv_numbers(cells)) | missing_cells(cells))
                 texts = cells.filter(pyarrow().array(unclear)).unique().to_pylist()
                 if any(map(is_word, texts)):
@@ -382,18 +388,27 @@ class _Block:
         """File and line of a record."""
         return f"{self.source.file}:{self._records[int(row)][0]}"
 
-    def strings(self, names: list[str]) -> dict[str, Any]:
-        """Columns by name, as text; by the ``csv`` module where pyarrow may read another thing."""
+    def columns(self, names: list[str], numbers: Collection[str] = ()) -> dict[str, Any]:
+        """Columns by name; by the ``csv`` module where pyarrow may read another thing."""
         arrow, at = pyarrow(), [self.source.place_of[name] for name in names]
-        table = self._table(at) if names else None
+        if numbers and self.source.has_numbers:
+            types = [arrow.float64() if name in numbers else arrow.string() for name in names]
+            table = self._table(at, types)
+            if table is not None and len(table):
+                found = {name: table.column(i).chunk(0) for i, name in enumerate(names)}
+                with np.errstate(over="ignore", invalid="ignore"):
+                    if all(np.isfinite(found[name].to_numpy().sum()) for name in numbers):
+                        return found
+            self.source.has_numbers = False
+        table = self._table(at, [arrow.string()] * len(names)) if names else None
         if table is not None and len(table):
             return {name: table.column(i).chunk(0) for i, name in enumerate(names)}
         rows = [row for _, row in self._records] if names else []
         columns = [arrow.array([row[i] for row in rows], arrow.string()) for i in at]
         return dict(zip(names, columns, strict=True))
 
-    def _table(self, columns: list[int]) -> Any:
-        """Columns by number as text, read by pyarrow; None if it cannot, or may be wrong."""
+    def _table(self, columns: list[int], types: list[Any]) -> Any:
+        """Columns by number, read by pyarrow; None if it cannot, or may be wrong."""
         arrow, source, data = pyarrow(), self.source, self.data
         # Quotation marks inside cells, or missing ones, and what pyarrow takes for other lines.
         blank = source.delimiter.isspace()
@@ -413,7 +428,7 @@ class _Block:
         )
         converting = arrow.csv.ConvertOptions(
             check_utf8=False,
-            column_types=dict.fromkeys(keys, arrow.string()),
+            column_types={keys[k]: kind for k, kind in zip(columns, types, strict=True)},
             include_columns=[keys[column] for column in columns],
             null_values=[],
         )

@@ -10,6 +10,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -54,22 +55,21 @@ def load_run(path: PathOrFile) -> RankTable:
     >>> load_run(io.BytesIO(b"7 Q0 d2 1 9.5 me\n7 Q0 d1 2 3.25 me\n")).id.tolist()
     ['d2', 'd1']
     """
-    words, columns, line = _read(path, _RUN)
-    query, rank, score = columns["query"], columns["rank"], columns["score"]
-    # Numbers of queries are in the order of the file.
-    order = np.lexsort((rank, -score, query))
-    codes, place = query[order], rank[order]
-    wrong = np.flatnonzero((codes[1:] == codes[:-1]) & (place[1:] < place[:-1]))
-    if len(wrong):
+    queries, ids, columns, line = _read(path, _RUN)
+    query, score = (
+        columns["query"],
+        columns["score"],
+    )  # numbers of queries, in the order of the file
+    order = np.lexsort((-score, columns["rank"], query))
+    rises = np.flatnonzero((np.diff(query[order]) == 0) & (np.diff(score[order]) > 0))
+    if len(rises):
         warn(
-            f"{line(order[wrong[0] + 1])}: ranks and scores are in different orders"
-            + f" (in {len(wrong)} places)" * (len(wrong) > 1)
+            f"{line(order[rises[0]])}: ranks and scores are in different orders"
+            + f" (in {len(rises)} places)" * (len(rises) > 1)
             + "; scores count, as in trec_eval"
         )
-    starts = np.flatnonzero(np.diff(codes, prepend=-1))
-    sizes = np.diff(starts, append=len(codes))
-    new = np.arange(len(codes)) - np.repeat(starts, sizes) + 1
-    return RankTable(words[0][order], new, words[1][order], score[order])
+    table = RankTable.from_scores(score[order], qid=query[order], ids=ids[order])
+    return replace(table, query=queries[table.query])
 
 
 def load_qrels(path: PathOrFile) -> Qrels:
@@ -85,8 +85,8 @@ def load_qrels(path: PathOrFile) -> Qrels:
     Qrels
         In the order of the file. Queries and ids are strings.
     """
-    (query, id), columns, _ = _read(path, _QRELS)
-    return Qrels(query, id, columns["grade"])
+    queries, ids, columns, _ = _read(path, _QRELS)
+    return Qrels(queries[columns["query"]], ids, columns["grade"])
 
 
 def dump_run(table: RankTable, path: PathOrFile, *, name: str = "rankrls") -> None:
@@ -166,8 +166,8 @@ def _word(role: str, label: Any) -> str:
     return word
 
 
-def _read(path: PathOrFile, names: tuple[str, ...]) -> tuple[list[Array], dict[str, Array], Place]:
-    """Words of query and id of every line, the other columns, and how errors call a line."""
+def _read(path: PathOrFile, names: tuple[str, ...]) -> tuple[Array, Array, dict[str, Array], Place]:
+    """Queries by number, ids of lines, the other columns, and how errors call a line."""
     name, n_bytes = name_of(path), 0
     numbers: list[int] = []
     flat: list[str] = []  # no list for each line, which the garbage collector would follow
@@ -194,15 +194,14 @@ def _read(path: PathOrFile, names: tuple[str, ...]) -> tuple[list[Array], dict[s
     columns = {"query": query}
     for k in range(3, min(len(names), 5)):
         columns[names[k]] = finite_cells(flat[k :: len(names)], names[k], line)
-    words_of = [as_text(queries)[query], as_text(ids)[id]]
     pairs = query * len(ids) + id
     order = np.argsort(pairs, kind="stable")
     again = np.flatnonzero(np.diff(pairs[order]) == 0)
     if len(again):
         later = int(order[again + 1].min())
         first = int(np.flatnonzero(pairs == pairs[later])[0])
-        where, what = (show(str(word[later])) for word in words_of)
         raise ValueError(
-            f"{line(later)}: id {what} of query {where} was there already, in line {numbers[first]}"
+            f"{line(later)}: id {show(ids[id[later]])} of query {show(queries[query[later]])} was "
+            f"there already, in line {numbers[first]}"
         )
-    return words_of, columns, line
+    return as_text(queries), as_text(ids)[id], columns, line

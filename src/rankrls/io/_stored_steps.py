@@ -11,9 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import clone
 
-from rankrls._validation import show
+from rankrls._validation import is_missing, show
 from rankrls.io._kinds import SINGLE, require, test_of, within
 from rankrls.io._records import read_records
 
@@ -25,6 +26,9 @@ TOKENS = (r"(?u)\b\w\w+\b", r"(?u)\b\w+\b")
 
 #: Categories among Python objects that may be numbers: their hash values can be made to collide.
 MAX_MIXED = 5000
+
+#: Maximum number of terms and degree of PolynomialFeatures.
+MAX_TERMS, MAX_DEGREE = 2**24, 30
 
 #: Columns of a ColumnTransformer; a tuple has the ends and the step of a slice.
 _SLICE = "tuple[int | None, int | None, int | None]"
@@ -55,8 +59,17 @@ estimator RobustScaler of sklearn.preprocessing
     + step
     center_ scale_: float[n] nan | None
 
-estimator Normalizer of sklearn.preprocessing
+estimator Normalizer Binarizer of sklearn.preprocessing
     + step
+
+estimator PowerTransformer of sklearn.preprocessing
+    + step
+    lambdas_: float[n] nan
+    _scaler?: StandardScaler
+
+estimator PolynomialFeatures of sklearn.preprocessing
+    + step
+    derived _min_degree _max_degree n_output_features_ _n_out_full
 
 estimator QuantileTransformer of sklearn.preprocessing
     + step
@@ -96,7 +109,7 @@ estimator VarianceThreshold of sklearn.feature_selection
     + step
     variances_: float[n] any
 
-estimator SelectKBest of sklearn.feature_selection
+estimator SelectKBest SelectPercentile of sklearn.feature_selection
     + step
     scores_: float[n] any
     pvalues_?: float[n] any | None
@@ -109,12 +122,13 @@ estimator FunctionTransformer of sklearn.preprocessing
     param func inverse_func: function | None
     param kw_args inv_kw_args: None
 
-estimator OneHotEncoder of sklearn.preprocessing
+estimator OneHotEncoder OrdinalEncoder of sklearn.preprocessing
     + step
     categories_: list[any] nonempty
     _infrequent_enabled: flag
-    _infrequent_indices? _default_to_infrequent_mappings?: list[int[rare] | None]
-    derived _drop_idx_after_grouping drop_idx_ _n_features_outs
+    _infrequent_indices?: list[int[rare] nonempty distinct | None]
+    derived _default_to_infrequent_mappings _drop_idx_after_grouping drop_idx_ _n_features_outs
+    derived _missing_indices
 
 fields words
     + output
@@ -144,6 +158,11 @@ estimator DictVectorizer of sklearn.feature_extraction
 
 estimator Pipeline of sklearn.pipeline
     param steps: list[tuple[text, estimator | None | 'passthrough']] nonempty
+
+estimator FeatureUnion of sklearn.pipeline
+    + output
+    param transformer_list: list[tuple[text, transformer | 'drop' | 'passthrough']] nonempty
+    param transformer_weights: dict[finite] | None
 
 estimator ColumnTransformer of sklearn.compose
     + step
@@ -184,9 +203,20 @@ def _probe_imputer(imputer: Any) -> None:
     imputer.transform(np.full((1, imputer.n_features_in_), fill, dtype))
 
 
+def _finish_polynomials(features: Any) -> None:
+    """Count the terms, as ``fit`` does."""
+    degree, n = features.degree, features.n_features_in_
+    require(np.max(degree) <= MAX_DEGREE, f"polynomials of degree {show(degree)}")
+    counts = vars(clone(features).fit(sparse.csr_array((1, n))))
+    for name in ("_min_degree", "_max_degree", "n_output_features_", "_n_out_full"):
+        setattr(features, name, counts[name])
+    require(features._n_out_full <= MAX_TERMS, f"{features._n_out_full} terms of polynomials")
+
+
 def _finish_encoder(encoder: Any) -> None:
-    """Check indices of categories, and compute those of the categories that are dropped."""
-    for categories in encoder.categories_:
+    """Check indices of categories, and compute those of groups, dropped and missing ones."""
+    ordinal, gaps = hasattr(encoder, "encoded_missing_value"), dict[int, int]()
+    for i, categories in enumerate(encoder.categories_):
         good = isinstance(categories, np.ndarray) and categories.ndim == 1 and len(categories)
         require(good, "a feature without categories")
         if categories.dtype.kind == "O":
@@ -199,12 +229,23 @@ def _finish_encoder(encoder: Any) -> None:
         elif categories.dtype.kind != "U":  # scikit-learn searches them
             ordered = np.array_equal(np.unique(categories), categories, equal_nan=True)
             require(ordered, "categories that are not in order")
+        if ordinal and is_missing(categories[-1]) and categories[-1] is not None:
+            gaps[i] = len(categories) - 1
     if encoder._infrequent_enabled:
-        rare, mappings = encoder._infrequent_indices, encoder._default_to_infrequent_mappings
-        for categories, indices, mapping in zip(encoder.categories_, rare, mappings, strict=True):
-            n, both = len(categories), indices is not None and mapping is not None
-            good = both and len(mapping) == n and within(mapping, n) and within(indices, n)
-            require(good or indices is mapping is None, "rare categories that do not exist")
+        mappings = encoder._default_to_infrequent_mappings = list[Any]()
+        sizes = [len(categories) - (i in gaps) for i, categories in enumerate(encoder.categories_)]
+        for n, rare in zip(sizes, encoder._infrequent_indices, strict=True):
+            mappings.append(None)
+            if rare is not None:
+                require(within(rare, n), "rare categories that do not exist")
+                frequent = np.setdiff1d(np.arange(n), rare)
+                mappings[-1] = np.full(n, len(frequent), dtype=np.int64)  # one for all rare ones
+                mappings[-1][frequent] = np.arange(len(frequent))
+    if ordinal:
+        given = encoder.unknown_value is not None
+        require(given == (encoder.handle_unknown == "use_encoded_value"), "an odd unknown_value")
+        encoder._missing_indices = gaps
+        return
     encoder._set_drop_idx()
     encoder._n_features_outs = encoder._compute_n_features_outs()
 
@@ -312,6 +353,7 @@ def _nothing(transformer: Any) -> None:
     """A probe that does nothing: parts are tried by themselves."""
 
 
+_CATEGORIES = {"finish": _finish_encoder, "probe": _probe_encoder}
 _TERMS = {
     "pack": _pack_terms,
     "finish": _finish_terms,
@@ -323,12 +365,15 @@ HOOKS: dict[str, dict[str, Any]] = {
     "SimpleImputer": {"pack": _pack_imputer, "finish": _finish_imputer, "probe": _probe_imputer},
     "MissingIndicator": {"probe": _nothing},
     "FunctionTransformer": {"probe": _nothing},
-    "OneHotEncoder": {"finish": _finish_encoder, "probe": _probe_encoder},
+    "PolynomialFeatures": {"finish": _finish_polynomials, "probe": _nothing},
+    "OneHotEncoder": _CATEGORIES,
+    "OrdinalEncoder": _CATEGORIES,
     "CountVectorizer": _TERMS,
     "TfidfVectorizer": _TERMS,
     "HashingVectorizer": {"finish": _check_words, "probe": _of("a b")},
     "DictVectorizer": {**_TERMS, "probe": _of({})},
     "Pipeline": {"finish": lambda pipeline: pipeline._validate_steps(), "probe": _nothing},
+    "FeatureUnion": {"finish": lambda union: union._validate_transformers(), "probe": _nothing},
     "ColumnTransformer": {
         "pack": _pack_columns,
         "cost": lambda fields: sum(  # slices take no space in the file
