@@ -107,15 +107,13 @@ def rbf_kernel(X, gamma):
 
 
 def pairwise_values(name, K, G, first, second):
-    """Kernel values of pairs of training objects, given by the kernels of the two sides."""
+    """Γ of pairs of training objects, by the kernels of the sides, of floats or of decimals."""
     (i, j), (k, m) = first, second
     left, right = K[np.ix_(i, k)], G[np.ix_(j, m)]
     if name == "kronecker":
         return left * right
     if name == "cartesian":
-        same_row, same_column = (
-            np.where(a[:, None] == b, Decimal(1), Decimal(0)) for a, b in ((i, k), (j, m))
-        )
+        same_row, same_column = ((a[:, None] == b).astype(int) for a, b in ((i, k), (j, m)))
         return left * same_column + same_row * right
     if name == "additive":
         return left + right

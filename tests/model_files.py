@@ -74,10 +74,6 @@ def write(path, contents, compression=zipfile.ZIP_STORED):
             archive.writestr(zipfile.ZipInfo(name), content, compression)
 
 
-def manifest_of(path):
-    return json.loads(members(path)["manifest.json"])
-
-
 def edit(path, change, target=None):
     """Rewrite the manifest by ``change(manifest)``, which may return a new one; check sums fit."""
     contents = members(path)

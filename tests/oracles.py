@@ -8,6 +8,8 @@ import math
 import numpy as np
 from scipy.linalg import helmert
 
+from high_precision import pairwise_values
+
 
 def edges_of_scores(s, qid=None, weight=None, *, cost, ties, query_weighting):
     """All edges (head, tail, w², z) of one output, by a double loop."""
@@ -395,25 +397,10 @@ def _cholesky_solve(M, b):
     return x
 
 
-def pairwise_value(name, K, G, first, second):
-    """Γ((x, z), (x', z')), written out; objects are numbers of rows of K and G."""
-    (x, z), (a, b) = first, second
-    if name == "kronecker":
-        return K[x, a] * G[z, b]
-    if name == "cartesian":
-        return K[x, a] * (z == b) + (x == a) * G[z, b]
-    if name == "additive":
-        return K[x, a] + G[z, b]
-    if name == "polynomial":
-        return (K[x, a] + G[z, b]) ** 2
-    difference = K[x, a] - K[x, b] - K[z, a] + K[z, b]
-    return {"mlpk": difference**2, "ranking": difference}[name]
-
-
 def pairwise_gram(name, K, G, first, second, sign=0):
     """Kernel values between two lists of pairs; with a sign ½(Γ ± Γ with swapped pairs)."""
-    out = np.array([[pairwise_value(name, K, G, a, b) for b in second] for a in first])
+    first, second = (np.reshape(pairs, (-1, 2)).astype(int) for pairs in (first, second))
+    out = pairwise_values(name, K, G, first.T, second.T)
     if sign:
-        swapped = [(b, a) for a, b in second]
-        out = 0.5 * (out + sign * pairwise_gram(name, K, G, first, swapped))
-    return out.reshape(len(first), len(second))
+        out = 0.5 * (out + sign * pairwise_values(name, K, G, first.T, second[:, ::-1].T))
+    return out

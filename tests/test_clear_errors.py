@@ -43,11 +43,10 @@ SHORT = (
 
 
 @pytest.mark.parametrize("kind", [*RANKERS, GreedyRankRLS, *RELATIONS], ids=lambda k: k.__name__)
-@pytest.mark.parametrize("make", [list, np.array], ids=["list", "array"])
-def test_fit_of_1d_data_is_told_shortly(kind, make):
+def test_fit_of_1d_data_is_told_shortly(kind):
     options = {"n_features_to_select": 1} if kind is GreedyRankRLS else {}
     with pytest.raises(ValueError, match=SHORT) as caught:
-        kind(**options).fit(make(range(3000)), range(3000))
+        kind(**options).fit(list(range(3000)), range(3000))
     assert caught.value.__suppress_context__  # not the message that shows all numbers
 
 

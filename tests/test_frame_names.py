@@ -55,6 +55,9 @@ def test_labels_are_put_in_the_order_of_the_objects():
     rows, cols = X.index[::-1], Z.index[::-1]
     assert_allclose(ranker.predict(X.loc[rows], Z.loc[cols]), ranker.predict(X, Z)[::-1, ::-1])
     assert_allclose(ranker.score(X.loc[rows], Y, Z), ranker.score(X, Y, Z))
+    scores = Y + rng.standard_normal(Y.shape)
+    by_row = conditional_scores(Y, scores.to_numpy())
+    assert_allclose(conditional_scores(Y, scores.loc[MIXED.index, MIXED.columns]), by_row)
 
 
 def test_labels_between_objects_of_one_kind():
@@ -96,10 +99,6 @@ def test_precomputed_kernels_and_labels(kernels, condition_on):
             "columns of Y and the rows of Z have different names: 'i0', 'i1' only among the col",
         ),
         (
-            lambda: ConditionalRankRLS().fit(X, SQUARE.rename(columns={"u0": "v0"})),
-            "columns of Y and the rows of X .*'v0' only among the columns of Y",
-        ),
-        (
             lambda: ConditionalRankRLS().fit(X.rename({"u3": "u4"}), Y, Z),
             "'u4' more than once among the rows of X",
         ),
@@ -112,10 +111,6 @@ def test_precomputed_kernels_and_labels(kernels, condition_on):
         (
             lambda: ConditionalRankRLS().fit(X, Y, Z).predict(X, Z[["e", "d"]]),
             "feature names of Z should match.*must be in the same order",
-        ),
-        (
-            lambda: ConditionalRankRLS().fit(X, SQUARE).predict(X, X.rename(columns={"a": "q"})),
-            "feature names of Z should match.*'q' unseen before, 'a' missing",
         ),
         (lambda: relation_holdout_predict(ConditionalRankRLS(), X, Y.rename({"u0": 0}), Z), "'u0'"),
         (lambda: conditional_scores(Y, Y.rename({"u0": "x"})), "'x' only among the rows of Y_sc"),
@@ -148,12 +143,6 @@ def test_row_numbers_are_no_names():
     with pytest.warns(UserWarning, match="in another order"):
         ranker = ConditionalRankRLS().fit(scaled, mixed(square, 1))
     assert_allclose(ranker.dual_coef_, expected)
-
-
-def test_metrics_of_relations():
-    scores = Y + rng.standard_normal(Y.shape)
-    expected = conditional_scores(Y, scores.to_numpy())
-    assert_allclose(conditional_scores(Y, scores.loc[MIXED.index, MIXED.columns]), expected)
 
 
 # ---------------------------------------------------------------------- rows of rankers
@@ -193,7 +182,6 @@ def test_rows_in_another_order_are_refused(estimator, name):
         lambda y: PreferenceGraph.from_scores(y, qid=QID),
         lambda y: leave_query_out_predict(RankRLS(), ROWS, y, qid=QID),
         lambda y: pairwise_error(y, SCORES, qid=query),
-        lambda y: pairwise_error(y, target, qid=QID),
         lambda y: ndcg(target, y, qid=QID),
         lambda y: compare_rankers(SCORES, SCORES, y, qid=QID),
         lambda y: QueryScaler().fit_transform(ROWS, qid=y),
@@ -307,10 +295,9 @@ def test_names_that_scikit_learn_does_not_read(monkeypatch):
     ranker = RankRLS().fit(frame.to_numpy(), target)
     with pytest.raises(ValueError, match=r"install scikit-learn 1\.9"):
         ranker.predict(frame)
-    monkeypatch.setattr("sklearn.__version__", "1.10.0")
-    RankRLS().fit(frame.to_pandas(), target)
-    monkeypatch.setattr("sklearn.__version__", "1.9.dev0")
-    RankRLS().fit(frame.to_pandas(), target)
+    for version in ("1.10.0", "1.9.dev0"):
+        monkeypatch.setattr("sklearn.__version__", version)
+        RankRLS().fit(frame.to_pandas(), target)
 
 
 def test_columns_of_the_same_name_are_refused():

@@ -4,6 +4,7 @@ import json
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 from sklearn.linear_model import LogisticRegression
@@ -186,10 +187,12 @@ def test_trusted_judges_decide_how_much_others_count():
     assert leaderboard(table, random_state=0).items_[0] == "0"
     with pytest.raises(ValueError, match="names no group"):
         leaderboard(table, trusted=["nobody"])
+    one = {"winner": ["a", "b", "c", "a"], "loser": ["b", "a", "a", "c"], "judge": list("1112")}
+    with pytest.raises(ValueError, match=r"some items have no judgement.* trust more groups"):
+        leaderboard(one, trusted=["1"])
 
 
 def test_items_that_were_never_judged_are_rated_by_features():
-    pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30, 3))
     f = X @ [1.0, -0.5, 0.0]
@@ -251,12 +254,8 @@ def test_the_page(tmp_path):
 
 def test_the_command(tmp_path, capsys):
     table, _ = battles(judges=20, length=0.01)
-    lines = [
-        ",".join(table),
-        *(",".join(map(str, row)) for row in zip(*table.values(), strict=True)),
-    ]
     path = tmp_path / "battles.csv"
-    path.write_text("\n".join(lines) + "\n")
+    pd.DataFrame(table).to_csv(path, index=False)
     options = ["leaderboard", str(path), "--controls", "length,position"]
     assert main([*options, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -22,8 +22,8 @@ VALUES = {
 
 
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
-@pytest.mark.parametrize("n_codes", [None, 1, 7, 300, 2**20, 2**45])
-@pytest.mark.parametrize("n", [0, 1, 5, N])
+@pytest.mark.parametrize("n_codes", [None, 1, 7, 2**20, 2**45])
+@pytest.mark.parametrize("n", [0, 1, N])
 def test_argsort_within(values, n_codes, n):
     values = values[:n]
     codes = None if n_codes is None else rng.integers(0, n_codes, n)

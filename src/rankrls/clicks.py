@@ -22,7 +22,7 @@ from scipy.stats import t
 
 from rankrls._calls import warn
 from rankrls._frames import data_frame
-from rankrls._resources import pyarrow
+from rankrls._resources import pyarrow, pyplot
 from rankrls._validation import check_finite_array, check_integer, check_option
 from rankrls.datasets.formats import find_delimiter, missing_column, sniff_table
 
@@ -255,8 +255,6 @@ class Examination:
 
     def plot(self, *, ax: Any = None) -> Any:
         """Draw the examination by position with 95 % intervals; returns the axes."""
-        from rankrls._resources import pyplot
-
         ax = pyplot().subplots(layout="constrained")[1] if ax is None else ax
         error = 1.96 * np.nan_to_num(self.std)
         ax.errorbar(self.positions, self.examination, yerr=error, fmt="o-", capsize=3)

@@ -22,8 +22,11 @@ from sklearn.utils import Bunch, check_random_state
 
 from rankrls._calls import warn
 from rankrls._frames import data_frame
+from rankrls._resources import pyplot
 from rankrls._validation import check_option, encode_qid
+from rankrls.core.ridge.pairs import all_pairs
 from rankrls.datasets import load_preferences
+from rankrls.diagnostics.suggest import choose_pairs
 
 __all__ = ["Leaderboard", "leaderboard"]
 
@@ -230,6 +233,11 @@ class _Judgements:
         fold = np.full(len(self.y), -1)
         fold[own] = order[units] % 5
         losses = [self._held_out_loss(weight, own, fold) for weight in WEIGHTS]
+        if np.isnan(losses).all():
+            raise ValueError(
+                "without a fifth of the trusted groups, some items have no judgement, so that no "
+                "weight can be chosen: trust more groups, or leave trusted out"
+            )
         best = WEIGHTS[int(np.nanargmin(losses))]
         self.weight = np.where(own, self.weight, best * self.weight)
         self.require_connected()
@@ -391,9 +399,7 @@ class Leaderboard:
     def _simulate(self, rng: np.random.RandomState) -> None:
         """Sets of ranks by simultaneous bounds of all differences, and P(best), by random draws."""
         n, V = len(self.items_), self.covariance_
-        values, vectors = np.linalg.eigh(V)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        draws = rng.standard_normal((N_DRAWS, n)) @ root.T
+        draws = rng.standard_normal((N_DRAWS, n)) @ _root(V).T
         self.p_best_ = np.bincount(np.argmax(self.ratings_ + draws, axis=1), minlength=n) / N_DRAWS
         if not self._prior:  # few groups: the variance is uncertain, too
             freedom = max(self._judged.n_groups - 1, 1)
@@ -543,28 +549,18 @@ class Leaderboard:
     def suggest_pairs(self, k: int = 10) -> list[list[Any]]:
         """Pairs to judge next: each reduces the sum of the variances of all ratings most.
 
-        The variance after a judgement of i and j with a = e_i − e_j and w = p(1 − p) is
-        V − Vaaᵀ V w/(1 + w aᵀVa). Pairs are chosen one after the other, each at most once.
+        Pairs are chosen as by `rankrls.diagnostics.suggest_pairs`; a judgement has the noise
+        variance 1/(p(1 − p)).
         """
-        V, n = self.covariance_.copy(), len(self.items_)
-        p = expit(self.ratings_[:, None] - self.ratings_)
-        w, pairs = p * (1 - p), []
-        for _ in range(min(k, n * (n - 1) // 2)):
-            squares = (V**2).sum(axis=0)
-            gain = squares[:, None] + squares - 2 * (V @ V)
-            spread = V.diagonal()[:, None] + V.diagonal() - 2 * V
-            gain = np.triu(w * gain / (1 + w * np.maximum(spread, 0.0)), 1)
-            i, j = np.unravel_index(int(np.argmax(gain)), gain.shape)
-            pairs.append(self.items_[[i, j]].tolist())
-            u = V[:, i] - V[:, j]
-            V -= np.outer(u, u) * (w[i, j] / (1 + w[i, j] * max(u[i] - u[j], 0.0)))
-            w[i, j] = 0.0
-        return pairs
+        pairs = all_pairs(len(self.items_))
+        p = expit(self.ratings_[pairs[:, 0]] - self.ratings_[pairs[:, 1]])
+        chosen = choose_pairs(
+            pairs, _root(self.covariance_), np.ones(len(self.items_)), 1 / (p * (1 - p)), k
+        )
+        return [self.items_[pair].tolist() for pair in chosen]
 
     def plot(self, *, ax: Any = None, scale: str = "log-odds") -> Any:
         """Draw ratings with intervals, and the set of ranks of every item; returns the axes."""
-        from rankrls._resources import pyplot
-
         table = self.table(scale)
         n = len(self.items_)
         if ax is None:
@@ -580,6 +576,13 @@ class Leaderboard:
         right.set_yticks(y, ranks)
         right.set_ylabel("set of ranks")
         return ax
+
+
+def _root(V: Array) -> Array:
+    """A matrix R with V = RRᵀ."""
+    values, vectors = np.linalg.eigh(V)
+    root: Array = vectors * np.sqrt(np.maximum(values, 0.0))
+    return root
 
 
 def _centred(V: Array) -> Array:

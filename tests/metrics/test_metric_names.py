@@ -90,13 +90,6 @@ def test_other_names_and_misspelt_names(name, meant):
         metrics.conditional_scores(X @ X.T, X @ X.T, metric=name)
 
 
-def test_unknown_names():
-    with pytest.raises(ValueError, match=r"metrics must be one of 'pairwise_accuracy', .*'map'"):
-        metrics.evaluate(Y, Y, metrics="kendall")
-    with pytest.raises(ValueError, match=r"got 'ndgc' \(did you mean 'ndcg'\?\)"):
-        metrics.evaluate(Y, Y, metrics="ndgc@10")
-
-
 SCORERS = [name for name in metrics.__all__ if name.endswith("_scorer") and "make" not in name]
 
 
@@ -142,18 +135,17 @@ def test_names_of_metrics():
     ]  # fmt: skip
     for wrong, message in (
         ("", "metrics is empty"),
-        ([], "metrics is empty"),
         (3, "metrics must be names of metrics"),
         ([3], "metrics must be one of 'pairwise_accuracy'"),
         ("map,map", "'map' comes twice"),
         ("ndcg@", "k an integer"),
-        ("ndcg@-1", "k an integer"),
         ("ndcg@²", "k an integer"),
         ("ndcg@0", "k must be an integer >= 1"),
         ("pairwise_error@3", "pairwise_error has no cut-off"),
         ("R@100", "it is called 'recall@100' here"),
         ("AP@5", "it is called 'average_precision@5' here"),
         ("kendall", "metrics must be one of .*'ndcg', .*, 'map', 'mrr', 'err'; got 'kendall'"),
+        ("ndgc@10", r"got 'ndgc' \(did you mean 'ndcg'\?\)"),
     ):
         with pytest.raises(ValueError, match=message):
             parse_metrics(wrong)

@@ -165,11 +165,8 @@ def test_several_outputs():
 BAD = [
     ({"ties": "drop"}, "ties must be one of 'half', 'error'; got 'drop'"),
     ({"average": "macro"}, "average must be one of 'query', 'pair', None; got 'macro'"),
-    ({"y_true": [1, 0]}, "y_true has 2 entries for 3 rows of y_score"),
-    ({"qid": [1, 1]}, "qid has 2 entries for 3 rows of y_score"),
     ({"sample_weight": [1, 1]}, "sample_weight has 2 entries for 3 rows of y_score"),
     ({"sample_weight": [1, -1, 1]}, "sample_weight must be >= 0"),
-    ({"y_score": [1, np.nan, 0]}, "y_score contains NaN or infinity"),
     ({"y_true": [1, np.inf, 0]}, "y_true contains NaN or infinity"),
     ({"y_true": [[1], [0], [2]]}, "y_true has shape"),
     ({"y_true": [1, 1, 1]}, "no preference"),
@@ -181,16 +178,14 @@ BAD = [
     ({"y_true": None, "pairs": np.empty((0, 2), int)}, "no preference"),
     ({"y_true": None, "pairs": [(0, 1)], "pair_weight": [1, 2]}, "pair_weight has 2 entries"),
     ({"y_true": None, "pairs": [(0, 1), (1, 2)], "qid": [7, 7, 8]}, r"pairs\[1\] = \(1, 2\)"),
-    ({"y_true": [], "y_score": []}, "no rows"),
 ]
 
 
 @pytest.mark.parametrize(("change", "message"), BAD)
 def test_bad_arguments(change, message):
     arguments = {"y_true": [2, 1, 0], "y_score": [1.0, 2.0, 3.0], **change}
-    for metric in (pairwise_error, pairwise_accuracy):
-        with pytest.raises(ValueError, match=message):
-            metric(**arguments)
+    with pytest.raises(ValueError, match=message):
+        pairwise_accuracy(**arguments)
 
 
 @given(ranked_data(), st.booleans())

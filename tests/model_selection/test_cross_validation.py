@@ -54,16 +54,14 @@ def test_groups_without_qid_are_a_warning(call, model):
 
 
 def test_searches_with_groups():
-    search = sk.GridSearchCV(PIPELINE, GRID, cv=FOLDS)
-    with pytest.warns(UserWarning, match="groups only define which rows"):
-        search.fit(X, y, groups=qid)
-    random = sk.RandomizedSearchCV(RankRLS(), {"alpha": [1.0]}, n_iter=1, cv=FOLDS)
-    with pytest.warns(UserWarning, match="groups only define which rows"):
-        random.fit(X, y, groups=qid)
-    with pytest.warns(UserWarning, match="groups only define which rows"):
-        sk.cross_val_score(RankRLS(), X, y, groups=qid, cv=FOLDS, n_jobs=2)
-    with pytest.warns(UserWarning, match="groups only define which rows"):
-        sk.cross_val_score(GreedyRankRLS(2), X, y, groups=qid, cv=FOLDS, scoring=lambda *_: 0.0)
+    greedy, given = GreedyRankRLS(2), {"groups": qid, "cv": FOLDS}
+    for call in (
+        lambda: sk.GridSearchCV(PIPELINE, GRID, cv=FOLDS).fit(X, y, groups=qid),
+        lambda: sk.cross_val_score(RankRLS(), X, y, n_jobs=2, **given),
+        lambda: sk.cross_val_score(greedy, X, y, scoring=lambda *_: 0.0, **given),
+    ):
+        with pytest.warns(UserWarning, match="groups only define which rows"):
+            call()
 
 
 @pytest.mark.parametrize("call", LOST.values(), ids=LOST)
@@ -166,6 +164,11 @@ def test_cross_val_predict():
     for train, test in QueryKFold(3).split(X, y, groups=qid):
         fitted = sklearn.clone(PIPELINE).fit(X[train], y[train], rankrls__qid=qid[train])
         assert_allclose(found[test], fitted.predict(X[test]))
+    # Models that take no queries have the same folds.
+    splits = list(QueryKFold(3).split(X, y, groups=qid))
+    for model in (Ridge(), make_pipeline(StandardScaler(), Ridge())):
+        found = cross_val_predict(model, X, y, qid=qid, cv=3)
+        assert_allclose(found, sk.cross_val_predict(model, X, y, cv=splits))
 
 
 def test_graphs_and_one_ranking():

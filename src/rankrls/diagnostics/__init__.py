@@ -9,8 +9,8 @@ the cycles of a reciprocal relation.
 
 from rankrls.diagnostics._audit import Audit, audit
 from rankrls.diagnostics._explain import Explanation, explain, feature_importances
-from rankrls.diagnostics._suggest import suggest_pairs
 from rankrls.diagnostics._transitivity import Transitivity, transitivity
+from rankrls.diagnostics.suggest import suggest_pairs
 
 __all__ = [
     "Audit",

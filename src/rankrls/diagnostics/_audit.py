@@ -187,8 +187,4 @@ def audit(
             codes, labels = coded.codes, np.asarray(coded.labels)
         assert codes is not None
         found = query_influence(problem, query_folds(codes), alpha, new)
-    change = None
-    if found.metric is not None:
-        change = np.where(found.size > 0, found.metric - found.metric_of_all, np.nan)
-    sizes = (found.size, found.leverage, found.residual, found.studentised, found.p_value)
-    return Audit(labels, *sizes, found.cook, found.agreement, found.weight, change)
+    return Audit(labels, **found)

@@ -125,13 +125,13 @@ def cross_val_predict(
         Scores, comparable only within a query and fold: the models have their own constants.
     """
     with config_context(enable_metadata_routing=True):
-        routed = _routed(estimator, X, y, qid, cv, options.pop("params", None))
+        routed = _routed(estimator, X, y, qid, cv, options.pop("params", None), scored=False)
         if qid is None or not predicts_by_query(estimator):
             return model_selection.cross_val_predict(estimator, X, y, **routed, **options)
         parts, rows = [], []  # scikit-learn does not pass qid to predict
         for train, test in routed["cv"]:
             fitted, new = refit(estimator, X, y, train, test, routed["params"])
-            parts.append(fitted.predict(new, qid=take_rows(routed["params"]["qid"], test)))
+            parts.append(fitted.predict(new, qid=take_rows(_by_row(qid), test)))
             rows.append(test)
     order = np.concatenate(rows)
     if not np.array_equal(np.sort(order), np.arange(len(order))):
@@ -200,13 +200,20 @@ def held_out_scores(
     params: dict[str, Any] = {}
     with config_context(**({} if qid is None else {"enable_metadata_routing": True})):
         if qid is not None and get_routing_for_object(estimator).consumes("fit", {"qid"}):
-            params["qid"] = qid if hasattr(qid, "iloc") else label_array("qid", qid)
+            params["qid"] = _by_row(qid)
         return Parallel(n_jobs=n_jobs)(
             delayed(fit_and_score)(train, test, fold) for fold, (train, test) in enumerate(splits)
         )
 
 
-def _routed(estimator: Any, X: Any, y: Any, qid: Any, cv: Any, params: Any) -> dict[str, Any]:
+def _by_row(qid: Any) -> Any:
+    """Query ids in a form of which scikit-learn can select rows."""
+    return qid if hasattr(qid, "iloc") else label_array("qid", qid)
+
+
+def _routed(
+    estimator: Any, X: Any, y: Any, qid: Any, cv: Any, params: Any, *, scored: bool = True
+) -> dict[str, Any]:
     """Splits and routed parameters, with qid added for all that request it; routing is enabled."""
     refuse_lazy(X)
     check_same_rows(X, y=y, qid=qid)
@@ -215,12 +222,13 @@ def _routed(estimator: Any, X: Any, y: Any, qid: Any, cv: Any, params: Any) -> d
         cv = QueryKFold(cv)
     if qid is None:
         return {"cv": cv, "params": params}
-    qid = qid if hasattr(qid, "iloc") else label_array("qid", qid)  # scikit-learn selects rows
+    qid = _by_row(qid)
     if hasattr(cv, "split"):
         cv = list(cv.split(X, y, groups=qid))
     routing = get_routing_for_object(estimator)
     wanted = routing.consumes("fit", {"qid", "groups"})
-    return {"cv": cv, "params": {**(params or {}), **dict.fromkeys({"qid", *wanted}, qid)}}
+    wanted = {"qid", *wanted} if scored else wanted  # scorers request it, too
+    return {"cv": cv, "params": {**(params or {}), **dict.fromkeys(wanted, qid)}}
 
 
 def _scorers(scoring: Any, y: Any) -> Any:

@@ -27,20 +27,8 @@ Array = NDArray[Any]
 WORK = 2**21
 
 
-@dataclass(frozen=True)
-class Influence:
-    """Diagnostics of all groups, arrays of shape (n_groups,); NaN for a group without terms."""
-
-    size: Array  # number of independent terms |U|
-    leverage: Array
-    residual: Array  # without the group: signed for a single term, otherwise root mean square
-    studentised: Array  # √F
-    p_value: Array
-    cook: Array
-    agreement: Array | None  # cosine between t_U and t_U − e_U; None for rows
-    weight: Array | None = None  # κ of the squared residual of a row
-    metric: Array | None = None  # on new rows, without the group
-    metric_of_all: float | None = None
+#: Diagnostics of all groups by name, of shape (n_groups,); NaN for a group without terms.
+Influence = dict[str, Array]
 
 
 @dataclass(frozen=True)
@@ -130,7 +118,8 @@ def row_influence(problem: RidgeProblem, alpha: float, new: NewRows | None = Non
     size, n_terms = (kappa > 0).astype(np.int64), round(len(free) - free.sum())
     energy = float(np.square(factor.t).sum())
     found = _influence(terms, alpha, every, e, size, kappa, n_terms, energy, problem, new)
-    return replace(found, agreement=None, weight=np.where(kappa > 0, kappa, np.nan))
+    del found["agreement"]
+    return found | {"weight": np.where(kappa > 0, kappa, np.nan)}
 
 
 # -- terms ------------------------------------------------------------------------------------
@@ -234,12 +223,14 @@ def _influence(
     ratio = np.maximum(cost, 0.0) / size / noise
     values = {
         "leverage": leverage,
-        "residual": residual,
-        "studentised": np.sqrt(ratio),
+        "deleted_residual": residual,
+        "studentised": np.sqrt(ratio),  # √F
         "p_value": f_distribution.sf(ratio, np.maximum(size, 1), np.maximum(rest, 1)),
-        "cook": moved / (freedom * misfit / N),
+        "cook_distance": moved / (freedom * misfit / N),
+        # The cosine between t_U and t_U − e_U.
         "agreement": np.clip(both / np.sqrt(targets * predictions), -1.0, 1.0),
     }
+    if new is not None and metric is not None:
+        values["metric_change"] = metric - new.metric(fitted)
     known = {name: np.where(size > 0, value, np.nan) for name, value in values.items()}
-    of_all = None if new is None else new.metric(fitted)
-    return Influence(size=size, **known, metric=metric, metric_of_all=of_all)
+    return {"size": size, **known}

@@ -1,7 +1,6 @@
 """Columns that are no features: ``drop=`` of the readers, ``--drop`` of the commands."""
 
 import io
-import sys
 
 import numpy as np
 import pandas as pd
@@ -9,7 +8,6 @@ import pytest
 
 import rankrls.cli._files
 from rankrls import RankRLS
-from rankrls.cli import main
 from rankrls.datasets import (
     dump_letor,
     iter_csv,
@@ -47,19 +45,9 @@ def folder(data, tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def run(folder, monkeypatch, capsys):
+@pytest.fixture(autouse=True)
+def _in_the_folder(folder, monkeypatch):
     monkeypatch.chdir(folder)
-
-    def go(words, *, stdin=None, code=0):
-        if stdin is not None:
-            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        found = main(words.split())
-        out, err = capsys.readouterr()
-        assert found == code, err
-        return out, err
-
-    return go
 
 
 DROP = "--drop title --drop doc_id --drop url"
@@ -99,6 +87,13 @@ def test_all_columns_of_text_are_named(folder, name):
     assert "drop=" not in str(caught.value)  # it was asked for
 
 
+def test_the_error_of_a_command_names_the_option(run):
+    err = run("cv t.csv", code=2).err
+    assert "column 'title' is" in err
+    assert "(drop=['title', 'url'], --drop 'title,url')" in err
+    assert err.endswith("or use AutoRanker, which takes text (text='auto', rankrls fit --auto)\n")
+
+
 def test_a_dropped_column_has_no_role():
     text = b"label,y,qid,a\n1,2,3,4\n"
     assert load_ranking(io.BytesIO(text), drop="y").target.tolist() == [1]
@@ -120,17 +115,6 @@ def test_fit(run, folder, data, name, how):
     model = load_model(folder / "new")
     assert model.feature_names_in_.tolist() == FEATURES
     np.testing.assert_allclose(model.coef_, RankRLS().fit(X, y, qid=qid).coef_)
-
-
-@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
-def test_the_error_names_the_option(run, name):
-    for words in (f"fit {name} -m x", f"cv {name}", f"report {name}"):
-        _, err = run(words, code=2)
-        assert "column 'title' is" in err
-        assert "(drop=['title', 'url'], --drop 'title,url')" in err
-        assert err.endswith(
-            "or use AutoRanker, which takes text (text='auto', rankrls fit --auto)\n"
-        )
 
 
 @pytest.mark.parametrize("large", [False, True])
@@ -157,23 +141,3 @@ def test_evaluating_scores_needs_no_features(run, folder, data, name):
     np.savetxt(folder / "scores.txt", data[0][:, 0])
     out, _ = run(f"evaluate {name} --scores scores.txt")
     assert out == run("evaluate t.dat --scores scores.txt")[0]
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("--drop ulr", "t.csv: no column 'ulr' for drop (did you mean 'url'?)"),
-        (
-            "--drop qid",
-            "name the column of query ids in qid=, or pass qid=None if all "
-            "rows are one ranking; the columns are 'title', 'qid'",
-        ),
-        ("--drop f0 --weight f0", "t.csv: column 'f0' for drop is also read"),
-        ("--label label --drop label", "column 'label' for drop is also read"),
-        ("--features f0,f1 --drop f1", "column 'f1' for drop is also one of the features"),
-    ],
-)
-def test_bad_options(run, words, message):
-    _, err = run(f"fit t.csv -m x {words}", code=2)
-    assert message in err
-    assert err.count("\n") == 1

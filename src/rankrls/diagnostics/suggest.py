@@ -119,7 +119,7 @@ def suggest_pairs(
         pairs = drawn[np.column_stack(np.triu_indices(len(drawn), 1))]
     else:
         pairs = check_pairs(candidates, n, name="candidates")
-    return _choose(pairs, Z, weight, model.alpha, k)
+    return choose_pairs(pairs, Z, weight, np.full(len(pairs), model.alpha), k)
 
 
 def _misplaced(Z: Array, f: Array, top: int) -> Array:
@@ -151,10 +151,10 @@ def _forms(pairs: Array, Z: Array, T: Array) -> Array:
     return np.maximum(out, 0.0)
 
 
-def _choose(pairs: Array, Z: Array, weight: Array, alpha: float, k: int) -> Array:
+def choose_pairs(pairs: Array, Z: Array, weight: Array, noise: Array, k: int) -> Array:
     """Choose pairs greedily, from a root Z of the covariance of the rows, shape (n, r).
 
-    With c = cov(f, f_a − f_b) of the chosen pair and s = var(f_a − f_b) + alpha, the covariance
+    With c = cov(f, f_a − f_b) of the chosen pair and s = var(f_a − f_b) + noise, the covariance
     becomes cov − ccᵀ/s. The criterion of each candidate is updated from the differences, between
     its rows, of c and of h = cov P C c, with P = diag(weight) and C the centring by weights.
     """
@@ -167,7 +167,7 @@ def _choose(pairs: Array, Z: Array, weight: Array, alpha: float, k: int) -> Arra
     chosen: list[int] = []
     before: list[tuple[Array, float]] = []  # c and s of the pairs chosen so far
     for _ in range(min(k, len(pairs))):
-        gain = np.maximum(explained, 0.0) / (np.maximum(variance, 0.0) + alpha)
+        gain = np.maximum(explained, 0.0) / (np.maximum(variance, 0.0) + noise)
         best = int(np.argmax(np.where(left, gain, -np.inf)))
         left[best] = False
         chosen.append(best)
@@ -175,7 +175,7 @@ def _choose(pairs: Array, Z: Array, weight: Array, alpha: float, k: int) -> Arra
         c = Z @ (Z[a] - Z[b])
         for other, scale in before:
             c -= other * ((other[a] - other[b]) / scale)
-        s = float(max(c[a] - c[b], 0.0)) + alpha
+        s = float(max(c[a] - c[b], 0.0) + noise[best])
         around = c - weight @ c
         weighted = weight * around
         h = Z @ (Z.T @ weighted)
