@@ -59,9 +59,8 @@ class Explanation:
 
     def to_frame(self) -> Any:
         """Return the contributions as a pandas data frame."""
-        names = {"feature": self.labels} if self.kind == "feature" else {"row": self.labels}
         columns = {"contribution": self.contribution, "weight": self.weight, "change": self.change}
-        return data_frame({**names, **columns})
+        return data_frame({self.kind: self.labels, **columns})
 
 
 def explain(estimator: Any, x_a: Any, x_b: Any = None, *, among: Any = None) -> Explanation:
