@@ -56,9 +56,7 @@ class Candidates:
     vectorizer: DictVectorizer | None = None
 
     @classmethod
-    def from_lists(
-        cls, lists: Any, *, vectorizer: DictVectorizer | None = None, sparse: bool = True
-    ) -> Candidates:
+    def from_lists(cls, lists: Any, *, vectorizer: DictVectorizer | None = None) -> Candidates:
         """Concatenate lists of candidates.
 
         Parameters
@@ -69,8 +67,6 @@ class Candidates:
             better, or is None in all lists.
         vectorizer : DictVectorizer, optional
             Fitted vectorizer for dicts, so that new data get the same columns.
-        sparse : bool, default=True
-            Whether X is sparse, for dicts without a vectorizer.
 
         Returns
         -------
@@ -93,7 +89,7 @@ class Candidates:
             raise ValueError(
                 "scores are None in some lists but not in others; give all of them, or none"
             )
-        X, vectorizer = _stack(rows, vectorizer, sparse)
+        X, vectorizer = _stack(rows, vectorizer)
         y = np.concatenate(scores) if scores else None
         return cls(X, y, label_array("lists", keys), vectorizer)
 
@@ -238,14 +234,12 @@ def _features(key: Any, features: Any) -> Any:
     return check_finite_array(f"features of list {key!r}", features, ndim=(2,))
 
 
-def _stack(
-    rows: list[Any], vectorizer: DictVectorizer | None, sparse: bool
-) -> tuple[Any, DictVectorizer | None]:
+def _stack(rows: list[Any], vectorizer: DictVectorizer | None) -> tuple[Any, DictVectorizer | None]:
     named = [isinstance(features, list) for features in rows]
     if all(named):
         flat = [one for features in rows for one in features]
         if vectorizer is None:
-            vectorizer = DictVectorizer(sparse=sparse).fit(flat)
+            vectorizer = DictVectorizer().fit(flat)
         X = vectorizer.transform(flat)
         return sp.csr_array(X) if sp.issparse(X) else X, vectorizer
     if any(named) or vectorizer is not None:

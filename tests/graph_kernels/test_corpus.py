@@ -65,8 +65,6 @@ def test_everything_in_a_sentence():
     assert [entity.type for entity in sentence.entities] == ["protein"] * 3
     pairs = Pair("p0", 0, 1, True), Pair("p1", 0, 2, False), Pair("p3", 1, 2, None)
     assert sentence.pairs == pairs
-    (sentence,) = read(CORPUS, parser="one", self_interactions=True)[0].sentences
-    assert [pair.id for pair in sentence.pairs] == ["p0", "p1", "p2", "p3"]
 
 
 def test_the_other_parse_has_its_own_tokens_and_graphs():

@@ -75,9 +75,7 @@ class Document:
     sentences: tuple[Sentence, ...]
 
 
-def iter_interaction_corpus(
-    path: PathOrFile, *, parser: str | None = None, self_interactions: bool = False
-) -> Iterator[Document]:
+def iter_interaction_corpus(path: PathOrFile, *, parser: str | None = None) -> Iterator[Document]:
     """Read a corpus of sentences with entities, parses and interactions, document by document.
 
     The format is the unified XML of the protein interaction corpora AIMed, BioInfer, HPRD50, IEPA
@@ -89,13 +87,12 @@ def iter_interaction_corpus(
         XML file, uncompressed or compressed with gzip.
     parser : str, optional
         Attribute ``parser`` of the parse to read; required if there are several parses.
-    self_interactions : bool, default=False
-        Whether to keep pairs of an entity with itself.
 
     Yields
     ------
     Document
         One document at a time. The tokens of an entity are those that share a character with it.
+        Pairs of an entity with itself are left out.
 
     Raises
     ------
@@ -104,10 +101,8 @@ def iter_interaction_corpus(
         type declaration, or exceeds the limits in the user guide.
     """
     for element in _documents(path):
-        sentences = element.all("sentence")
-        yield Document(
-            element.get("id"), tuple(_sentence(s, parser, self_interactions) for s in sentences)
-        )
+        sentences = tuple(_sentence(one, parser) for one in element.all("sentence"))
+        yield Document(element.get("id"), sentences)
 
 
 @dataclass(slots=True)
@@ -226,7 +221,7 @@ def _documents(path: PathOrFile) -> Iterator[_Element]:
             done.clear()
 
 
-def _sentence(element: _Element, parser: str | None, self_interactions: bool) -> Sentence:
+def _sentence(element: _Element, parser: str | None) -> Sentence:
     parses = element.all("sentenceanalyses", "parses", "parse")
     names = [parse.get("parser") for parse in parses]
     listed = ", ".join(repr(name[:60]) for name in names[:10]) or "none"
@@ -265,7 +260,7 @@ def _sentence(element: _Element, parser: str | None, self_interactions: bool) ->
         if value not in ("True", "False", None):
             raise pair.error(f"has interaction={value[:60]!r}; it must be 'True' or 'False'")
         first, second = (pair.look_up(name, entity_number) for name in ("e1", "e2"))
-        if self_interactions or first != second:
+        if first != second:
             interacts = None if value is None else value == "True"
             pairs.append(Pair(pair.get("id"), first, second, interacts))
     text = element.attributes.get("text", "")
