@@ -388,23 +388,28 @@ class AutoRanker(QueryRequests, BaseEstimator):
         if weights:  # one block after the other, by held-out scores
             progress("choosing weights of categories, texts and vectors")
             number, best = min(1, len(members) - 1), -np.inf
+            members[number], features = members[number].scaled(rows)
             pairs = itertools.product(rows.blocks, WEIGHTS)
             for change in ({}, *({name: weight} for name, weight in pairs)):
                 tried = weights | change
                 member = replace(members[number], weights=tried)
-                value = lists.best(lists.linear(views[number], member, rows, losses[0]))
+                phi = member.with_blocks(features, rows)
+                value = lists.best(lists.linear(views[number], member, phi, losses[0]))
                 if value > best:
                     best, weights = value, tried
         candidates: list[Candidate] = []
         for number, (view, member) in enumerate(zip(views, members, strict=True)):
             progress.bar(number, len(members), f"{member.name}, {member.kernel}")
-            candidates += (alone := lists.linear(view, member, rows, losses[0]))
+            member, phi = member.scaled(rows)
+            candidates += (alone := lists.linear(view, member, phi, losses[0]))
             if any(weights.values()):
                 mixed = replace(member, weights=weights)
-                candidates += (found := lists.linear(view, mixed, rows, losses[0]))
-                member = mixed if lists.best(found) >= lists.best(alone) else member
+                both = mixed.with_blocks(phi, rows)
+                candidates += (found := lists.linear(view, mixed, both, losses[0]))
+                if lists.best(found) >= lists.best(alone):
+                    member, phi = mixed, both
             for loss in losses[1:]:
-                candidates += lists.linear(view, member, rows, loss)
+                candidates += lists.linear(view, member, phi, loss)
         if lists.n_labels > 1 or is_sparse:
             return rows, candidates
         values, names = rows.view([column_block]), self._table.get_feature_names_out()
@@ -611,7 +616,7 @@ class AutoRanker(QueryRequests, BaseEstimator):
                     assert member.estimator is not None
                     loss = (self.members_["cost"][number], self.members_["compared"][number])
                     alphas = np.array([member.estimator.alpha])
-                    scores = lists.linear("", member, rows, loss, alphas)[0].scores
+                    scores = lists.linear("", member, member.phi(rows), loss, alphas)[0].scores
                 elif isinstance(member, TreeMember):
                     draws = np.random.RandomState(seed)
                     scores = member.held_out(rows, graph, TREE_FOLDS, draws, 0)[1]

@@ -159,7 +159,7 @@ class LinearMember:
 
     @classmethod
     def draw(cls, view: View, rows: Rows, n_basis: int, rng: np.random.RandomState) -> LinearMember:
-        """Draw the basis vectors of a view among the rows, and find its scales."""
+        """Draw the basis vectors of a view among the rows."""
         values = rows.view(view.blocks)
         m, n = values.shape
         basis = mapping = None
@@ -169,17 +169,29 @@ class LinearMember:
             roots, vectors = np.linalg.eigh(_kernel(view.kernel, gamma, basis, basis))
             kept = roots > 1e-10 * max(roots[-1], 1e-300)
             mapping = vectors[:, kept] / np.sqrt(roots[kept])
-        member = cls(list(view.blocks), view.kernel, gamma, basis, mapping, 1.0, {})
-        return replace(member, scale=1 / np.sqrt(mean_squared_norm(member.phi(rows))))
+        return cls(list(view.blocks), view.kernel, gamma, basis, mapping, 1.0, {})
 
-    def phi(self, rows: Rows) -> Array:
-        """Return Φ of rows."""
+    def of_view(self, rows: Rows) -> Array:
+        """Return the features of the view."""
         values = rows.view(self.views)
         if self.basis is not None:
             values = _kernel(self.kernel, self.gamma, values, self.basis) @ self.mapping
-        parts = [self.scale * values]
-        parts += [weight * rows.blocks[name] for name, weight in self.weights.items() if weight]
-        return np.hstack(parts) if len(parts) > 1 else parts[0]
+        return self.scale * values
+
+    def scaled(self, rows: Rows) -> tuple[LinearMember, Array]:
+        """Return the member whose features of the view have a mean squared norm of 1, and these."""
+        features = replace(self, scale=1.0).of_view(rows)
+        scale = 1 / np.sqrt(mean_squared_norm(features))
+        return replace(self, scale=scale), scale * features
+
+    def with_blocks(self, features: Array, rows: Rows) -> Array:
+        """Return Φ of rows from the features of the view."""
+        blocks = [weight * rows.blocks[name] for name, weight in self.weights.items() if weight]
+        return np.hstack([features, *blocks]) if blocks else features
+
+    def phi(self, rows: Rows) -> Array:
+        """Return Φ of rows."""
+        return self.with_blocks(self.of_view(rows), rows)
 
     def predict(self, rows: Rows) -> Array:
         """Return the scores of rows, times the factor."""
@@ -440,14 +452,14 @@ class HeldOutLists:
         self,
         view: Any,
         member: LinearMember,
-        rows: Rows,
+        phi: Array,
         loss: tuple[str, str],
         alphas: Array | None = None,
     ) -> list[Candidate]:
         """Hold out each list from a linear member, exactly, for a grid of alphas by default."""
         weighting = "query" if loss[1] == BY_QUERY else "size"
         options: Any = {"cost": loss[0], "query_weighting": weighting, "solver": "primal"}
-        phi, ranker = member.phi(rows), RankRLS(**options)
+        ranker = RankRLS(**options)
         graph = learned(self.graph, loss[1], self.scale)
         problem = ranker._problem(ranker._check_options(), phi, graph)
         if alphas is None:

@@ -338,7 +338,8 @@ class Residuals:
             systems, residuals, A, b, W = self._system(U, alphas[some])
             E_a = self.coordinates(E, float(alphas[some[0]]))
             P_a = self.coordinates(P, float(alphas[some[0]]))
-            H_P, fitted = _products(A, P_a, W), _of_alphas(P_a, W, b)
+            fitted, products = _of_alphas(P_a, W, b), variances or k >= u
+            H_P = _products(A, P_a, W) if products else np.empty((len(some), B, u, 0))
             H_E = np.empty((len(some), B, u, 0))
             if E.shape[1]:
                 H_E, E_P, E_E = (_products(M, N, W) for M, N in ((A, E_a), (E_a, P_a), (E_a, E_a)))
@@ -367,7 +368,10 @@ class Residuals:
                     multipliers = inverse @ (fitted_E[i] - H @ e)
                     e = e + Y @ multipliers
                     found[a] -= E_P[i].transpose(0, 2, 1) @ multipliers
-                found[a] -= H_P[i].transpose(0, 2, 1) @ e
+                if products:
+                    found[a] -= H_P[i].transpose(0, 2, 1) @ e
+                else:
+                    found[a] -= P_a @ (W[:, i, None] * (A.transpose(0, 2, 1) @ e))
                 if variances:
                     added = np.einsum("nur,nur->nr", H_P[i], solved[..., k + E.shape[1] :])
                     spread[a] = alpha * (np.square(P_a) @ W[:, i] + added)
