@@ -318,10 +318,14 @@ class AutoRanker(QueryRequests, BaseEstimator):
             self.__dict__.pop(name, None)
             if hasattr(encoder, name):
                 setattr(self, name, getattr(encoder, name))
-        table, blocks = encoder._encoded(X), encoder.blocks_
-        table = _as_matrix(table, sparse.issparse(table) and table.shape[1] > MAX_COLUMNS)
+        rows, blocks = encoder._rows(X), encoder.blocks_
+        table = rows.table
+        wide = sparse.issparse(table) and table.shape[1] > MAX_COLUMNS
+        rows = replace(rows, table=_as_matrix(table, wide))
         self._projections = {
-            name: BlockScale.learn(table[:, blocks == name]) for name in BLOCKS if name in blocks
+            name: BlockScale.learn(rows.table[:, blocks == name])
+            for name in BLOCKS
+            if name in blocks
         }
         graph = preferences.graph(table.shape[0])
         require_preferences(graph)
@@ -337,9 +341,9 @@ class AutoRanker(QueryRequests, BaseEstimator):
             self._labels = default if names is None else [*names]
             means = [np.bincount(lists, one) / np.bincount(lists) for one in scores.T]
             self._scale = np.sqrt(np.mean((scores - np.array(means).T[lists]) ** 2, axis=0))
-        order, graph, columns = _canonical_order(table, graph)
+        order, graph, columns = _canonical_order(rows, len(blocks), graph)
         self._columns = columns[blocks[columns] == "number"]
-        return table, graph, order
+        return rows, graph, order
 
     def _rows(self, table: Any, graph: PreferenceGraph) -> Rows:
         """Split encoded rows, which must form whole queries, into numbers and blocks."""
@@ -554,8 +558,9 @@ class AutoRanker(QueryRequests, BaseEstimator):
             raise ValueError("AutoRanker was fitted without qid, so predict takes none")
         check_same_rows(X, qid=qid)
         with at_most(n_threads(self.n_jobs)):
-            table = _as_matrix(self._table._encoded(X), not self._features._centres)
-            n_rows = table.shape[0]
+            rows = self._table._rows(X)
+            table = replace(rows, table=_as_matrix(rows.table, not self._features._centres))
+            n_rows = rows.table.shape[0]
             graph = PreferenceGraph(n_rows, np.empty((n_rows, 0)), encode_qid(qid, n_rows))
             scores = np.zeros((n_rows, len(self._labels)) if self._labels else n_rows)
             for index in _batches(graph):
@@ -603,7 +608,8 @@ class AutoRanker(QueryRequests, BaseEstimator):
         """
         rng = check_random_state(self.random_state)
         table = _as_matrix(self._table._encoded(X), False)
-        order, graph, _ = _canonical_order(table, preferences.graph(table.shape[0]))
+        graph = preferences.graph(table.shape[0])
+        order, graph, _ = _canonical_order(table, table.shape[1], graph)
         index, graph, _ = sample(graph, order, EFFORTS[self.effort].n_rows, rng)
         lists = HeldOutLists(self.scoring, graph, rng, self._scale)
         table, seed = table[index], rng.randint(2**31 - 1)
@@ -653,20 +659,22 @@ class AutoRanker(QueryRequests, BaseEstimator):
         return tags
 
 
-def _canonical_order(table: Any, graph: PreferenceGraph) -> tuple[Array, PreferenceGraph, Array]:
+def _canonical_order(
+    table: Any, n_columns: int, graph: PreferenceGraph
+) -> tuple[Array, PreferenceGraph, Array]:
     """Return orders of rows, queries and columns that do not depend on their orders and names.
 
     Basis vectors, folds and trees are drawn at random from these orders; that of the queries is
     given by their numbers in a graph.
     """
-    starts = range(0, table.shape[0], BATCH)
-    largest, means = np.zeros((2, table.shape[1]))
+    m, (largest, means) = len(graph), np.zeros((2, n_columns))
+    starts = range(0, m, BATCH)
     for i in starts:
         part = abs(table[i : i + BATCH])  # the signs of components of texts are arbitrary
         highest = part.max(axis=0)
         highest = highest.toarray().ravel() if sparse.issparse(highest) else highest
         largest = np.maximum(largest, highest)
-        means += np.asarray(part.sum(axis=0)).ravel() / table.shape[0]
+        means += np.asarray(part.sum(axis=0)).ravel() / m
     largest[largest == 0] = 1.0
     columns = np.argsort((means / largest).round(9), kind="stable")
     direction = np.empty(len(columns))
@@ -682,7 +690,7 @@ def _canonical_order(table: Any, graph: PreferenceGraph) -> tuple[Array, Prefere
     queries = np.argsort(first, kind="stable")
     codes = np.argsort(queries)[codes]
     names = Queries(codes, [graph.query_labels[k] for k in queries])
-    graph = PreferenceGraph(len(graph), graph.scores, names, graph.sample_weight, flat=graph.flat)
+    graph = PreferenceGraph(m, graph.scores, names, graph.sample_weight, flat=graph.flat)
     return np.lexsort((*labels, keys, codes)), graph, columns
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,19 @@ ID_ROWS = 200_000
 
 #: Name of the levels that have no column of their own.
 OTHER = "(other)"
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedRows:
+    """Rows of an encoded table, or ``columns`` of an array of numbers."""
+
+    table: Any
+    columns: Array | None = None
+
+    def __getitem__(self, rows: Any) -> Any:
+        if self.columns is None:
+            return self.table[rows]
+        return self.table[rows][:, self.columns].astype(np.float64, copy=False)
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
@@ -175,6 +189,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def _encoded(self, X: Any) -> Any:
         """Return the result of `transform` before ``set_output`` is applied, which may be X."""
+        rows = self._rows(X)
+        return rows.table if rows.columns is None else rows[:]
+
+    def _rows(self, X: Any) -> EncodedRows:
+        """Return encoded rows; large arrays of numbers are not copied."""
         X, kinds = self._read(X, reset=False), self._parts[:, 0]
         was = {
             column: str(KINDS[kind, 1])
@@ -195,11 +214,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                     "the encoder was fitted to a table with text or missing values; X must not be "
                     "sparse"
                 )
-            return sparse.csr_array(X[:, self.sources_])
-        plain = getattr(X, "dtype", None) == np.float64 and len(was) == X.shape[1]
+            return EncodedRows(sparse.csr_array(X[:, self.sources_]))
         numbers = (self._cells(X, column, "numeric") for column in was)
-        if plain and not kinds.any() and not any(np.isnan(one).any() for one in numbers):
-            return X  # large tables of numbers are not copied
+        plain = isinstance(X, np.ndarray) and X.dtype.kind in "biuf" and not kinds.any()
+        if plain and not any(np.isnan(one).any() for one in numbers):
+            as_is = X.dtype == np.float64 and len(was) == X.shape[1]
+            return EncodedRows(X, None if as_is else self.sources_)
         ends, counts = np.cumsum(self._parts[:, 3]), dict[int, Any]()
         encoded, cells = np.empty((X.shape[0], ends[-1])), dict[int, Array]()
         for part, end in zip(self._parts.tolist(), ends.tolist(), strict=True):
@@ -209,7 +229,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             encoded[:, columns] = self._encode(part, self._fills[columns], cells, counts)
             if was[part[1]] == "numeric":  # not all of them are kept in memory
                 del cells[part[1]]
-        return encoded
+        return EncodedRows(encoded)
 
     def _encode(
         self, part: list[int], fill: Array, cells: dict[int, Array], counts: dict[int, Any]
@@ -321,7 +341,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """
         values: Any
         if isinstance(X, np.ndarray):
-            values = X[:, source]
+            values = np.ascontiguousarray(X[:, source])
         else:
             values = X.iloc[:, source] if hasattr(X, "iloc") else X[X.columns[source]]
         dtype = getattr(values, "dtype", None)
