@@ -68,7 +68,7 @@ class TextModel:
         if not components or not len(repeated):
             return model
         frequent = np.sort(repeated[np.argsort(-rows[repeated], kind="stable")[:N_WORDS]])
-        some = model.weighted(counts)[:, frequent]
+        some = _columns(model.weighted(counts), frequent)
         k = min(N_COMPONENTS, len(frequent), n_rows - 1)
         # Drawn for the columns, not the rows: components do not depend on the order of rows.
         _, sizes, axes = randomized_svd(some, k, n_iter=4, random_state=0, transpose=False)
@@ -80,35 +80,39 @@ class TextModel:
         words = np.concatenate([self.words, self.frequent])
         return bool(((words >= 0) & (words < N_HASHED)).all())
 
-    def _idf(self) -> Array:
-        every = np.full(N_HASHED, self.unseen)
-        every[self.words] = self.idf
-        return every
+    def _weights(self, words: Array) -> Array:
+        places = np.searchsorted(self.words, words)
+        known = np.append(self.words, -1)[places] == words
+        return np.append(self.idf, self.unseen)[np.where(known, places, -1)]
 
     def weighted(self, counts: sparse.csr_array) -> sparse.csr_array:
         """Return tf-idf vectors, (1 + log tf) idf, of length 1."""
         values = counts.copy()
-        values.data = (1 + np.log(values.data)) * self._idf()[values.indices]
+        values.data = (1 + np.log(values.data)) * self._weights(values.indices)
         return unit_rows(values)
 
     def components(self, counts: sparse.csr_array) -> Array:
         """Return the components of counted texts, shape (n_rows, n_components)."""
-        return self.weighted(counts)[:, self.frequent] @ self.axes
+        return _columns(self.weighted(counts), self.frequent) @ self.axes
 
     def matches(self, query: sparse.csr_array, document: sparse.csr_array) -> Array:
         """Return the `MATCHES` of counted queries and documents, shape (n_rows, 3)."""
-        idf = self._idf()
-        both = (query > 0).multiply(document > 0).astype(np.float64)
-        asked = (query > 0).astype(np.float64)
-
-        def share(values: Any, total: Any) -> Array:
-            return values / np.where(total > 0, total, 1.0)
-
+        asked = query > 0
         cosine = self.weighted(query).multiply(self.weighted(document)).sum(axis=1)
-        return np.column_stack(
-            [
-                np.asarray(cosine).ravel(),
-                share(both @ idf, asked @ idf),
-                share(both.sum(axis=1), asked.sum(axis=1)),
-            ]
-        )
+        found = [np.asarray(cosine).ravel()]
+        totals = []
+        for words in (asked.multiply(document > 0).tocsr(), asked):
+            weighted = words.astype(np.float64)
+            weighted.data *= self._weights(weighted.indices)
+            totals.append([np.asarray(one.sum(axis=1)).ravel() for one in (weighted, words)])
+        for both, every in zip(*totals, strict=True):
+            found.append(both / np.where(every > 0, every, 1.0))
+        return np.column_stack(found)
+
+
+def _columns(X: sparse.csr_array, columns: Array) -> sparse.csr_array:
+    """Ascending columns of sparse rows, without an array of all columns."""
+    places = np.minimum(np.searchsorted(columns, X.indices), len(columns) - 1)
+    kept = columns[places] == X.indices
+    ends = np.append(0, np.cumsum(kept))[X.indptr]
+    return sparse.csr_array((X.data[kept], places[kept], ends), shape=(X.shape[0], len(columns)))
