@@ -408,10 +408,10 @@ class AutoRanker(QueryRequests, BaseEstimator):
             candidates += (alone := lists.linear(view, member, phi, losses[0]))
             if any(weights.values()):
                 mixed = replace(member, weights=weights)
-                both = mixed.with_blocks(phi, rows)
-                candidates += (found := lists.linear(view, mixed, both, losses[0]))
+                mixed_phi = mixed.with_blocks(phi, rows)
+                candidates += (found := lists.linear(view, mixed, mixed_phi, losses[0]))
                 if lists.best(found) >= lists.best(alone):
-                    member, phi = mixed, both
+                    member, phi = mixed, mixed_phi
             for loss in losses[1:]:
                 candidates += lists.linear(view, member, phi, loss)
         if lists.n_labels > 1 or is_sparse:
