@@ -260,7 +260,7 @@ def test_names_and_roles(browser, pages):
         return [n.get("name", {}).get("value", "") for n in found]
 
     assert all(named("image"))
-    assert len(named("image")) == 4
+    assert len(named("image")) == 3
     assert named("searchbox") == ["Search by name"]
     assert all(named("button"))
     assert all(named("link"))

@@ -71,10 +71,10 @@ class Rankings:
         """Query numbers for ``fit``; None for one ranking."""
         return self.codes if self.has_qid else None
 
-    def fit_options(self, rows: Any = slice(None)) -> dict[str, Any]:
-        """Keyword arguments of ``fit`` for some rows: query numbers and weights, if any."""
+    def fit_options(self) -> dict[str, Any]:
+        """Keyword arguments of ``fit``: query numbers and weights, if any."""
         both = {"qid": self.qid, "sample_weight": self.weight}
-        return {name: values[rows] for name, values in both.items() if values is not None}
+        return {name: values for name, values in both.items() if values is not None}
 
     def pair_counts(self, scores: Array) -> PairCounts:
         """Pairs of each query with different labels, and those that the scores get wrong."""
@@ -174,14 +174,8 @@ def prepare(
 
     The raw table of an `AutoRanker` is encoded to be described, and passed to it as it is.
     """
-    steps = {name: step for name, step in (("impute", imputer), ("scale", scaler))
+    steps = {name: clone(step) for name, step in (("impute", imputer), ("scale", scaler))
              if step is not None}  # fmt: skip
-    for name, step in steps.items():
-        if isinstance(step, type) or not hasattr(step, "transform"):
-            raise ValueError(f"{name}r must have fit and transform; got {step!r}")
-        steps[name] = clone(step)
-    if test is None and test_document_names is not None:
-        raise ValueError("test_document_names is given without test; give test, or leave it out")
     if test is not None and (not isinstance(test, tuple | list) or len(test) not in (2, 3)):
         raise ValueError("test must be a tuple (X, y) or (X, y, qid)")
     given = [without_arrow(one) for one in ([X] if test is None else [X, test[0]])]

@@ -15,15 +15,15 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from rankrls import AutoRanker, RankRLS, RankRLSCV
-from rankrls._frames import take_rows
 from rankrls._validation import check_positive, show
-from rankrls.estimators.choosing import DEFAULT_ALPHAS, check_alphas
+from rankrls.estimators.choosing import DEFAULT_ALPHAS, check_alphas, random_fold_of
 from rankrls.metrics import pairwise_error
 from rankrls.model_selection import (
     leave_pair_out_predict,
     leave_pair_out_score,
     leave_query_out_predict,
 )
+from rankrls.model_selection.refits import refit
 from rankrls.report._data import Rankings
 from rankrls.report._errors import (
     LEVEL,
@@ -91,12 +91,16 @@ def make_plan(estimator: Any, alphas: ArrayLike | None, X: Any, tell: Any = None
     return plan
 
 
-def fit(estimator: Any, X: Any, y: Array, options: dict[str, Array]) -> Any:
-    """Fit with qid and sample_weight, if given, which a Pipeline passes to its last step."""
-    if isinstance(estimator, Pipeline) and not get_config()["enable_metadata_routing"]:
-        last = estimator.steps[-1][0]
-        options = {f"{last}__{name}": values for name, values in options.items()}
-    return estimator.fit(X, y, **options)
+def by_step(estimator: Any, options: dict[str, Array]) -> dict[str, Array]:
+    """Arguments of ``fit``, which a Pipeline passes to its last step."""
+    if not isinstance(estimator, Pipeline) or get_config()["enable_metadata_routing"]:
+        return options
+    return {f"{estimator.steps[-1][0]}__{name}": values for name, values in options.items()}
+
+
+def fit(estimator: Any, data: Rankings) -> Any:
+    """Fit to all rows, with qid and sample_weight, if given."""
+    return estimator.fit(data.inputs, data.y, **by_step(estimator, data.fit_options()))
 
 
 def predict(model: Any, X: Any, qid: Array | None) -> Array:
@@ -149,70 +153,76 @@ def hold_out(plan: Any, data: Rankings) -> SimpleNamespace:
     alpha of the model, with the ``scores`` behind them, None for pairs; the ``estimate`` is
     ``corrected`` for the choice of alpha or not; ``model`` is that of an `AutoRanker`, fitted.
     """
-    if plan.search is None:
-        return _of_any_estimator(plan, data)
-    plan.tell("Choosing alpha by held-out predictions")
+    held = SimpleNamespace(path=None, corrected=True, scores=None, n_folds=None, model=None)
+    if plan.search is not None:
+        plan.tell("Choosing alpha by held-out predictions")
+        _of_alphas(plan, data, held)
+    elif isinstance(plan.estimator, AutoRanker) and data.has_qid:
+        plan.tell("Choosing members by held-out queries")
+        model = fit(clone(plan.estimator), data)
+        if np.isfinite(model.nested_scores_).all():
+            held.method, held.corrected, held.model = "leave-query-out", False, model
+            held.scores, held.errors = model.nested_scores_, errors_of(data, model.nested_scores_)
+    if not hasattr(held, "errors"):
+        held.method, estimator = "refits", plan.estimator
+        if held.path is not None:
+            held.method, estimator = "folds", plan.with_alpha(_chosen(held.path))
+        held.errors, held.scores, held.n_folds = _refitted(plan, estimator, data)
+    if not hasattr(held, "estimate"):
+        held.estimate = held.errors.mean
+    return held
+
+
+def _chosen(path: AlphaPath) -> float:
+    return float(path.alphas[path.chosen])
+
+
+def _of_alphas(plan: Any, data: Rankings, held: SimpleNamespace) -> None:
+    """The path of alphas, and exact errors at that of the model, where there are any."""
     X, cv, exact = data.inputs, plan.search.cv, plan.exact
     by_query = data.has_qid and cv in ("auto", "leave-query-out")
     if exact:
         try:
-            path, held = _searched(plan, data, store_cv_predictions=by_query)
+            path, by_alpha = _searched(plan, data, store_cv_predictions=by_query)
         except MemoryError:
             if plan.precomputed:
                 raise
             exact = False
     if not exact:
-        path, held = _searched(plan, data, solver="cg", cv="auto")
-    model = plan.with_alpha(float(path.alphas[path.chosen]))
-    corrected = plan.fixed is not None or len(path.alphas) == 1
+        path, by_alpha = _searched(plan, data, solver="cg", cv="auto")
+    held.path, held.corrected = path, plan.fixed is not None or len(path.alphas) == 1
+    model = plan.with_alpha(_chosen(path))
     if exact and data.has_qid:
-        scores = (held[path.chosen] if by_query else
-                  leave_query_out_predict(model, X, data.y, **data.fit_options()))  # fmt: skip
-        found = _held("leave-query-out", errors_of(data, scores), scores, path, corrected)
-        if by_query and not corrected and path.metric == "pairwise_accuracy":
+        held.method, held.scores = "leave-query-out", by_alpha[path.chosen] if by_query else None
+        if not by_query:
+            held.scores = leave_query_out_predict(model, X, data.y, **data.fit_options())
+        held.errors = errors_of(data, held.scores)
+        if by_query and not held.corrected and path.metric == "pairwise_accuracy":
             # Each query at the alpha that is best for all others; the largest wins ties.
-            by_alpha = [pairwise_error(data.y, f, qid=data.codes, average=None) for f in held]
-            table = np.array(by_alpha)[::-1, np.isfinite(by_alpha[0])]
+            errors = [pairwise_error(data.y, f, qid=data.codes, average=None) for f in by_alpha]
+            table = np.array(errors)[::-1, np.isfinite(errors[0])]
             best = np.argmin(table.sum(axis=1, keepdims=True) - table, axis=0)
-            found.estimate = mean_interval(table[best, np.arange(table.shape[1])])
-            found.corrected = True
-        return found
-    if exact and data.n_rows <= MAX_PAIR_ROWS and cv in ("auto", "leave-pair-out"):
+            held.estimate = mean_interval(table[best, np.arange(table.shape[1])])
+            held.corrected = True
+    elif exact and data.n_rows <= MAX_PAIR_ROWS and cv in ("auto", "leave-pair-out"):
         i, j = np.triu_indices(data.n_rows, 1)
         pairs = np.column_stack([i, j])[data.y[i] != data.y[j]]
         with suppress(ValueError):  # no shortcut for this cost, weights, or only one pair
             values = leave_pair_out_predict(model, X, data.y, pairs=pairs)
-            errors = row_errors_of_pairs(data.y, pairs, values)
-            with suppress(ValueError):  # a cost whose labels cannot be permuted
-                few = data.n_rows <= MAX_SEARCHED and not corrected
-                score: Any = leave_pair_out_score(model, X, data.y, confidence=LEVEL,
-                                                  alphas=path.alphas if few else None)  # fmt: skip
-                errors = replace(errors, mean=Interval(1 - float(score), 1 - score.high,
-                                                       1 - score.low, LEVEL, "permutation",
-                                                       errors.mean.n))  # fmt: skip
-            return _held("leave-pair-out", errors, None, path, corrected)
-    errors, scores, n_folds = _refitted(plan, model, data)
-    return _held("folds", errors, scores, path, corrected, n_folds)
-
-
-def _held(
-    method: str,
-    errors: Any,
-    scores: Array | None,
-    path: AlphaPath | None,
-    corrected: bool,
-    n_folds: int | None = None,
-    model: Any = None,
-) -> SimpleNamespace:
-    return SimpleNamespace(method=method, errors=errors, scores=scores, path=path,
-                           estimate=errors.mean, corrected=corrected, n_folds=n_folds,
-                           model=model)  # fmt: skip
+            held.method, held.errors = "leave-pair-out", row_errors_of_pairs(data.y, pairs, values)
+            # A cost whose labels cannot be permuted has the interval of the jackknife.
+            few = data.n_rows <= MAX_SEARCHED and not held.corrected
+            score: Any = leave_pair_out_score(model, X, data.y, confidence=LEVEL,
+                                              alphas=path.alphas if few else None)  # fmt: skip
+            interval = Interval(1 - float(score), 1 - score.high, 1 - score.low, LEVEL,
+                                "permutation", held.errors.mean.n)  # fmt: skip
+            held.errors = replace(held.errors, mean=interval)
 
 
 def _searched(plan: Any, data: Rankings, **changes: Any) -> tuple[AlphaPath, Any]:
     """Choose alpha by a `RankRLSCV`; returns its held-out predictions, if it keeps them."""
     search = clone(plan.search).set_params(**changes)
-    ranker = fit(search, data.inputs, data.y, data.fit_options())
+    ranker = fit(search, data)
     results, scoring = ranker.cv_results_, ranker.scoring
     alphas, spread = results["alpha"], None
     if "std_score" in results and (results["n_scores"] > 1).all():
@@ -225,41 +235,18 @@ def _searched(plan: Any, data: Rankings, **changes: Any) -> tuple[AlphaPath, Any
     return path, getattr(ranker, "cv_predictions_", None)
 
 
-def _of_any_estimator(plan: Any, data: Rankings) -> SimpleNamespace:
-    """Held out by refits, or by an `AutoRanker` that has held out each query already."""
-    if isinstance(plan.estimator, AutoRanker) and data.has_qid:
-        plan.tell("Choosing members by held-out queries")
-        model = fit(clone(plan.estimator), data.inputs, data.y, data.fit_options())
-        scores = model.nested_scores_
-        if np.isfinite(scores).all():
-            errors = errors_of(data, scores)
-            return _held("leave-query-out", errors, scores, None, False, model=model)
-    errors, scores, n_folds = _refitted(plan, plan.estimator, data)
-    return _held("refits", errors, scores, None, True, n_folds)
-
-
 def _refitted(plan: Any, estimator: Any, data: Rankings) -> tuple[Any, Array, int]:
     """Errors and scores of random folds of queries, or rows, by fits to the others; their number.
 
     The rows of one ranking are compared within their folds.
     """
-    if plan.precomputed and np.ndim(getattr(estimator, "basis", 0)) == 1:
-        raise ValueError(
-            "a report refits this estimator without some rows, and row numbers in basis do not "
-            "follow: pass basis as a number, RankRLS, or a kernel by name"
-        )
     units = data.codes if data.has_qid else np.arange(data.n_rows)
     n_folds = min(N_REFITS, data.n_queries if data.has_qid else max(2, data.n_rows // 5))
-    n = int(units.max()) + 1
-    fold_of = np.empty(n, dtype=np.int64)
-    fold_of[np.random.RandomState(0).permutation(n)] = np.arange(n) % n_folds
-    folds, scores = fold_of[units], np.empty(data.n_rows)
-    for number in range(n_folds):
-        plan.tell(f"Refitting without fold {number + 1} of {n_folds}")
-        rows, rest = np.flatnonzero(folds == number), np.flatnonzero(folds != number)
-        train, new = take_rows(data.inputs, rest), take_rows(data.inputs, rows)
-        if plan.precomputed:
-            train, new = train[:, rest], new[:, rest]
-        model = fit(clone(estimator), train, data.y[rest], data.fit_options(rest))
-        scores[rows] = predict(model, new, data.fit_options(rows).get("qid"))
+    folds = random_fold_of(units, n_folds, np.random.RandomState(0), what="rows")
+    options, scores = by_step(estimator, data.fit_options()), np.empty(data.n_rows)
+    for k in range(n_folds):
+        plan.tell(f"Refitting without fold {k + 1} of {n_folds}")
+        rest, rows = np.flatnonzero(folds != k), np.flatnonzero(folds == k)
+        model, X = refit(estimator, data.inputs, data.y, rest, rows, options)
+        scores[rows] = predict(model, X, data.codes[rows] if data.has_qid else None)
     return errors_of(data, scores, folds), scores, n_folds

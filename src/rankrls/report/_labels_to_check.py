@@ -12,6 +12,7 @@ from scipy.stats import f as f_distribution
 from rankrls import RankRLSCV
 from rankrls.diagnostics import audit
 from rankrls.report._data import Rankings
+from rankrls.report._heldout import fit
 
 __all__ = ["LabelsToCheck", "QueryToCheck", "RowToCheck", "labels_to_check"]
 
@@ -86,8 +87,6 @@ class LabelsToCheck:
         Number of queries and rows that were checked.
     queries_below, rows_below : int
         Number of p-values below 0.05 divided by the number of checks.
-    least_agreement, largest_studentised : float
-        Extremes over all queries and over all rows; NaN if there are none.
     no_p_values, no_rows : str
         Why queries have no p-values, and why rows were not checked; empty if they have and were.
     alpha : float or None
@@ -100,8 +99,6 @@ class LabelsToCheck:
     n_rows: int = 0
     queries_below: int = 0
     rows_below: int = 0
-    least_agreement: float = np.nan
-    largest_studentised: float = np.nan
     no_p_values: str = ""
     no_rows: str = ""
     alpha: float | None = None
@@ -110,92 +107,80 @@ class LabelsToCheck:
 def labels_to_check(plan: Any, data: Rankings, held: Any, alpha: float | None) -> LabelsToCheck:
     """Audit the labels of the training data; without a shortcut, by predictions of folds."""
     plan.tell("Comparing labels with predictions without them")
-    by_row = by_query = rows = None
-    no_rows, order = "", np.empty(0, dtype=np.int64)  # of rows, the largest residual first
-    if plan.search is None and getattr(plan.estimator, "early_stopping", False):
-        no_rows = "With early stopping, predictions without a query would need refits."
-    elif plan.search is None:
-        kind = type(plan.estimator).__name__
-        no_rows = f"RankRLS or RankRLSCV is required, not {kind}."
+    by_row = by_query = None
+    no_rows = ""
+    if plan.search is None and not getattr(plan.estimator, "early_stopping", False):
+        no_rows = f"RankRLS or RankRLSCV is required, not {type(plan.estimator).__name__}."
     elif not plan.exact:
-        no_rows = "With conjugate gradients, predictions without a query would need refits."
+        how = "early stopping" if plan.search is None else "conjugate gradients"
+        no_rows = f"With {how}, predictions without a query would need refits."
     no_p_values = no_rows
     if not no_rows:
-        assert alpha is not None
-        alpha = _of_least_squares(plan, data, held, alpha)
+        alpha = _of_least_squares(plan, data, held, float(alpha or 0.0))
         by_row, no_rows = _audited(plan, data, alpha, "row")
         if data.has_qid:
             by_query, no_p_values = _audited(plan, data, alpha, "query")
+    order, columns = np.empty(0, dtype=np.int64), None
     found: dict[str, Any] = {"no_p_values": no_p_values, "no_rows": no_rows}
     found["alpha"] = None if no_p_values and no_rows else alpha
     if by_row is not None:
-        rows = _studentised(data, by_row)
-        size = rows["studentised"]
-        order = np.argsort(-size, kind="stable")[: int((~np.isnan(size)).sum())]
-        found["rows"] = _rows_to_check(data, rows, order[:N_ROWS])
-        found["n_rows"], found["rows_below"] = _below(rows["p_value"])
-        found["largest_studentised"] = float(np.nanmax(size, initial=0.0))
+        order, columns = _studentised(data, by_row)
+        found["rows"] = [_row(data, columns, row) for row in order[:N_ROWS].tolist()]
+        found["n_rows"], found["rows_below"] = _below(columns["p_value"])
     if not data.has_qid:
         return LabelsToCheck(**found)
     studentised = p_value = np.full(data.n_queries, np.nan)
-    if by_query is not None:
+    if by_query is None:
+        agreement, size = _agreement(data, held.scores), data.sizes - 1
+    else:
         agreement, size = by_query.agreement, by_query.size
         studentised, p_value = by_query.studentised, by_query.p_value
-    else:
-        agreement, size = _agreement(data, held.scores), data.sizes - 1
     known = np.flatnonzero(np.isfinite(agreement))
     # Agreement of few comparisons is shrunk towards the mean.
     n = size[known]
     mean = float(np.average(agreement[known], weights=n)) if len(known) else 0.0
     shrunk = (n * agreement[known] + SHRINKAGE * mean) / (n + SHRINKAGE)
-    found["queries"] = [
-        QueryToCheck(
-            data.query_name(q),
-            int(data.sizes[q]),
-            float(agreement[q]),
-            float(studentised[q]),
-            float(p_value[q]),
-            _rows_to_check(data, rows, order[data.codes[order] == q][:N_OF_QUERY]),
-        )
-        for q in known[np.argsort(shrunk, kind="stable")[:N_QUERIES]].tolist()
-    ]
+    for q in known[np.argsort(shrunk, kind="stable")[:N_QUERIES]].tolist():
+        name = data.query_name(q)
+        of_query = order[data.codes[order] == q][:N_OF_QUERY].tolist()
+        rows = [_row(data, columns, row) for row in of_query]
+        found.setdefault("queries", []).append(
+            QueryToCheck(name, int(data.sizes[q]), *(float(v[q]) for v in (agreement, studentised,
+                                                                          p_value)), rows)
+        )  # fmt: skip
     checked, found["queries_below"] = _below(p_value)
-    found["n_queries"] = checked or len(known)
-    found["least_agreement"] = float(agreement[known].min(initial=np.inf))
-    return LabelsToCheck(**found)
+    return LabelsToCheck(**found, n_queries=checked or len(known))
 
 
 def _of_least_squares(plan: Any, data: Rankings, held: Any, alpha: float) -> float:
     """The alpha with the smallest squared error on held-out labels, if alpha was chosen."""
-    if plan.fixed is not None or held.path is None or len(held.path.alphas) < 2:
+    if plan.fixed is not None or len(held.path.alphas) < 2:
         return alpha
     options = plan.with_alpha(alpha).get_params()
     del options["alpha"]
     cv = "leave-query-out" if data.has_qid else 10
     search = RankRLSCV(held.path.alphas, cv=cv, scoring="pairwise_r2", **options)
     try:
-        return float(search.fit(data.inputs, data.y, **data.fit_options()).alpha_)
+        return float(fit(search, data).alpha_)
     except (MemoryError, ValueError):
         return alpha
 
 
 def _audited(plan: Any, data: Rankings, alpha: float, by: str) -> tuple[Any, str]:
     """The table of `audit`, or None and the reason why there is none."""
-    model = plan.with_alpha(alpha)
     try:
-        return audit(model, data.inputs, data.y, by=by, **data.fit_options()), ""
+        table = audit(plan.with_alpha(alpha), data.inputs, data.y, by=by, **data.fit_options())
     except MemoryError:
         return None, "Too little memory for these data."
     except ValueError as error:
         text = str(error).split(". ")[0].split("; ")[0]  # what follows is advice for programmers
         return None, f"{text[:1].upper()}{text[1:]}."
+    return table, ""
 
 
-def _agreement(data: Rankings, scores: Array | None) -> Array:
+def _agreement(data: Rankings, scores: Array) -> Array:
     """Correlation of labels with held-out scores by query; NaN where one of them is constant."""
     agreement = np.full(data.n_queries, np.nan)
-    if scores is None:
-        return agreement
     y, f = data.y, scores / max(float(np.abs(scores).max()), np.finfo(float).tiny)
     y, f = (v - (np.bincount(data.codes, v) / data.sizes)[data.codes] for v in (y, f))
     f[np.abs(f) <= 8 * np.finfo(float).eps] = 0.0  # rounding of equal scores
@@ -210,31 +195,25 @@ def _below(p_values: Array) -> tuple[int, int]:
     return n, int((p_values < LEVEL / max(1, n)).sum())
 
 
-def _studentised(data: Rankings, found: Any) -> dict[str, Array]:
-    """Studentised residuals, as if all rows had the same weight, and their p-values.
+def _studentised(data: Rankings, found: Any) -> tuple[Array, dict[str, Array]]:
+    """The rows, the largest studentised residual first, as if all had the same weight.
 
     A residual of weight κ has assumed variance σ²/κ. With the same variance σ²/κ̄ for all, where κ̄
     is the mean weight, studentised residuals change by the factor √(κ̄/κ).
     """
     known = np.flatnonzero(np.isfinite(found.weight))
     mean = float(found.weight[known].mean()) if len(known) else 1.0
-    size = found.studentised * np.sqrt(mean / found.weight)
+    size, missed = found.studentised * np.sqrt(mean / found.weight), found.deleted_residual
     freedom = len(known) - len(np.unique(data.codes[known]))  # each query has an offset
-    p_value = f_distribution.sf(np.square(size), 1, max(1, freedom - 1))
-    return {"studentised": size, "p_value": p_value, "missed": found.deleted_residual}
+    order = np.argsort(-size, kind="stable")[: int((~np.isnan(size)).sum())]
+    return order, {
+        "predicted": data.y - missed,
+        "studentised": np.copysign(size, missed),
+        "p_value": f_distribution.sf(np.square(size), 1, max(1, freedom - 1)),
+    }
 
 
-def _rows_to_check(data: Rankings, found: Any, rows: Array) -> list[RowToCheck]:
-    """Rows with their predictions."""
-    return [
-        RowToCheck(
-            data.document_name(row),
-            data.query_name(int(data.codes[row])) if data.has_qid else None,
-            row,
-            float(data.y[row]),
-            float(data.y[row] - found["missed"][row]),
-            float(np.copysign(found["studentised"][row], found["missed"][row])),
-            float(found["p_value"][row]),
-        )
-        for row in rows.tolist()
-    ]
+def _row(data: Rankings, columns: Any, row: int) -> RowToCheck:
+    query = data.query_name(int(data.codes[row])) if data.has_qid else None
+    values = (float(column[row]) for column in (data.y, *columns.values()))
+    return RowToCheck(data.document_name(row), query, row, *values)

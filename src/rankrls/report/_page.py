@@ -21,7 +21,7 @@ from sklearn.base import clone
 from rankrls import AutoRanker, __version__
 from rankrls._validation import json_values
 from rankrls.preprocessing import QueryScaler
-from rankrls.report._errors import NDCG_AT, UnitErrors
+from rankrls.report._errors import NDCG_AT
 from rankrls.report._svg import (
     bar,
     columns_chart,
@@ -110,8 +110,9 @@ def render(
 ) -> str:
     """Render the whole page as text; ``limit`` bounds the table of errors."""
     levels = [finding.level for finding in a.findings]
-    kept = kept_units(a.errors, limit)
-    values = a.errors.error[a.errors.defined]
+    defined = a.errors.defined
+    values = a.errors.error[defined]
+    kept = defined[np.lexsort((-a.errors.wrong[defined], -values))][:limit]
     shares = {"10%": 0.1, "25%": 0.25, "Half": 0.5, "75%": 0.75, "90%": 0.9}
     return page(
         "page.html",
@@ -129,7 +130,6 @@ def render(
         charts=_charts(a),
         clicks=None if examination is None else _clicks(examination),
         kept=kept,
-        limit=limit,
         quantiles={name: np.quantile(values, share) for name, share in shares.items()},
         without_error=(values == 0).mean(),
         worse_than_random=(values > 0.5).mean(),
@@ -140,7 +140,7 @@ def render(
 
 
 def _charts(a: SimpleNamespace) -> dict[str, str]:
-    """SVG of the labels, the sizes of queries, the path of alphas and the errors."""
+    """SVG of the labels, the path of alphas and the errors."""
     summary, path, what = a.summary, a.held.path, a.errors.unit
     edges, counts = summary.label_edges, summary.label_counts
     binned = len(edges) > len(counts)
@@ -152,18 +152,7 @@ def _charts(a: SimpleNamespace) -> dict[str, str]:
         "labels": columns_chart(names, counts, name="Labels", about=about, axis=axis),
         "labels_caption": "Labels of the training rows. Most frequent: "
         f"{names[int(np.argmax(counts))]} ({percent(float(share.max()))}).",
-        "sizes": "",
     }
-    low, middle, high = summary.sizes
-    if a.train.has_qid and low < high:
-        width = -(-(high + 1 - low) // 24)  # at most 24 columns
-        edges = np.arange(low, high + 1 + width, width)
-        names = [f"{edge:,}" for edge in edges[:-1]]
-        charts["sizes"] = columns_chart(
-            names, np.histogram(a.train.sizes, edges)[0], name="Sizes of queries",
-            about=f"From {low} to {high} rows, median {middle}.", axis="rows per query",
-            tips=[f"from {name}" for name in names],
-        )  # fmt: skip
     if path is not None:
         about = (
             f"Lowest at alpha {number(path.alphas[path.best])} with {path.error[path.best]:.2%}, "
@@ -177,7 +166,6 @@ def _charts(a: SimpleNamespace) -> dict[str, str]:
         [f"{k}%" for k in range(0, 100, 5)], np.histogram(values, np.linspace(0, 1, 21))[0],
         name=f"Errors of {units}", axis=f"error of a {what} (from)",
         about=f"Median {half:.1%}, 90% of the {units} are at or below {most:.1%}.",
-        tips=[f"{k}% to {k + 5}%" for k in range(0, 100, 5)],
     )  # fmt: skip
     return charts
 
@@ -193,19 +181,6 @@ def _clicks(ex: Any) -> dict[str, Any]:
     rows = list(zip(positions, ex.examination, low, high, known, ex.n_clicks, strict=True))
     pooled = len(np.unique(ex.group)) < len(ex.group)
     return {"chart": chart, "rows": rows, "pooled": pooled, "additive": ex.model == "additive"}
-
-
-def kept_units(errors: UnitErrors, limit: int) -> Array:
-    """Queries (or rows) in the table, worst first: all, or the worst, the best and a sample."""
-    defined = errors.defined
-    order = defined[np.lexsort((-errors.wrong[defined], -errors.error[defined]))]
-    if len(order) <= limit:
-        return order
-    n_worst, n_best = max(1, limit // 2), limit // 10
-    middle = np.arange(n_worst, len(order) - n_best)
-    rng = np.random.default_rng(0)
-    drawn = np.sort(rng.choice(middle, limit - n_worst - n_best, replace=False))
-    return np.concatenate([order[:n_worst], order[drawn], order[len(order) - n_best :]])
 
 
 def _table(a: SimpleNamespace, kept: Array) -> dict[str, Any]:

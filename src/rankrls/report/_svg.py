@@ -90,9 +90,7 @@ def path_chart(
     return _svg("Held-out error against alpha", about, parts, "alpha")
 
 
-def columns_chart(
-    labels: list[str], counts: Array, *, name: str, about: str, axis: str, tips: Any = None
-) -> str:
+def columns_chart(labels: list[str], counts: Array, *, name: str, about: str, axis: str) -> str:
     """Chart with a column for each label; labels that have no room are left out."""
     largest, plot = int(np.max(counts, initial=0)), WIDTH - LEFT - RIGHT
     step = max(1.0, _nice(max(1, largest) / 4))
@@ -100,12 +98,12 @@ def columns_chart(
     scale, gap = (FLOOR - TOP) / top, min(3.0, each / 8)
     parts = [_rule(FLOOR - tick * scale, f"{tick:,.0f}") for tick in np.arange(0, top + 1, step)]
     skip = max(1, int(np.ceil(len(labels) * max(map(len, labels)) * 9 / plot)))
-    for k, (count, tip) in enumerate(zip(counts.tolist(), tips or labels, strict=True)):
+    for k, (count, label) in enumerate(zip(counts.tolist(), labels, strict=True)):
         x, height = LEFT + k * each, max(count * scale, 1.5) if count else 0.0  # one is visible
-        parts.append(_tag("rect", "column", f"{tip}: {count:,}", x=x + gap, y=FLOOR - height,
+        parts.append(_tag("rect", "column", f"{label}: {count:,}", x=x + gap, y=FLOOR - height,
                           width=each - 2 * gap, height=height))  # fmt: skip
         if k % skip == 0:
-            parts.append(_text(x + each / 2, FLOOR + 18, labels[k]))
+            parts.append(_text(x + each / 2, FLOOR + 18, label))
     return _svg(name, about, parts, axis)
 
 

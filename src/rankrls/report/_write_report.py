@@ -38,8 +38,8 @@ __all__ = ["Report", "write_report"]
 
 Array = NDArray[Any]
 
-#: Worst queries, rows of one ranking, and documents of a query.
-N_QUERIES, N_ROWS, N_DOCUMENTS = 6, 10, 5
+#: Worst queries, and documents of a query.
+N_QUERIES, N_DOCUMENTS = 6, 5
 #: Numbers of contributions that are listed, for and against; smaller ones than this share are not.
 N_FOR, N_AGAINST, LEAST = 3, 1, 0.01
 
@@ -149,7 +149,7 @@ def write_report(
     imputer, scaler : transformer, optional
         Unfitted. They are fitted to the features of all rows of X and become part of the model.
     max_table_rows : int, default=2000
-        Size of the table of errors: the worst, the best and a random sample of the others.
+        Size of the table of errors, which lists the worst.
     examination : Examination, optional
         Examination of positions that labels were made with (`rankrls.clicks`).
     load_code : str, optional
@@ -255,7 +255,7 @@ def analyse(
         plan.tell("Fitting to all rows")
         model = held.model
         if model is None:
-            model = fit(plan.with_alpha(alpha), train.inputs, train.y, train.fit_options())
+            model = fit(plan.with_alpha(alpha), train)
     alpha = getattr(model, "alpha_", getattr(model, "alpha", None)) if alpha is None else alpha
     fitted = predict(model, train.inputs, train.qid)
     evaluated, errors, scores = train, held.errors, held.scores
@@ -266,11 +266,7 @@ def analyse(
     plan.tell("Looking for what is wrong")
     baseline = best_single(train, evaluated, statistics)
     shown = fitted if scores is None else scores
-    worst: Any
-    if errors.unit == "query":
-        worst = worst_queries(evaluated, errors, shown, model, train)
-    else:
-        worst = worst_rows(evaluated, errors, shown)
+    worst = [] if errors.unit == "row" else worst_queries(evaluated, errors, shown, model, train)
     findings = list(check_data(train, summary, statistics))
     if unseen is not None:
         findings += check_test(train, unseen, statistics)
@@ -301,7 +297,6 @@ def analyse(
         importance=feature_importance(model, train, unseen, statistics),
         worst=worst,
         to_check=to_check,
-        scores=scores,
         evaluated=evaluated,
     )
 
@@ -406,18 +401,3 @@ def _reasons(model: Any, train: Rankings, data: Rankings, above: int, below: int
         against=[named(int(k)) for k in np.flatnonzero(parts.contribution < -least)[:N_AGAINST]],
         n=int(np.count_nonzero(parts.contribution)),
     )
-
-
-def worst_rows(data: Rankings, errors: UnitErrors, scores: Array) -> list[SimpleNamespace]:
-    """The worst rows of one ranking, with their scores."""
-    return [
-        SimpleNamespace(
-            name=data.document_name(row),
-            label=float(data.y[row]),
-            error=float(errors.error[row]),
-            wrong=float(errors.wrong[row]),
-            pairs=int(errors.pairs[row]),
-            score=float(scores[row]),
-        )
-        for row in errors.worst(N_ROWS).tolist()
-    ]
