@@ -370,11 +370,6 @@ def test_cross_validation(run, folder, data, split):
     np.testing.assert_allclose(found["scores"], scores)
 
 
-def test_the_edge_of_the_grid_is_a_warning(run):
-    _, err = run("cv train.dat --alphas 1,3,10000")
-    assert re.fullmatch(r"rankrls: warning: the best alpha, .* of the grid: extend alphas.*\n", err)
-
-
 # ---------------------------------------------------------------------- export, info, report, demo
 
 

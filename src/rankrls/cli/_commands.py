@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from rankrls import __version__
-from rankrls.cli._options import FILE, check, made
+from rankrls.cli._options import FILE, UNSET, check, made
 
 __all__ = ["DATA", "cli"]
 
@@ -113,7 +113,7 @@ def _command(
         context, typed = click.get_current_context(), click.core.ParameterSource.COMMANDLINE
         given = [param for param in options.split()
                  if context.get_parameter_source(param) is typed]  # fmt: skip
-        o = SimpleNamespace(**values, given=given, command=name)
+        o = SimpleNamespace(**UNSET | values, given=given, command=name)
         check(name, o)
         module, _, function = work.partition(":")
         getattr(importlib.import_module(f"rankrls.cli.{module}"), function)(o)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import glob
 import inspect
 import io
 import os
@@ -63,10 +62,10 @@ class Copy(io.BufferedRandom):
 class DataFile:
     """Rows of a file, or of several that are read as one, as the options say.
 
-    "-" is stdin; what is no file and looks like a pattern (S*.txt) stands for all files that match.
-    ``named`` are the features of a model, which are read by name where columns have names, without
-    its ``unused`` ones: tables have missing values in their place. ``stored`` has the columns of
-    label and qid that it was fitted to: those of this file, too, unless the options name others.
+    "-" is stdin. ``named`` are the features of a model, which are read by name where columns have
+    names, without its ``unused`` ones: tables have missing values in their place. ``stored`` has
+    the columns of label and qid that it was fitted to: those of this file, too, unless the options
+    name others.
     ``reading`` has further arguments of `load_ranking`; ``text`` has names of ``named``.
     """
 
@@ -79,25 +78,28 @@ class DataFile:
         stored: Mapping[str, Any] | None = None,
         **reading: Any,
     ) -> None:
-        self.paths, self.o = _expanded(path), o
+        self.paths, self.o = [path] if isinstance(path, str) else list(path), o
         self.path, self.several = self.paths[0], len(self.paths) > 1
+        again = next((one for place, one in enumerate(self.paths) if one in self.paths[:place]), "")
+        if again:
+            raise ValueError(f"{shown(again)} is given twice")
         name = shown(self.path) + f" and {len(self.paths) - 1} more" * self.several
         self.name = getattr(o, "shown_name", name)  # of a log that the rows are made from
         self.reading = {
-            "format": getattr(o, "input_format", o.format) or "auto",
+            "format": (o.input_format if o.command == "predict" else o.format) or "auto",
             "target": o.target or "auto",
             "qid": None if o.one_ranking else o.qid or "auto",
             "features": names_from(o.features),
             "drop": list(dict.fromkeys(o.drop)) or None,
-            "sample_weight": getattr(o, "sample_weight", None),
+            "sample_weight": o.sample_weight,
             "header": not o.no_header,
             "delimiter": {"tab": "\t", "\\t": "\t"}.get(o.delimiter or "", o.delimiter),
             "zero_based": o.zero_based,
-            "missing": "nan" if getattr(o, "missing", None) in ("mean", "zero") else "error",
-            "group": getattr(o, "group", None) or "auto",
-            "unlabelled": getattr(o, "unlabelled", "error"),
+            "missing": "nan" if o.missing in ("mean", "zero") else "error",
+            "group": o.group or "auto",
+            "unlabelled": o.unlabelled or "error",
         } | reading
-        self._letor_names = names_from(getattr(o, "feature_names", ()))
+        self._letor_names = names_from(o.feature_names or ())
         twice = [name for name, count in Counter(self._letor_names or ()).items() if count > 1]
         if twice:
             raise ValueError(f"--feature-names: {twice[0]!r} comes twice")
@@ -244,21 +246,9 @@ class DataFile:
             reading |= {"features": needed, "drop": None}
             if isinstance(text, list):
                 reading["text"] = [name for name in text if name in needed]
-        elif getattr(self.o, "doc_id", None) is not None and given is None:
+        elif self.o.doc_id is not None and given is None:
             reading["drop"] = [*dropped, self.o.doc_id]  # ids are no feature
         return reading
-
-
-def _expanded(path: str | Sequence[str]) -> list[str]:
-    """Names of files; patterns that the shell has left are replaced by what matches them."""
-    found = []
-    for one in [path] if isinstance(path, str) else path:
-        matches = [] if os.path.exists(one) or not glob.has_magic(one) else sorted(glob.glob(one))
-        found += matches or [one]
-    twice = [one for place, one in enumerate(found) if one in found[:place]]
-    if twice:
-        raise ValueError(f"{shown(twice[0])} is given twice")
-    return found
 
 
 def names_from(given: Sequence[str]) -> list[str] | None:

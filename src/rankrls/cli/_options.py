@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-__all__ = ["FILE", "OPTIONS", "check", "flag", "made"]
+__all__ = ["FILE", "OPTIONS", "UNSET", "check", "flag", "made"]
 
 #: A file to read, "-" for stdin. Errors are reported when it is opened.
 FILE = click.Path(allow_dash=True)
@@ -87,12 +87,12 @@ def _one_of(words: str) -> click.Choice:
 
 
 def _hinge(o: Any) -> bool:
-    return getattr(o, "loss", None) == "hinge"
+    return bool(o.loss == "hinge")
 
 
 def _fixed(o: Any) -> bool:
     """Whether alpha is not chosen."""
-    return getattr(o, "alpha", None) not in (None, "auto") or _hinge(o)
+    return o.alpha not in (None, "auto") or _hinge(o)
 
 
 def _for_kernels(*names: str) -> tuple[Any, str]:
@@ -127,10 +127,10 @@ OPTIONS: dict[str, SimpleNamespace] = {
     "qid": _row("Column of the query ids; by default qid, query_id, queryid or query.",
         also="--qid-column", **COLUMN),
     "one_ranking": _row("All rows are one ranking; query ids are ignored.",
-        (lambda o: bool(getattr(o, "group", None) or o.qid), "and --group or --qid exclude each "
+        (lambda o: bool(o.group or o.qid), "and --group or --qid exclude each "
         "other"), **SWITCH),
     "features": _row("Columns of the features, or @ a file with one on each line; by default all "
-        "others.", (lambda o: getattr(o, "scores", None) is not None,
+        "others.", (lambda o: o.scores is not None,
         "is for a model: --scores needs no feature"), **NAMES),
     "feature_names": _row("Names for the features of LETOR text, which become part of the model.",
         kind="letor", **NAMES),
@@ -207,7 +207,7 @@ OPTIONS: dict[str, SimpleNamespace] = {
     "clicks": _row("Column of clicks of a log; labels and weights are computed from clicks and "
         "positions.", (lambda o: o.position is None, "needs --position, the place of each row"),
         (lambda o: bool(o.target or o.sample_weight), "gives labels and weights: leave out "
-        "--target and --sample-weight"), (lambda o: bool(getattr(o, "stream", None)),
+        "--target and --sample-weight"), (lambda o: bool(o.stream),
         "is for logs read at once"), **COLUMN),
     "position": _row("Column of the positions of --clicks, 1 at the top.", _LOG, **COLUMN),
     "item": _row("Column of the items of --clicks; by default item, doc, product or id, also with "
@@ -310,6 +310,10 @@ for _name, _same in (("compare.ties", "evaluate.ties"), ("explain.top", "weights
     OPTIONS[_name] = OPTIONS[_same]
 
 
+#: Values of all options; those that a command does not have stay None.
+UNSET = dict.fromkeys(name.rpartition(".")[2] for name in OPTIONS)
+
+
 def _row_of(command: str, name: str) -> SimpleNamespace:
     return OPTIONS.get(f"{command}.{name}") or OPTIONS[name]
 
@@ -331,7 +335,7 @@ def check(command: str, o: SimpleNamespace) -> None:
     """Raise for an option that has no use."""
     rows = {name: _row_of(command, name) for name in o.given}
     for name, row in rows.items():
-        if row.auto and getattr(o, "auto", False):
+        if row.auto and o.auto:
             raise ValueError(f"--auto {row.auto}: leave out {flag(command, name)}, or --auto")
     for name, row in rows.items():
         for wrong, text in row.needs:

@@ -35,11 +35,14 @@ from rankrls.estimators.choosing import Scoring
 from rankrls.io import load_model
 from rankrls.preprocessing import QueryScaler, TableEncoder
 
-__all__ = ["Scorer", "add_history", "fit_rows", "last_step", "make_ranker", "rows_for", "scale_of",
-           "with_steps"]  # fmt: skip
+__all__ = ["MAX_GAIN", "Scorer", "add_history", "fit_rows", "last_step", "make_ranker", "rows_for",
+           "scale_of", "with_steps"]  # fmt: skip
 
 #: What members of an AutoRanker are chosen by unless ``--scoring`` says something else.
 AUTO_SCORING = "ndcg@10"
+
+#: Labels above this have gains 2^y − 1 that are too large.
+MAX_GAIN = 1000
 
 SHARED = ("kernel", "gamma", "degree", "coef0", "query_weighting", "solver", "basis",
           "random_state", "max_iter", "tol")  # fmt: skip
@@ -58,7 +61,7 @@ def make_ranker(o: Any, alpha: float | None = None, cv: str | None = None) -> An
     given |= {"cost": o.cost, "ties": o.ties}
     if alpha is not None:
         return RankRLS(alpha, **given)
-    cv = str(cv or getattr(o, "cv", "auto"))
+    cv = str(cv or o.cv or "auto")
     return RankRLSCV(o.alphas, cv=int(cv) if cv.isdigit() else cv, scoring=scoring, **given)
 
 

@@ -8,19 +8,18 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from rankrls import metrics as measures
-from rankrls._streams import DamagedError, opened
 from rankrls.cli._commands import DATA
 from rankrls.cli._files import Copy, DataFile, check_output, output_file, shown, write_all
 from rankrls.cli._options import flag
 from rankrls.cli._output import escaped, escaped_json, result, say, table, to_json, warn, working
-from rankrls.cli._pipelines import Scorer, rows_for
+from rankrls.cli._pipelines import MAX_GAIN, Scorer, rows_for
 from rankrls.datasets import dump_run, load_qrels, load_run
+from rankrls.datasets.formats import number_of, text_blocks
 from rankrls.metrics import metric_names as known
 from rankrls.metrics.counting import count_pairs
 from rankrls.rankings import RankTable
@@ -178,22 +177,13 @@ def _file(path: str) -> Any:
 
 def _read_scores(path: str) -> Any:
     """One number on each line; empty lines are skipped."""
-    try:
-        with opened(_file(path)) as file:
-            lines = b"".join(iter(partial(file.read, 1 << 20), b"")).splitlines()
-    except DamagedError as error:
-        raise ValueError(f"{shown(path)}: {error}; get the file again") from error
     numbers = []
-    for place, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            numbers.append(float(line))
-        except ValueError:
-            numbers.append(np.nan)
-        if not np.isfinite(numbers[-1]):
-            text = line.decode("utf-8", "replace")[:40]
-            raise ValueError(f"{shown(path)}:{place}: {text!r} is not one finite number")
+    for first, lines in text_blocks(_file(path)):
+        for place, line in enumerate(map(str.strip, lines), first):
+            number = number_of(line)
+            if line and not np.isfinite(number):
+                raise ValueError(f"{shown(path)}:{place}: {line[:40]!r} is not one finite number")
+            numbers += [number] * bool(line)
     if not numbers:
         raise ValueError(f"{shown(path)}: no data: there are no scores")
     return np.array(numbers)
@@ -279,15 +269,11 @@ def _of_rows(o: Any, metrics: list[Any]) -> tuple[Any, dict[str, Any], dict[str,
 def _values(o: Any, metrics: list[Any], y: Any, score: Any, codes: Any) -> dict[str, Any]:
     """Values of the metrics by query; NDCG that nobody asked for is left out of odd labels."""
     asked = [metric.text for metric in metrics]
-    how: dict[str, Any] = {"qid": codes, "average": None, **_arguments(o)}
-    try:
-        found = measures.evaluate(y, score, metrics=asked, **how)
-    except ValueError as error:
-        if o.metrics or ((y >= 0) & (y <= 1000)).all():
-            raise
-        warn(f"NDCG is left out: {error}")
-        rest = [metric.text for metric in metrics if metric.name != "ndcg"]
-        found = measures.evaluate(y, score, metrics=rest, **how)
+    known = asked
+    if not o.metrics and ((y < 0) | (y > MAX_GAIN)).any():
+        warn(f"NDCG is left out: it has no gain for labels from {y.min():g} to {y.max():g}")
+        known = [metric.text for metric in metrics if metric.name != "ndcg"]
+    found = measures.evaluate(y, score, metrics=known, qid=codes, average=None, **_arguments(o))
     missing = np.full(int(codes.max()) + 1, np.nan)
     return {name: found.get(name, missing) for name in asked}
 

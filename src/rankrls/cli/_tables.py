@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import csv
-import io
 import os
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from rankrls._streams import opened
 from rankrls.cli._files import check_output, output_file, write_all
 from rankrls.cli._output import facts, listed, note, number, queries
-from rankrls.datasets.formats import delimiter_of, sniff
+from rankrls.datasets.formats import find_delimiter, sniff, text_blocks
 
 __all__ = ["click_rows", "split"]
 
@@ -143,9 +140,8 @@ def split(o: Any) -> None:
 
 def _text(o: Any, kind: str) -> tuple[list[str], Any]:
     """Query of every row of LETOR text or CSV, and a function that returns some rows, unchanged."""
-    with opened(o.data) as file:
-        text = b"".join(iter(partial(file.read, 1 << 20), b"")).decode("utf-8-sig")
-    lines, head, rows, qid = list(io.StringIO(text, newline="")), "", [], []
+    lines = [line + "\n" for _, block in text_blocks(o.data) for line in block]
+    head, rows, qid = "", [], []
     if kind == "letor":
         rows = [line for line in lines if line.partition("#")[0].strip()]
         found = [re.match(r"\s*\S+\s+qid:(\S+)", line) for line in rows]
@@ -154,7 +150,7 @@ def _text(o: Any, kind: str) -> tuple[list[str], Any]:
             raise ValueError(f"{o.data}: row {row} has no qid:…, so it belongs to no query")
         qid = [match[1] for match in found if match is not None]
     else:
-        reader, first = csv.reader(lines, delimiter=delimiter_of(text.lstrip())), 0
+        reader, first = csv.reader(lines, delimiter=find_delimiter(o.data)), 0
         names: list[str] = []
         for cells in reader:
             record, first = "".join(lines[first : reader.line_num]), reader.line_num
@@ -169,8 +165,7 @@ def _text(o: Any, kind: str) -> tuple[list[str], Any]:
                 qid.append(cells[place])
 
     def part(kept: Any) -> bytes:
-        some = (rows[i].rstrip("\r\n") + "\n" for i in np.flatnonzero(kept))
-        return "".join([head, *some]).encode("utf-8")
+        return "".join([head, *(rows[i] for i in np.flatnonzero(kept))]).encode("utf-8")
 
     return qid, part
 

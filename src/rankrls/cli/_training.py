@@ -18,6 +18,7 @@ from rankrls._resources import pyplot
 from rankrls.cli._files import DataFile, check_output, output_file
 from rankrls.cli._output import listed, note, result, say, table, warn, working
 from rankrls.cli._pipelines import (
+    MAX_GAIN,
     add_history,
     fit_rows,
     last_step,
@@ -28,6 +29,7 @@ from rankrls.cli._pipelines import (
 )
 from rankrls.cli._tables import click_rows
 from rankrls.core.preferences.costs import Loss
+from rankrls.datasets.formats import cell_number, number_hint
 from rankrls.estimators.choosing import LOSS_METRIC, Scoring
 from rankrls.io import save_model
 
@@ -43,9 +45,6 @@ DEFAULT_ALPHA = 1.0
 #: shortcut for what is left out: where alpha was not asked for, a part of the queries chooses it.
 MAX_SPARSE = 5000
 
-#: Rows from which the eigendecomposition of a kernel matrix takes more than a few seconds.
-MANY_ROWS = 4000
-
 #: How `DataFile` reads text and missing values as they are.
 RAW: dict[str, Any] = {"text": "auto", "missing": "nan"}
 
@@ -54,9 +53,6 @@ N_ERRORS = 3.0
 
 #: Columns that are tried as rankers of their own: those that correlate most with the labels.
 MAX_COLUMNS = 20
-
-#: Labels above this have gains 2^y − 1 that are too large.
-MAX_GAIN = 1000
 
 #: The beginning of a date in ISO order, a time of day, or a duration of a Parquet file.
 DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}(?!\d)|\d{1,2}:\d\d(?!\d)")
@@ -201,10 +197,6 @@ def _fitted(o: Any, ranker: Any, reader: DataFile, rows: Any, work: Any) -> Any:
     else:
         model = with_steps(ranker, o, rows)
     if isinstance(ranker, RankRLSCV):
-        kernel = o.kernel != "linear" and o.basis is None and o.solver in ("auto", "dual")
-        if kernel and m > MANY_ROWS:
-            note(f"--kernel {o.kernel} decomposes a matrix of {m:,} × {m:,}; --basis 1000 is "
-                 "faster")  # fmt: skip
         work(f"Cross-validating on {m:,} rows")
     with reader.named_errors():
         fit_rows(model, rows)
@@ -285,9 +277,9 @@ def _tell_columns(ranker: AutoRanker, X: Any, o: Any) -> None:
         note(f"taken as text: {listed(text)}")
     for name in text:
         known = [str(word) for word in X[name] if word is not None]
-        others = [word for word in known if not _is_number(word)]
+        others = [word for word in known if np.isnan(cell_number(word))]
         dates = sum(bool(DATE.match(word)) for word in others) > len(known) / 2
-        marked = all(_is_number(word.replace(",", "")) for word in others)
+        marked = all(number_hint(word) for word in others)
         if others and (dates or marked or len(others) <= 0.1 * len(known)):
             warn(
                 f"column {name!r} is taken as text: {len(others):,} of its {len(known):,} "
@@ -300,13 +292,6 @@ def _tell_columns(ranker: AutoRanker, X: Any, o: Any) -> None:
         labels = [f"feature {first + j}" if names is None else names[j] for j in dropped]
         note(f"{len(dropped):,} of {X.shape[1]:,} columns left out (constant, or ids): "
              f"{listed(labels)}")  # fmt: skip
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return "_" not in text and bool(np.isfinite(float(text)))
-    except ValueError:
-        return False
 
 
 def _tell_members(ranker: AutoRanker, count: int) -> None:

@@ -118,9 +118,6 @@ FINDINGS: dict[str, tuple[str, str, str]] = {
         "warning", "The error is zero",
         "Every held-out pair is in the right order. This is rare with real data. Check that no "
         "feature contains the label."),
-    "better-alpha": (
-        "warning", "alpha = {best} would be better",
-        "It has a held-out error of {error:.1%}, the given alpha {given} one of {own:.1%}."),
 }  # fmt: skip
 
 
@@ -310,19 +307,9 @@ def check_test(
 
 
 def check_model(
-    held: Any, errors: UnitErrors, error: Interval, baseline: Any, plan: Any, *, scaled: bool
+    errors: UnitErrors, error: Interval, baseline: Any, *, scaled: bool
 ) -> Iterator[Finding]:
-    """A given alpha, the error, and that of the best single feature, ``baseline``."""
-    path = held.path
-    if path is not None and plan.fixed is not None:
-        # One standard error; a 95 % interval is about four of them wide.
-        spread = (held.estimate.high - held.estimate.low) / 4
-        if path.spread is not None:
-            spread = path.spread[path.best]
-        if path.error[path.chosen] - path.error[path.best] > spread:
-            best = number(path.alphas[path.best])
-            yield _found("better-alpha", best=best, error=path.error[path.best],
-                         given=number(plan.fixed), own=path.error[path.chosen])  # fmt: skip
+    """The error, and that of the best single feature, ``baseline``."""
     if error.value >= 0.5 or (error.high >= 0.5 and error.method != "none"):
         yield _found("no-better-than-chance", error=error.value)
     elif baseline is not None and baseline.error <= error.value:

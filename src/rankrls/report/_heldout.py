@@ -138,13 +138,6 @@ class AlphaPath:
     best: int
     metric: str = "pairwise_accuracy"
 
-    @property
-    def at_edge(self) -> str | None:
-        """End of the grid at which the best alpha is, "smallest" or "largest", or None."""
-        if len(self.alphas) < 2 or self.best not in (0, len(self.alphas) - 1):
-            return None
-        return "smallest" if self.best == 0 else "largest"
-
 
 def hold_out(plan: Any, data: Rankings) -> SimpleNamespace:
     """Predict each row of the training data by a model trained without it.
