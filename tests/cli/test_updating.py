@@ -90,13 +90,6 @@ def test_another_file_and_files_one_after_the_other(folder, run):
     assert_equal(run, "next.rankrls", "rest.parquet")
 
 
-def test_all_rows_may_be_exchanged(folder, run):
-    run("fit all.parquet -m model.rankrls --alpha 1")
-    run("update model.rankrls new.parquet --forget all.parquet")
-    run("fit new.parquet -m fresh --alpha 1")
-    assert_equal(run, "model.rankrls", "new.parquet", 1e-6)
-
-
 def test_batches_of_a_large_file(folder, run, monkeypatch):
     run("fit all.txt -m model.rankrls --alpha 1")
     monkeypatch.setattr("rankrls.cli._files.LARGE", 1)
@@ -124,7 +117,8 @@ def test_one_ranking(folder, run):
         ("", "all.parquet", "all.parquet: query 0 was added before"),
         ("", "--forget new.parquet", "new.parquet: query 30 was never added"),
         ("", "new.parquet --forget new.parquet", "new.parquet: query 30 was never added"),
-        ("", "--forget all.parquet", "nothing would be left"),
+        ("", "new.parquet --forget all.parquet", "nothing would be left"),
+        ("--scale none --alpha 1", "--forget all.parquet", "nothing would be left"),
         ("", "missing.parquet", "missing.parquet"),
         ("", "new.parquet --one-ranking", "--one-ranking"),
         ("", "new.parquet -o -", "not to stdout"),

@@ -18,7 +18,6 @@ from rankrls.cli._files import DataFile, check_output
 from rankrls.cli._output import listed, result, warn, working
 from rankrls.cli._pipelines import Scorer, add_history, rows_for
 from rankrls.datasets.formats import sniff
-from rankrls.estimators.incremental import query_keys, show_query
 from rankrls.io import save_model
 from rankrls.metrics import mean_interval, pairwise_accuracy
 
@@ -127,20 +126,16 @@ def _change(scorer: Scorer, o: Any) -> dict[str, Any]:
 
     with working(f"Reading {files[0]}"):
         adding, forgetting = readers(o.data), readers(o.forget)
-        rows = None  # large files are not held in memory
-        if not any(file.large for file in adding):
-            rows = [file.load() for file in adding]
-        seen = set(ranker._seen.queries)
-        # What is replaced must go first. Otherwise it goes last: a model of no rows has no scales.
-        replaces = rows is None or any(
-            not seen.isdisjoint(query_keys(part.qid)) for part in rows if part.qid is not None
-        )
-        if o.check != "off" and rows:
-            about |= _checked(scorer, rows, adding[0].name, o.check)
-        steps: Any = [("rows_forgotten", forgetting, None), ("rows_added", adding, rows)]
-        for key, some, loaded in steps if replaces else steps[::-1]:
-            known = seen if key == "rows_forgotten" else None
-            about[key] = _changed(scorer, some, loaded, known)
+        new: Any = [file.parts(by_query=True) for file in adding]
+        if not any(file.large for file in adding):  # large files are not held in memory
+            new = [list(parts) for parts in new]
+            if o.check != "off" and new:
+                about |= _checked(scorer, [rows for [rows] in new], adding[0].name, o.check)
+        old = [file.parts(by_query=True) for file in forgetting]
+        # What is replaced must go first.
+        n_forgotten = _changed(scorer, streaming.forget, forgetting, old)
+        about["rows_added"] = _changed(scorer, streaming.partial_fit, adding, new)
+        about["rows_forgotten"] = n_forgotten
         ranker = _sums(scorer)
         if not hasattr(ranker, "_model"):
             raise ValueError(f"{', '.join(o.forget)}: nothing would be left to rank by")
@@ -150,12 +145,11 @@ def _change(scorer: Scorer, o: Any) -> dict[str, Any]:
     return about | {"n_queries": _n_queries(scorer), "n_pairs": int(ranker.n_pairs_)}
 
 
-def _changed(scorer: Scorer, files: list[DataFile], loaded: Any, known: set[str] | None) -> int:
-    """Add the queries of files, or take away ``known`` ones; return the number of rows."""
+def _changed(scorer: Scorer, change: Any, files: list[DataFile], parts: list[Any]) -> int:
+    """Add the queries of files, or take them away; return the number of rows."""
     n_rows = 0
-    change = streaming.partial_fit if known is None else streaming.forget
-    for k, file in enumerate(files):
-        for rows in file.parts(by_query=True) if loaded is None else [loaded[k]]:
+    for file, batches in zip(files, parts, strict=True):
+        for rows in batches:
             n_rows += rows.data.shape[0]
             try:
                 if "group_file" in rows:
@@ -163,13 +157,8 @@ def _changed(scorer: Scorer, files: list[DataFile], loaded: Any, known: set[str]
                         f"{rows.group_file} has sizes of queries and no ids, by which queries are "
                         "found in the model: write ids (qid:7) into the rows"
                     )
-                keys = [] if known is None or rows.qid is None else query_keys(rows.qid)
-                new = next((key for key in keys if key not in (known or ())), None)
-                if new is not None:
-                    text = f"{show_query(new)} was never added, so it cannot be forgotten"
-                    raise ValueError(text)
-                weights = {"sample_weight": rows.sample_weight}
-                change(scorer.model, rows.data, rows.target, qid=rows.qid, **weights)
+                change(scorer.model, rows.data, rows.target, qid=rows.qid,
+                       sample_weight=rows.sample_weight)  # fmt: skip
             except ValueError as error:
                 raise ValueError(f"{file.name}: {error}") from error
     return n_rows
