@@ -68,8 +68,12 @@ def test_rows_without_a_label(table, run):
     frame = pd.read_csv("train.csv").astype({"grade": float})
     frame.loc[::10, "grade"] = np.nan
     frame.to_csv("holes.csv", index=False)
-    fit = FIT.replace("train.csv", "holes.csv")
-    assert "grade" in run(fit, code=2).err
+    frame.to_parquet("holes.parquet")
+    for file in ("holes.parquet", "holes.csv"):
+        fit = FIT.replace("train.csv", file)
+        err = run(fit, code=2).err
+        assert "grade" in err
+        assert "(here: --unlabelled drop)" in err
     shown = run(f"{fit} --unlabelled drop --json")
     assert shown.json["n_rows"] == 288
     assert "32" in shown.err
@@ -93,6 +97,9 @@ def test_ids_that_come_twice(table, run):
     assert len(once.out.splitlines()) == 141
     assert not once.err
     assert "repeat the id" in run(f"{lists} --duplicates error", code=2).err
+    err = run(lists.replace("csv", "trec").replace("twice.trec", "twice.csv"), code=2).err
+    assert "comes twice" in err
+    assert "(here: --duplicates first)" in err
 
 
 def test_a_model_that_is_not_better_than_a_column(table, run):
@@ -179,20 +186,3 @@ def test_judgements_and_rows_are_told_apart(run, tmp_path, monkeypatch):
         ("fit rows.csv -m m --clicks label --position p", "rows.csv: no column is called item"),
     ):
         assert hint in run(words, code=2).err
-
-
-def test_rows_without_a_label_are_told_how_to_leave_out(run, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    frame = pd.DataFrame({"qid": [1, 1, 1], "label": [1.0, None, 0.0], "x": [1.0, 2.0, 3.0]})
-    frame.to_csv("rows.csv", index=False)
-    frame.to_parquet("rows.parquet")
-    for name in ("rows.csv", "rows.parquet"):
-        assert "(here: --unlabelled drop)" in run(f"fit {name} -m model", code=2).err
-
-
-def test_documents_given_twice_in_a_run(table, run):
-    table.assign(doc="d").to_csv("twice.csv", index=False)
-    run("fit train.csv -m model --qid session --target grade --drop doc,qid")
-    err = run("predict twice.csv -m model --doc-id doc --format trec", code=2).err
-    assert "comes twice" in err
-    assert "(here: --duplicates first)" in err

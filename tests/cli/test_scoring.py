@@ -1,7 +1,6 @@
 """Ranked lists on the command line: predict --top, evaluate --run, compare, weights."""
 
 import io
-import json
 import re
 from functools import partial
 from pathlib import Path
@@ -11,7 +10,6 @@ import pandas as pd
 import pytest
 
 from rankrls import rank
-from rankrls.cli import main
 from rankrls.datasets import (
     dump_letor,
     ids_from_comments,
@@ -215,30 +213,21 @@ def test_ids_of_files(files, frame):
         load_ids(files / "gap.parquet", "doc")
 
 
-def test_lists_without_a_pair_of_different_labels(tmp_path, monkeypatch, capsys):
+def test_lists_without_a_pair_of_different_labels(tmp_path, monkeypatch, run):
     monkeypatch.chdir(tmp_path)
     for name, label in (("ones", 1), ("zeros", 0)):
-        lines = [f"{label} qid:{q} 1:0\n" for q in (1, 1, 2)]
-        (tmp_path / name).write_text("".join(lines))
-    (tmp_path / "scores").write_text("3\n2\n1\n")
-
-    def evaluated(name, *words):
-        code = main(["evaluate", name, "--scores", "scores", *words])
-        out, err = capsys.readouterr()
-        return (code, out) if code == 0 else (code, err)
-
-    found = json.loads(evaluated("ones", "--metrics", "ndcg@5,mrr", "--json")[1])
+        Path(name).write_text("".join(f"{label} qid:{q} 1:0\n" for q in (1, 1, 2)))
+    Path("scores").write_text("3\n2\n1\n")
+    found = run("evaluate ones --scores scores --metrics ndcg@5,mrr --json").json
     expected = evaluate([1, 1, 1], [3, 2, 1], qid=[1, 1, 2], metrics="ndcg@5,mrr")
     assert {name: found[name] for name in expected} == expected
     assert found["pairwise_error"] is None
-    code, out = evaluated("zeros", "--undefined", "0")
-    assert code == 0
+    out = run("evaluate zeros --scores scores --undefined 0").out
     assert re.search("^ndcg@10 +0, ", out, re.M)
-    assert evaluated("zeros", "--metrics", "mrr", "--undefined", "0", "--per-query")[0] == 0
-    for name, *words in (["ones"], ["ones", "--metrics", "mrr,pairwise_accuracy"]):
-        code, err = evaluated(name, *words)
-        assert code == 2
-        assert "there is no preference to evaluate" in err
-    code, err = evaluated("zeros", "--metrics", "mrr")
-    assert code == 2
-    assert "no query has a relevant row" in err
+    run("evaluate zeros --scores scores --metrics mrr --undefined 0 --per-query")
+    for words, message in (
+        ("ones", "there is no preference to evaluate"),
+        ("ones --metrics mrr,pairwise_accuracy", "there is no preference to evaluate"),
+        ("zeros --metrics mrr", "no query has a relevant row"),
+    ):
+        assert message in run(f"evaluate {words} --scores scores", code=2).err

@@ -23,6 +23,10 @@ def log(tmp_path, monkeypatch):
     frame.to_csv("log.csv", index=False)
     frame.to_csv("log.tsv", index=False, sep="\t")
     frame.to_parquet("log.parquet")
+    frame[:3000].to_csv("half.csv", index=False)  # several files, of several kinds
+    frame[3000:].to_csv("log2.csv", index=False)
+    frame[3000:].to_csv("log2.tsv", index=False, sep="\t")
+    frame[3000:].to_parquet("log2.parquet")
     return frame
 
 
@@ -41,6 +45,8 @@ def test_fit_is_that_of_click_labels(log, run, kind):
     assert found.feature_names_in_.tolist() == ["price", "size"]
     assert "log." in found._source["history"][0]
     assert found._source["qid"] == "query"
+    run(f"{words.replace('log.', 'half.csv log2.')} --drop name --alpha 1 --scale none")
+    np.testing.assert_allclose(load_model("m").coef_, ranker.coef_, rtol=1e-9)
     assert "label" not in found._source  # a column that no file has
     run(f"{words} --auto --effort quick")  # text is taken, too
 

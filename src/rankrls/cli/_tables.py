@@ -49,8 +49,8 @@ def click_rows(o: Any) -> Iterator[tuple[Any, Any]]:
     delimiter = {"tab": "\t", "\\t": "\t"}.get(o.delimiter or "", o.delimiter)
     try:
         parts = [open_log(path, delimiter).to_table() for path in o.data]
-        log = pa.concat_tables(parts, promote_options="default")
-    except pa.ArrowInvalid as error:
+        log = pa.concat_tables(parts, promote_options="permissive")
+    except pa.ArrowException as error:
         raise ValueError(f"{name}: {str(error).splitlines()[0]}") from error
     columns: dict[str, Any] = {
         role: find_column(name, log.column_names, getattr(o, option), known, option)

@@ -140,16 +140,14 @@ def labels_to_check(plan: Any, data: Rankings, held: Any, alpha: float | None) -
     n = size[known]
     mean = float(np.average(agreement[known], weights=n)) if len(known) else 0.0
     shrunk = (n * agreement[known] + SHRINKAGE * mean) / (n + SHRINKAGE)
+    queries: list[QueryToCheck] = []
     for q in known[np.argsort(shrunk, kind="stable")[:N_QUERIES]].tolist():
-        name = data.query_name(q)
         of_query = order[data.codes[order] == q][:N_OF_QUERY].tolist()
         rows = [_row(data, columns, row) for row in of_query]
-        found.setdefault("queries", []).append(
-            QueryToCheck(name, int(data.sizes[q]), *(float(v[q]) for v in (agreement, studentised,
-                                                                          p_value)), rows)
-        )  # fmt: skip
+        values = (float(column[q]) for column in (agreement, studentised, p_value))
+        queries.append(QueryToCheck(data.query_name(q), int(data.sizes[q]), *values, rows))
     checked, found["queries_below"] = _below(p_value)
-    return LabelsToCheck(**found, n_queries=checked or len(known))
+    return LabelsToCheck(queries, **found, n_queries=checked or len(known))
 
 
 def _of_least_squares(plan: Any, data: Rankings, held: Any, alpha: float) -> float:
