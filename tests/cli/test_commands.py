@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 import rankrls.cli._files
 from rankrls import RankRLS, RankRLSCV, RankSVM
 from rankrls.datasets import dump_letor, make_ranking
-from rankrls.io import describe_model, load_model, save_model
+from rankrls.io import load_model, save_model
 from rankrls.metrics import average_precision, ndcg, pairwise_error, reciprocal_rank
 from rankrls.preprocessing import QueryScaler
 
@@ -123,23 +123,6 @@ def test_hinge_loss_and_the_c_of_svmrank(run, folder, data, split):
     assert json.loads(out)["alpha"] == pytest.approx(28 / 6)  # queries / (2 C)
     expected = RankSVM(28 / 6, random_state=0).fit(X, y, qid=qid)
     np.testing.assert_allclose(load_model(folder / "new").coef_, expected.coef_, rtol=1e-6)
-
-
-@pytest.mark.parametrize("how", ["--in-memory", "--stream"])
-@pytest.mark.parametrize("kind", ["dat", "csv"])
-def test_scaling_is_part_of_the_model(run, folder, data, split, how, kind):
-    X, y, qid = data
-    train, test = split, ~split
-    run("fit", f"train.{kind}", "-m", "new", "--alpha", "1", how)
-    scaler = StandardScaler().fit(X[train])
-    ranker = RankRLS().fit(scaler.transform(X[train]), y[train], qid=qid[train])
-    expected = ranker.predict(scaler.transform(X[test]))
-    out, err = run("predict", f"test.{kind}", "-m", "new")
-    assert err == ""
-    np.testing.assert_allclose(scores_of(out), expected, rtol=1e-9, atol=1e-9)
-    loaded = load_model(folder / "new")
-    assert describe_model(folder / "new")["type"] == "Pipeline"
-    assert hasattr(loaded, "feature_names_in_") == (kind == "csv")
 
 
 @pytest.mark.parametrize("how", ["--in-memory", "--stream"])
@@ -398,13 +381,6 @@ def test_export_of_onnx(run, folder):
     onnx = pytest.importorskip("onnx")
     run("export -m model --to onnx -o m.onnx")
     onnx.checker.check_model(onnx.load(folder / "m.onnx"))
-
-
-def test_info(run):
-    out, _ = run("info model")
-    assert re.search(r"^type +RankRLS$", out, re.M)
-    assert re.search(r"^alpha +1\.0$", out, re.M)
-    assert run("info model --json").json["type"] == "RankRLS"
 
 
 def test_report_of_two_queries(run, folder):

@@ -31,13 +31,6 @@ def test_signal_is_not_doubted(scoring, queries):
     assert doubt(ranker, SIGNAL, queries) is None
 
 
-def test_noise_is_doubted():
-    ranker = RankRLSCV([1.0, 100.0]).fit(X, NOISE, qid=qid)
-    text = doubt(ranker, NOISE, qid)
-    assert f"the held-out pairwise_accuracy of {ranker.best_score_:.4f} ± 0.0" in text
-    assert "that of a random order, 0.5000" in text
-
-
 def test_automatic_rankers():
     for y, doubted in ((NOISE, True), (SIGNAL, False)):
         ranker = AutoRanker(effort="quick", random_state=0).fit(X, y, qid=qid)

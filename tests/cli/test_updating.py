@@ -146,20 +146,6 @@ def test_features_that_a_model_does_not_know(table, folder, run):
     assert "more.txt" in run("update model.rankrls more.txt", code=2).err
 
 
-def test_models_made_in_python(table, folder, run):
-    part = table[table.qid < 30]
-    ranker = RankRLS(kernel="rbf", gamma=1e-7, solver="nystroem", basis=list(range(40)))
-    with np.errstate(all="ignore"), pytest.warns(UserWarning, match="scales"):
-        ranker.fit(part[NAMES], part.label, qid=part.qid)
-    save_model(ranker, "model.rankrls")
-    run("update model.rankrls new.parquet --forget old.parquet")
-    new, old = table[table.qid >= 30], table[table.qid < 10]
-    ranker.partial_fit(new[NAMES], new.label, qid=new.qid)
-    ranker.forget(old[NAMES], old.label, qid=old.qid)
-    updated = load_model("model.rankrls")
-    assert np.allclose(updated.predict(table[NAMES]), ranker.predict(table[NAMES]))
-
-
 def test_files_with_sizes_of_queries_are_refused(table, folder, run):
     """Their queries have no ids, by which a model knows them."""
     part = table[table.qid >= 30]

@@ -130,14 +130,7 @@ def test_errors_of_rows_against_a_double_loop():
     assert row_errors(y, scores, 0 * lists).mean.value == pytest.approx(pairwise_error(y, scores))
 
 
-def test_intervals_cover():
-    rng = np.random.default_rng(0)
-    covered = []
-    for _ in range(200):
-        sample = mean_interval(rng.beta(1, 8, size=60))
-        assert sample.method == "student"
-        covered.append(sample.low < 1 / 9 < sample.high)
-    assert 0.9 < np.mean(covered) < 0.99
+def test_intervals_of_few_queries_and_of_no_error():
     assert mean_interval(np.array([0.1, np.nan, 0.3])).method == "none"
     assert mean_interval(np.array([0.1, np.nan, 0.3])).value == pytest.approx(0.2)
     perfect = mean_interval(np.zeros(30))
@@ -154,18 +147,6 @@ def test_the_interval_of_one_ranking_holds_on_noise(tmp_path):
         better += error.high < 0.5
         assert error.method == "permutation"
     assert better <= 4
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_path_and_alpha_are_those_of_rankrlscv(seed):
-    X, y, qid = make_ranking(
-        n_queries=12, n_docs=6, n_features=4, random_state=seed, return_X_y_qid=True
-    )
-    result = analysed(X, y, qid, alphas=2.0 ** np.arange(-15, 16))
-    search = quietly(RankRLSCV(cv="leave-query-out"), X, y, qid=qid)
-    assert result.alpha == search.alpha_
-    np.testing.assert_allclose(1 - result.held.path.error, search.cv_results_["mean_score"])
-    np.testing.assert_allclose(result.model.coef_, search.coef_)
 
 
 def test_the_estimate_chooses_alpha_without_the_query(ranking):
@@ -640,28 +621,20 @@ def test_bad_input_is_named(tmp_path, ranking):
     cases = [
         ((bad, y, qid), {}, r"first at row 3, column 2; 2 in all"),
         ((sparse.csr_array(bad), y, qid), {}, "first at row 3"),
-        ((X, y[:-1], qid), {}, "y has"),
-        ((X, y, qid[:-1]), {}, "qid has"),
         ((X, np.column_stack([y, y]), qid), {}, "2 outputs"),
         ((X, 0 * y, qid), {}, "no query has a pair"),
         ((X, 0 * y), {}, "all labels y are equal"),
-        ((X, y, np.arange(len(y))), {}, "no query has a pair"),
         ((X, np.where(qid == 3, y, 0), qid), {}, "only one query has a pair"),
         ((X, PreferenceGraph.from_scores(y), None), {}, "given pairs"),
         ((X, y, qid), {"alphas": []}, "alphas is empty"),
-        ((X, y, qid), {"alphas": [0.0, 1.0]}, "alphas must be"),
         ((X, y, qid), {"alphas": [1.0], "estimator": RankSVM()}, "leave alphas out"),
         ((X, y, qid), {"estimator": RankRLS}, "estimator must have fit"),
-        ((X, y, qid), {"estimator": 3}, "estimator must have fit"),
         ((X, y, qid), {"feature_names": ["a"]}, "feature_names has 1 entries"),
         ((X, y, qid), {"feature_names": "abcdef"}, "feature_names must be a list"),
-        ((X, y, qid), {"document_names": ["a"]}, "document_names has 1 entries"),
         ((X, y, qid), {"test": X}, "test must be a tuple"),
         ((X, y, qid), {"test": (X, y)}, "or for neither"),
         ((X, y, qid), {"test": (X[:, 1:], y, qid)}, "must have 6 columns"),
         ((X, y, qid), {"test": (X, 0 * y, qid)}, "no query of test has a pair"),
-        ((X, y, qid), {"max_table_rows": 0}, "max_table_rows"),
-        ((X, y, qid), {"title": 3}, "title must be a str"),
     ]
     for arguments, options, message in cases:
         with pytest.raises(ValueError, match=message):

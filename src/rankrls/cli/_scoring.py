@@ -269,11 +269,11 @@ def _of_rows(o: Any, metrics: list[Any]) -> tuple[Any, dict[str, Any], dict[str,
 def _values(o: Any, metrics: list[Any], y: Any, score: Any, codes: Any) -> dict[str, Any]:
     """Values of the metrics by query; NDCG that nobody asked for is left out of odd labels."""
     asked = [metric.text for metric in metrics]
-    known = asked
+    names = asked
     if not o.metrics and ((y < 0) | (y > MAX_GAIN)).any():
         warn(f"NDCG is left out: it has no gain for labels from {y.min():g} to {y.max():g}")
-        known = [metric.text for metric in metrics if metric.name != "ndcg"]
-    found = measures.evaluate(y, score, metrics=known, qid=codes, average=None, **_arguments(o))
+        names = [metric.text for metric in metrics if metric.name != "ndcg"]
+    found = measures.evaluate(y, score, metrics=names, qid=codes, average=None, **_arguments(o))
     missing = np.full(int(codes.max()) + 1, np.nan)
     return {name: found.get(name, missing) for name in asked}
 

@@ -144,8 +144,9 @@ def labels_to_check(plan: Any, data: Rankings, held: Any, alpha: float | None) -
     for q in known[np.argsort(shrunk, kind="stable")[:N_QUERIES]].tolist():
         of_query = order[data.codes[order] == q][:N_OF_QUERY].tolist()
         rows = [_row(data, columns, row) for row in of_query]
-        values = (float(column[q]) for column in (agreement, studentised, p_value))
-        queries.append(QueryToCheck(data.query_name(q), int(data.sizes[q]), *values, rows))
+        agreed, size_of, p = (float(column[q]) for column in (agreement, studentised, p_value))
+        name, n_rows = data.query_name(q), int(data.sizes[q])
+        queries.append(QueryToCheck(name, n_rows, agreed, size_of, p, rows))
     checked, found["queries_below"] = _below(p_value)
     return LabelsToCheck(queries, **found, n_queries=checked or len(known))
 
