@@ -93,7 +93,7 @@ class DataFile:
             "drop": list(dict.fromkeys(o.drop)) or None,
             "sample_weight": o.sample_weight,
             "header": not o.no_header,
-            "delimiter": {"tab": "\t", "\\t": "\t"}.get(o.delimiter or "", o.delimiter),
+            "delimiter": o.delimiter,
             "zero_based": o.zero_based,
             "missing": "nan" if o.missing in ("mean", "zero") else "error",
             "group": o.group or "auto",

@@ -73,6 +73,10 @@ def _ranks(text: Any) -> tuple[int, int]:
     return int(first), int(second)
 
 
+def _delimiter(text: Any) -> str:
+    return {"tab": "\t", "\\t": "\t"}.get(text, text)
+
+
 _whole = click.IntRange(1, 2**31)
 _whole.name = "whole number"  # click says 'integer range'
 _share = click.FloatRange(0, 1, min_open=True, max_open=True)
@@ -140,7 +144,8 @@ OPTIONS: dict[str, SimpleNamespace] = {
         **COLUMN),
     "no_header": _row("The CSV file has no header; columns are named 1, 2, …", kind="csv",
         **SWITCH),
-    "delimiter": _row("Delimiter of a CSV file; detected by default.", kind="csv", metavar="CHAR"),
+    "delimiter": _row("Delimiter of a CSV file; detected by default.", kind="csv", type=_delimiter,
+        metavar="CHAR"),
     "zero_based": _row("Feature ids of LETOR text begin at 0, not 1.", kind="letor", **SWITCH),
     "group": _row("Sizes of consecutive queries, for LETOR text without query ids; by default "
         "DATA.query or DATA.group.", kind="letor", **PATH),

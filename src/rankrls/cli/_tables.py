@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 
+from rankrls._frames import QUERY_NAMES
 from rankrls.cli._files import check_output, output_file, write_all
 from rankrls.cli._output import facts, listed, note, number, queries
 from rankrls.datasets.formats import find_delimiter, sniff, text_blocks
 
 __all__ = ["click_rows", "split"]
 
-#: Names of columns of queries and of items.
-QUERIES = ("qid", "query_id", "queryid", "query")
+#: Names of columns of items.
 ITEMS = ("item", "item_id", "doc", "doc_id", "docid", "product", "product_id", "id")
 
 #: Columns of a log: their role, option, and usual names.
-ROLES = (("query", "qid", QUERIES), ("item", "item", ITEMS), ("position", "position", ()),
+ROLES = (("query", "qid", QUERY_NAMES), ("item", "item", ITEMS), ("position", "position", ()),
          ("clicks", "clicks", ()), ("impressions", "impressions", ()))  # fmt: skip
 
 #: Columns of the rows that are made.
@@ -46,9 +46,8 @@ def click_rows(o: Any) -> Iterator[tuple[Any, Any]]:
     from rankrls.clicks import click_labels, estimate_examination, open_log
 
     name = " and ".join(o.data)
-    delimiter = {"tab": "\t", "\\t": "\t"}.get(o.delimiter or "", o.delimiter)
     try:
-        parts = [open_log(path, delimiter).to_table() for path in o.data]
+        parts = [open_log(path, o.delimiter).to_table() for path in o.data]
         log = pa.concat_tables(parts, promote_options="permissive")
     except pa.ArrowException as error:
         raise ValueError(f"{name}: {str(error).splitlines()[0]}") from error
@@ -156,7 +155,7 @@ def _text(o: Any, kind: str) -> tuple[list[str], Any]:
             record, first = "".join(lines[first : reader.line_num]), reader.line_num
             if cells and not names:
                 head, names = record, cells
-                place = names.index(find_column(o.data, names, o.qid, QUERIES, "qid"))
+                place = names.index(find_column(o.data, names, o.qid, QUERY_NAMES, "qid"))
             elif cells:
                 rows.append(record)
                 if len(cells) != len(names):
@@ -182,4 +181,6 @@ def _parquet(o: Any) -> tuple[list[Any], Any]:
         pq.write_table(table.filter(pa.array(kept)), sink)
         return bytes(sink.getvalue().to_pybytes())
 
-    return table[find_column(o.data, table.column_names, o.qid, QUERIES, "qid")].to_pylist(), part
+    return table[
+        find_column(o.data, table.column_names, o.qid, QUERY_NAMES, "qid")
+    ].to_pylist(), part
