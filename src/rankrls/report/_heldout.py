@@ -186,9 +186,9 @@ def _of_alphas(plan: Any, data: Rankings, held: SimpleNamespace) -> None:
     held.path, held.corrected = path, plan.fixed is not None or len(path.alphas) == 1
     model = plan.with_alpha(_chosen(path))
     if exact and data.has_qid:
-        held.method, held.scores = "leave-query-out", by_alpha[path.chosen] if by_query else None
-        if not by_query:
-            held.scores = leave_query_out_predict(model, X, data.y, **data.fit_options())
+        held.method = "leave-query-out"
+        held.scores = (by_alpha[path.chosen] if by_query else
+                       leave_query_out_predict(model, X, data.y, **data.fit_options()))  # fmt: skip
         held.errors = errors_of(data, held.scores)
         if by_query and not held.corrected and path.metric == "pairwise_accuracy":
             # Each query at the alpha that is best for all others; the largest wins ties.
