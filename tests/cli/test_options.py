@@ -67,6 +67,7 @@ def write_files(X, y, qid):
     dump_letor(X, y, "zero4.dat", qid=qid, zero_based=True)
     np.savetxt("scores.txt", X[:, 0])
     dump_letor(X, y, "others.dat", qid=qid + 1000)
+    dump_letor(X[qid < 5], y[qid < 5], "some.dat", qid=qid[qid < 5] + 1000)
     dump_letor(X, y, "flat.dat")
     sizes = np.bincount(qid)
     np.savetxt("sizes.txt", sizes, fmt="%d")
@@ -193,7 +194,7 @@ OWN = {
         "missing_queries": ("train.dat", "", "--missing-queries skip"),
     },
     "update": {
-        "forget": ("train.dat", "", "--forget others.dat"),
+        "forget": ("train.dat", "", "--forget some.dat"),
     },
     "cv": {
         "cv": ("train.dat", "", "--cv 3"),
