@@ -133,8 +133,8 @@ def unlearn(scaler: Any, X: Any) -> None:
     left = n - k
     if (left <= 0).any():
         raise ValueError(
-            f"the StandardScaler was fitted to {np.max(n)} rows, so {np.max(k)} cannot be "
-            "forgotten: nothing would be left"
+            f"the StandardScaler was fitted to {int(np.max(n))} rows, so {int(np.max(k))} cannot "
+            "be forgotten: nothing would be left, fit a new model"
         )
     if scaler.mean_ is not None:
         # S = S_left + S_gone + n_left n_gone/n (x̄_left − x̄_gone)², as for sums of rankings.
