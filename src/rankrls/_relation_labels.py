@@ -35,12 +35,11 @@ DENSE = 20
 
 
 class CompleteBlock(NamedTuple):
-    """Labels Y (p', g') of all pairs of some rows and columns, each observed equally often."""
+    """Labels Y (p', g') of all pairs of some rows and columns, one for each pair."""
 
     rows: Array
     cols: Array
     Y: Array
-    multiplicity: int
 
 
 @dataclass(frozen=True)
@@ -183,16 +182,10 @@ class Observations:
         """Restrict the relation to some objects, given by ascending indices."""
         if self.matrix is not None:
             return Observations.complete(self.matrix[np.ix_(rows, cols)])
-        places = []
-        for kept, n in zip((rows, cols), self.shape, strict=True):
-            place = np.full(n, -1)
-            place[kept] = np.arange(len(kept))
-            places.append(place)
-        ends, others, y = self.lists
-        i, j = places[0][ends], places[1][others]
-        chosen = (i >= 0) & (j >= 0)
-        shape = (len(rows), len(cols))
-        return Observations(i[chosen], j[chosen], y[chosen], shape).as_matrix()
+        chosen = np.isin(self.lists[0], rows) & np.isin(self.lists[1], cols)
+        i, j, y = (part[chosen] for part in self.lists)
+        i, j, shape = np.searchsorted(rows, i), np.searchsorted(cols, j), (len(rows), len(cols))
+        return Observations(i, j, y, shape).as_matrix()
 
     def as_matrix(self) -> Observations:
         """Store the labels as a matrix, if every pair has one label."""
@@ -223,19 +216,18 @@ class Observations:
         """Return the labels as one complete block (``square``: of the same objects), or None."""
         p, g = self.shape
         if self.matrix is not None:
-            return CompleteBlock(np.arange(p), np.arange(g), self.matrix, 1)
+            return CompleteBlock(np.arange(p), np.arange(g), self.matrix)
         cells = self.cells
         if ranking:  # rows with a single pair have nothing to compare
             cells = cells.select(np.bincount(cells.rows, minlength=p)[cells.rows] > 1)
         rows, cols = np.unique(cells.rows), np.unique(cells.cols)
         if (
             len(cells) != len(rows) * len(cols)
-            or len(np.unique(cells.weight)) != 1
+            or (cells.weight != 1).any()
             or (square and not np.array_equal(rows, cols))
         ):
             return None
-        Y = cells.y.reshape(len(rows), len(cols))
-        return CompleteBlock(rows, cols, Y, int(cells.weight[0]))
+        return CompleteBlock(rows, cols, cells.y.reshape(len(rows), len(cols)))
 
 
 def _numbers(Y: Any, name: str) -> Array:

@@ -105,11 +105,8 @@ def test_dense_system(case):
 )
 def test_every_solver(solver, case):
     setting = Setting(*case, seed=1)
-    whole = case[1] in ("complete", "complete twice") or (
-        case[1] == "block" or (case[1] == "lonely rows" and case[2] == "ranking")
-    )
-    if case[1] == "lonely rows" and setting.sign:
-        whole = False
+    whole = case[1] in ("complete", "block")
+    whole |= case[1] == "lonely rows" and case[2] == "ranking" and not setting.sign
     if solver == "closed" and not whole:
         with pytest.raises(ValueError, match=r"solver='closed' is not for.*a complete relation"):
             setting.fit(1.0, solver=solver)

@@ -88,9 +88,8 @@ def check_against_dense(name, relation, loss, observed, kind, alpha):
     model = ConditionalRankRLS(
         alpha, kernel="precomputed", pairwise=name, relation=relation, loss=loss
     ).fit(K[:p, :p], Y, None if one else G[:g, :g])
-    complete = observed in ("complete", "block", "complete twice") or (
-        observed == "lonely rows" and ranking and not sign
-    )
+    complete = observed in ("complete", "block")
+    complete |= observed == "lonely rows" and ranking and not sign
     closed = name in ("kronecker", "cartesian")
     if complete and (closed or (name == "polynomial" and not (sign and ranking))):
         assert model.solver_ == "closed"

@@ -173,42 +173,40 @@ def changed_labels(ranker: Any, X: Any, Y: Any, Z: Any, *, forget: bool) -> Rela
     if same:
         check_relation(new, ranker.relation, noisy=new.matrix is None)
     i, j, y = new.lists
-    shape = len(rows), len(rows if columns is None else columns)
-    wanted, ends = places[0][i] * shape[1] + places[1][j], known.lists
-    flat = ends[0] * shape[1] + ends[1]
-    order = np.argsort(flat, kind="stable")
-    start = np.searchsorted(flat[order], wanted, "left")
-    count = np.searchsorted(flat[order], wanted, "right") - start
+    ends = places[0][i], places[1][j]
+    known = Observations(*known.lists, (len(rows), len(rows if columns is None else columns)))
+    cells, wanted = known.cells, ends[0] * known.shape[1] + ends[1]
+    at = np.minimum(np.searchsorted(cells.flat, wanted), len(cells) - 1)
+    found = cells.flat[at] == wanted
 
     def where(mask: Array) -> str:
         e = int(np.argmax(mask))
         return f"Y[{i[e]}, {j[e]}]"
 
     if not forget:
-        if (count > 0).any():
+        if found.any():
             raise ValueError(
-                f"{int((count > 0).sum())} of the pairs have a label already, the first is "
-                f"{where(count > 0)}: forget their labels first, or pass NaN for them"
+                f"{found.sum()} of the pairs have a label already, the first is {where(found)}: "
+                "forget their labels first, or pass NaN for them"
             )
-        added = (places[0][i], places[1][j], y)
-        i, j, y = (np.concatenate(both) for both in zip(ends, added, strict=True))
-        labels = Observations(i, j, y, shape).as_matrix()
+        i, j, y = (np.concatenate(both) for both in zip(known.lists, (*ends, y), strict=True))
+        labels = Observations(i, j, y, known.shape).as_matrix()
         return Relation(rows, columns, labels, ranker._two_domains)
-    if (count == 0).any():
-        raise ValueError(f"{where(count == 0)} has no label in the model: there is none to forget")
-    if (count > 1).any():
+    if not found.all():
+        raise ValueError(f"{where(~found)} has no label in the model: there is none to forget")
+    learned, times = cells.y[at], cells.weight[at]
+    if (times > 1).any():
         raise ValueError(
-            f"{where(count > 1)} has {count[count > 1][0]} labels in the model: to forget one of "
-            "them, fit again"
+            f"{where(times > 1)} has {times.max():g} labels in the model: to forget one of them, "
+            "fit again"
         )
-    learned = ends[2][order[start]]
     different = ~np.isclose(learned, y, rtol=1e-9, atol=0.0)
     if different.any():
         raise ValueError(
             f"{where(different)} is {y[different][0]:g}, but the model has learned "
             f"{learned[different][0]:g}"
         )
-    kept = np.setdiff1d(np.arange(known.n_edges), order[start])
+    kept = ~np.isin(known.lists[0] * known.shape[1] + known.lists[1], wanted)
     return Relation(rows, columns, known.select(kept), ranker._two_domains)
 
 

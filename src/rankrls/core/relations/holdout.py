@@ -124,7 +124,7 @@ class CompleteHoldout:
         shape = len(alphas), len(test[0]), len(test[1])
         if len(train[0]) == 0 or len(train[1]) == 0:
             return np.zeros(shape)
-        block = CompleteBlock(*train, self.Y[np.ix_(*train)], 1)
+        block = CompleteBlock(*train, self.Y[np.ix_(*train)])
         rows, cols = (part.ravel() for part in np.meshgrid(*test, indexing="ij"))
         model = self.problem.solve_block(block, alphas)
         return model.predict(self.sides, rows, cols).reshape(shape)

@@ -45,13 +45,10 @@ class CellPosterior:
         self.problem, self.alpha = problem, alpha
 
     @cached_property
-    def _form(self) -> tuple[CompleteSpectrum, float] | None:
-        """The closed form of a complete relation, with its alpha, or None."""
-        block = self.problem.block()
-        if block is None or block.Y.shape != self.problem.observations.shape:
-            return None
-        form = closed_form(*self.problem.sides, block.Y, self.problem.loss)
-        return form, self.alpha / block.multiplicity
+    def _form(self) -> CompleteSpectrum | None:
+        """The closed form of a complete relation, or None."""
+        Y = self.problem.labels()
+        return None if Y is None else closed_form(*self.problem.sides, Y, self.problem.loss)
 
     @cached_property
     def _factor(self) -> tuple[Any, Array, Array]:
@@ -69,9 +66,9 @@ class CellPosterior:
     def variances(self, points: CellPoints) -> Array:
         """Compute the variances of all pairs of ``points``, shape (p', g')."""
         prior = np.outer(points.left_prior, points.right_prior)
-        if self._form is None:
+        form, alpha = self._form, self.alpha
+        if form is None:
             return np.maximum(prior - self._explained_by_cells(points), 0.0)
-        form, alpha = self._form
         left, right = form.left.range, form.right.range
         D = damped(np.outer(left.values, right.values), alpha)
         a, b = points.left @ left.vectors, points.right @ right.vectors

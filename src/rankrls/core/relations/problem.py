@@ -175,7 +175,7 @@ class RelationProblem:
     def labels(self) -> Array | None:
         """The labels as a matrix of shape (p, g), or None unless every pair has one label."""
         block = self.block()
-        if block is None or block.multiplicity != 1 or block.Y.shape != self.observations.shape:
+        if block is None or block.Y.shape != self.observations.shape:
             return None
         return block.Y
 
@@ -251,8 +251,7 @@ class RelationProblem:
             spectrum.among(of, len(side))
             for spectrum, of, side in zip(form.bases, objects, self.sides, strict=True)
         )
-        # n edges for each pair: n Σ(ȳ − f)² + alpha ‖f‖²
-        inners = [form.inner(alpha) for alpha in alphas / block.multiplicity]
+        inners = [form.inner(alpha) for alpha in alphas]
         return self._of_factors("closed", left, right, inners)
 
     def _choose(self) -> str:
@@ -287,7 +286,7 @@ class RelationProblem:
             )
         reason, additive = "", self.pairwise.additive
         if self.two_step and solver in ("auto", "closed"):
-            if block is None or block.multiplicity != 1:
+            if block is None:
                 raise ValueError(
                     "pairwise='two-step' needs a complete Y: every pair of the objects that have a "
                     "label observed, once. Use another pairwise kernel, or fill Y in"
@@ -296,8 +295,8 @@ class RelationProblem:
             reason = "two-step regression has a closed form only" * self.two_step
             reason = reason or "there is no closed form"
         elif solver == "closed" and block is None:
-            reason = "it needs a complete relation: every pair of objects with labels observed, "
-            reason += "equally often" + ", with the same objects on both sides" * (self.sign != 0)
+            reason = "it needs a complete relation: every pair of objects with labels observed "
+            reason += "once" + ", with the same objects on both sides" * (self.sign != 0)
         elif solver == "primal" and additive and not self._positive():
             reason = "it needs positive semi-definite kernels"
         elif solver == "primal" and not additive:
