@@ -60,7 +60,7 @@ def linear_coefficients(X, s, qid, alpha):
         return (w if n <= m else X.T @ w).astype(float)
 
 
-def relation_predictions(K, G, edges, y, alpha, to, *, ranking, sign=0):
+def relation_predictions(K, G, edges, y, alpha, to, *, ranking, sign=0, name="kronecker"):
     """f at other pairs, by (Γ + alpha I) a + Zc = y, Zᵀa = 0, c an offset for each row.
 
     Parameters
@@ -72,12 +72,16 @@ def relation_predictions(K, G, edges, y, alpha, to, *, ranking, sign=0):
         Rows and columns of the labels ``y``.
     to : tuple of two int arrays
         Pairs of other objects.
+    name : str
+        Kernel of pairs; others than "kronecker" are between training objects.
     """
     with localcontext(prec=DIGITS):
         rows, cols = (np.asarray(part) for part in edges)
         n = len(rows)
 
         def kernel(left, right, i, j):
+            if name != "kronecker":
+                return pairwise_values(name, left, right, (i, j), (rows, cols))
             values = left[np.ix_(i, rows)] * right[np.ix_(j, cols)]
             if sign:
                 values = values + sign * left[np.ix_(i, cols)] * right[np.ix_(j, rows)]
@@ -96,22 +100,10 @@ def relation_predictions(K, G, edges, y, alpha, to, *, ranking, sign=0):
         return (kernel(K[1], G[1], *to) @ a).astype(float)
 
 
-def rbf_kernel(X, gamma):
-    """Gaussian kernel values between rows, without rounding to double precision."""
-    with localcontext(prec=DIGITS):
-        X = exact(X)
-        squares = (X * X).sum(axis=1)
-        distances = squares[:, None] + squares - 2 * (X @ X.T)
-        values = [(-Decimal(gamma) * distance).exp() for distance in distances.ravel()]
-        return np.array(values, dtype=object).reshape(distances.shape)
-
-
 def pairwise_values(name, K, G, first, second):
     """Γ of pairs of training objects, by the kernels of the sides, of floats or of decimals."""
     (i, j), (k, m) = first, second
     left, right = K[np.ix_(i, k)], G[np.ix_(j, m)]
-    if name == "kronecker":
-        return left * right
     if name == "cartesian":
         same_row, same_column = ((a[:, None] == b).astype(int) for a, b in ((i, k), (j, m)))
         return left * same_column + same_row * right
@@ -121,36 +113,3 @@ def pairwise_values(name, K, G, first, second):
         return (left + right) ** 2
     differences = left - K[np.ix_(i, m)] - K[np.ix_(j, k)] + right
     return differences**2 if name == "mlpk" else differences
-
-
-def pairwise_predictions(name, K, G, Y, alpha, offsets, *, ranking):
-    """f (with offsets) at all pairs of training objects, shape (p, g); of a ranking less row means.
-
-    ``offsets`` is a set of "rows" and "columns": what has free offsets. NaN in Y is unknown.
-    """
-    with localcontext(prec=DIGITS):
-        edges = np.nonzero(~np.isnan(Y))
-        every = tuple(a.ravel() for a in np.indices(Y.shape))
-        n, columns = len(edges[0]), []
-        if "rows" in offsets:
-            columns += [(0, r) for r in range(len(Y))]
-        if "columns" in offsets:
-            columns += [(1, c) for c in range(Y.shape[1] - ("rows" in offsets))]
-        Z, every_Z = (
-            np.array([pairs[axis] == number for axis, number in columns], dtype=bool).T
-            for pairs in (edges, every)
-        )
-        if not offsets:
-            Z, every_Z = np.zeros((n, 0), dtype=bool), np.zeros((Y.size, 0), dtype=bool)
-        Z, every_Z = (np.where(part, Decimal(1), Decimal(0)) for part in (Z, every_Z))
-        c = Z.shape[1]
-        system = np.full((n + c, n + c), Decimal(0))
-        system[:n, :n] = pairwise_values(name, K, G, edges, edges)
-        system[np.arange(n), np.arange(n)] += Decimal(float(alpha))
-        system[:n, n:], system[n:, :n] = Z, Z.T
-        solution = solve(system, np.concatenate([exact(Y[edges]), np.full(c, Decimal(0))]))
-        values = pairwise_values(name, K, G, every, edges) @ solution[:n]
-        values = (values + every_Z @ solution[n:]).reshape(Y.shape)
-        if ranking:
-            values = values - (values.sum(axis=1) / Decimal(Y.shape[1]))[:, None]
-        return values.astype(float)

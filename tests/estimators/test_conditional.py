@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 
 import oracles
@@ -326,20 +325,3 @@ def test_clone_pickle_and_refit():
     square = np.random.default_rng(0).standard_normal((6, 6))
     fitted.set_params(object_kernel=None).fit(setting.X, square)
     assert fitted.predict(setting.new_X).shape == (3, 3)
-
-
-# ---------------------------------------------------------------------- iteration
-
-
-def large(rng, p=40, g=30, density=0.5):
-    X, Z = rng.standard_normal((p, 5)), rng.standard_normal((g, 4))
-    Y = np.tanh(X[:, :1] * Z[:, 0]) + 0.3 * rng.standard_normal((p, g))
-    Y[rng.random((p, g)) > density] = np.nan
-    return X, Y, Z
-
-
-def test_early_stopping_that_does_not_stop_warns():
-    X, Y, Z = large(np.random.default_rng(0))
-    ranker = ConditionalRankRLS(1.0, kernel="rbf", early_stopping=True, max_iter=3)
-    with pytest.warns(ConvergenceWarning, match="early stopping reached max_iter=3"):
-        ranker.fit(X, Y, Z)

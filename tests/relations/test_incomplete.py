@@ -179,6 +179,12 @@ def test_early_stopping_of_other_kernels_ends_at_the_minimum(pairwise, relation)
     np.testing.assert_allclose(got, expected, atol=1e-6 * np.abs(expected).max())
 
 
+def test_early_stopping_that_does_not_stop_warns():
+    ranker = ConditionalRankRLS(kernel="rbf", early_stopping=True, max_iter=3, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="early stopping reached max_iter=3"):
+        ranker.fit(*validation_problem(None))
+
+
 def test_early_stopping_on_few_features_is_close_to_the_closed_form():
     """On singular kernels, too, where LKLa = Ly has no solution: .2 instead of .08 once."""
     errors = {"early": [], "closed": []}

@@ -255,7 +255,17 @@ PAIRWISE_SOLVERS = {
 }
 
 
-def pairwise_error(pairwise, solver, units, alpha, loss, *, kernel="linear", fit_offsets=False):
+def pairwise_predictions(name, X, Z, Y, alpha, *, ranking):
+    """f at all pairs of training objects, of 80 digits; rankings have offsets."""
+    K = exact.linear_kernel(X)
+    sides = (K,) * 2, (K if Z is None else exact.linear_kernel(Z),) * 2
+    edges, every = np.nonzero(~np.isnan(Y)), tuple(part.ravel() for part in np.indices(Y.shape))
+    options = {"ranking": ranking, "name": name}
+    f = exact.relation_predictions(*sides, edges, Y[edges], alpha, every, **options)
+    return f.reshape(Y.shape)
+
+
+def pairwise_error(pairwise, solver, units, alpha, loss):
     """Relative error of predictions for the training objects, and warnings."""
     rng = np.random.default_rng(3)
     scale, offset = UNITS[units]
@@ -265,21 +275,12 @@ def pairwise_error(pairwise, solver, units, alpha, loss, *, kernel="linear", fit
     Y = rng.standard_normal((6, 6 if one else 5))
     if solver != "closed":
         Y[rng.random(Y.shape) < 0.25] = np.nan
-    ranker = ConditionalRankRLS(
-        alpha, pairwise=pairwise, solver=solver, loss=loss, kernel=kernel, gamma=0.5,
-        fit_offsets=fit_offsets, max_iter=2000,
-    )  # fmt: skip
+    ranker = ConditionalRankRLS(alpha, pairwise=pairwise, solver=solver, loss=loss, max_iter=2000)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found = ranker.fit(X, Y, Z).predict(X, Z)
-    made = exact.linear_kernel if kernel == "linear" else lambda data: exact.rbf_kernel(data, 0.5)
-    K = made(X)
     ranking = loss == "ranking"
-    offsets = {"rows"} if ranking else set()
-    if fit_offsets:
-        offsets |= {"rows", "columns"} if fit_offsets == "both" else {fit_offsets}
-    G = K if one else made(Z)
-    expected = exact.pairwise_predictions(pairwise, K, G, Y, alpha, offsets, ranking=ranking)
+    expected = pairwise_predictions(pairwise, X, Z, Y, alpha, ranking=ranking)
     caught = [one for one in caught if one.category is not FeatureScaleWarning]
     return relative_error(found, expected, ranking), [str(one.message) for one in caught]
 
@@ -316,10 +317,8 @@ def test_features_of_raw_scale_with_a_polynomial_kernel(low, scale, loss):
         warnings.simplefilter("always")
         ranker = ConditionalRankRLS(1.0, pairwise="polynomial", loss=loss).fit(X, Y, Z)
     told = [float(m[1]) for one in caught if (m := TOLD.search(str(one.message)))]
-    K, G = exact.linear_kernel(X), exact.linear_kernel(Z)
     ranking = loss == "ranking"
-    offsets = {"rows"} if ranking else set()
-    expected = exact.pairwise_predictions("polynomial", K, G, Y, 1.0, offsets, ranking=ranking)
+    expected = pairwise_predictions("polynomial", X, Z, Y, 1.0, ranking=ranking)
     error = relative_error(ranker.predict(X, Z), expected, ranking)
     if told:
         assert min(error, 1.0) / 30 < max(told) < 100 * error
