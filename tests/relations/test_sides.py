@@ -166,28 +166,23 @@ def test_folds_with_profiles_are_refits(complete):
     assert chosen.best_score_ == pytest.approx(expected, abs=1e-9)
 
 
-@pytest.mark.parametrize("complete", [True, False])
 @pytest.mark.filterwarnings("ignore:the best alpha")
-def test_weights_are_chosen_by_cross_validation(complete, tmp_path):
-    """A kernel of what matters beside one of noise; the score is that of the given weights."""
+def test_weights_are_chosen_by_cross_validation(tmp_path):
+    """A kernel of what matters beside one of noise, on an incomplete relation."""
     rng = np.random.default_rng(1)
-    X, Z = rng.standard_normal((40, 2)), rng.standard_normal((30, 2))
-    noise = [rng.standard_normal((n, 4)) for n in (40, 30)]
-    Y = np.sin(2 * X[:, :1]) * Z[:, 0] + 0.1 * rng.standard_normal((40, 30))
-    if not complete:
-        Y[rng.random(Y.shape) < 0.2] = np.nan
+    X, Z = rng.standard_normal((24, 2)), rng.standard_normal((18, 2))
+    noise = [rng.standard_normal((n, 4)) for n in (24, 18)]
+    Y = np.sin(2 * X[:, :1]) * Z[:, 0] + 0.1 * rng.standard_normal((24, 18))
+    Y[rng.random(Y.shape) < 0.2] = np.nan
     K = [rbf_kernel(X, gamma=1.0), rbf_kernel(noise[0])]
     G = [rbf_kernel(Z, gamma=1.0), rbf_kernel(noise[1])]
-    options = {"kernel": ["precomputed", "precomputed"], "random_state": 0, "cv": "edges"}
-    alphas = 4.0 ** np.arange(-4, 3)
+    options = {"cv": "edges", "n_folds": 3, "random_state": 0, "kernel": 2 * ["precomputed"]}
+    alphas = 16.0 ** np.arange(-2, 2)
     chosen = ConditionalRankRLSCV(alphas, **options).fit(K, Y, G)
     equal = ConditionalRankRLSCV(
         alphas, kernel_weights=[1, 1], object_kernel_weights=[1, 1], **options
     ).fit(K, Y, G)
     assert chosen.best_score_ > equal.best_score_ + 0.01
-    if complete:  # otherwise the validation set is small
-        assert chosen.kernel_weights_[0] > 0.8
-        assert chosen.object_kernel_weights_[0] > 0.8
     again = ConditionalRankRLSCV(
         alphas,
         kernel_weights=chosen.kernel_weights_,
