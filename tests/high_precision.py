@@ -104,6 +104,8 @@ def pairwise_values(name, K, G, first, second):
     """Γ of pairs of training objects, by the kernels of the sides, of floats or of decimals."""
     (i, j), (k, m) = first, second
     left, right = K[np.ix_(i, k)], G[np.ix_(j, m)]
+    if name == "kronecker":
+        return left * right
     if name == "cartesian":
         same_row, same_column = ((a[:, None] == b).astype(int) for a, b in ((i, k), (j, m)))
         return left * same_column + same_row * right
