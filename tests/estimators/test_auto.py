@@ -469,6 +469,8 @@ def test_several_labels(several, tmp_path):
     predicted = ranker.predict(frame, qid=qid)
     assert predicted.shape == ranker.held_out_scores_.shape == (len(frame), 2)
     assert ranker.score(frame, labels, qid=qid) > 0.8
+    with pytest.raises(ValueError, match="the model has 2 outputs and explain takes one"):
+        explain(ranker, frame[:1], frame[1:2])
     loaded = restored(ranker, tmp_path)
     assert_array_equal(loaded.predict(frame, qid=qid), predicted)
     assert_array_equal(loaded.tradeoffs_["weight of margin"], weights[:, 1])

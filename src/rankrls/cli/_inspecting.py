@@ -147,7 +147,7 @@ def explain(o: Any) -> None:
         raise ValueError(f"--ranks: {first},{second} must be two places from 1 to {len(index)}")
     scores = scorer.scores(take_rows(data.data, index), None, name=o.data[0])
     if scores.ndim > 1:
-        raise ValueError(f"{o.model}: the model has several labels: explain them in Python")
+        raise ValueError(f"{o.model}: the model has several labels; fit each to explain it")
     ranked = index[np.argsort(-scores, kind="stable")]
     two = ranked[[first - 1, second - 1]]
     parts = (two[:1], two[1:], np.setdiff1d(ranked, two))

@@ -125,10 +125,7 @@ def explain(estimator: Any, x_a: Any, x_b: Any = None, *, among: Any = None) -> 
             rows.append(_one_of(name, row))
     coef = getattr(estimator, "coef_", None)
     n_outputs = estimator._model.n_outputs if coef is None else len(np.atleast_2d(coef))
-    if n_outputs > 1:
-        raise ValueError(
-            f"the model has {n_outputs} outputs and explain takes one; fit it to y[:, j]"
-        )
+    _require_one_output(n_outputs)
     if coef is None:
         terms = [estimator._model.kernel_terms(row) for row in rows]
         labels, _, A = terms[0]
@@ -140,8 +137,14 @@ def explain(estimator: Any, x_a: Any, x_b: Any = None, *, among: Any = None) -> 
     return _sorted("feature", names, np.arange(len(names)), np.ravel(coef), values)
 
 
+def _require_one_output(n: int) -> None:
+    if n > 1:
+        raise ValueError(f"the model has {n} outputs and explain takes one; fit it to y[:, j]")
+
+
 def _of_columns(estimator: AutoRanker, x_a: Any, x_b: Any, among: Any) -> Explanation:
     check_is_fitted(estimator)
+    _require_one_output(len(estimator._labels))
     if x_b is None:
         raise ValueError("an AutoRanker compares rows; pass x_b, too")
     if not estimator._features._centres:
