@@ -1,8 +1,4 @@
-"""Members of `AutoRanker`: linear rankers on views and blocks, boosted trees, single columns.
-
-Held-out scores of candidates are exact and use the same folds, so candidates are compared, chosen
-and averaged without further fits.
-"""
+"""Members of `AutoRanker`: linear rankers on views and blocks, boosted trees, single columns."""
 
 from __future__ import annotations
 

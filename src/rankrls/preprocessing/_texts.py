@@ -97,16 +97,16 @@ class TextModel:
 
     def matches(self, query: sparse.csr_array, document: sparse.csr_array) -> Array:
         """Return the `MATCHES` of counted queries and documents, shape (n_rows, 3)."""
-        asked = query > 0
         cosine = self.weighted(query).multiply(self.weighted(document)).sum(axis=1)
-        found = [np.asarray(cosine).ravel()]
-        totals = []
-        for words in (asked.multiply(document > 0).tocsr(), asked):
-            weighted = words.astype(np.float64)
-            weighted.data *= self._weights(weighted.indices)
-            totals.append([np.asarray(one.sum(axis=1)).ravel() for one in (weighted, words)])
-        for both, every in zip(*totals, strict=True):
-            found.append(both / np.where(every > 0, every, 1.0))
+        asked, found = query > 0, [np.asarray(cosine).ravel()]
+        both = asked.multiply(document > 0).tocsr()
+        for weights in (self._weights, np.ones_like):
+            some, every = (
+                sparse.csr_array((weights(one.indices), one.indices, one.indptr), one.shape)
+                for one in (both, asked)
+            )
+            total = every.sum(axis=1)
+            found.append(some.sum(axis=1) / np.where(total > 0, total, 1))
         return np.column_stack(found)
 
 
