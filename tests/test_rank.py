@@ -288,3 +288,10 @@ def test_columns_that_an_encoder_has_dropped_are_not_needed(kind, tmp_path):
     np.testing.assert_array_equal(found.score, expected[found.id])
     with pytest.raises(ValueError, match="data has no column 'price'"):
         rank(model, few.drop(columns="price"), qid="query")
+
+
+def test_repeated_ids_are_told():
+    table = pd.DataFrame({"query": list("qqrr"), "item": list("abaa"), "x": [1.0, 2.0, 3.0, 4.0]})
+    ranker = RankRLS().fit(table[["x"]], [0, 1, 2, 3], qid=table["query"])
+    with pytest.warns(UserWarning, match="1 row repeats the id of .*, such as 'a' of query 'r'"):
+        assert len(rank(ranker, table, qid="query", ids="item").id) == 4

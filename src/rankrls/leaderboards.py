@@ -32,6 +32,8 @@ __all__ = ["Leaderboard", "leaderboard"]
 
 Array = NDArray[Any]
 
+#: Groups that are too few for narrow intervals.
+FEW_GROUPS = 10
 #: Ridge on ratings: it only decides ratings that the judgements leave open.
 RIDGE = 1e-6
 #: Precisions of the effects of features and of the items' own deviations that are compared.
@@ -108,7 +110,15 @@ def leaderboard(
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be between 0 and 1; got {confidence!r}")
     names = [controls] if isinstance(controls, str) else list(controls or ())
-    judged = _Judgements(*_read(judgements, names, groups, features, columns))
+    data, covariates = _read(judgements, names, groups, features, columns)
+    judged = _Judgements(data, covariates)
+    guessed = groups == "auto" and trusted is None and judged.groups is not None
+    if guessed and judged.n_groups < FEW_GROUPS:
+        warn(
+            f"intervals take judgements with the same {data.columns['groups']!r} as dependent, and "
+            f"there are only {judged.n_groups} groups, which makes them wide: pass groups=None if "
+            "they are independent, or another column"
+        )
     if features is None:
         judged.require_connected()
     chosen = None

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn import config_context
 from sklearn.utils.metadata_routing import get_routing_for_object
 
-from rankrls._calls import takes_queries
+from rankrls._calls import takes_queries, warn
 from rankrls._frames import (
     QUERY_NAMES,
     check_same_rows,
@@ -288,7 +288,29 @@ def rank(
             "needs one score for each row: rank a column by RankTable.from_scores(scores[:, j], "
             "qid=qid, ids=ids); a model of texts needs the column of texts as data"
         )
-    return RankTable.from_scores(scores, qid=qid, ids=ids, k=k)
+    table = RankTable.from_scores(scores, qid=qid, ids=ids, k=k)
+    if ids is not None and len(again := repeated_rows(scores, qid, ids)):
+        warn(f"{repeated_text(again, qid, ids)}: rank keeps all of them")
+    return table
+
+
+def repeated_rows(scores: Array, qid: Any, ids: Any) -> Array:
+    """Rows whose id stands at a better place of their query, too."""
+    names, codes = np.unique(np.asarray(ids).astype(str), return_inverse=True)
+    if qid is not None:
+        codes = codes + len(names) * encode_qid(qid, len(codes)).codes
+    order = np.lexsort((-scores, codes))
+    return order[1:][np.diff(codes[order]) == 0]
+
+
+def repeated_text(again: Array, qid: Any, ids: Any) -> str:
+    """What a message says of these rows."""
+    row = int(again.min())
+    where = "" if qid is None else f" of query {str(np.asarray(qid)[row])!r}"
+    return (
+        f"{len(again):,} {'row repeats' if len(again) == 1 else 'rows repeat'} the id of another "
+        f"row of the same query, such as {str(np.asarray(ids)[row])!r}{where}"
+    )
 
 
 def _features(estimator: Any, data: Any, qid: Any, ids: Any) -> Any:

@@ -168,6 +168,13 @@ def test_new_rows_of_another_unit_are_told(table, run):
     assert "did the unit change" in run("update model unit.csv --check error", code=2).err
     frame.assign(grade=3 - frame.grade).to_csv("turned.csv", index=False)
     assert "were expected" in run("update model turned.csv --dry-run").err
+    first = frame[frame.session == frame.session.iloc[0]]
+    first.assign(grade=3 - first.grade).to_csv("one.csv", index=False)
+    for options in ("--alpha 100", "--scoring ndcg@10", "--auto --effort quick"):
+        run(f"{FIT.replace('-m model', '-m other')} {options}")
+        for kind, text in (("turned", "50.0% are expected by chance"), ("unit", "'a'")):
+            assert text in run(f"update other {kind}.csv --dry-run").err
+    assert "--dry-run writes nothing" in run("update model one.csv --dry-run --backup", code=2).err
     told = run("update model test.csv --backup")
     assert not told.err
     assert "accuracy of new" in told.out

@@ -68,3 +68,14 @@ def test_the_best_of_many_alphas_is_doubted():
         rng = np.random.default_rng(seed)
         X, y = rng.normal(size=(600, 8)), rng.integers(0, 3, 600).astype(float)
         assert "not better than" in doubt(RankRLSCV().fit(X, y, qid=qid), y, qid, X)
+
+
+@pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
+def test_a_column_that_a_linear_model_cannot_use_is_named():
+    rng = np.random.default_rng(0)
+    skewed = np.exp(4 * rng.standard_normal(240))
+    y = np.digitize(np.log(skewed) + rng.standard_normal(240), [-2, 2])
+    data = np.column_stack([skewed, rng.standard_normal((240, 3))])
+    ranker = RankRLSCV().fit(data, y, qid=qid)
+    rows = Bunch(data=data, target=y, qid=qid, feature_names=["price", "b", "c", "d"])
+    assert "is not better than that of sorting by 'price' alone, largest" in _doubt(ranker, rows)

@@ -123,6 +123,8 @@ def test_delimiters_in_quotes_are_not_counted(text, names):
 def test_decimal_commas():
     with pytest.raises(ValueError, match=r":2: column 'price' is '11,46'.*write a decimal point"):
         read(b"qid;label;price\n1;2;11,46\n1;1;5\n")
+    with pytest.raises(ValueError, match=r"drop='name'.*the numbers of 'price' with a decimal p"):
+        read(b"qid;label;name;price\n1;2;a;11,46\n1;1;b;5\n")
 
 
 @pytest.mark.parametrize("cell", ["1,299.00", "1_000", "12 500", "1'000'000"])

@@ -79,6 +79,8 @@ def _delimiter(text: Any) -> str:
 
 _whole = click.IntRange(1, 2**31)
 _whole.name = "whole number"  # click says 'integer range'
+_seed = click.IntRange(0, 2**32 - 1)
+_seed.name = "whole number"
 _share = click.FloatRange(0, 1, min_open=True, max_open=True)
 _share.name = "number"
 
@@ -119,7 +121,7 @@ COLUMN: dict[str, Any] = {"metavar": "COLUMN"}
 NAMES: dict[str, Any] = {"metavar": "A,B,…|@FILE", "multiple": True}
 PATH: dict[str, Any] = {"type": FILE, "metavar": "FILE"}
 SWITCH: dict[str, Any] = {"is_flag": True}
-SEED: dict[str, Any] = {"type": int, "default": 0}
+SEED: dict[str, Any] = {"type": _seed, "default": 0}
 
 #: Rows by parameter; ``command.parameter`` where commands differ.
 OPTIONS: dict[str, SimpleNamespace] = {
@@ -235,8 +237,9 @@ OPTIONS: dict[str, SimpleNamespace] = {
     "doc_id": _row("Column of the ids in ranked lists, or the word before them in LETOR comments; "
         "by default rows are numbered from 0.", _LISTS, **COLUMN),
     "duplicates": _row("An id that comes twice in a query: keep the better place, keep both, or "
-        "stop; by default both, with a warning.", (lambda o: o.doc_id is None, "is about ids: name "
-        "their column by --doc-id"), type=_one_of("first keep error")),
+        "stop; by default both, with a warning (TREC runs are refused).",
+        (lambda o: o.doc_id is None, "is about ids: name their column by --doc-id"),
+        type=_one_of("first keep error")),
     "evaluate.model": _row("Model made by rankrls fit.", also="-m", **PATH),
     "scores": _row("Scores to evaluate instead of a model's: one number on each line.", **PATH),
     "run": _row("TREC run to evaluate against --qrels, instead of DATA.", **PATH),

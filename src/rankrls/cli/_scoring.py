@@ -22,7 +22,7 @@ from rankrls.datasets import dump_run, load_qrels, load_run
 from rankrls.datasets.formats import number_of, text_blocks
 from rankrls.metrics import metric_names as known
 from rankrls.metrics.counting import count_pairs
-from rankrls.rankings import RankTable
+from rankrls.rankings import RankTable, repeated_rows, repeated_text
 
 __all__ = ["compare", "evaluate", "predict"]
 
@@ -92,18 +92,10 @@ def _ranked(o: Any, scorer: Scorer, rows: DataFile, work: Any) -> RankTable:
 
 def _without_duplicates(o: Any, y: Any, qid: Any, ids: Any) -> Any:
     """Rows to rank: all, or the best one of each id of a query."""
-    names, codes = np.unique(ids.astype(str), return_inverse=True)
-    if qid is not None:
-        codes = codes + len(names) * np.unique(qid, return_inverse=True)[1]
-    order = np.lexsort((-y, codes))
-    again = order[1:][np.diff(codes[order]) == 0]  # worse rows of the same id
-    everything = np.arange(len(y))
+    again, everything = repeated_rows(y, qid, ids), np.arange(len(y))
     if not len(again) or o.duplicates == "keep" or (o.duplicates is None and o.format == "trec"):
         return everything
-    row = int(again.min())
-    where = "" if qid is None else f" of query {str(qid[row])!r}"
-    text = (f"{len(again):,} rows repeat the id of another row of their query, such as "
-            f"{str(ids[row])!r}{where}")  # fmt: skip
+    text = repeated_text(again, qid, ids)
     if o.duplicates == "error":
         raise ValueError(text)
     if o.duplicates is None:

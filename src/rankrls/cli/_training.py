@@ -198,10 +198,12 @@ def _fitted(o: Any, ranker: Any, reader: DataFile, rows: Any, work: Any) -> Any:
         model = with_steps(ranker, o, rows)
     if isinstance(ranker, RankRLSCV):
         work(f"Cross-validating on {m:,} rows")
+    if o.auto and not o.json:
+        _tell_text(rows.data)
     with reader.named_errors():
         fit_rows(model, rows)
     if o.auto and not o.json:
-        _tell_columns(ranker, rows.data, o)
+        _tell_dropped(ranker, rows.data, o)
     return model
 
 
@@ -230,15 +232,17 @@ def _doubt(ranker: Any, rows: Any = None) -> str | None:
         best = int(np.argmax(results["mean_score"]))
         error = float(results["std_score"][best] / np.sqrt(max(results["n_scores"][best], 1)))
     name = f"the held-out {ranker.scoring} of {score:.4f}"
-    if score - chance <= N_ERRORS * error:
-        return (
-            f"{name}{f' ± {error:.4f}' if error else ''} is not better than that of a random "
+    limit = N_ERRORS * error
+    noise = None
+    if score - chance <= limit:
+        noise = (
+            f"{name}{f' ± {limit:.4f}' if error else ''} is not better than that of a random "
             f"order, {chance:.4f}: are labels, query ids and features the right columns?"
         )
     if rows is None or not isinstance(ranker, RankRLSCV) or scoring.name == LOSS_METRIC:
-        return None
+        return noise
     if sparse.issparse(rows.data):
-        return None
+        return noise
     X = np.nan_to_num(np.asarray(rows.data, dtype=np.float64))
     codes = np.unique(np.zeros(len(y)) if qid is None else qid, return_inverse=True)[1]
     target = y - (np.bincount(codes, y) / np.bincount(codes))[codes]
@@ -247,8 +251,8 @@ def _doubt(ranker: Any, rows: Any = None) -> str | None:
     tried = [(float(scoring.metric(y, sign * X[:, j], qid=qid, **scoring.options)), int(j), sign)
              for j in likely for sign in (1, -1)]  # fmt: skip
     value, j, sign = max(tried, default=(-np.inf, 0, 1), key=lambda one: one[0])
-    if not value >= score:
-        return None
+    if value < score or (noise and value - chance <= 2 * limit):
+        return noise
     names = rows.feature_names
     column = f"feature {j + 1}" if names is None else repr(str(names[j]))
     return (
@@ -270,8 +274,8 @@ def suit_labels(ranker: AutoRanker, o: Any, y: Any) -> None:
         ranker.set_params(scoring="pairwise_accuracy")
 
 
-def _tell_columns(ranker: AutoRanker, X: Any, o: Any) -> None:
-    """Tell which columns are text and which are left out; warn of dates and of marked numbers."""
+def _tell_text(X: Any) -> None:
+    """Tell which columns are text; warn of dates and of marked numbers."""
     text = text_columns(X)
     if text:
         note(f"taken as text: {listed(text)}")
@@ -284,8 +288,13 @@ def _tell_columns(ranker: AutoRanker, X: Any, o: Any) -> None:
             warn(
                 f"column {name!r} is taken as text: {len(others):,} of its {len(known):,} "
                 f"cells are no numbers, such as {min(others)[:40]!r}; write dates as numbers (an "
-                "age in days), and numbers without thousands separators, or leave it out by --drop"
+                "age in days), and numbers with a decimal point and without thousands separators, "
+                "or leave it out by --drop"
             )
+
+
+def _tell_dropped(ranker: AutoRanker, X: Any, o: Any) -> None:
+    """Tell which columns are left out."""
     dropped = ranker._table.dropped_
     if len(dropped):
         names, first = getattr(ranker, "feature_names_in_", None), 0 if o.zero_based else 1

@@ -18,6 +18,7 @@ from rankrls.cli._files import DataFile, check_output
 from rankrls.cli._output import listed, result, warn, working
 from rankrls.cli._pipelines import Scorer, add_history, rows_for
 from rankrls.datasets.formats import sniff
+from rankrls.estimators.auto import RESIZED
 from rankrls.io import save_model
 from rankrls.metrics import mean_interval, pairwise_accuracy
 
@@ -29,12 +30,17 @@ except ImportError:  # pragma: no cover - not POSIX
 
 __all__ = ["update"]
 
+#: Fewer queries have no spread of their own.
+FEW = 5
+
 
 def update(o: Any) -> None:
     """Add the queries of files to a model, take away those of others, write it."""
     if not o.data and not o.forget:
         raise ValueError("nothing to learn from and nothing to forget: name DATA, or use --forget")
     path = o.model if o.output is None else o.output
+    if o.backup and o.dry_run:
+        raise ValueError("--backup: --dry-run writes nothing, so there is nothing to keep")
     if path == "-":
         raise ValueError("a model is written to a file, not to stdout: name it by -o")
     started = time.perf_counter()
@@ -180,6 +186,13 @@ def _checked(scorer: Scorer, parts: list[Any], name: str, check: str) -> dict[st
                 f"{MAX_SPREAD:g}: did the unit change?"
             )
             doubts += [text] if found else []
+        elif isinstance(scorer.ranker, AutoRanker) and (
+            found := listed(list(map(repr, scorer.ranker._resized(rows.data))), 5)
+        ):
+            doubts.append(
+                f"{found}: typical numbers differ from those of the training rows by a factor of "
+                f"more than {RESIZED:g}: did the unit change?"
+            )
         try:
             scores = scorer.scores(rows.data, rows.qid, name=name)
             values.append(np.atleast_1d(pairwise_accuracy(rows.target, scores, qid=rows.qid,
@@ -190,15 +203,22 @@ def _checked(scorer: Scorer, parts: list[Any], name: str, check: str) -> dict[st
     if values:
         by_query = np.concatenate(values)
         about["accuracy_of_new"] = accuracy = float(np.nanmean(by_query))
+        expected, spread, what = 0.5, 0.0, "are expected by chance"
         if getattr(scorer.ranker, "scoring", None) == "pairwise_accuracy":
             about["accuracy_expected"] = expected = float(scorer.ranker.best_score_)
-            high = mean_interval(by_query, confidence_level=0.99)[1]
-            if high < expected:
-                doubts.append(
-                    f"the model orders {accuracy:.1%} of the pairs of the new queries, and "
-                    f"{expected:.1%} were expected (99 % interval up to {high:.1%}): are labels "
-                    "and columns those of training?"
-                )
+            results, what = getattr(scorer.ranker, "cv_results_", {}), "were expected"
+            if "std_score" in results:
+                spread = float(results["std_score"][np.argmax(results["mean_score"])])
+        n = int(np.isfinite(by_query).sum())
+        high = mean_interval(by_query, confidence_level=0.99)[1]
+        if n < FEW:  # too few to have a spread of their own
+            high = accuracy + 2.58 * (spread or 0.25) / np.sqrt(n)
+        if high < expected:
+            doubts.append(
+                f"the model orders {accuracy:.1%} of the pairs of the new queries, and "
+                f"{expected:.1%} {what} (99 % interval up to {high:.1%}): are labels and columns "
+                "those of training?"
+            )
     for doubt in doubts:
         if check == "error":
             raise ValueError(f"{name}: {doubt} (--check warn or off adds them)")

@@ -443,7 +443,14 @@ class TableReader(RowReader):
             known = self.text or ()
             words = {n: columns[n].unique().to_pylist() for n in self.features if n not in known}
             others = [n for n in words if n == name or any(map(is_word, words[n]))]
-            hint += _drop_hint(others, text=is_word(cell))
+            marked = [n for n in others if all(map(number_hint, filter(is_word, words[n])))]
+            marked = [n for n in marked if any(map(is_word, words[n]))]
+            if others := [n for n in others if n not in marked]:
+                hint += _drop_hint(others, text=is_word(cell))
+            if marked:
+                which = ", ".join(map(named, marked[:10]))
+                hint += f"; write the numbers of {which} with a decimal point and without "
+                hint += "thousands separators"
         raise ValueError(f"{place(row)}: column {named(name)} {what}{hint}")
 
     def _ids(self, column: Any, place: Place) -> Array:

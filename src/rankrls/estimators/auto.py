@@ -10,6 +10,7 @@ so candidates are compared, chosen and averaged without further fits.
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -114,6 +115,8 @@ EFFORTS = {
 #: Blocks that are added to a view, and the weights that are tried beside 0.
 BLOCKS, WEIGHTS = ("category", "text", "vector"), (0.1, 0.3, 1.0)
 
+#: Factor of the median size of a column of numbers above which its unit may have changed.
+RESIZED = 30.0
 #: Number of columns that are tried as rankers of their own.
 N_COLUMNS = 5
 
@@ -567,6 +570,19 @@ class AutoRanker(QueryRequests, BaseEstimator):
                 part = self._rows(table[index], graph[index])
                 scores[index] = sum(one.predict(part) for one in self._members)
         return scores
+
+    def _resized(self, X: Any) -> list[str]:
+        """Names of columns of numbers whose typical size is far from that of training."""
+        table = self._table._encoded(X)
+        if sparse.issparse(table):
+            return []
+        numbers = np.abs(table[:, self._columns])
+        with np.errstate(invalid="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # columns that are 0
+            sizes = np.nanmedian(np.where(numbers > 0, numbers, np.nan), axis=0)
+            ratio = np.abs(np.log(sizes / self._features._sizes))
+        names, sources = self._table._names(), self._table.sources_[self._columns]
+        return [str(names[j]) for j in sources[ratio > np.log(RESIZED)]]
 
     def _contributions(self, table: Array) -> Array:
         """Split f(a) − f(b) of the first two encoded rows of a query by columns of X.
