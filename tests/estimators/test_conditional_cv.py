@@ -275,3 +275,11 @@ def test_objects_that_no_kernel_knows_are_not_held_out_silently(known, cv, compl
     told = [str(w.message) for w in caught if "kernels know nothing" in str(w.message)]
     assert len(told) == (cv in (known, "both"))
     assert all(f"holds out {known}," in text for text in told)
+
+
+@pytest.mark.parametrize("value", [np.ones(3), "good", None])
+def test_scoring_functions_return_numbers(value):
+    X, Y, Z = two_domains()
+    ranker = ConditionalRankRLSCV([1.0, 2.0], scoring=lambda y_true, y_score, qid=None: value)
+    with pytest.raises(ValueError, match="scoring must return one number, higher = better; got"):
+        ranker.fit(X, Y, Z)

@@ -302,12 +302,16 @@ def test_digits_of_pairwise_kernels(pairwise, solver, units, loss):
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize(
-    ("low", "scale"), [(0, 1), (100, 1), (300, 1), (1000, 1), (0, 300), ("uniform", 1000)]
+    ("low", "scale", "width"),
+    [
+        *[(0, 1, 3), (100, 1, 3), (300, 1, 3), (1000, 1, 3), (0, 300, 3), ("uniform", 1000, 3)],
+        *[(100, 1, 10), (300, 1, 10), (1000, 1, 10)],
+    ],
 )
-def test_features_of_raw_scale_with_a_polynomial_kernel(low, scale, loss):
+def test_features_of_raw_scale_with_a_polynomial_kernel(low, scale, width, loss):
     """(k + g)² of features around 300: once 110 % wrong without a warning."""
     rng = np.random.default_rng(0)
-    X, Z = rng.standard_normal((9, 3)), rng.standard_normal((8, 2))
+    X, Z = rng.standard_normal((9, width)), rng.standard_normal((8, width - 1))
     if low == "uniform":
         X, Z = rng.uniform(0, scale, X.shape), rng.uniform(0, scale, Z.shape)
     else:

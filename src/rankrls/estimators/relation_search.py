@@ -102,8 +102,7 @@ class RelationSearch:
                 problem, self.folds, oriented, self.solver, self.options, self.progress
             )
             n_refits.append(refits)
-            metric = partial(self.scoring.metric, qid=lists, **self.scoring.options)
-            scores += [float(metric(y, f)) for f in predictions]
+            scores += [float(self.scoring.value(y, f, lists)) for f in predictions]
         return {"mean_score": np.array(scores), "n_refits": np.concatenate(n_refits)}
 
     def alphas(self, problem: RelationProblem) -> tuple[int, dict[str, Array]]:

@@ -425,6 +425,13 @@ class RelationProblem:
 
         F = values(model, self.sides, least)
         size = float(np.abs(F).max(initial=0.0)) or 1.0
+        Y = None if decomposed or self.two_step or model.solver != "closed" else self.labels()
+        if Y is not None:  # the correction of the solution by a step of iterative refinement
+            f = model.predict(self.sides, *np.indices(Y.shape).reshape(2, -1), offsets=False)[least]
+            rest = Y - f.reshape(Y.shape) - alphas[least] * model.tables[least]
+            other = RelationProblem(*self.sides, Observations.complete(rest), self.loss)
+            correction = values(other.solve(alphas[[least]], "closed", options), self.sides, 0)
+            error = max(error, float(np.abs(correction).max(initial=0.0)) / size)
         for level in (NOISE, 1.0):  # a change that is not small says nothing about its rate
             rng = np.random.default_rng(0)
             first, second = (side.perturbed(rng, level, features=decomposed) for side in self.sides)
