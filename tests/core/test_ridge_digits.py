@@ -149,6 +149,18 @@ def test_kernels_of_single_precision_rows(options, alpha):
     assert difference(single, ranker.fit(small.astype(float), SCORES, qid=QID).predict(ROWS)) < 1e-6
 
 
+@pytest.mark.parametrize("alpha", [1.0, 1e-2, 1e-4, 1e-9])
+def test_features_of_single_precision_that_depend_on_each_other(alpha):
+    rng = np.random.default_rng(0)
+    X = (rng.normal(size=(60, 1)) + 1e-3 * rng.normal(size=(60, 5))).astype(np.float32)
+    y, ranker = rng.normal(size=60), RankRLS(alpha, solver="primal")
+    expected = ranker.fit(X.astype(float), y, qid=QID).predict(X.astype(float))
+    assert difference(ranker.fit(X, y, qid=QID).predict(X), expected) < 1e-5
+    if alpha < 1e-2:  # sums of batches cannot be computed again
+        with pytest.warns(UserWarning, match="products of float32 features leave relative errors"):
+            RankRLS(alpha, solver="primal").partial_fit(X, y, qid=QID)
+
+
 @pytest.mark.parametrize("offset", [1e3, 1e5, 1e7])
 @pytest.mark.parametrize("ranker", [RankRLS(1e-2), RankSVM(0.1, tol=1e-8)], ids=str)
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])

@@ -252,8 +252,10 @@ def test_a_path_of_covariates_of_pairs(options):
     pairs = np.array([(i, j) for i in range(20) for j in range(3) if i != j])
     C = rng.standard_normal((len(pairs), 2))
     path = regularization_path(RankRLS(**options), X, pairs=pairs, pair_features=C, alphas=alphas)
-    for predicted, alpha in zip(path.predict(X), alphas, strict=True):
+    effects = path.pair_coef
+    for predicted, effect, alpha in zip(path.predict(X), effects, alphas, strict=True):
         alone = RankRLS(alpha, **options).fit(X, pairs=pairs, pair_features=C)
+        np.testing.assert_allclose(effect, alone.pair_coef_, atol=1e-9)
         expected = alone.predict(X)
         np.testing.assert_allclose(
             predicted - predicted.mean(), expected - expected.mean(), atol=1e-9

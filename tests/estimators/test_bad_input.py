@@ -127,8 +127,26 @@ CASES = [
         model(query_weighting="rows"),
         "query_weighting must be one of 'pair', 'size', 'query'; got 'rows'",
     ),
+    *[
+        case(f"unused {name}", model(**{name: value}), f"{name} must be .*; got ")
+        for name, value in {
+            "max_iter": 0,
+            "tol": -1.0,
+            "n_jobs": 0,
+            "gamma": -1.0,
+            "coef0": "x",
+            "degree": None,
+            "validation_fraction": 2.0,
+            "n_iter_no_change": 0,
+        }.items()
+    ],
     case("solver", model(solver="svd"), "solver must be one of 'auto', 'primal', .*; got 'svd'"),
     case("kernel", model(kernel="gaussian"), "kernel must be .*'linear'.*'rbf'.*; got 'gaussian'"),
+    case(
+        "sample_weight far apart",
+        fit_xy(sample_weight=put(np.ones(N), 1e35)),
+        r"sample_weight: the largest, 1e\+35, is more than 1e\+30 times the smallest, 1, which",
+    ),
     case("kernel parameter", rbf(kernel_params={"sigma": 1}), r"'sigma'.*'rbf' .*takes: gamma"),
     case("primal with rbf", rbf(solver="primal"), "needs kernel='linear'.*'dual' or 'nystroem'"),
     case("basis with dual", rbf(solver="dual", basis=5), "basis belongs to solver='nystroem'"),
@@ -285,3 +303,9 @@ def test_ragged_tuples_are_good_labels_of_queries(label):
     np.testing.assert_allclose(RankRLS().fit(X, Y, qid=labels).coef_, expected)
     with pytest.raises(ValueError, match="qid has 99 entries for 100 rows of X"):
         RankRLS().fit(X, Y, qid=labels[1:])
+
+
+def test_kernel_functions_return_numbers():
+    ranker = RankRLS(kernel=lambda a, b: np.ones(3))
+    with pytest.raises(ValueError, match="kernel <lambda> must return a number for two rows; got"):
+        ranker.fit(X, Y)

@@ -581,6 +581,17 @@ def test_gamma_is_chosen_with_alpha(cv, tmp_path):
     assert not hasattr(ranker.set_params(gamma=1.0).fit(X, y, qid=qid), "gamma_")
 
 
+def test_gammas_that_are_not_chosen_warn_of_nothing():
+    X, y, qid = make(seed=33)
+    grid = 2.0 ** np.array([-9, 0, 9])
+    with pytest.warns(UserWarning, match="the best alpha, 0.00195312, is the smallest of the grid"):
+        RankRLSCV(grid, kernel="rbf", gamma=0.1).fit(X, y, qid=qid)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ranker = RankRLSCV(grid, kernel="rbf", gamma=[0.1, 0.3]).fit(X, y, qid=qid)
+    assert (ranker.gamma_, ranker.alpha_) == (0.3, 1.0)
+
+
 # ---------------------------------------------------------------------- stored predictions
 
 

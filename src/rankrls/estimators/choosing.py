@@ -67,6 +67,8 @@ def search_alphas(
     evaluate: Callable[[Array], dict[str, Array]],
     size_of_problem: Callable[[], float],
     n_values: int = 1,
+    *,
+    warns: bool = True,
 ) -> tuple[int, dict[str, Array]]:
     """Score an ascending grid of alphas; returns the number of the best, and the results.
 
@@ -84,15 +86,26 @@ def search_alphas(
         scored = evaluate(more)
         found = joined_results([found, scored] if more[0] > grid[-1] else [scored, found])
         grid = np.union1d(grid, more)
-    best = choose_alpha(
-        grid,
-        found["mean_score"],
-        found.get("mean_squared_error"),
+    results = {"alpha": grid, **found}
+    return best_of_search(alphas, results, size_of_problem, warns=warns), results
+
+
+def best_of_search(
+    alphas: Array | None,
+    results: dict[str, Array],
+    size_of_problem: Callable[[], float],
+    *,
+    warns: bool = True,
+) -> int:
+    """Index of the best alpha of a search from ``alphas``; warn if it is at an open end."""
+    return choose_alpha(
+        results["alpha"],
+        results["mean_score"],
+        results.get("mean_squared_error"),
         size_of_problem=None if alphas is None else size_of_problem,
         # Below the smallest alpha of the default grid, rounding errors would dominate.
-        ends=(alphas is not None, True),
+        ends=(warns and alphas is not None, warns),
     )
-    return best, {"alpha": grid, **found}
 
 
 def forget_choice(ranker: Any) -> None:
@@ -277,9 +290,7 @@ def split_for_validation(ranker: Any, X: Any, graph: PreferenceGraph, eval_set: 
             eval_set, ranker._check_rows, has_qid=graph.has_qid, n_outputs=graph.n_outputs
         )
         return Split(graph, None, rows, held)
-    fraction = check_positive("validation_fraction", ranker.validation_fraction)
-    if fraction >= 1:
-        raise ValueError(f"validation_fraction must be below 1; got {fraction:g}")
+    fraction = ranker.validation_fraction
     if graph.scores is not None and graph.n_given_pairs:
         raise ValueError(
             "scores and pairs together cannot be split at random without losing pairs; pass "

@@ -32,6 +32,7 @@ from rankrls.estimators.choosing import (
     DEFAULT_ALPHAS,
     Scoring,
     Split,
+    best_of_search,
     check_alphas,
     forget_choice,
     is_splits,
@@ -238,8 +239,8 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
                 scoring.require_scores()
             if by_rows:
                 split = split_for_validation(self, X, graph, eval_set)
-            searches = []
-            for one in self._gammas() or [kernel]:
+            searches, kernels = [], self._gammas() or [kernel]
+            for one in kernels:
                 stops = bool(self.early_stopping)
                 trained = graph if split is None or not stops else split.graph
                 found = AlphaSearch(self._problem(one, X, trained))
@@ -255,10 +256,14 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
                 else:
                     n_values = max(1, 0 if folds is None else len(folds.members) * graph.n_outputs)
                     size = found.problem.size
-                    found.best, found.results = search_alphas(grid, score, size, n_values)
+                    found.best, found.results = search_alphas(
+                        grid, score, size, n_values, warns=len(kernels) == 1
+                    )
                 progress(f"alpha {found['alpha']:g}, score {found['mean_score']:.4f}")
                 searches.append(found)
             found = max(searches, key=lambda one: one["mean_score"])  # the first of equals
+            if len(kernels) > 1 and not (self.early_stopping and grid is not None):
+                best_of_search(grid, found.results, found.problem.size)  # which warns of open ends
             self._store_choice(searches, found)
             if self.link == "logit":
                 step = newton(found.problem, self.alpha_)

@@ -12,6 +12,7 @@ import numbers
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from datetime import date
 from types import MethodType
 from typing import Any
 
@@ -33,7 +34,12 @@ from rankrls.core.preferences.statistics import (
     add_batch,
     batch_statistics,
 )
-from rankrls.core.ridge.models import FittedFunction, warn_lost_digits
+from rankrls.core.ridge.models import (
+    SINGLE_ERROR,
+    FittedFunction,
+    lost_in_single,
+    warn_lost_digits,
+)
 from rankrls.core.spaces.spaces import Basis, Kernel, check_kernel_values, choose_basis
 from rankrls.estimators.ranker import Preferences, require_every_output
 
@@ -80,6 +86,8 @@ def query_keys(labels: Any) -> list[str]:
 
 
 def _key(label: Any) -> str:
+    if isinstance(label, np.datetime64 | date):
+        return f"date {label}"
     if isinstance(label, np.generic):
         label = label.item()
     if isinstance(label, str):
@@ -355,6 +363,12 @@ class Learned:
             return None
         # Differences of sums may have rounding errors that are large compared with what is left.
         larger = max(part.lost_digits(alpha) for part in self.total)  # before they are overwritten
+        if self.basis is None and (lost := lost_in_single(self.total, alpha)) > SINGLE_ERROR:
+            warn(
+                f"products of float32 features leave relative errors of about {min(lost, 1.0):.1g} "
+                f"in the coefficients at alpha={alpha:g}: pass the features as float64, scale "
+                "those that depend on each other (StandardScaler), or increase alpha"
+            )
         model, cause = None, None
         try:
             grid = np.array([alpha])

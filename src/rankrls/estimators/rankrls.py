@@ -62,6 +62,13 @@ class RidgeRanker(BaseRanker):
         check_option("solver", self.solver, SOLVERS)
         if not isinstance(self.early_stopping, bool | np.bool_):
             raise ValueError(f"early_stopping must be True or False; got {self.early_stopping!r}")
+        check_positive("tol", self.tol)
+        for name in ("max_iter", "n_iter_no_change"):
+            if getattr(self, name) is not None or name != "max_iter":
+                check_integer(name, getattr(self, name), least=1)
+        if check_positive("validation_fraction", self.validation_fraction) >= 1:
+            raise ValueError(f"validation_fraction must be below 1; got {self.validation_fraction}")
+        n_threads(self.n_jobs)
         return self._check_kernel()
 
     def _check_alpha(self, name: str, value: Any) -> float:
@@ -115,13 +122,7 @@ class RidgeRanker(BaseRanker):
         if callback is not None and not callable(callback):
             raise ValueError(f"callback must be a function of one argument; got {show(callback)}")
         max_iter = DEFAULT_MAX_ITER if self.max_iter is None else self.max_iter
-        options = IterationOptions(
-            check_positive("tol", self.tol),
-            check_integer("max_iter", max_iter, least=1),
-            check_integer("n_iter_no_change", self.n_iter_no_change, least=1),
-            callback,
-            progress,
-        )
+        options = IterationOptions(self.tol, max_iter, self.n_iter_no_change, callback, progress)
         return iterate(problem, alphas, options, n_threads(self.n_jobs), held_out)
 
     def _store(self, problem: RidgeProblem, model: Any, history: History) -> None:

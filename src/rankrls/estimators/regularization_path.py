@@ -31,6 +31,8 @@ class RegularizationPath:
         Weights, for the linear kernel; the last axis is that of the outputs.
     dual_coef : ndarray of shape (n_alphas, n_rows[, n_outputs]) or None
         Kernel coefficients, for solvers "dual" and "nystroem".
+    pair_coef : ndarray of shape (n_alphas, n_pair_features[, n_outputs]) or None
+        Effects of ``pair_features``.
     solver : str
         The solver that was used.
     """
@@ -38,6 +40,7 @@ class RegularizationPath:
     alphas: Array
     coef: Array | None
     dual_coef: Array | None
+    pair_coef: Array | None
     solver: str
     _estimator: RankRLS | RankSVM
 
@@ -110,6 +113,7 @@ def regularization_path(
         alphas=grid,
         coef=None if model.coef is None else ranker._outputs(model.coef),
         dual_coef=None if model.dual_coef is None else ranker._outputs(model.dual_coef),
+        pair_coef=None if model.pair_coef is None else ranker._outputs(model.pair_coef),
         solver=ranker.solver_,
         _estimator=ranker,
     )

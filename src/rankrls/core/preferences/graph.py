@@ -34,6 +34,8 @@ from rankrls.core.preferences.laplacian import (
 
 Array = NDArray[Any]
 
+#: Weights smaller by this factor are less than squares of rounding errors of the largest.
+HEAVIEST = 1e30
 #: Maximum number of pairs of distinct scores of a query for a cost without a closed form (about
 #: 4500 distinct scores in one query).
 MAX_LEVEL_PAIRS = 10_000_000
@@ -129,6 +131,13 @@ class PreferenceGraph:
         queries = encode_qid(qid, m, of=hint)
         if sample_weight is not None:
             weight = check_weights("sample_weight", sample_weight, m, of=of).copy()
+            least = float(weight[weight > 0].min(initial=np.inf))
+            if weight.max(initial=0.0) > HEAVIEST * least:
+                raise ValueError(
+                    f"sample_weight: the largest, {weight.max():g}, is more than {HEAVIEST:g} "
+                    f"times the smallest, {least:g}, which is lost beside it: use weights of a "
+                    "smaller range, and 0 for rows that must not count"
+                )
         return cls(m, (s[:, None] if s.ndim == 1 else s).copy(), queries, weight, flat=s.ndim == 1)
 
     @classmethod

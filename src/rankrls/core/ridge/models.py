@@ -19,7 +19,7 @@ from scipy import sparse
 from scipy.linalg import eigh
 
 from rankrls._calls import Progress, warn, whole_call
-from rankrls.core.linalg.factorizations import factorize
+from rankrls.core.linalg.factorizations import CholeskyFactorization, factorize
 from rankrls.core.preferences.laplacian import Groups, Laplacian
 from rankrls.core.preferences.statistics import Statistics, add_batch
 from rankrls.core.spaces.products import dense, subtract
@@ -33,6 +33,9 @@ EPS = float(np.finfo(np.float64).eps)
 #: A warning is issued if the estimated relative error of coefficients is above this, for linear
 #: features and for kernels, where the estimate is very conservative.
 LOST_DIGITS, LOST_IN_KERNEL = 1e-6, 1e-4
+
+#: Larger relative errors of weights are not accepted from products in single precision.
+SINGLE_ERROR = 1e-4
 
 #: Number of kernel values or dense features in memory at a time when variances are computed.
 WORK = 2**20
@@ -52,6 +55,16 @@ NO_FACTOR = (
 
 
 # -- solvers ----------------------------------------------------------------------------------
+
+
+def lost_in_single(statistics: Sequence[Statistics], alpha: float) -> float:
+    """Estimate the relative error of weights due to products of float32 features; 0 for float64."""
+    error = 0.0
+    for part in statistics:
+        if part.rounding > EPS:
+            made, positive = CholeskyFactorization.attempt(part.gram.copy(), alpha)
+            error = max(error, part.rounding * made.condition(alpha) if positive else np.inf)
+    return error
 
 
 class PrimalSolver:

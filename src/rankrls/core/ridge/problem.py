@@ -32,10 +32,12 @@ from rankrls.core.preferences.laplacian import (
 )
 from rankrls.core.preferences.statistics import UNDERFLOW, Statistics
 from rankrls.core.ridge.models import (
+    SINGLE_ERROR,
     DualSolver,
     FittedFunction,
     PrimalSolver,
     join_outputs,
+    lost_in_single,
     predict_path,
     warn_lost_digits,
 )
@@ -133,8 +135,12 @@ class RidgeProblem:
         if basis is not None:
             self._require_positive(basis, float(alphas.min()))
         if self.by_features or space.solver == "primal":
-            statistics = [Statistics.of(L, space.features) for L in self.objectives]
-            dtype = np.dtype(np.float64) if basis is not None else space.features.dtype
+            Phi = space.features
+            statistics = [Statistics.of(L, Phi) for L in self.objectives]
+            if lost_in_single(statistics, float(alphas.min())) > SINGLE_ERROR:
+                Phi = Phi.astype(np.float64)
+                statistics = [Statistics.of(L, Phi) for L in self.objectives]
+            dtype = np.dtype(np.float64) if basis is not None else Phi.dtype
             model = FittedFunction.of_statistics(statistics, alphas, dtype, basis, self.pair_scale)
             if space.solver == "dual":
                 self._add_dual_coef(model)
@@ -702,6 +708,14 @@ def iterate(
     """
     basis, X = problem.space.basis, problem.space.features
     problem.warn_of_lost_digits([], float(alphas.min()))
+    weight = problem.graph.sample_weight
+    if weight is not None and (light := weight[weight > 0].min()) < EPS * weight.max():
+        warn(
+            f"the smallest sample_weight, {light:g}, is lost beside the largest, "
+            f"{weight.max():g}, in conjugate gradients: use weights of a smaller range, or "
+            "solver='primal'",
+            ConvergenceWarning,
+        )
     offsets = Offsets.of(X)
     if offsets is not None:
         at, eps = int(np.argmax(offsets.lost)), float(np.finfo(X.dtype).eps)

@@ -85,9 +85,9 @@ class Kernel:
         for name, value in {"gamma": gamma, "degree": degree, "coef0": coef0}.items():
             if name in accepted:
                 value = extra.setdefault(name, value)
-                if value is not None or name != "gamma":
-                    positive = name == "gamma" and kernel in ("rbf", "laplacian", "chi2")
-                    (check_positive if positive else check_number)(name, value)
+            if value is not None or name != "gamma":
+                positive = name == "gamma" and kernel not in ("poly", "polynomial", "sigmoid")
+                (check_positive if positive else check_number)(name, value)
         if kernel == "chi2" and extra["gamma"] is None:
             del extra["gamma"]  # scikit-learn's default is 1, and it does not accept None
         return cls(kernel, extra, n_jobs)
@@ -116,6 +116,12 @@ class Kernel:
             )
         X = X.astype(np.float64, copy=False)
         Y = Y if Y is None else Y.astype(np.float64, copy=False)
+        if callable(self.metric) and len(X):
+            value = self.metric(X[0], (X if Y is None else Y)[0], **self.params)
+            if np.ndim(value) or np.asarray(value).dtype.kind not in "fiub":
+                raise ValueError(
+                    f"kernel {self.name} must return a number for two rows; got {show(value)}"
+                )
         if self.metric == "rbf":
             K = _rbf(X, Y, self._gamma(X))
         else:
