@@ -231,6 +231,7 @@ def _doubt(ranker: Any, rows: Any = None) -> str | None:
     if "std_score" in results:
         best = int(np.argmax(results["mean_score"]))
         error = float(results["std_score"][best] / np.sqrt(max(results["n_scores"][best], 1)))
+    assert chance is not None
     name = f"the held-out {ranker.scoring} of {score:.4f}"
     limit = N_ERRORS * error
     noise = None
