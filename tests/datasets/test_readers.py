@@ -243,11 +243,6 @@ def test_another_column_of_labels_is_told(kind, tmp_path, capsys):
     assert main(words) == 0
     assert "column 'Grade' is read as a feature" in capsys.readouterr().err
     assert main([*words, "--drop", "Grade"]) == 0
-    write(kind, path, np.ones((2, 1)), [0, 1], [1, 1], query_id=[7, 8])
-    with pytest.warns(
-        UserWarning, match="column 'query_id' .* is named like query ids; if it is an"
-    ):
-        load_ranking(path, target="label", qid="qid")
     assert "Grade" not in capsys.readouterr().err
 
 

@@ -107,12 +107,10 @@ def choose_columns(source: Any, options: dict[str, Any]) -> tuple[dict[str, Any]
                 f"file with index=False, leave it out by drop={name!r}, or name the features in "
                 "features="
             )
-        labels = name.lower() in ROLE_NAMES["target"]
-        if labels or name.lower() in QUERY_NAMES[:-1]:  # "query" may be the text of the query
-            like, what = ("labels", "another label") if labels else ("query ids", "an id")
+        if name.lower() in ROLE_NAMES["target"]:
             warn(
-                f"{file}: column {named(name)} is read as a feature, and is named like {like}; "
-                f"if it is {what}, leave it out by drop={name!r} (--drop {name})"
+                f"{file}: column {named(name)} is read as a feature, and is named like labels; "
+                f"if it is another label, leave it out by drop={name!r} (--drop {name})"
             )
     return roles, left
 
