@@ -186,6 +186,7 @@ def test_trusted_judges_decide_how_much_others_count():
     assert board.items_[0] == "5"
     with pytest.warns(UserWarning, match="the same 'judge' as dependent, and .* only 9 groups"):
         assert leaderboard(table, random_state=0).items_[0] == "0"
+    assert leaderboard(load_preferences(table, groups="judge"), random_state=0).n_groups_ == 9
     with pytest.raises(ValueError, match="names no group"):
         leaderboard(table, trusted=["nobody"])
     one = {"winner": ["a", "b", "a", "c"], "loser": ["b", "a", "b", "a"], "judge": list("1121")}

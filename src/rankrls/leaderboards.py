@@ -112,8 +112,8 @@ def leaderboard(
     names = [controls] if isinstance(controls, str) else list(controls or ())
     data, covariates = _read(judgements, names, groups, features, columns)
     judged = _Judgements(data, covariates)
-    guessed = groups == "auto" and trusted is None and judged.groups is not None
-    if guessed and judged.n_groups < FEW_GROUPS:
+    guessed = groups == "auto" and trusted is None and not isinstance(judgements, Bunch)
+    if guessed and judged.groups is not None and judged.n_groups < FEW_GROUPS:
         warn(
             f"intervals take judgements with the same {data.columns['groups']!r} as dependent, and "
             f"there are only {judged.n_groups} groups, which makes them wide: pass groups=None if "
