@@ -246,6 +246,16 @@ def test_another_column_of_labels_is_told(kind, tmp_path, capsys):
     assert "Grade" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("kind", TABLES)
+def test_another_column_of_query_ids_is_told(kind, tmp_path):
+    """It would be a feature that says nothing of new queries."""
+    path = tmp_path / f"rows.{kind}"
+    write(kind, path, np.arange(4.0)[:, None], [0, 1, 0, 1], [1, 1, 2, 2], session=[1, 1, 2, 2])
+    with pytest.warns(UserWarning, match=r"column 'qid' .* is named like query ids; .*drop='qid'"):
+        assert "qid" in load_ranking(path, qid="session").feature_names
+    assert load_ranking(path, qid="session", drop="qid").feature_names == ["f0"]
+
+
 # ---------------------------------------------------------------------- several files
 
 

@@ -29,13 +29,13 @@ from rankrls.datasets._sources import (
 )
 from rankrls.datasets.formats import (
     REMEDY,
-    is_missing,
     is_word,
     listed,
     missing_column,
     named,
     number_hint,
     shown,
+    spells_missing,
 )
 
 Array = NDArray[Any]
@@ -100,6 +100,8 @@ def choose_columns(source: Any, options: dict[str, Any]) -> tuple[dict[str, Any]
     left = [name for name in names if name not in without]
     if not left:
         raise ValueError(f"{file}: there is no column left for the features")
+    # Beside other text, "query" is the text of the query.
+    ids = [name for name in QUERY_NAMES if name != "query" or options.get("text") is None]
     for name in left:
         if source.kind == "CSV" and name in ("", "Unnamed: 0"):  # as pandas writes a row index
             raise ValueError(
@@ -107,10 +109,12 @@ def choose_columns(source: Any, options: dict[str, Any]) -> tuple[dict[str, Any]
                 f"file with index=False, leave it out by drop={name!r}, or name the features in "
                 "features="
             )
-        if name.lower() in ROLE_NAMES["target"]:
+        labels = name.lower() in ROLE_NAMES["target"]
+        if labels or (roles["qid"] is not None and name.lower() in ids):
+            like, what = ("labels", "another label") if labels else ("query ids", "an id")
             warn(
-                f"{file}: column {named(name)} is read as a feature, and is named like labels; "
-                f"if it is another label, leave it out by drop={name!r} (--drop {name})"
+                f"{file}: column {named(name)} is read as a feature, and is named like {like}; "
+                f"if it is {what}, leave it out by drop={name!r} (--drop {name})"
             )
     return roles, left
 
@@ -438,7 +442,7 @@ class TableReader(RowReader):
             what = "is empty; every row needs a number there"
             hint = _UNLABELLED if name == self.roles["target"] else " (leave out rows without one)"
             what += "" if feature else hint
-        hint = REMEDY * (feature and is_missing(cell))
+        hint = REMEDY * (feature and spells_missing(cell))
         if feature and self.chosen is None:
             known = self.text or ()
             words = {n: columns[n].unique().to_pylist() for n in self.features if n not in known}

@@ -35,10 +35,10 @@ from rankrls.datasets.formats import (
     NULLS,
     REMEDY,
     blocks,
-    is_missing,
     number_of,
     place_of,
     shown,
+    spells_missing,
     text_blocks,
 )
 
@@ -300,7 +300,7 @@ class LetorReader(RowReader):
     def _label(self, lines: _Lines, row: int) -> float:
         word, qid = lines.labels[row].decode("utf-8", "replace"), lines.qids[row]
         label = number_of(word)
-        if not math.isfinite(label) and not (is_missing(word) and self.drop_unlabelled):
+        if not math.isfinite(label) and not (spells_missing(word) and self.drop_unlabelled):
             table = " (a table? load_csv and load_ranking read CSV)" if "," in word else ""
             lines.fail(row, f"label {shown(word)} is not a finite number{table}")
         if qid is not None and (not qid or b"\0" in qid):
@@ -329,7 +329,7 @@ class LetorReader(RowReader):
             why = "" if self.n_features is None else f"n_features={self.n_features} allows "
             lines.fail(row, f"feature id in {what} is too large: {why}ids up to {self.last_id}")
         text = value.decode("utf-8", "replace")
-        number, missing = number_of(text), is_missing(text)
+        number, missing = number_of(text), spells_missing(text)
         if math.isnan(number) and not (missing and self.keep_missing):
             lines.fail(row, f"value in {what} is not a finite number{REMEDY * missing}")
         if abs(number) > self.largest:

@@ -243,8 +243,8 @@ def cell_number(text: str) -> float:
     return number if math.isfinite(number) else _BOOLEANS.get(text.lower(), math.nan)
 
 
-def is_missing(text: str) -> bool:
-    """Whether a cell stands for a number that is not there."""
+def spells_missing(text: str) -> bool:
+    """Whether a cell spells a number that is not there."""
     return text.strip().lower() in _MISSING
 
 
