@@ -325,7 +325,8 @@ def test_an_option_is_used_or_refused(folder, capsys, command, name, base, words
         ("cv train.dat --scoring auc", "of two classes 'pairwise_accuracy' is the AUC"),
         ("fit flat.dat -m x", "no file flat.dat.query has sizes of queries; pass qid=None"),
         ("fit flat.dat -m x --one-ranking --group sizes.txt", "exclude each other"),
-        ("fit flat.dat flat.dat -m x", "flat.dat is given twice"),
+        ("fit flat.dat ./flat.dat -m x", "flat.dat is given twice"),
+        ("fit a.csv a.csv -m x --clicks c --position p", "a.csv is given twice"),
         ("fit train.dat train.csv -m x", "train.csv: this is a file of the kind 'csv'"),
     ],
 )

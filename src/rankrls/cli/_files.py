@@ -80,9 +80,6 @@ class DataFile:
     ) -> None:
         self.paths, self.o = [path] if isinstance(path, str) else list(path), o
         self.path, self.several = self.paths[0], len(self.paths) > 1
-        again = next((one for place, one in enumerate(self.paths) if one in self.paths[:place]), "")
-        if again:
-            raise ValueError(f"{shown(again)} is given twice")
         name = shown(self.path) + f" and {len(self.paths) - 1} more" * self.several
         self.name = getattr(o, "shown_name", name)  # of a log that the rows are made from
         self.reading = {

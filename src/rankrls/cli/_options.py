@@ -8,6 +8,7 @@ parameter in Python.
 from __future__ import annotations
 
 import math
+import os
 from types import SimpleNamespace
 from typing import Any
 
@@ -340,7 +341,13 @@ def made(command: str, name: str) -> click.Option:
 
 
 def check(command: str, o: SimpleNamespace) -> None:
-    """Raise for an option that has no use."""
+    """Raise for an option that has no use, and for a file among others that is given twice."""
+    for files in (o.data, o.test, o.forget):
+        several = files if isinstance(files, tuple) else ()
+        places = [os.path.realpath(one) for one in several]
+        for one, place in zip(several, places, strict=True):
+            if places.count(place) > 1:
+                raise ValueError(f"{one} is given twice: its rows would count double")
     rows = {name: _row_of(command, name) for name in o.given}
     for name, row in rows.items():
         if row.auto and o.auto:
