@@ -217,6 +217,8 @@ def test_texts_and_vectors_of_queries(kind, tmp_path):
     with pytest.raises(ValueError, match="'vector' of X was vectors in fit and is numeric now"):
         encoder.transform(frame.assign(vector=1.0))
     alone = TableEncoder().fit(X)  # without qid there are no queries
+    empty = frame.assign(vector=[[] if v is None else v for v in frame["vector"]])
+    assert_array_equal(alone.transform(empty), alone.transform(X))
     assert alone.query_columns_ == []
     assert TableEncoder(query_columns=["query"]).fit(X).query_columns_ == [0]
 
@@ -230,6 +232,11 @@ def test_errors():
         TableEncoder().fit(np.array([[1.0], [np.inf], [2.0]]))
     with pytest.raises(ValueError, match="no column of X is a usable feature"):
         TableEncoder().fit(pd.DataFrame({"a": [1, 1, 1]}))
+    with (
+        pytest.raises(ValueError, match="constant or ids; if 'a' should be numbers, write"),
+        pytest.warns(IdColumnWarning),
+    ):
+        TableEncoder().fit(pd.DataFrame({"a": [f"0,{i}" for i in range(9)]}))
     with (
         pytest.raises(ValueError, match="'shop' of X held text or vectors in fit, and X is an arr"),
         pytest.warns(UserWarning, match="X does not have valid feature names"),

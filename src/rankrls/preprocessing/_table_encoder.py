@@ -88,8 +88,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
       column.
     - Texts become components of their tf-idf vectors. Texts of queries are compared with those of
       the rows: cosine, and the share of the words of the query that are found, weighted and plain.
-    - Vectors, lists of the same length, stay. Vectors of queries are compared with those of the
-      rows: cosine, and products of the entries.
+    - Vectors, lists of the same length, stay; an empty list is a missing one. Vectors of queries
+      are compared with those of the rows: cosine, and products of the entries.
 
     Constant columns are dropped, and columns that look like ids with an `IdColumnWarning`. Date
     columns raise an error. Labels are not used. Sparse matrices stay sparse.
@@ -165,17 +165,21 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         require_features(X.shape[1])
         codes = None if qid is None else encode_qid(qid, X.shape[0]).codes
         self._levels, self._texts, self.query_columns_ = {}, {}, []
+        others: dict[int, Array] = {}
         if sparse.issparse(X):
             low, high = (v.toarray().ravel() for v in (X.min(axis=0), X.max(axis=0)))
             some = np.flatnonzero(low < high)
             kept = self._without_ids(some, X[:, some], codes)
             parts: list[Part] = [(NUMBER, source, -1, np.zeros(1)) for source in kept]
         else:
-            others: dict[int, Array] = {}
             parts = [*self._learn_numbers(X, codes, others), *self._learn_others(others, codes)]
             parts.sort(key=lambda part: part[1:3])  # the order of the columns
         if not parts:
-            raise ValueError("no column of X is a usable feature: all are constant or ids")
+            texts = [source for source, cells in others.items() if cells.dtype == object]
+            hint = f"; if {self._told(texts)} should be numbers, write them so (1.5, not '1,5')"
+            raise ValueError(
+                f"no column of X is a usable feature: all are constant or ids{hint * bool(texts)}"
+            )
         self._parts = np.array([(*part[:3], len(part[3])) for part in parts], dtype=np.int64)
         self._fills = np.concatenate([fill for *_, fill in parts])
         self.dropped_ = np.setdiff1d(np.arange(self.n_features_in_), self._parts[:, 1:3]).tolist()
@@ -568,7 +572,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
 
 def _is_missing(value: Any) -> bool:
-    return not isinstance(value, list | tuple | np.ndarray) and is_missing(value)
+    """Whether a cell is missing; an empty list is a vector that is missing."""
+    if isinstance(value, list | tuple | np.ndarray):
+        return (value.size if isinstance(value, np.ndarray) else len(value)) == 0
+    return is_missing(value)
 
 
 def _as_text(cells: Array) -> Array:
