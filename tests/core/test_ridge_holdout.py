@@ -158,6 +158,19 @@ def test_leave_pair_out(name, weighting, kind):
         assert_same_order(out[some, number], refitted, held)
 
 
+@pytest.mark.filterwarnings("ignore:the best alpha")
+def test_leave_pair_out_of_two_levels_and_many_features_needs_no_refits():
+    rng = np.random.default_rng(35)
+    X, y = rng.standard_normal((24, 100)), np.arange(24) % 2
+    ranker, alphas = RankRLS(cost="unit"), [1e-6, 1e-3, 1.0]
+    results = RankRLSCV(alphas=alphas, cost="unit", cv="leave-pair-out").fit(X, y).cv_results_
+    assert not results["n_refits"].any()
+    out = leave_pair_out_predict(ranker, X, y, pairs=[[0, 1], [5, 2]], alphas=alphas)
+    for number, held in enumerate(([0, 1], [5, 2])):
+        refitted = refits(ranker, X, y, np.array(held), {}, alphas)
+        assert_same_order(out[:, number], refitted, held)
+
+
 @pytest.mark.parametrize("options", [{}, {"kernel": "rbf"}, {"ties": "drop"}, {"cost": "unit"}])
 @pytest.mark.parametrize("levels", [2, 4])
 def test_leave_pair_out_score_is_the_slow_one(options, levels):

@@ -25,9 +25,11 @@ from rankrls.core.ridge.residuals import SINGULAR, Folds
 
 Array = NDArray[Any]
 
-#: A pair is refitted if the other rows of the class determine the scores of its rows up to this;
-#: below this fraction of its terms, a difference has cancelled.
+#: Below this fraction of its terms, a difference has cancelled.
 CANCELLED = 1e-4
+
+#: A pair is refitted if alpha times the precision of its rows is below this.
+LEAST_PRECISION = 1e-6
 
 #: Advice if leave-pair-out does not fit into memory.
 PAIR_ADVICE = "use folds of rows (RankRLSCV(cv=10), holdout_predict), or a sample of the rows"
@@ -394,9 +396,12 @@ class Bipartite:
         det = t_pp * t_qq - t_pq**2
         unsafe = det <= SINGULAR * (t_pp + t_qq) * np.maximum(t_pp, t_qq)
         if self.K is None:
-            # v is small compared with its terms if the other rows of the class determine a row's
-            # score.
-            unsafe |= alpha * np.minimum(t_pp, t_qq) < CANCELLED
+            # Lost digits: v is small compared with its terms, or T, of features that do not span
+            # all differences of rows, is small compared with 1 / alpha.
+            unsafe |= np.abs(v_p) < CANCELLED * np.abs(Ah[p])
+            unsafe |= np.abs(v_q) < CANCELLED * np.abs(Ah[q])
+            if self.V.shape[1] < len(self.V) - 2:
+                unsafe |= alpha * np.minimum(t_pp, t_qq) < LEAST_PRECISION
         det = np.where(unsafe, 1.0, det)
         u_p, u_q = (t_qq * v_p - t_pq * v_q) / det, (t_pp * v_q - t_pq * v_p) / det
         # Without U: cov(f_U, gᵀf) and var(gᵀf).
