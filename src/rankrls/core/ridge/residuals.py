@@ -434,10 +434,10 @@ class Residuals:
 
 def _batches(keys: Array, q: int) -> Iterator[Array]:
     """Indices of folds with equal keys (sizes), as many as fit into a work array."""
-    different, kind = np.unique(keys, axis=0, return_inverse=True)
-    order = np.argsort(kind.ravel(), kind="stable")
-    parts = np.split(order, np.cumsum(np.bincount(kind.ravel()))[:-1])
-    for same, size in zip(parts, different.sum(axis=1), strict=True):
+    order = np.lexsort(keys.T)
+    starts = np.flatnonzero((np.diff(keys[order], axis=0) != 0).any(axis=1)) + 1
+    for same in np.split(order, starts):
+        size = keys[same[0]].sum()
         step = max(256, CACHE // q) if size <= 2 else max(1, WORK // (size * max(q, size)))
         yield from np.split(same, range(step, len(same), step))
 
