@@ -15,13 +15,16 @@ from rankrls.datasets import (
     iter_letor,
     iter_parquet,
     load_csv,
+    load_ids,
     load_letor,
     load_ranking,
+    load_relations,
 )
 from rankrls.metrics import ndcg
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
+feather = pytest.importorskip("pyarrow.feather")
 
 
 def peak_of(function):
@@ -108,17 +111,26 @@ def test_what_does_not_fit_is_read_in_batches(monkeypatch, tmp_path):
         load_ranking(tmp_path / "t", format="parquet")
 
 
-def test_a_long_query_id_in_every_row_of_a_parquet_file(tmp_path):
-    """The file has it once, and so has the array."""
-    n = 2000
-    table = {"qid": ["x" * 50_000] * n, "label": [i % 2 for i in range(n)], "a": range(n)}
-    path = tmp_path / "t.parquet"
-    pq.write_table(pa.table({name: list(values) for name, values in table.items()}), path)
-    assert path.stat().st_size < 30_000
-    (batch,), peak = peak_of(lambda: list(iter_parquet(path, target="label", qid="qid")))
-    assert peak < 5e6
-    assert set(batch.qid) == {"x" * 50_000}
-    assert len(batch.qid) == n
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_a_long_text_in_every_row(kind, tmp_path):
+    """The file has it once, and so have the arrays."""
+    n, word = 2000, "x" * 50_000
+    column = pa.DictionaryArray.from_arrays(np.zeros(n, dtype=np.int32), [word])
+    table = pa.table({"a": column, "b": np.arange(n), "label": np.arange(n) % 2})
+    path = tmp_path / f"t.{kind}"
+    write = {"parquet": pq.write_table, "arrow": feather.write_feather}[kind]
+    write(table, path, compression="zstd")
+    assert path.stat().st_size < 90_000
+    for read in (
+        lambda: load_ranking(path, qid="a").qid,
+        lambda: load_ranking(path, text="auto", qid=None).data["a"],
+        lambda: load_ids(path, "a"),
+        lambda: load_relations(path).row_names[:1].repeat(n),
+    ):
+        words, peak = peak_of(read)
+        assert peak < 5e6
+        assert set(words) == {word}
+        assert len(words) == n
 
 
 def test_a_nul_is_an_error_with_its_place(tmp_path):

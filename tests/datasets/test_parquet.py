@@ -138,6 +138,25 @@ def test_kinds_of_query_ids(tmp_path, kind):
     assert np.concatenate([b.qid for b in batches]).tolist() == list(values)
 
 
+@pytest.mark.parametrize("kind", ["String", "Categorical"])
+def test_text_in_arrow_files_of_polars(tmp_path, kind):
+    """Views, as polars calls its text, and views in dictionaries."""
+    polars = pytest.importorskip("polars")
+    text = polars.Series(["b", "b", None, "a"], dtype=getattr(polars, kind))
+    frame = polars.DataFrame({"qid": text.fill_null("b"), "label": [0, 1, 2, 0], "word": text})
+    frame.write_ipc(tmp_path / "p.arrow")
+    (batch,) = read(tmp_path / "p.arrow", text="auto")
+    assert batch.qid.tolist() == ["b", "b", "b", "a"]
+    assert batch.data["word"].tolist() == ["b", "b", None, "a"]
+
+
+def test_nulls_among_the_words_of_a_dictionary(tmp_path):
+    words = pa.DictionaryArray.from_arrays([0, 0, 1], pa.array(["a", None]))
+    write_arrow(table_of(np.ones((3, 1)), np.ones(3), words), tmp_path / "q.arrow")
+    with pytest.raises(ValueError, match="record batch 0, row 2: column 'qid' is null"):
+        read(tmp_path / "q.arrow")
+
+
 # ---------------------------------------------------------------- errors
 
 

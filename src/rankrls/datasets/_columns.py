@@ -16,16 +16,15 @@ from rankrls import _resources
 from rankrls._calls import warn
 from rankrls._frames import QUERY_NAMES, named_frame
 from rankrls._resources import pyarrow
-from rankrls._validation import as_objects
 from rankrls.datasets._batches import FileRows, RowReader
 from rankrls.datasets._sources import (
-    as_text,
     csv_numbers,
     decoded,
     missing_cells,
     readable,
     stripped,
     type_kind,
+    words_of,
 )
 from rankrls.datasets.formats import (
     REMEDY,
@@ -172,8 +171,8 @@ class TableReader(RowReader):
     """Rows of CSV or Parquet files, with the arguments of `load_ranking`.
 
     ``openers`` are functions that open the files. A source has ``file``, ``kind``, ``names``, the
-    Arrow ``schema`` (None for CSV, whose cells are text), ``find_text``, ``numbers_in_a_row`` of
-    lists, and ``parts``: functions that load some columns, and what names a row of them in errors.
+    Arrow ``schema`` (None for CSV, whose cells are text), ``find_text``, and ``parts``: functions
+    that load some columns, and what names a row of them in errors.
     """
 
     def __init__(self, openers: Sequence[Callable[[], Any]], options: dict[str, Any]) -> None:
@@ -338,15 +337,9 @@ class TableReader(RowReader):
         text = None
         if self.text:
             text = np.empty((n_rows, len(self.text)), dtype=object)
-            once: dict[Any, Any] = {None: None}  # equal words are one object
             for k, name in enumerate(self.text):
                 with readable(partial(place, 0), self.kind):
-                    words = (
-                        stripped(columns[name]).to_pylist()
-                        if self.is_csv
-                        else as_text(columns[name])
-                    )
-                text[:, k] = [once.setdefault(word, word) for word in words]
+                    text[:, k] = words_of(stripped(columns[name]) if self.is_csv else columns[name])
         # The features, shape (n_rows, n_features); NaN for text.
         nothing = np.full((n_rows, 1), np.nan, dtype=self.dtype)
         pieces = [nothing if self.text and name in self.text
@@ -465,15 +458,10 @@ class TableReader(RowReader):
             numbers = decoded(column).to_numpy(zero_copy_only=False)
             return numbers if numbers.dtype == np.uint64 else numbers.astype(np.int64, copy=False)
         with readable(partial(place, 0), self.kind):
-            is_coded = pyarrow().types.is_dictionary(column.type)
-            coded = column if is_coded else column.dictionary_encode()
-            # The dictionary may be that of many chunks.
-            used, codes = np.unique(
-                coded.indices.to_numpy(zero_copy_only=False), return_inverse=True
-            )
-            words = coded.dictionary.take(pyarrow().array(used)).to_pylist()
-        for number, word in enumerate(words):
-            if "\0" in word:
-                row = int(np.argmax(codes == number))
-                raise ValueError(f"{place(row)}: column {self.qid!r} has a NUL character")
-        return as_objects(words)[codes]
+            words = words_of(column)
+        for word in set(words):
+            if word is None or "\0" in word:
+                what = "is null" if word is None else "has a NUL character"
+                row = words.tolist().index(word)
+                raise ValueError(f"{place(row)}: column {self.qid!r} {what}")
+        return words

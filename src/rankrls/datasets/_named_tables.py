@@ -25,7 +25,15 @@ from rankrls._frames import names_anything, refuse_equal_names, row_names
 from rankrls._streams import name_of
 from rankrls._validation import as_objects, check_option, is_missing, refuse_lazy
 from rankrls.datasets._columns import check_names
-from rankrls.datasets._sources import ArrowSource, CsvSource, find_files, readable, stripped
+from rankrls.datasets._sources import (
+    ArrowSource,
+    CsvSource,
+    find_files,
+    readable,
+    stripped,
+    type_kind,
+    words_of,
+)
 from rankrls.datasets.formats import (
     TABLE_FORMATS,
     cell_number,
@@ -410,7 +418,10 @@ def _file_cells(sources: Any, columns: list[str]) -> tuple[dict[str, list[Any]],
             with readable(partial(place, 0), source.kind):
                 for name, array in arrays.items():
                     array = stripped(array) if source.schema is None else array
-                    found[name] += _known(array.to_pylist())
+                    is_text = type_kind(array.type) == "strings"
+                    found[name] += _known(
+                        words_of(array).tolist() if is_text else array.to_pylist()
+                    )
             starts.append(len(found[columns[0]]))
             places.append(place)
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from rankrls._resources import pyarrow
 from rankrls._streams import PathOrFile, name_of
+from rankrls._validation import as_objects
 from rankrls.datasets.formats import (
     NULLS,
     SUFFIXES,
@@ -77,9 +78,19 @@ def decoded(column: Any) -> Any:
     return column.dictionary_decode() if pyarrow().types.is_dictionary(column.type) else column
 
 
-def as_text(column: Any) -> list[str | None]:
-    """Cells as text, None where they are null."""
-    return decoded(column).cast(pyarrow().large_string()).to_pylist()
+def words_of(column: Any) -> Array:
+    """Cells as text, one object for equal ones however long; None where they are null."""
+    arrow = pyarrow()
+    if type_kind(column.type) != "strings":
+        column = decoded(column).cast(arrow.large_string())
+    coded = column if arrow.types.is_dictionary(column.type) else column.dictionary_encode()
+    words, numbers = coded.dictionary, coded.indices.cast(arrow.int64()).fill_null(-1)
+    if str(words.type) == "string_view":  # which polars writes, and pyarrow cannot `take`
+        words = words.cast(arrow.large_string())
+    # The dictionary may be that of many chunks.
+    used, codes = np.unique(numbers.to_numpy(), return_inverse=True)
+    found = words.take(arrow.array(used[used >= 0])).to_pylist()
+    return as_objects([None, *found])[codes + (-1 not in used)]
 
 
 # -- files --------------------------------------------------------------------------------------
@@ -314,10 +325,6 @@ class CsvSource:
         """
         return ((partial(block.columns, columns, numbers), block.place)
                 for block in (self._kept or self._blocks()))  # fmt: skip
-
-    def numbers_in_a_row(self, column: str) -> int:
-        """Return 1: there are no lists."""
-        return 1
 
     def find_text(self, names: list[str]) -> set[str]:
         """Columns that have a cell of text in some row; all rows are kept for `parts`."""
