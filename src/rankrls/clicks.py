@@ -24,7 +24,7 @@ from rankrls._calls import warn
 from rankrls._frames import data_frame
 from rankrls._resources import pyarrow, pyplot
 from rankrls._validation import check_finite_array, check_integer, check_option
-from rankrls.datasets.formats import find_delimiter, missing_column, sniff_table
+from rankrls.datasets.formats import find_delimiter, missing_column, sniff
 
 __all__ = [
     "ClickLabels",
@@ -96,7 +96,7 @@ def open_log(path: str, delimiter: str | None = None) -> Any:
     import pyarrow.csv
     import pyarrow.dataset
 
-    kind = sniff_table(path)
+    kind = sniff(path, named=True)
     format: Any = {"jsonl": "json"}.get(kind, kind)
     if kind == "csv":
         parsing = pyarrow.csv.ParseOptions(delimiter=delimiter or find_delimiter(path))

@@ -234,6 +234,7 @@ GOOD = {"model_a": ["x", "y"], "model_b": ["y", "z"], "winner": ["a", "b"]}
          "preferred='preferred', other='other' or as first='model_a'"),
         ({"winner": [], "loser": []}, {}, "table: no data"),
         ({"winner": ["x"], "loser": []}, {}, "columns have different lengths"),
+        ({"winner": "xy", "loser": ["y", "x"]}, {}, "columns have different lengths"),
         (pd.DataFrame([["x", "y", 1]], columns=["winner", "loser", "loser"]), {}, "several col"),
         (pl.DataFrame(GOOD).lazy(), {}, r"pass table.collect\(\)"),
         (7, {}, "table must be a data frame .* got a int"),

@@ -407,6 +407,9 @@ def test_open_files_and_pipes(data, tmp_path):
         (b"a,label\n1,2\n", "no column is called qid.*, or pass qid=None if all rows"),
         (b"y,label,qid\n1,2,3\n", "'y' and 'label' could both be the column of labels"),
         (b"1 1:2\n0 1:3\n", "the lines have no query ids"),
+        (b'{"qid": 1, "label": 2, "a": 3}\n', "this is JSON, .*read_json"),
+        (b'[\n  {"qid": 1, "label": 2, "a": 3}]', "this is JSON"),
+        ("qid,label,a\n1,2,3\n".encode("utf-16"), "binary data, or text in UTF-16"),
         (b"PAR1", "the Parquet file is truncated or damaged"),
     ],
 )
@@ -423,6 +426,8 @@ def test_what_is_not_needed_may_be_missing():
     assert read.target is None
     assert read.qid is None
     assert_array_equal(read.data, [[1, 2]])
+    text = b"Grade,query,a\n1,2,3\n"
+    assert load_ranking(io.BytesIO(text), target=None, qid=None).feature_names == ["a"]
     assert load_ranking(io.BytesIO(b"1 1:2\n0 1:3\n"), need=("target",)).qid is None
     with pytest.raises(ValueError, match="LETOR text, which has no columns by name: target='y'"):
         load_ranking(io.BytesIO(b"1 qid:1 1:2\n"), target="y")

@@ -79,9 +79,9 @@ def choose_columns(source: Any, options: dict[str, Any]) -> tuple[dict[str, Any]
         for role in ROLE_NAMES:
             if roles[role] == "auto":
                 roles[role] = _find_column(source, role, free, need)
-        if options["qid"] is None:
-            taken = roles.values()
-            dropped += [n for n in free if n.lower() in QUERY_NAMES and n not in taken]
+            elif options[role] is None:  # is no feature either
+                taken = roles.values()
+                dropped += [n for n in free if n.lower() in ROLE_NAMES[role] and n not in taken]
     others = {role: name for role, name in roles.items() if name is not None}
     for role, name in [*others.items(), *(("drop", name) for name in dropped)]:
         if name not in known:

@@ -42,7 +42,7 @@ from rankrls.datasets.formats import (
     missing_column,
     place_of,
     shown,
-    sniff_table,
+    sniff,
     text_blocks,
     text_of,
 )
@@ -394,7 +394,7 @@ def open_table(
     check_option("format", format, ("auto", *TABLE_FORMATS))
     if not isinstance(table, str | os.PathLike) and not hasattr(table, "read"):
         return _open_frame(table)
-    kind = sniff_table(table) if format == "auto" else format
+    kind = sniff(table, named=True) if format == "auto" else format
     if kind == "jsonl":
         return _open_json(table)
     if kind == "csv":
@@ -477,7 +477,7 @@ def _open_frame(table: Any) -> NamedTable:
     def cells(columns: list[str]) -> tuple[dict[str, list[Any]], Place]:
         given = {name: frame[by_name[name]] for name in columns}
         found = {name: _known(column.to_list() if hasattr(column, "to_list")
-                              else np.asarray(column, dtype=object).tolist())
+                              else np.atleast_1d(np.asarray(column, dtype=object)).tolist())
                  for name, column in given.items()}  # fmt: skip
         lengths = {name: len(column) for name, column in found.items()}
         if len(set(lengths.values())) > 1:

@@ -30,6 +30,7 @@ FORMATS = ("letor", "csv", "parquet")
 TABLE_FORMATS = ("csv", "parquet", "jsonl")
 
 _JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
+_JSON = re.compile(r"\s*(\[\s*)?{")
 
 #: How the names of columnar files end.
 SUFFIXES = (".parquet", ".pq", ".parq", ".arrow", ".feather", ".ipc")
@@ -43,12 +44,17 @@ _COLUMNAR = (b"PAR1", b"PARE", b"ARROW1", b"FEA1")
 _LETOR = re.compile(r"\S+\s+(qid:|\d+:)|[+-]?[\d.]+(e[+-]?\d+)?$", re.IGNORECASE)
 
 
-def sniff(path: PathOrFile) -> str:
-    """The format of a file: "letor", "csv" or "parquet"; an open one is set back or peeked at."""
+def sniff(path: PathOrFile, *, named: bool = False) -> str:
+    """The format of a file: "letor", "csv" or "parquet"; an open one is set back or peeked at.
+
+    ``named``: that of a table whose columns have names, "csv", "parquet" or "jsonl".
+    """
     name = name_of(path)
     if isinstance(path, str | os.PathLike) and os.path.isdir(path):
         return "parquet"
     lower = without_suffix(name).lower()
+    if named and lower.endswith(_JSON_SUFFIXES):
+        return "jsonl"
     head, text = _head(path)
     if head.startswith(_COLUMNAR) or lower.endswith(SUFFIXES):
         return "parquet"
@@ -56,22 +62,18 @@ def sniff(path: PathOrFile) -> str:
         raise ValueError(f"{name}: this is a zip file (of Excel, NumPy or a model?), not data")
     if lower.endswith((".csv", ".tsv")):
         return "csv"
+    if named:
+        return "jsonl" if text.lstrip().startswith(("{", "[")) else "csv"
+    if _JSON.match(text):
+        raise ValueError(
+            f"{name}: this is JSON, and rows to rank are read from LETOR text, CSV, Parquet and "
+            "Arrow files (pandas.read_json and DataFrame.to_parquet convert it)"
+        )
     # The first line that is neither empty nor a comment tells; LETOR text if there is none.
     lines = ((line, line.split("#", 1)[0].strip()) for line in text.split("\n"))
     line, body = next(((line, body) for line, body in lines if body), ("", "0"))
     is_letor = _LETOR.match(body) or not any(mark in line for mark in ",\t;|")
     return "letor" if is_letor else "csv"
-
-
-def sniff_table(path: PathOrFile) -> str:
-    """The format of a table with names of columns: "csv", "parquet" or "jsonl"."""
-    lower = without_suffix(name_of(path)).lower()
-    if lower.endswith(_JSON_SUFFIXES):
-        return "jsonl"
-    kind = sniff(path)
-    if kind == "parquet" or lower.endswith((".csv", ".tsv")):
-        return kind
-    return "jsonl" if _head(path)[1].lstrip().startswith(("{", "[")) else "csv"
 
 
 def find_delimiter(path: PathOrFile) -> str:
@@ -193,7 +195,7 @@ def text_blocks(path: PathOrFile, longest: int | None = None) -> Iterator[tuple[
 
 def as_utf8(name: str, number: int, block: bytes) -> bytes:
     """The same block, or an error with the line, counted from ``number``, that is no text."""
-    at, what = block.find(b"\0"), "binary data, not text"
+    at, what = block.find(b"\0"), "binary data, or text in UTF-16 (save it in UTF-8)"
     if at < 0 and not block.isascii():
         try:
             block.decode("utf-8")
