@@ -141,10 +141,6 @@ def test_xz_that_asks_for_much_memory(monkeypatch):
 def test_zstd_without_pyarrow(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match=r"zstd files need pyarrow.*rankrls\[arrow\]"):
-        load_letor(io.BytesIO(zstd_of_one_line()))
+        load_letor(io.BytesIO(bytes.fromhex("28b52ffd") + b"\0" * 20))
     with pytest.raises(ImportError, match="CSV, Parquet and Arrow files are read by pyarrow"):
         load_csv(io.BytesIO(CSV), target="label")
-
-
-def zstd_of_one_line():
-    return bytes.fromhex("28b52ffd") + b"\0" * 20

@@ -5,7 +5,6 @@ import gzip
 import io
 import os
 import tracemalloc
-from contextlib import contextmanager
 from unittest import mock
 
 import numpy as np
@@ -35,42 +34,24 @@ def dense(data):
     return data.toarray() if sp.issparse(data) else data
 
 
-def same(a, b):
-    assert_array_equal(dense(a.data), dense(b.data))
-    assert_array_equal(a.target, b.target)
-    assert_array_equal(a.qid, b.qid)
-    assert (a.qid is None) == (b.qid is None)
-    assert a.comments == b.comments
-
-
-@contextmanager
-def block_bytes(n):
-    before = formats._BLOCK_BYTES
-    formats._BLOCK_BYTES = n
-    try:
-        yield
-    finally:
-        formats._BLOCK_BYTES = before
-
-
-def check_small(letor):
-    assert_array_equal(dense(letor.data), [[0.5, 0, -20], [1, 0.25, 0], [0, 7, 0]])
-    assert_array_equal(letor.target, [2, 0, 1.5])
-    assert_array_equal(letor.qid, [10, 10, -3])
-    assert letor.qid.dtype == np.int64
-    assert letor.comments == ["doc = a", "doc=b # more", ""]
-
-
 # What is read
 
 
 @pytest.mark.parametrize("n", [1, 7, 1 << 20])
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
-def test_small_file(n, ending):
-    with block_bytes(n):
-        check_small(load(SMALL.replace(b"\n", ending)))
-        check_small(load(b"\xef\xbb\xbf" + SMALL.rstrip()))
-        check_small(load(SMALL.replace(b" 1", b" \t 1").replace(b" qid", b"\tqid")))
+def test_small_file(n, ending, monkeypatch):
+    monkeypatch.setattr(formats, "_BLOCK_BYTES", n)
+    for text in (
+        SMALL.replace(b"\n", ending),
+        b"\xef\xbb\xbf" + SMALL.rstrip(),
+        SMALL.replace(b" 1", b" \t 1").replace(b" qid", b"\tqid"),
+    ):
+        letor = load(text)
+        assert_array_equal(dense(letor.data), [[0.5, 0, -20], [1, 0.25, 0], [0, 7, 0]])
+        assert_array_equal(letor.target, [2, 0, 1.5])
+        assert_array_equal(letor.qid, [10, 10, -3])
+        assert letor.qid.dtype == np.int64
+        assert letor.comments == ["doc = a", "doc=b # more", ""]
 
 
 def test_equals_scikit_learn(tmp_path):
@@ -121,6 +102,14 @@ def test_dense_or_sparse():
     assert isinstance(load(less, sparse=False).data, np.ndarray)
     with pytest.raises(ValueError, match="sparse must be"):
         load(less, sparse="no")
+
+
+def test_sparse_letor_stores_nan():
+    text = b"1 qid:1 3:NULL\n0 qid:1 900:2\n1 qid:1 1:0 7:\n"
+    data = load(text, missing="nan").data
+    assert sp.issparse(data)
+    assert data.indices.tolist() == [2, 899, 0, 6]
+    assert_array_equal(data.data, [np.nan, 2, 0, np.nan])
 
 
 # What is refused
@@ -216,28 +205,16 @@ WIDE = b"1 qid:1 1:1 2:2\n0 qid:2 1:3 9:4\n1 qid:1 3:5\n"
 def test_features_beyond_are_dropped_with_one_warning(block, monkeypatch):
     monkeypatch.setattr(formats, "_BLOCK_BYTES", block)
     with pytest.warns(UserWarning, match="<stream>:2: feature 9 is beyond the first 2") as told:
-        read = load_letor(io.BytesIO(WIDE), n_features=2, beyond="drop")
+        read = load(WIDE, n_features=2, beyond="drop")
     assert len(told) == 1
-    np.testing.assert_array_equal(read.data, [[1, 2], [3, 0], [0, 0]])
+    assert_array_equal(read.data, [[1, 2], [3, 0], [0, 0]])
     with pytest.warns(UserWarning, match="feature 9 is beyond the first 8"):
-        read = load_letor(io.BytesIO(WIDE), n_features=8, beyond="drop", sparse=True)
+        read = load(WIDE, n_features=8, beyond="drop", sparse=True)
     assert sp.issparse(read.data)
     assert read.data.nnz == 4
-    wide = load_letor(io.BytesIO(WIDE), n_features=11, beyond="drop")
-    assert wide.data.shape == (3, 11)
+    assert load(WIDE, n_features=11, beyond="drop").data.shape == (3, 11)
     with pytest.raises(ValueError, match="beyond must be one of"):
-        load_letor(io.BytesIO(WIDE), beyond="keep")
-
-
-def letor_text(sizes, qid=True, n_features=3):
-    rng = np.random.default_rng(len(sizes))
-    lines = [
-        f"{rng.integers(5)} {f'qid:{q}' if qid else ''} "
-        + " ".join(f"{j + 1}:{rng.normal():.3f}" for j in range(n_features))
-        for q, size in enumerate(sizes)
-        for _ in range(size)
-    ]
-    return "\n".join(lines).encode()
+        load(WIDE, beyond="keep")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs pipes with names")
@@ -254,15 +231,19 @@ def test_streams_and_pipes_need_n_features(tmp_path):
         iter_letor(tmp_path / "fifo")
 
 
-def test_memory_is_flat():
-    text, peaks = letor_text([5] * 5000, n_features=20), []
-    with block_bytes(1 << 14):
-        for _ in range(3):  # the least: threads of other tests may allocate memory as well
-            tracemalloc.start()
-            for _ in iter_letor(io.BytesIO(text), rows=100, n_features=20):
-                pass
-            peaks.append(tracemalloc.get_traced_memory()[1])
-            tracemalloc.stop()
+def test_memory_is_flat(monkeypatch):
+    monkeypatch.setattr(formats, "_BLOCK_BYTES", 1 << 14)
+    features = " ".join(f"{j}:{j / 7:.3f}" for j in range(1, 21))
+    text, peaks = (
+        b"".join(b"1 qid:%d %b\n" % (i // 5, features.encode()) for i in range(25_000)),
+        [],
+    )
+    for _ in range(3):  # the least: threads of other tests may allocate memory as well
+        tracemalloc.start()
+        for _ in iter_letor(io.BytesIO(text), rows=100, n_features=20):
+            pass
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
     assert min(peaks) < len(text) / 2
 
 

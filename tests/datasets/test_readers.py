@@ -203,6 +203,32 @@ def test_missing_values(kind, rows, tmp_path):
     assert np.isnan(X[int(place[2]) - first]).any()
 
 
+@pytest.mark.parametrize(
+    "value", ["inf", "-inf", "1e999", "nil", "?", "nan5", "NULLs", "1NA", "-nan"]
+)
+def test_what_is_not_missing_stays_an_error(value):
+    with pytest.raises(ValueError, match=f"1: value in '2:{re.escape(value)}'"):
+        load_letor(io.BytesIO(f"1 qid:1 1:NULL 2:{value}\n".encode()), missing="nan")
+    text = f"qid,label,a,b\n1,1,NULL,{value}\n".encode()
+    message = f":2: column 'b' is '{re.escape(value)}', not a finite number"
+    with pytest.raises(ValueError, match=message):
+        load_csv(io.BytesIO(text), target="label", qid="qid", missing="nan")
+
+
+def test_labels_and_weights_are_never_missing():
+    for label in (b"NULL", b"nan"):
+        with pytest.raises(ValueError, match=r":1: label .* is not a finite number$"):
+            load_letor(io.BytesIO(label + b" qid:1 1:1\n"), missing="nan")
+    for column in ("label", "weight"):
+        row = {"label": "1", "weight": "1", "a": "2", column: "NA"}
+        text = "\n".join([",".join(row), ",".join(row.values())]).encode()
+        options = {"target": "label", "sample_weight": "weight", "missing": "nan"}
+        with pytest.raises(
+            ValueError, match=f":2: column '{column}' is 'NA', not a finite number$"
+        ):
+            load_csv(io.BytesIO(text), **options)
+
+
 @pytest.mark.parametrize("rows", [None, 3])
 def test_rows_without_a_label(kind, rows, tmp_path):
     y = np.array([1, np.nan, 0, 2, np.nan, np.nan])
