@@ -245,6 +245,11 @@ def test_what_is_wrong_is_said(frame, model, bunch):
         (lambda: rank(model, pl.from_pandas(frame).lazy(), qid="a"), "pass data.collect"),
         (lambda: rank(model, {**bunch, "feature_names": ["a", "b", "x"]}), "has no column .c."),
         (lambda: RankTable.from_scores([1, np.nan]), "y_score contains NaN"),
+        (lambda: RankTable.from_lists([[1]], "q", "d", left_out=[1]), r"left_out has shape \(1,\)"),
+        (
+            lambda: RankTable.from_lists([[1]], "qr", "d"),
+            r"scores has shape \(1, 1\) for 2 queries",
+        ),
         (lambda: RankTable.from_scores([1.0, 2.0], ids=[1, np.nan]), "ids is nan at row 1"),
         (
             lambda: RankTable.from_scores([1.0], ids=pd.array([pd.NA], dtype="string")),
@@ -295,3 +300,6 @@ def test_repeated_ids_are_told():
     ranker = RankRLS().fit(table[["x"]], [0, 1, 2, 3], qid=table["query"])
     with pytest.warns(UserWarning, match="1 row repeats the id of .*, such as 'a' of query 'r'"):
         assert len(rank(ranker, table, qid="query", ids="item").id) == 4
+    pairs = table.set_index(["query", "item"])
+    with pytest.warns(UserWarning, match=r"1 row repeats the id of .*\('r', 'a'\)"):
+        assert rank(ranker, pairs, k=3).id.tolist() == [("r", "a"), ("r", "a"), ("q", "b")]

@@ -1,6 +1,8 @@
 """Candidate lists to rows and back, against loops."""
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from scipy import sparse as sp
 from sklearn.feature_extraction import DictVectorizer
@@ -28,6 +30,14 @@ def test_arrays_are_stacked(make):
     assert X.tolist() == [[0, 1], [2, 3], [4, 5], [1, 1]]
     assert found.qid.tolist() == [0, 0, 0, 1]
     assert found.vectorizer is None
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
+def test_columns_of_frames_go_by_their_names(make):
+    lists = [({"a": [1.0, 2.0], "b": [3.0, 4.0]}, [1, 2]), ({"b": [5.0], "a": [6.0]}, [3])]
+    found = Candidates.from_lists([(make(columns), scores) for columns, scores in lists])
+    assert found.X.toarray().tolist() == [[1, 3], [2, 4], [6, 5]]
+    assert found.vectorizer.get_feature_names_out().tolist() == ["a", "b"]
 
 
 def naive_scores(y, f, qid, baseline):

@@ -161,12 +161,12 @@ class RankTable(_ArrayTable):
         """
         table = check_finite_array("scores", scores, ndim=(2,))
         names = as_labels(queries), as_labels(ids)
-        if table.shape != (len(names[0]), len(names[1])):
-            raise ValueError(
-                f"scores has shape {table.shape} for {len(names[0])} queries and {len(names[1])} "
-                "ids"
-            )
         absent = np.zeros(table.shape, bool) if left_out is None else np.asarray(left_out, bool)
+        for name, shape in (("scores", table.shape), ("left_out", absent.shape)):
+            if shape != (len(names[0]), len(names[1])):
+                raise ValueError(
+                    f"{name} has shape {shape} for {len(names[0])} queries and {len(names[1])} ids"
+                )
         order = np.argsort(np.where(absent, np.inf, -table), axis=1, kind="stable")
         length = (~absent).sum(axis=1)
         if k is not None:
@@ -296,9 +296,10 @@ def rank(
 
 def repeated_rows(scores: Array, qid: Any, ids: Any) -> Array:
     """Rows whose id stands at a better place of their query, too."""
-    names, codes = np.unique(np.asarray(ids).astype(str), return_inverse=True)
+    names = encode_qid(ids, len(scores))
+    codes = names.codes
     if qid is not None:
-        codes = codes + len(names) * encode_qid(qid, len(codes)).codes
+        codes = codes + len(names) * encode_qid(qid, len(scores)).codes
     order = np.lexsort((-scores, codes))
     return order[1:][np.diff(codes[order]) == 0]
 
@@ -306,10 +307,11 @@ def repeated_rows(scores: Array, qid: Any, ids: Any) -> Array:
 def repeated_text(again: Array, qid: Any, ids: Any) -> str:
     """What a message says of these rows."""
     row = int(again.min())
-    where = "" if qid is None else f" of query {str(np.asarray(qid)[row])!r}"
+    name, query = (str(label_array("ids", of)[row]) for of in (ids, ids if qid is None else qid))
+    where = "" if qid is None else f" of query {query!r}"
     return (
         f"{len(again):,} {'row repeats' if len(again) == 1 else 'rows repeat'} the id of another "
-        f"row of the same query, such as {str(np.asarray(ids)[row])!r}{where}"
+        f"row of the same query, such as {name!r}{where}"
     )
 
 

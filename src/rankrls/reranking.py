@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse as sp
@@ -63,7 +64,8 @@ class Candidates:
         ----------
         lists : mapping of key → (features, scores), or iterable of (features, scores)
             ``features`` holds the n candidates of one list: an array or sparse matrix of shape (n,
-            n_features), or n dicts for `DictVectorizer`. ``scores`` holds n numbers, higher =
+            n_features), or n dicts for `DictVectorizer`, or a data frame, which stands for the
+            dicts of its rows. ``scores`` holds n numbers, higher =
             better, or is None in all lists.
         vectorizer : DictVectorizer, optional
             Fitted vectorizer for dicts, so that new data get the same columns.
@@ -227,6 +229,8 @@ def _features(key: Any, features: Any) -> Any:
     """Candidates of a list: a sparse matrix, an array, or a list of dicts."""
     if sp.issparse(features):
         return features
+    if hasattr(features, "columns"):  # by their names, which may be in another order in each list
+        features = nw.from_native(features, eager_only=True).rows(named=True)
     if not isinstance(features, np.ndarray) and hasattr(features, "__iter__"):
         features = list(features)
         if all(isinstance(one, Mapping) for one in features):

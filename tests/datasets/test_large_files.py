@@ -21,6 +21,7 @@ from rankrls.datasets import (
     load_csv,
     load_ids,
     load_letor,
+    load_preferences,
     load_ranking,
     load_relations,
 )
@@ -134,6 +135,19 @@ def test_a_long_text_in_every_row(kind, tmp_path):
         assert peak < 5e6
         assert set(words) == {word}
         assert len(words) == n
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_names_that_do_not_fit(kind, monkeypatch):
+    lines = {"csv": b"winner,loser\n" + b"a,b\n" * 50_000,
+             "jsonl": b'{"winner": "a", "loser": "b"}\n' * 50_000}  # fmt: skip
+    file = io.BytesIO(gzip.compress(lines[kind]))
+    assert len(load_preferences(file, format=kind).pairs) == 50_000
+    file.seek(0)
+    monkeypatch.setattr(formats, "_BLOCK_BYTES", 1 << 16)
+    monkeypatch.setattr(_resources, "available", lambda: 1 << 20)
+    with pytest.raises(MemoryError, match=r"<stream>:\d+: the rows .* with fewer rows in each"):
+        load_preferences(file, format=kind)
 
 
 def test_a_nul_is_an_error_with_its_place(tmp_path):

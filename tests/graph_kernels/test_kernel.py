@@ -249,6 +249,7 @@ def test_networkx_graphs():
         (LabelledGraph(chain(0.5), ["a", "b"]), "into a list"),
         ((chain(0.5), ["a", "b"]), r"graphs\[0\] must be a pair"),
         ([(chain(0.5), ["a"])], r"graphs\[0\]: labels has 1 entries for 2 nodes"),
+        ([(chain(0.5), {"a": "x", "b": "y"})], r"graphs\[0\]: labels must be a list, one for each"),
         ([(np.ones((2, 3)), ["a", "b"])], "square"),
         ([(sp.csr_array([[np.inf]]), ["a"])], "NaN or infinity"),
         ([(np.ones(3), ["a"] * 3)], "square"),

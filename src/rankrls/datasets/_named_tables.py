@@ -41,6 +41,7 @@ from rankrls.datasets.formats import (
     listed,
     missing_column,
     place_of,
+    require_loadable,
     shown,
     sniff,
     text_blocks,
@@ -53,6 +54,7 @@ Place = Callable[[int], str]
 _MAX_JSON_LINE_BYTES = 1 << 24
 
 _ROWS = 10_000  # that are read at a time
+_CELL_BYTES = 64  # memory that a cell takes, about
 
 #: Usual names of the columns by role, in lower case.
 _LAYOUTS = [
@@ -424,6 +426,7 @@ def _file_cells(sources: Any, columns: list[str]) -> tuple[dict[str, list[Any]],
                     )
             starts.append(len(found[columns[0]]))
             places.append(place)
+            _require_loadable(partial(place, 0), starts[-1] * len(columns))
 
     def place_of_row(row: int) -> str:
         part = bisect_right(starts, row) - 1
@@ -432,9 +435,13 @@ def _file_cells(sources: Any, columns: list[str]) -> tuple[dict[str, list[Any]],
     return found, place_of_row
 
 
+def _require_loadable(place: Callable[[], str], n_cells: int) -> None:
+    require_loadable(place, n_cells * _CELL_BYTES, "fewer rows in each")
+
+
 def _open_json(path: Any) -> NamedTable:
     """One object in each line; the columns are all of their keys."""
-    file, rows = name_of(path), dict[int, dict[str, Any]]()
+    file, rows, n_cells = name_of(path), dict[int, dict[str, Any]](), 0
     for first, lines in text_blocks(path, _MAX_JSON_LINE_BYTES):
         for number, line in enumerate(lines, first):
             if not line.strip():
@@ -443,12 +450,14 @@ def _open_json(path: Any) -> NamedTable:
                 rows[number] = json.loads(line)
                 if not isinstance(rows[number], dict):
                     raise ValueError(f"it holds a {type(rows[number]).__name__}")
+                n_cells += 4 + len(rows[number])  # with the dictionary itself
             except (ValueError, RecursionError) as error:
                 raise ValueError(
                     f"{file}:{number}: this line is no JSON object ({error}); a file of JSON lines "
                     'has one object {"column": value, …} in each line, as '
                     "DataFrame.to_json(orient='records', lines=True) writes them"
                 ) from error
+        _require_loadable(partial(place_of, file, [first], 0), n_cells)
     if not rows:
         raise ValueError(f"{file}: no data: the file is empty")
 

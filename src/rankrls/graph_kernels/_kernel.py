@@ -13,7 +13,7 @@ if all pivots 1 − A_kk are positive (I − A is then an M-matrix).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +72,10 @@ class LabelledGraph:
         if not np.isfinite(adjacency.data).all():
             raise ValueError("adjacency contains NaN or infinity")
         labels = []
+        if isinstance(self.labels, str | Mapping):  # characters, or keys
+            raise ValueError(
+                f"labels must be a list, with one entry a node; got {show(self.labels)}"
+            )
         for node, some in enumerate(self.labels):
             one = isinstance(some, str) or not isinstance(some, Iterable)
             found = (some,) if one else tuple(some)
