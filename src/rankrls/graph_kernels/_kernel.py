@@ -73,9 +73,7 @@ class LabelledGraph:
             raise ValueError("adjacency contains NaN or infinity")
         labels = []
         if isinstance(self.labels, str | Mapping):  # characters, or keys
-            raise ValueError(
-                f"labels must be a list, with one entry a node; got {show(self.labels)}"
-            )
+            raise ValueError(f"labels must be a list, one for each node; got {show(self.labels)}")
         for node, some in enumerate(self.labels):
             one = isinstance(some, str) or not isinstance(some, Iterable)
             found = (some,) if one else tuple(some)
