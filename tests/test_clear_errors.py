@@ -55,6 +55,7 @@ def test_other_methods_and_other_shapes():
     relation = ConditionalRankRLS().fit(X, X @ X.T)
     for call in (
         lambda: RankRLS().fit(X, Y).predict(long),
+        lambda: RankRLS().fit(pd.Series(long), long),
         lambda: RankRLS().partial_fit(long, long, qid=long),
         lambda: relation.predict(long),
         lambda: QueryScaler().fit_transform(long, qid=long),
@@ -132,7 +133,11 @@ def test_missing_features(form):
     with pytest.raises(ValueError, match=message):
         RankRLS().fit(form(missing), SCORES)
     frame = pd.DataFrame(missing).add_prefix("f").rename(columns={"f1": "price"})
-    with pytest.raises(ValueError, match="first at row 3, column 'price'"):
-        RankRLS().fit(frame, SCORES)
+    for given in (frame, frame.convert_dtypes()):  # with pandas.NA
+        with pytest.raises(ValueError, match="first at row 3, column 'price'"):
+            RankRLS().fit(given, SCORES)
+    vectors = frame.assign(vector=[[1.0, 2.0]] * len(frame))
+    with pytest.raises(ValueError, match="X has columns that are not numbers: 'vector'"):
+        RankRLS().fit(vectors.fillna(0), SCORES)
     with pytest.raises(ValueError, match="Input X contains NaN"):
         RankRLS().fit(X, SCORES).predict(form(missing))

@@ -374,7 +374,8 @@ def _dates(X: Any) -> list[tuple[str, str]]:
             return [("all columns", str(X.dtype))]
         columns: Any = X.T if X.dtype.kind == "O" and X.ndim == 2 else []
         return [(f"number {j}", date) for j, v in enumerate(columns) if (date := _date_type(v))]
-    if all(getattr(kind, "kind", "other") in "fiub" for kind in set(getattr(X, "dtypes", "?"))):
+    dtypes = X.dtypes if hasattr(X, "columns") and hasattr(X, "dtypes") else "?"
+    if all(getattr(kind, "kind", "other") in "fiub" for kind in set(dtypes)):
         return []  # numbers only, which is quickly seen
     frame = nw.from_native(X, pass_through=True)
     if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
@@ -416,7 +417,7 @@ def clear_errors(
         yield
     except ValueError as error:
         columns = getattr(X, "columns", None)
-        if "Reshape your data" in str(error):
+        if "Reshape your data" in str(error) or "2-dimensional container" in str(error):
             got = f"1-D data of length {len(X)}" if np.ndim(X) == 1 else show(X)
             raise ValueError(
                 f"{name} must be 2-D, one row of features for each item; got {got}. Reshape your "
@@ -428,7 +429,8 @@ def clear_errors(
                 f"Input {name} contains NaN{_where_missing(X, columns)}: fill in missing values "
                 f"first, {filled}"
             ) from None
-        if columns is None or "could not convert string" not in str(error):
+        no_numbers = ("could not convert string", "setting an array element with a sequence")
+        if columns is None or not any(text in str(error) for text in no_numbers):
             raise
         schema = nw.from_native(X, eager_only=True).schema.items()
         text = [name for name, kind in schema if not (kind.is_numeric() or kind == nw.Boolean)]
@@ -441,6 +443,8 @@ def clear_errors(
 def _where_missing(X: Any, columns: Any) -> str:
     """Position of the first missing value of a table as text; empty if it is not found."""
     try:
+        if hasattr(X, "iloc"):  # pandas.NA is no number
+            X = X.to_numpy(np.float64, na_value=np.nan)
         values = sparse.csr_array(X) if sparse.issparse(X) else np.asarray(X, dtype=np.float64)
         rows, cols = np.nonzero(values != values)
     except (TypeError, ValueError):
