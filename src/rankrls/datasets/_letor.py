@@ -397,13 +397,15 @@ class LetorReader(RowReader):
                 f"{self.file}.query has sizes of queries; pass qid=None if all rows are one ranking"
             )
         X = sp.csr_array((X.data, X.indices, X.indptr), shape=(X.shape[0], self._width()))
-        found = Bunch(data=self._matrix(X), target=rows.target, qid=qid, format="letor")
-        found.comments = [] if rows.comments is None else rows.comments.tolist()
-        found.update(
-            dict.fromkeys(("sample_weight", "feature_names", "target_name", "qid_name")),
+        return Bunch(
+            data=self._matrix(X),
+            target=rows.target,
+            qid=qid,
+            comments=[] if rows.comments is None else rows.comments.tolist(),
+            format="letor",
+            **dict.fromkeys(("sample_weight", "feature_names", "target_name", "qid_name")),
             **({"group_file": self.group_file} if self.group_file else {}),
         )
-        return found
 
     def _matrix(self, X: Any) -> Any:
         """The features, dense or sparse; "auto" is decided by the first batch."""

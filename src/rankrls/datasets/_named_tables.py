@@ -98,8 +98,11 @@ ROLES = ("row", "column", "value")  # of a relation
 _LONG = 100  # characters of a name: an array of longer text would waste memory
 _SHOWN = 5  # unknown names in an error
 
-_TRUE = {"1", "true", "yes", "tie"}
-_FALSE = {"0", "false", "no"}
+#: What a cell of the column of ties may say, in lower case.
+_IS_TIE = {
+    **dict.fromkeys(("1", "true", "yes", "tie"), True),
+    **dict.fromkeys(("0", "false", "no"), False),
+}
 
 
 def load_preferences(
@@ -584,15 +587,11 @@ def _outcomes(
     by_name = np.where(tied | ((by_name == unknown) & (by_word == 0)), 0, by_name)
     for row in np.flatnonzero((by_word == unknown) & (by_name == unknown))[:1]:
         value = cells[winner[row]]
-        if value is None:
-            raise ValueError(
-                f"{place(row)}: column {column!r} is empty; every judgement needs a winner or a tie"
-            )
-        names = " and ".join(shown(text_of(cells[side[row]]), 60) for side in (first, second))
+        names = " and ".join(_shown(cells[side[row]]) for side in (first, second))
         raise ValueError(
-            f"{place(row)}: column {column!r} is {shown(text_of(value), 60)}; it must be one of "
-            f"the items of the row, {names}, or 'model_a' (a, left, first, 1), 'model_b' (b, "
-            "right, second, 2) or 'tie' (both, neither, draw, equal, 0)"
+            f"{place(row)}: column {column!r} is {'empty' if value is None else _shown(value)}; it "
+            f"must be one of the items of the row, {names}, or 'model_a' (a, left, first, 1), "
+            "'model_b' (b, right, second, 2) or 'tie' (both, neither, draw, equal, 0)"
         )
     zero = (np.array(words) == "0")[winner] & ~tied & (by_name == 0)
     if zero.any() and not np.isin(by_word[~tied], (-1, unknown)).any():
@@ -615,13 +614,14 @@ def _outcomes(
 def _ties(cells: list[Any], name: str, place: Place) -> Array:
     """Whether cells say that the items were judged equal; empty ones do not."""
     words = ["no" if cell is None else text_of(cell).strip().lower() for cell in cells]
-    for row, word in enumerate(words):
-        if word not in _TRUE | _FALSE:
-            raise ValueError(
-                f"{place(row)}: column {name!r} is {_shown(cells[row])}, neither true nor false; "
-                "if it does not say which judgements are ties, pass tie=None"
-            )
-    return np.array([word in _TRUE for word in words])
+    ties = [_IS_TIE.get(word) for word in words]
+    if None in ties:
+        row = ties.index(None)
+        raise ValueError(
+            f"{place(row)}: column {name!r} is {_shown(cells[row])}, neither true nor false; "
+            "if it does not say which judgements are ties, pass tie=None"
+        )
+    return np.array(ties)
 
 
 # -- names to numbers ---------------------------------------------------------------------------

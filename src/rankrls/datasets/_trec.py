@@ -56,10 +56,7 @@ def load_run(path: PathOrFile) -> RankTable:
     ['d2', 'd1']
     """
     queries, ids, columns, line = _read(path, _RUN)
-    query, score = (
-        columns["query"],
-        columns["score"],
-    )  # numbers of queries, in the order of the file
+    query, score = columns["query"], columns["score"]  # queries by number, as in the file
     order = np.lexsort((-score, columns["rank"], query))
     rises = np.flatnonzero((np.diff(query[order]) == 0) & (np.diff(score[order]) > 0))
     if len(rises):
