@@ -174,6 +174,7 @@ def test_a_query_that_comes_back(kind, tmp_path):
         ({"drop": "label"}, "column 'label' for drop is also read"),
         ({"drop": "f1", "features": ["f0", "f1"]}, "'f1' for drop is also one of the features"),
         ({"unlabelled": "keep"}, "unlabelled must be one of"),
+        ({"features": {"f0"}}, "features must be names of columns; got {'f0'}"),
     ],
 )
 def test_columns_by_name(kind, options, message, tmp_path):
@@ -181,6 +182,10 @@ def test_columns_by_name(kind, options, message, tmp_path):
     read = {"csv": iter_csv, "parquet": iter_parquet}[kind]
     with pytest.raises(ValueError, match=message):
         read(path, **(COLUMNS | options))
+    (batch,) = read(path, **COLUMNS, features=pd.Index(["f1"]))
+    assert batch.feature_names == ["f1"]
+    with pytest.raises(ValueError, match=r"no column 'F1' for text \(did you mean 'f1'\?\)"):
+        load_ranking(path, text=["F1"])
 
 
 # ---------------------------------------------------------------------- missing values and labels

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from typing import Any, NoReturn
 
@@ -140,16 +140,14 @@ def _find_column(source: Any, role: str, free: list[str], need: Sequence[str]) -
 
 def check_names(given: Any, what: str = "features") -> list[str]:
     """Names of columns as a list; a single string is one name."""
-    if isinstance(given, str):
-        return [given]
-    if not isinstance(given, Sequence | np.ndarray) or not all(
-        isinstance(name, str) for name in given
-    ):
+    is_list = isinstance(given, Iterable) and not isinstance(given, Mapping | Set)
+    names = [given] if isinstance(given, str) else list(given) if is_list else [None]
+    if not all(isinstance(name, str) for name in names):
         raise ValueError(f"{what} must be names of columns; got {given!r}")
-    twice = [name for name, count in Counter(given).items() if count > 1]
+    twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise ValueError(f"{what} names {str(twice[0])!r} twice")
-    return list(map(str, given))
+    return list(map(str, names))
 
 
 def _drop_hint(names: list[str], *, text: bool = False) -> str:
@@ -194,6 +192,9 @@ class TableReader(RowReader):
             text = set().union(*(one.find_text(self.features) for one in every))
             if self.is_csv:  # all rows have been read to find text
                 self._sources = every
+        for name in text or ():
+            if name not in source.names:
+                raise ValueError(f"{self.file}: {missing_column('text', name, source.names)}")
         self.text = None if text is None else [name for name in self.features if name in text]
         self._check(source)
 
