@@ -87,8 +87,7 @@ class Groups:
     def deviations(self, V: Array) -> Array:
         """V minus the mean of each row's group, shape (m, k); a new array."""
         V = V if V.dtype.kind == "f" else V.astype(np.float64)
-        means = self.mean(V).astype(V.dtype, copy=False)
-        out = np.empty_like(V)
+        means, out = self.mean(V), np.empty_like(V)
         for block in row_blocks(*V.shape):
             np.subtract(V[block], means[self.codes[block]], out=out[block])
         return out
@@ -97,8 +96,8 @@ class Groups:
         """Σ_i scale_i (x_i − x̄_a)(x_i − x̄_a)ᵀ, shape (n, n), and Σ_i (x_i − x̄_a) r_iᵀ, in float64.
 
         ``scale``/ω must be constant in a group, and ``r`` of shape (m, k) sum to zero in it.
-        Dense rows are centred before they are multiplied, so that an offset does not affect the
-        accuracy; of sparse rows only the columns in which uncentred sums would cancel.
+        Dense rows are centred in float64 before they are multiplied, so that an offset does not
+        affect the accuracy; of sparse rows only the columns in which uncentred sums would cancel.
         """
         m, n = X.shape
         weight = sums(self.codes, scale, self.n_groups)
@@ -109,21 +108,21 @@ class Groups:
             gram -= _sparse_gram(means, weight)
             apply = scale[:, None].__mul__
             centre_columns(gram, cross, uncentred, X, self.deviations, apply, r)
-            clear_rounding(gram, cross, squares, float(np.finfo(means.dtype).eps))
+            clear_rounding(gram, cross, squares)
             return gram, cross
         constant = m > 0 and bool((scale == scale[0]).all())
         root = np.sqrt(scale).astype(X.dtype)
-        r, means = r.astype(X.dtype, copy=False), means.astype(X.dtype, copy=False)
+        r = r.astype(X.dtype, copy=False)
 
         def products(blocks: list[slice]) -> tuple[Array, Array]:
             gram, cross = np.zeros((n, n)), np.zeros((n, r.shape[1]))
-            work = np.empty((0, n), dtype=X.dtype)
+            work = np.empty((0, n))
             for block in blocks:
                 size = block.stop - block.start
-                work = np.empty((size, n), dtype=X.dtype) if len(work) < size else work
+                work = np.empty((size, n)) if len(work) < size else work
                 part = work[:size]
                 np.take(means, self.codes[block], axis=0, out=part, mode="clip")
-                np.subtract(X[block], part, out=part)
+                part = np.subtract(X[block], part, out=part).astype(X.dtype, copy=False)
                 cross += part.T @ r[block]
                 if not constant:
                     part *= root[block, None]
@@ -140,14 +139,14 @@ class Groups:
             cross += other_cross
         if constant:
             gram *= scale[0]
-        clear_rounding(gram, cross, squares, float(np.finfo(X.dtype).eps))
+        clear_rounding(gram, cross, squares)
         return gram, cross
 
 
-def clear_rounding(gram: Array, cross: Array, squares: Array, eps: float) -> None:
+def clear_rounding(gram: Array, cross: Array, squares: Array) -> None:
     """Set columns that are constant up to rounding to zero; (n,) squares of subtracted values."""
     diagonal = gram.diagonal()
-    rounding = diagonal <= 64 * eps**2 * squares
+    rounding = diagonal <= 64 * EPS**2 * squares
     constant = np.flatnonzero(rounding & np.isfinite(diagonal))
     gram[constant] = gram[:, constant] = cross[constant] = 0.0
 
@@ -338,7 +337,7 @@ class EdgeLaplacian(_Quadratic):
             centre_columns(gram, cross, squares, X, groups.deviations, apply, self.r)
         else:
             squares = _weighted_squares(degree, X)
-            D = X - mean.astype(X.dtype)
+            D = np.subtract(X, mean, out=np.empty_like(X))
             LD = self.matrix.astype(X.dtype, copy=False) @ D
             gram, cross = (D.T @ LD).astype(np.float64), (D.T @ self.r).astype(np.float64)
             cancelled = gram.diagonal() < CANCELLED * _weighted_squares(degree, D)
@@ -350,7 +349,7 @@ class EdgeLaplacian(_Quadratic):
                     gram += weighted.T @ D
                     cross += weighted.T @ self.z[edges, None]
         gram = (gram + gram.T) / 2
-        clear_rounding(gram, cross, squares, float(np.finfo(X.dtype).eps))
+        clear_rounding(gram, cross, squares)
         if self.covariates is None:
             return gram, cross, mean
         C, w = self.covariates, self.weight
@@ -427,20 +426,22 @@ Laplacian = CentredLaplacian | EdgeLaplacian | SumLaplacian
 
 
 def lost_to_heavy_edges(laplacian: Laplacian) -> float:
-    """Relative rounding error of what light edges determine; 0 if heavier ones connect the rows."""
+    """Relative rounding error of what light edges determine beside heavy ones."""
+    degree = laplacian.degree()
+    lost = EPS * float(degree.max(initial=0.0) / degree[degree > 0].min(initial=np.inf))
     if isinstance(laplacian, SumLaplacian):
-        return max(map(lost_to_heavy_edges, (laplacian.scored, laplacian.edges)))
+        return max(lost, *map(lost_to_heavy_edges, (laplacian.scored, laplacian.edges)))
     if isinstance(laplacian, CentredLaplacian):
-        return 0.0 if laplacian.between is None else lost_to_heavy_edges(laplacian.between)
+        between = laplacian.between
+        return lost if between is None else max(lost, lost_to_heavy_edges(between))
     heavy, m = ~laplacian.outweighed, laplacian.n_rows
-    if heavy.all():
-        return 0.0
     ends = (laplacian.head[heavy], laplacian.tail[heavy])
     kept = sparse.csr_array((laplacian.weight[heavy], ends), shape=(m, m))
-    if connected_components(kept)[0] == connected_components(laplacian.matrix)[0]:
-        return 0.0
+    if heavy.all() or connected_components(kept)[0] == connected_components(laplacian.matrix)[0]:
+        return lost
     weight = laplacian.weight[laplacian.outweighed]
-    return EPS * float(laplacian.weight.max()) * min(m, len(weight)) / float(weight.sum())
+    light = EPS * float(laplacian.weight.max()) * min(m, len(weight)) / float(weight.sum())
+    return max(lost, light)
 
 
 def _weighted_squares(weight: Array, X: Array) -> Array:

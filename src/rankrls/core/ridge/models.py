@@ -34,6 +34,9 @@ EPS = float(np.finfo(np.float64).eps)
 #: features and for kernels, where the estimate is very conservative.
 LOST_DIGITS, LOST_IN_KERNEL = 1e-6, 1e-4
 
+#: Kernel values that are larger than their differences by this factor lose digits.
+CANCELLED = 10.0
+
 #: Larger relative errors of weights are not accepted from products in single precision.
 SINGLE_ERROR = 1e-4
 
@@ -131,7 +134,7 @@ class DualSolver:
         # Parts of K that cancel in FᵀKF (a constant) leave rounding errors of this size.
         noise = EPS * float((K.diagonal() * L.degree()).max())
         S = self.factor.sandwich(K)
-        if noise > 100 * EPS * float(np.linalg.norm(S)):
+        if noise > CANCELLED * EPS * float(np.linalg.norm(S)):
             loss = max(loss, len(S) * noise / float(alphas.min()))
         t = np.broadcast_to(self.factor.t, (len(self.factor.t), len(L.outputs)))
         self.b, null = t.astype(S.dtype), self.factor.null() if for_path else None

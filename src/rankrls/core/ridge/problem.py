@@ -32,6 +32,8 @@ from rankrls.core.preferences.laplacian import (
 )
 from rankrls.core.preferences.statistics import UNDERFLOW, Statistics
 from rankrls.core.ridge.models import (
+    CANCELLED,
+    LOST_DIGITS,
     SINGLE_ERROR,
     DualSolver,
     FittedFunction,
@@ -232,18 +234,18 @@ class RidgeProblem:
         space, basis = self.space, self.space.basis
         if self._warned:
             return
-        kernel, loss, weights = basis is not None or not space.kernel.linear, 0.0, 0.0
-        for solver in solvers:
-            loss = max(loss, solver.factorization.loss)
-        for L in self.objectives:
-            weights = max(weights, lost_to_heavy_edges(L))
-        if weights and solvers and not kernel and isinstance(solvers[0], PrimalSolver):
-            weights = EPS * max(solver.factorization.condition(alpha) for solver in solvers)
-        if basis is not None and solvers and not space.kernel.shift_invariant:
-            # A constant part of the kernel of a basis.
-            size, centred = (np.square(Z).sum(axis=1).max() for Z in (basis.Z, centre(basis.Z)[0]))
-            if centred <= 1e-2 * size:
-                loss = max(loss, EPS * float(size) * self._largest_degree() / alpha)
+        kernel = basis is not None or not space.kernel.linear
+        loss = max((solver.factorization.loss for solver in solvers), default=0.0)
+        weights = max(map(lost_to_heavy_edges, self.objectives))
+        if weights > LOST_DIGITS and solvers:
+            condition = max(solver.factorization.condition(alpha) for solver in solvers)
+            weights = min(weights, EPS * condition)
+        if basis is not None:  # parts of the kernel that cancel, as in `DualSolver`
+            Phi = space.features
+            for L in self.objectives:
+                noise = float((np.square(Phi).sum(axis=1) * L.degree()).max())
+                if noise > CANCELLED * float((Phi * L.apply(Phi)).sum()):
+                    loss = max(loss, EPS * noise * Phi.shape[1] / alpha)
         self._warned = warn_lost_digits(
             loss, weights, alpha, space.kernel.name if kernel else None, space.X, self.names
         )
