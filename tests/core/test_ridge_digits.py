@@ -405,3 +405,73 @@ def test_items_judged_once_need_no_refits():
     np.testing.assert_allclose(found, kernel, atol=1e-7)
     search = RankRLSCV(alphas, cv="leave-judgement-out").fit(np.eye(100), pairs=pairs)
     assert (np.asarray(search.cv_results_["n_refits"]) == 0).all()
+
+
+# ---------------------------------------------------------------------- right, or told
+
+
+@pytest.mark.parametrize("offset", [1e5, 1e6])
+def test_single_precision_queries_far_from_each_other(offset):
+    X = (ROWS + offset * QID[:, None]).astype(np.float32)
+    found = RankRLS(1.0, solver="primal").fit(X, SCORES, qid=QID).coef_
+    np.testing.assert_allclose(
+        found, RankRLS(1.0).fit(X.astype(float), SCORES, qid=QID).coef_, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("ties", ["keep", "drop"])
+@pytest.mark.parametrize("options", [{}, {"basis": np.arange(12)}], ids=["dual", "nystroem"])
+@pytest.mark.parametrize("decades", [4, 16])
+def test_sample_weights_of_very_different_sizes(decades, options, ties):
+    """Kernels against 80 digits."""
+    X, y = ROWS[:12], np.round(2 * SCORES[:12])
+    K, weight = rbf_kernel(X, gamma=0.25), 10.0 ** np.linspace(-decades / 2, decades / 2, 12)
+    ranker = RankRLS(1e-2, kernel="precomputed", ties=ties, **options)
+    f, lost = outcome(lambda: ranker.fit(K, y, sample_weight=weight).predict(K))
+    with localcontext(prec=high_precision.DIGITS):
+        w, exact_K = high_precision.exact(weight), high_precision.exact(K)
+        L = -np.outer(w, w) * ((y[:, None] != y) | (ties == "keep")).astype(int)
+        L[np.arange(12), np.arange(12)] -= L.sum(axis=1)
+        system = L @ exact_K
+        system[np.arange(12), np.arange(12)] += Decimal("0.01")
+        a = high_precision.solve(system, L @ high_precision.exact(y))
+        expected = (exact_K @ a).astype(float)
+    assert lost == (decades == 16)
+    assert lost or difference(f, expected) < 1e-8
+
+
+def test_basis_with_queries_far_from_each_other():
+    X = ROWS + 1e4 * QID[:, None]
+    ranker = RankRLS(kernel="poly", degree=2, basis=np.arange(60), query_weighting="query")
+    assert outcome(lambda: ranker.fit(X, SCORES, qid=QID))[1]
+
+
+@pytest.mark.parametrize("cost", ["unit", "relative"])
+def test_hold_outs_of_many_features_with_queries_far_from_each_other(cost):
+    rng = np.random.default_rng(0)
+    X, y = np.round(rng.normal(size=(60, 80)) * 2**16) / 2**16, rng.integers(0, 3, 60)
+    ranker = RankRLS(cost=cost)
+    near, far = (
+        leave_query_out_predict(ranker, X + offset * QID[:, None], y, qid=QID)
+        for offset in (0.0, 1e6)
+    )
+    for query in range(6):
+        assert difference(far[query == QID], near[query == QID]) < 1e-8
+
+
+def test_a_judgement_much_heavier_than_the_others_is_left_out():
+    X, pairs = np.array([[0.0], [1.0], [3.0]]), np.array([[0, 1], [0, 1], [1, 2]])
+    ranker = RankRLS(1e-3, kernel="laplacian", gamma=0.3)
+    held, _ = outcome(lambda: holdout_judgements(ranker, X, pairs, pair_weight=[1e12, 1.0, 0.1]))
+    f = ranker.fit(X, pairs=pairs[1:], pair_weight=[1.0, 0.1]).predict(X)
+    np.testing.assert_allclose(held[0], f[0] - f[1], rtol=1e-8)
+
+
+@pytest.mark.parametrize("alpha", [1e-6, 1.0])
+def test_features_that_are_nearly_equal(alpha):
+    """Dependent up to 1e-6 of their size, where the dependent part matters."""
+    X = ROWS[:, :2] + 3e6 * RNG.normal(size=(60, 1))
+    fitted, lost = outcome(lambda: RankRLS(alpha).fit(X, SCORES, qid=QID))
+    assert lost
+    with pytest.warns(UserWarning, match="the features depend on each other too closely"):
+        leave_query_out_predict(fitted, X, SCORES, qid=QID)

@@ -35,6 +35,9 @@ NO_COLUMN = 1e-28
 #: The spectrum has no gap if eigenvalues exceed the rounding level by less than this factor.
 GAP = 1e3
 
+#: Relative rounding errors of eigenvectors below this are not reported.
+UNCERTAIN = 1e-4
+
 #: Maximum size in bytes of the cached Cholesky factors of other alphas.
 CACHE = 2**29
 
@@ -211,6 +214,13 @@ class EigenFactorization:
         scaled = (self.vectors.T @ B)[used] / (self.values[used, None] + alpha)
         return rounding * float(np.linalg.norm(scaled)) / max(float(np.linalg.norm(B)), TINY)
 
+    def uncertainty(self, alpha: float) -> float:
+        """Relative error of the eigenvectors that are used, zero if it is small."""
+        values = self.values[~self.null]
+        least, most = float(values.min(initial=np.inf)), float(values.max(initial=0.0))
+        loss = EPS * most / (least + alpha)
+        return loss if loss > UNCERTAIN else 0.0
+
     def solve_path(self, B: Array, alphas: Array) -> Array:
         """V (σ + alpha)⁻¹ VᵀB for all alphas at once, without the null space of S."""
         coordinates = self.vectors.T @ B
@@ -331,30 +341,31 @@ def factorize(
         )
     alpha = float(alphas.min())
     graded = scaled and is_graded(S.diagonal(), alpha)
-    if (for_path or len(alphas) > 1) and not graded:
-        found = EigenFactorization(S, alpha, null=null, noise=noise)
-        found.loss = 0.0 if in_range else found.error(B, alpha)
-        return found
-    made, positive = CholeskyFactorization.attempt(S, alpha)
-    if positive and graded:
-        made.loss = float(np.finfo(made.C.dtype).eps) * made.condition(alpha)
-        return made
-    # Rounding errors must be small: of the solution, or of S times the solution.
-    eps = float(np.finfo(made.C.dtype).eps)
-    tolerance = 1e-3 if eps > EPS else 1e-11 if len(B) <= CHEAP_SIZE else 1e-7
-    if positive and in_range:
-        positive = max(eps, noise / max(size, TINY)) * made.condition(alpha) <= tolerance
-    elif positive:
-        right, solution = (float(np.linalg.norm(V)) for V in (B, made.solve_path(B, alphas)))
-        positive = eps * right + max(eps * size, noise) * solution <= tolerance * right
-    if positive:
-        return made
-    # Directions that are now at rounding level may become relevant when rows are added.
-    source = (made.C, made.diagonal) if in_range else None
-    S = made.matrix().astype(np.float64, copy=False)
-    del made
+    source = None
+    if graded or not (for_path or len(alphas) > 1):
+        made, positive = CholeskyFactorization.attempt(S, alpha)
+        if positive and graded:
+            made.loss = float(np.finfo(made.C.dtype).eps) * made.condition(alpha)
+            return made
+        # Rounding errors must be small: of the solution, or of S times the solution.
+        eps = float(np.finfo(made.C.dtype).eps)
+        tolerance = 1e-3 if eps > EPS else 1e-11 if len(B) <= CHEAP_SIZE else 1e-7
+        if positive and in_range:
+            positive = max(eps, noise / max(size, TINY)) * made.condition(alpha) <= tolerance
+        elif positive:
+            right, solution = (float(np.linalg.norm(V)) for V in (B, made.solve_path(B, alphas)))
+            positive = eps * right + max(eps * size, noise) * solution <= tolerance * right
+        if positive:
+            return made
+        # Directions that are now at rounding level may become relevant when rows are added.
+        source = (made.C, made.diagonal) if in_range else None
+        S = made.matrix().astype(np.float64, copy=False)
+        del made
     found = EigenFactorization(S, alpha, null=null, noise=noise, source=source)
-    found.loss = float(graded) if in_range else found.error(B, alpha)
+    if not in_range:
+        found.loss = found.error(B, alpha)
+    elif scaled:
+        found.loss = max(float(graded), found.uncertainty(alpha))
     return found
 
 

@@ -34,6 +34,9 @@ EPS = float(np.finfo(np.float64).eps)
 #: features and for kernels, where the estimate is very conservative.
 LOST_DIGITS, LOST_IN_KERNEL = 1e-6, 1e-4
 
+#: Scales of features that differ by more than this are named in the warning.
+UNEQUAL = 1e3
+
 #: Kernel values that are larger than their differences by this factor lose digits.
 CANCELLED = 10.0
 
@@ -463,10 +466,12 @@ def warn_lost_digits(
         present = np.flatnonzero(scale > 0)
         ends = present[[int(np.argmax(scale[present])), int(np.argmin(scale[present]))]]
         large, small = (f"column {c}" if names is None else repr(str(names[c])) for c in ends)
-        cause = "the features have scales that are too different for float64, and depend on each "
-        cause += f"other: the largest is {large}, {scale[ends[0]] / scale[ends[1]]:.0e} times the "
-        cause += f"smallest, {small}"
-        advice = "Scale the features, or increase alpha"
+        cause = "the features depend on each other too closely for float64"
+        advice = "Leave some features out, or increase alpha"
+        if (ratio := scale[ends[0]] / scale[ends[1]]) > UNEQUAL:
+            cause = "the features have scales that are too different for float64, and depend on "
+            cause += f"each other: the largest is {large}, {ratio:.0e} times the smallest, {small}"
+            advice = "Scale the features, or increase alpha"
     warn(f"{cause}; coefficients are accurate to about {min(loss, 1.0):.0e} (relative). {advice}")
     return True
 

@@ -61,6 +61,9 @@ EPS = float(np.finfo(np.float64).eps)
 #: Maximum number of refits; more are needed only if the data or the cost have no shortcut.
 MAX_REFITS = 5000
 
+#: Folds with a judgement heavier than the lightest one by this factor are refitted.
+HEAVY = 1e9
+
 NO_SHORTCUT = (
     ": there is no exact shortcut. Whole queries (components of the preferences) can always be "
     "left out; rows of a query only with cost='magnitude', ties='keep' (or no ties), no sample "
@@ -198,10 +201,7 @@ class RidgeProblem:
         if kernel.linear:
             rows = space.rows if whole else space.rows[used]
             for o in objectives:
-                D, loss = rows, 0.0
-                if not sparse.issparse(rows):  # offsets of queries would cost digits in K
-                    number = o.components()
-                    D = Groups(number, None, int(number.max()) + 1).deviations(rows)
+                D, loss = _centred_within(o.components(), rows), 0.0
                 squares = Products(D).column_squares(o.degree())
                 if is_graded(squares, alpha):  # small columns are lost beside large ones
                     loss = EPS * squares.max() / (float(squares[squares > 0].min()) + alpha)
@@ -316,7 +316,11 @@ class RidgeProblem:
         if Phi is None:
             V, sigma = made.spectrum()
             B = factor.recover(V * (sigma != 0))
-            B = self._kernel_points(factor, V, sigma) if B is None else B
+            if B is None:
+                K, codes = None, self.graph.query_codes
+                if self.space.kernel.linear and codes is not None and not self.graph.n_given_pairs:
+                    K = self.space.kernel(_centred_within(codes, self.space.rows))
+                B = self._kernel_points(factor, V, sigma, K)
             found = Residuals(lambda U: V[U], t, made, V.T @ t, sigma=sigma, free=free)
             return found, factor, lambda rows: B[rows]
         if cut:  # offsets would leave rounding errors in the rest of a query
@@ -332,9 +336,11 @@ class RidgeProblem:
 
         return Residuals(vectors, t, made, made.rotate(solver.b.T).T, free=free), factor, points
 
-    def _kernel_points(self, factor: Factor, V: Array, sigma: Array) -> Array:
+    def _kernel_points(
+        self, factor: Factor, V: Array, sigma: Array, K: Array | None = None
+    ) -> Array:
         """B, of shape (m, q), with f = B diag(σ/(σ + alpha)) b."""
-        B = factor.rmatmat(self.space.gram).T @ V
+        B = factor.rmatmat(self.space.gram if K is None else K).T @ V
         return np.divide(B, sigma, out=np.zeros_like(B), where=sigma != 0)
 
     def judgement_residuals(
@@ -574,7 +580,12 @@ class RidgeProblem:
             " of folds of judgements, because alpha is too small for their features; use larger "
             "alphas, or fewer folds"
         )
-        return problem._held_out(folds, alphas, terms, refit, advice, outside=outside, unsafe=False)
+        weight = self.loss.cost.edges(graph.magnitude, graph.pair_weight)[1]
+        heavy = weight > HEAVY * weight.min(where=weight > 0, initial=np.inf)
+        unsafe = folds.sums(heavy) > 0  # light judgements are lost beside those that leave
+        return problem._held_out(
+            folds, alphas, terms, refit, advice, outside=outside, unsafe=unsafe
+        )
 
     def _refit_judgements(
         self, leaving: Array, alphas: Array, tell: bool, variances: bool
@@ -593,6 +604,13 @@ class RidgeProblem:
             if variances:
                 variance[i] = model.variance(a, b, C)
         return values, variance
+
+
+def _centred_within(codes: Array, rows: Any) -> Any:
+    """Dense rows less the mean of each group, whose offset would cost digits in K."""
+    if sparse.issparse(rows):
+        return rows
+    return Groups(codes, None, int(codes.max()) + 1).deviations(rows)
 
 
 def refit_unsafe(
