@@ -13,7 +13,6 @@ from rankrls._calls import takes_queries, tells
 from rankrls._frames import data_frame
 from rankrls._validation import check_option, check_positive, encode_qid
 from rankrls.core.ridge.influence import (
-    NewRows,
     judgement_influence,
     query_influence,
     row_influence,
@@ -173,7 +172,7 @@ def audit(
         rows, held = check_eval_set(
             eval_set, ranker._check_rows, has_qid=graph.has_qid, n_outputs=1
         )
-        new = NewRows(rows, partial(graph_accuracy, held))
+        new = rows, partial(graph_accuracy, held)
 
     if by == "row":
         found, labels = row_influence(problem, alpha, new), np.arange(graph.n_rows)

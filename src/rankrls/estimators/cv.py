@@ -18,7 +18,7 @@ from rankrls.core.linalg.krylov import History
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.core.ridge.models import predict_path
 from rankrls.core.ridge.pairs import can_leave_pairs_out, pair_accuracies
-from rankrls.core.ridge.problem import HeldOutRows, RidgeProblem
+from rankrls.core.ridge.problem import RidgeProblem
 from rankrls.core.ridge.residuals import Folds, HeldOut, split_folds
 from rankrls.core.spaces.spaces import Kernel
 from rankrls.estimators.calibration import (
@@ -409,7 +409,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
         """Score alphas by held-out rows; unless ``refit``, the models of "cg" are kept."""
         score = partial(scoring.of_rows, split.held)
         if self.early_stopping:
-            held_out = HeldOutRows(split.X, score, split.rows)
+            held_out = split.X, score, split.rows
             model, history = self._solve(
                 found.problem, alphas, held_out=held_out, callback=callback
             )

@@ -507,7 +507,7 @@ class RankRLS(RidgeRanker):
         held_out = None
         if self.early_stopping:
             split = split_for_validation(self, X, graph, eval_set)
-            held_out = HeldOutRows(split.X, partial(graph_accuracy, split.held), split.rows)
+            held_out = split.X, partial(graph_accuracy, split.held), split.rows
             graph = split.graph
         problem = self._problem(kernel, X, graph)
         model, history = self._solve(problem, alphas, held_out=held_out, callback=callback)

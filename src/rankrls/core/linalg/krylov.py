@@ -41,11 +41,6 @@ ROUNDING, SLACK = 10.0, 2.0
 #: A preconditioner is used if the diagonal of G + alpha I varies by more than this factor.
 SPREAD = 10.0
 
-#: Products may be in single precision once the residual is at most SINGLE ‖c‖: the error that a
-#: product may have grows as the residual falls (van den Eshof, Sleijpen, SIAM J. Matrix Anal. Appl.
-#: 26, 2004). More iterations are needed for small tolerances or large condition numbers.
-SINGLE, SINGLE_TOL, WELL_CONDITIONED = 0.1, 1e-7, 1e4
-
 #: Scoring one held-out row costs about as much as this many stored entries of X in an iteration.
 #: So many entries are no cost (about 10 ms).
 ENTRIES_PER_ROW, NO_COST = 50, 2**20
@@ -113,7 +108,7 @@ class History:
 #: (G + alpha I) W = C, for C of shape (n, k) in the range of G, with the attributes C, ``outputs``,
 #: ``dtype`` of the products, ``n_entries`` read by a product, ``rank``, a bound of that of G, and
 #: the methods ``G`` of V, (n, k'), ``diagonal``, about that of G, (n,), and ``magnitude`` of W, the
-#: scale of the rounding errors of each entry of G W; ``rough`` is G in single precision, or None.
+#: scale of the rounding errors of each entry of G W.
 Equations = Any
 
 
@@ -421,7 +416,6 @@ def _run(
     shifts, C = np.repeat(alphas, k), np.tile(system.C, S)
     root = np.ones((1, S * k)) if scales is None else 1.0 / np.sqrt(scales + shifts)
     n_iter, stopped = 0, False
-    rough = getattr(system, "rough", None) if tol >= SINGLE_TOL else None
 
     def iterate(B: Array, columns: Array | None, tol: Any, bounded: bool) -> MultiShiftCG:
         """Run with one alpha for each of ``columns``, or all alphas for all right-hand sides."""
@@ -432,13 +426,9 @@ def _run(
             def precondition(R: Array, on: Array) -> Array:
                 return R * np.square(root[:, columns[on]])
 
-        def product(V: Array) -> Array:
-            late = run.norm.max() <= SINGLE and run.top.max() <= WELL_CONDITIONED * alphas[0]
-            return rough(V) if rough is not None and late else system.G(V)
-
         of_run = alphas if columns is None else shifts[columns][None]
         run = MultiShiftCG(
-            product, B, of_run, tol=tol, bounded=bounded, eps=eps, precondition=precondition
+            system.G, B, of_run, tol=tol, bounded=bounded, eps=eps, precondition=precondition
         )
         before = n_iter
         while n_iter < options.max_iter and not stopped and run.step():

@@ -8,7 +8,6 @@ has the formulas. This module solves no systems.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,17 +25,11 @@ Array = NDArray[Any]
 #: Maximum size of a work array.
 WORK = 2**21
 
-
 #: Diagnostics of all groups by name, of shape (n_groups,); NaN for a group without terms.
 Influence = dict[str, Array]
 
-
-@dataclass(frozen=True)
-class NewRows:
-    """Rows X, in the form of the training rows, and a function from scores (n,) to a metric."""
-
-    X: Any
-    metric: Callable[[Array], float]
+#: Rows X, in the form of the training rows, and a function from scores (n,) to a metric.
+NewRows = tuple[Any, Callable[[Array], float]]
 
 
 def judgement_influence(
@@ -52,7 +45,8 @@ def judgement_influence(
     space = problem.space
     if new is not None and space.kernel.precomputed and space.basis is None:
         # Columns of a kernel matrix; a basis selects its columns itself.
-        new = replace(new, X=new.X if new.X.shape[1] == len(used) else new.X[:, used])
+        X, metric = new
+        new = X if X.shape[1] == len(used) else X[:, used], metric
     grid = np.array([alpha])
     held = problem.leave_judgements_out(mine.take(np.flatnonzero(mine.sizes)), grid)
     terms, _ = problem.judgement_residuals(0, grid)
@@ -170,9 +164,9 @@ def _influence(
     w = terms.weights(np.array([alpha]))[:, 0]
     diagonal = products if products.ndim == 1 else products.diagonal()
     leverage, squares, cost, moved, targets, predictions, both = np.zeros((7, n))
-    metric = None if new is None else np.full(n, np.nan)
+    measured = np.full(n, np.nan)
     if new is not None:
-        space, X = problem.space, new.X
+        space, (X, metric) = problem.space, new
         if problem.by_features:
             points = terms.made.rotate(space.basis.features(X) if space.basis is not None else X)
         else:
@@ -204,11 +198,10 @@ def _influence(
         change = lost * w
         product = change * products if products.ndim == 1 else change @ products
         moved[numbers[some]] = np.einsum("ij,ij->i", product, change)
-        if new is not None and metric is not None:
+        if new is not None:
             scores = fitted[:, None] - of_new @ lost.T
-            known = np.isfinite(scores).all(axis=0)
-            for place in np.flatnonzero(known):
-                metric[numbers[some[place]]] = new.metric(scores[:, place])
+            for place in np.flatnonzero(np.isfinite(scores).all(axis=0)):
+                measured[numbers[some[place]]] = metric(scores[:, place])
     # tᵀρ = tᵀt − tᵀHt, as a sum of the part outside the spectrum and the shrunk part.
     misfit = max(energy - float(w @ (b * b)), 0.0)
     if products.ndim == 1:
@@ -230,7 +223,7 @@ def _influence(
         # The cosine between t_U and t_U − e_U.
         "agreement": np.clip(both / np.sqrt(targets * predictions), -1.0, 1.0),
     }
-    if new is not None and metric is not None:
-        values["metric_change"] = metric - new.metric(fitted)
+    if new is not None:
+        values["metric_change"] = measured - metric(fitted)
     known = {name: np.where(size > 0, value, np.nan) for name, value in values.items()}
     return {"size": size, **known}

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -653,13 +652,8 @@ def _coordinates(factor: Factor, folds: Folds) -> Folds:
 # -- conjugate gradients -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class HeldOutRows:
-    """Held-out rows X, a score of predictions, and the other rows if X is part of the data."""
-
-    X: Any
-    score: Callable[[Array], float]
-    rows: Array | None = None
+#: Held-out rows X, a score of predictions, and the other rows if X is part of the data.
+HeldOutRows = tuple[Any, Callable[[Array], float], Array | None]
 
 
 class LinearSystem:
@@ -750,16 +744,14 @@ def iterate(
             )
     centred = X if offsets is None else offsets.subtract(X)
     with _resources.at_most(threads):
-        product, rows = Products(centred, threads), None if held_out is None else held_out.rows
+        product, (X_held, score, rows) = Products(centred, threads), held_out or (None,) * 3
         systems = [LinearSystem(product, objective, rows) for objective in problem.objectives]
-        if held_out is None:
+        if score is None:
             W, history = converge(systems, alphas, options)
         else:
-            X_held = held_out.X if basis is None else basis.features(held_out.X)
+            X_held = X_held if basis is None else basis.features(X_held)
             held = Products(X_held if offsets is None else offsets.subtract(X_held), threads)
-            W, history = stop_early(
-                systems, alphas, options, held, held_out.score, problem.graph.n_outputs
-            )
+            W, history = stop_early(systems, alphas, options, held, score, problem.graph.n_outputs)
             assert history.best is not None
             alphas = alphas[[history.best]]
     weights = join_outputs(systems, W).astype(X.dtype, copy=False)

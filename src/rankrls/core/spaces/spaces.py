@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -36,9 +37,6 @@ DEFAULT_BASIS = 1000
 
 #: Distances are computed from differences of rows if γ‖x‖² is larger than this for some row.
 FAR_ROWS = 1e4
-
-#: Features of the rows that are compared at a time.
-ENTRIES = 2**17
 
 
 @dataclass(frozen=True)
@@ -205,33 +203,17 @@ def _rbf(X: Any, Y: Any, gamma: float) -> Array:
 
 def first_equal(X: Any) -> Array:
     """Index of the first row that equals each row of X, shape (m,)."""
-    m, n = X.shape
-    weight = np.random.default_rng(0).integers(1, 2**64 - 1, n, dtype=np.uint64)
-    blocks = list(_chunks(m, max(ENTRIES // max(n, 1), 1)))
-
-    def scrambled(values: Array) -> Array:
-        """Integers made of the bits of numbers, in which every bit depends on the leading ones."""
-        bits = (values.astype(np.float64) + 0.0).view(np.uint64)  # 0 for −0, too
-        bits ^= bits >> np.uint64(32)
-        bits *= np.uint64(0x9E3779B97F4A7C15)
-        return bits ^ (bits >> np.uint64(29))
-
+    rows: Iterator[Any]
     if sparse.issparse(X):
-        X = X.tocsr()
-        key = sparse.csr_array((scrambled(X.data), X.indices, X.indptr), shape=X.shape) @ weight
-    else:
-        parts = [np.einsum("ij,j->i", scrambled(X[block]), weight) for block in blocks]
-        key = np.concatenate(parts)
-    order = np.argsort(key, kind="stable")
-    joined = np.zeros(m, dtype=bool)  # equal to the row before, in this order
-    alike = np.flatnonzero(key[order][1:] == key[order][:-1]) + 1
-    for block in blocks:
-        if len(part := alike[block]):
-            unequal = (X[order[part]] != X[order[part - 1]]).sum(axis=1)
-            joined[part] = np.asarray(unequal).ravel() == 0
-    first = np.empty(m, dtype=np.int64)
-    first[order] = order[np.flatnonzero(~joined)[np.cumsum(~joined) - 1]]
-    return first
+        X = sparse.csr_array(X, copy=True)
+        X.sum_duplicates()
+        X.eliminate_zeros()
+        ends = pairwise(X.indptr.tolist())
+        rows = ((X.indices[a:b].tobytes(), X.data[a:b].tobytes()) for a, b in ends)
+    else:  # 0 for −0, too
+        rows = (row.tobytes() for part in _chunks(len(X), 4096) for row in X[part] + 0.0)
+    first: dict[int, int] = {}
+    return np.array([first.setdefault(hash(row), i) for i, row in enumerate(rows)], dtype=np.int64)
 
 
 def check_kernel_values(K: Array, basis: Any) -> None:
