@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ Array = NDArray[Any]
 EPS = float(np.finfo(np.float64).eps)
 Map = Callable[[Array], Array]
 Evaluate = Callable[[Array], Violations]
+#: A convex function and its derivative at some t, and the dual variables there.
+Trial = tuple[float, float, Violations]
 #: The last steps s of L-BFGS, changes y of the gradient, and sᵀy.
 Memory = deque[tuple[Array, Array, float]]
 
@@ -255,14 +257,14 @@ class _Search:
             found = evaluate(point.f + t * fd) if violations is None else violations
             value = found.value + alpha * (2 * wd + t * dd) * t
             slope = 2 * alpha * (wd + t * dd) - float(centred @ found.delta)
-            return Trial(value, slope, found)
+            return value, slope, found
 
         start = probe(0.0, point.violations)
         # The loss is convex, so the slope at t is at least that at 0 plus 2 alpha t ⟨d, d⟩.
         curvature = 2 * alpha * dd
-        longest = max(-start.slope, 0.0) / curvature if curvature > 0 else 0.0
-        t, found = line_search(probe, start, first, longest)
-        return self.visit(point.w + t * d, point.f + t * fd, found.violations), t
+        longest = max(-start[1], 0.0) / curvature if curvature > 0 else 0.0
+        t, (_, _, violations) = line_search(probe, start, first, longest)
+        return self.visit(point.w + t * d, point.f + t * fd, violations), t
 
     def run_newton(self) -> None:
         """Run Newton's method on the squared hinge, if violated pairs are few."""
@@ -333,14 +335,6 @@ def lbfgs_direction(memory: Memory, g: Array) -> Array:
     return d
 
 
-class Trial(NamedTuple):
-    """A convex function and its derivative at some t, and the dual variables there."""
-
-    value: float
-    slope: float
-    violations: Violations
-
-
 def line_search(
     probe: Callable[[float], Trial], start: Trial, first: float, longest: float
 ) -> tuple[float, Trial]:
@@ -353,34 +347,30 @@ def line_search(
     # The step is doubled until the slope changes its sign. Then the bracket is narrowed by the
     # secant rule, away from its ends, with the Illinois rule: the slope of an end that stays twice
     # in a row is halved.
-    if not start.slope < 0:
-        return 0.0, start
-    low, slope_low = 0.0, start.slope
-    high, slope_high = np.inf, np.inf
-    best = (0.0, start)
-    side = 0
-    t = min(first, longest)
-    if not t > 0:
+    value_0, slope_0, _ = start
+    best, side, t = (0.0, start), 0, min(first, longest)
+    if not (slope_0 < 0 and t > 0):
         return best
+    low, slope_low, high, slope_high = 0.0, slope_0, np.inf, np.inf
     for _ in range(MAX_TRIALS):
-        trial = probe(t)
-        if trial.value <= start.value and abs(trial.slope) <= SLOPE * abs(start.slope):
+        value, slope, _ = trial = probe(t)
+        if value <= value_0 and abs(slope) <= SLOPE * abs(slope_0):
             return t, trial
-        if trial.value < best[1].value:
+        if value < best[1][0]:
             best = (t, trial)
         if high < np.inf and high - low <= 1e-9 * high:
             break
-        if trial.slope < 0:
-            rise = trial.slope - start.slope
-            secant = -t * start.slope / rise if rise > 0 else np.inf
-            low, slope_low = t, trial.slope
+        if slope < 0:
+            rise = slope - slope_0
+            secant = -t * slope_0 / rise if rise > 0 else np.inf
+            low, slope_low = t, slope
             if high == np.inf:
                 t = min(max(2 * t, min(10 * t, secant)), longest)
                 continue
             slope_high *= 0.5 if side < 0 else 1.0
             side = -1
         else:
-            high, slope_high = t, trial.slope
+            high, slope_high = t, slope
             slope_low *= 0.5 if side > 0 else 1.0
             side = 1
         rise = slope_high - slope_low

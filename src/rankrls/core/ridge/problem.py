@@ -722,14 +722,6 @@ def iterate(
     """
     basis, X = problem.space.basis, problem.space.features
     problem.warn_of_lost_digits([], float(alphas.min()))
-    weight = problem.graph.sample_weight
-    if weight is not None and (light := weight[weight > 0].min()) < EPS * weight.max():
-        warn(
-            f"the smallest sample_weight, {light:g}, is lost beside the largest, "
-            f"{weight.max():g}, in conjugate gradients: use weights of a smaller range, or "
-            "solver='primal'",
-            ConvergenceWarning,
-        )
     offsets = Offsets.of(X)
     if offsets is not None:
         at, eps = int(np.argmax(offsets.lost)), float(np.finfo(X.dtype).eps)
