@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import LinAlgError, blas, cholesky, solve_triangular
 from scipy.sparse.csgraph import connected_components
+from sklearn.utils import gen_batches
 
 from rankrls._resources import SMALL, in_threads
 from rankrls.core.preferences.costs import sums
@@ -45,9 +46,7 @@ UNEVEN = 1e6
 
 def row_blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
     """Generate slices of rows that fit into the cache but are large enough for level-3 BLAS."""
-    size = max(2**18 // max(n_columns, 1), 4 * n_columns, 256)
-    for start in range(0, n_rows, size):
-        yield slice(start, min(start + size, n_rows))
+    return gen_batches(n_rows, max(2**18 // max(n_columns, 1), 4 * n_columns, 256))
 
 
 class Groups:

@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import LinAlgError, eigh
+from sklearn.utils import gen_batches
 
 from rankrls import _resources
 from rankrls._calls import Progress
@@ -335,5 +336,4 @@ def _column(blocks: list[Array], number: int) -> Array:
 
 def _column_blocks(p: int, n: int) -> list[slice]:
     """Blocks with equal numbers of columns (except the last)."""
-    width = min(n, max(64, BLOCK // p))
-    return [slice(start, min(start + width, n)) for start in range(0, n, width)]
+    return list(gen_batches(n, min(n, max(64, BLOCK // p))))

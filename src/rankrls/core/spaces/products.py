@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
+from sklearn.utils import gen_batches
 
 from rankrls import _resources
 
@@ -227,12 +228,11 @@ def _row_blocks(A: Any, n_blocks: int) -> Iterator[RowBlock]:
 def _sums(X: Any, centre: Array, weight: Array | None = None, power: int = 1) -> Array:
     """Σ_i weight_i (x_ij − centre_j)^power by blocks of rows, in float64, shape (n,)."""
     total = np.zeros(X.shape[1])
-    for start in range(0, X.shape[0], ROWS):
-        part = dense(X[start : start + ROWS]) - centre
+    for rows in gen_batches(X.shape[0], ROWS):
+        part = dense(X[rows]) - centre
         if power == 2:
             part *= part
-        rows = np.ones(len(part)) if weight is None else weight[start : start + ROWS]
-        total += rows @ part
+        total += part.sum(axis=0) if weight is None else weight[rows] @ part
     return total
 
 

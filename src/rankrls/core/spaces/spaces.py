@@ -18,6 +18,7 @@ from scipy import sparse
 from scipy.linalg import lapack, solve_triangular
 from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import KERNEL_PARAMS, PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
+from sklearn.utils import gen_batches
 from sklearn.utils.random import sample_without_replacement
 
 from rankrls import _resources
@@ -145,7 +146,7 @@ class Kernel:
             return np.exp(-self._gamma(X) * _row_products(X - Y, X - Y))
         if self.linear:
             return _row_products(X, Y)
-        parts = [self(X[part], Y[part]).diagonal() for part in _chunks(X.shape[0], 64)]
+        parts = [self(X[part], Y[part]).diagonal() for part in gen_batches(max(X.shape[0], 1), 64)]
         return np.concatenate(parts)
 
     def squared_distance(self, X: Any, Y: Any) -> Array:
@@ -162,7 +163,9 @@ class Kernel:
         different, number = np.unique(first, return_inverse=True)
         rows = X if len(different) == len(first) else X[different]
         size = max(1, 2**22 // max(Y.shape[0], 1))
-        parts = [self(rows[part], Y) @ coefficients for part in _chunks(rows.shape[0], size)]
+        parts = [
+            self(rows[part], Y) @ coefficients for part in gen_batches(max(rows.shape[0], 1), size)
+        ]
         values = np.concatenate(parts) if len(parts) > 1 else parts[0]
         return values if rows is X else values[number]
 
@@ -211,7 +214,7 @@ def first_equal(X: Any) -> Array:
         ends = pairwise(X.indptr.tolist())
         rows = ((X.indices[a:b].tobytes(), X.data[a:b].tobytes()) for a, b in ends)
     else:  # 0 for −0, too
-        rows = (row.tobytes() for part in _chunks(len(X), 4096) for row in X[part] + 0.0)
+        rows = (row.tobytes() for part in gen_batches(len(X), 4096) for row in X[part] + 0.0)
     first: dict[int, int] = {}
     return np.array([first.setdefault(hash(row), i) for i, row in enumerate(rows)], dtype=np.int64)
 
@@ -242,7 +245,7 @@ def check_gram(K: Array, what: str = "the precomputed kernel") -> None:
         )
     scale = max(abs(K.max()), abs(K.min()), np.finfo(K.dtype).tiny)
     tolerance = max(1e3 * len(K) * np.finfo(K.dtype).eps, 1e-6) * scale
-    for part in _chunks(len(K), 512):
+    for part in gen_batches(len(K), 512):
         worst = np.abs(K[part] - K[:, part].T).max()
         if worst > tolerance:
             advice = "Column j must belong to the row basis[j]"
@@ -251,11 +254,6 @@ def check_gram(K: Array, what: str = "the precomputed kernel") -> None:
             raise ValueError(
                 f"{what} is not symmetric: entries differ by up to {worst:.3g}. {advice}"
             )
-
-
-def _chunks(n: int, size: int) -> Iterator[slice]:
-    for start in range(0, max(n, 1), size):
-        yield slice(start, min(start + size, n))
 
 
 @dataclass(frozen=True)
