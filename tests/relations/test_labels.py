@@ -68,7 +68,7 @@ def test_solvers_agree_with_the_dense_system(offsets, ranking, observed, linear)
         for solver in ("auto", "cg", "dual", "primal", "closed"):
             if solver == "primal" and (not linear or free.columns):
                 continue
-            if solver == "closed" and problem.block() is None:
+            if solver == "closed" and problem.observations.block(ranking=problem.free.rows) is None:
                 continue
             options = IterationOptions(tol=1e-10, max_iter=2000)
             with warnings.catch_warnings():

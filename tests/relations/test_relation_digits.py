@@ -301,28 +301,67 @@ def test_digits_of_pairwise_kernels(pairwise, solver, units, loss):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("condition_on", ["rows", "columns"])
+@pytest.mark.parametrize("solver", ["closed", "primal"])
+def test_predictions_from_features_with_large_offsets(solver, condition_on, loss):
+    """xᵀWz loses digits that W has: up to 50 % once. Offsets of a list cancel in rankings."""
+    rng = np.random.default_rng(1)
+    for offset in (1e4, 1e7, 1e8):
+        X, Z = rng.standard_normal((7, 3)) + offset, rng.standard_normal((6, 2)) + offset
+        Y = rng.standard_normal((7, 6))
+        if solver != "closed":
+            Y[rng.random(Y.shape) < 0.2] = np.nan
+        ranker = ConditionalRankRLS(loss=loss, solver=solver, condition_on=condition_on)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            ranker.fit(X, Y, Z)
+        told = [one for one in caught if one.category is not FeatureScaleWarning]
+        first, second, Y = (X, Z, Y) if condition_on == "rows" else (Z, X, Y.T)
+        ranking = loss == "ranking"
+        expected = pairwise_predictions("kronecker", first, second, Y, 1.0, ranking=ranking)
+        every = [part.ravel() for part in np.indices((7, 6))]
+        for found in (ranker.predict(X, Z), ranker.predict_edges(X, Z, *every).reshape(7, 6)):
+            found = found if condition_on == "rows" else found.T
+            assert relative_error(found, expected, ranking) < 1e-4 or told
+        assert bool(told) == (offset > 1e4 and not ranking)
+
+
+@pytest.mark.parametrize("pairwise", ["additive", "polynomial"])
+def test_functions_that_offsets_absorb_cost_no_digits(pairwise):
+    rng = np.random.default_rng(0)
+    X, Z = rng.standard_normal((6, 3)) * 1e-3 + 300, rng.standard_normal((5, 3))
+    X, Y = X * 1e4 if pairwise == "additive" else X, rng.standard_normal((6, 5))
+    ranker = ConditionalRankRLS(1e-3, pairwise=pairwise, solver="dual").fit(X, Y, Z)
+    expected = pairwise_predictions(pairwise, X, Z, Y, 1e-3, ranking=True)
+    assert relative_error(ranker.predict(X, Z), expected, True) < 1e-5
+
+
+@pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize(
-    ("low", "scale", "width"),
+    ("low", "scale", "width", "alpha"),
     [
-        *[(0, 1, 3), (100, 1, 3), (300, 1, 3), (1000, 1, 3), (0, 300, 3), ("uniform", 1000, 3)],
-        *[(100, 1, 10), (300, 1, 10), (1000, 1, 10)],
+        *[(0, 1, 3, 1), (100, 1, 3, 1), (300, 1, 3, 1), (1000, 1, 3, 1), (0, 300, 3, 1)],
+        *[("uniform", 1000, 3, 1), (100, 1, 10, 1), (300, 1, 10, 1), (1000, 1, 10, 1)],
+        *[(3, 1e-3, 3, 1e-3), (300, 1e-3, 3, 1), ("one side", 300, 2, 1e-3)],
     ],
 )
-def test_features_of_raw_scale_with_a_polynomial_kernel(low, scale, width, loss):
+def test_features_of_raw_scale_with_a_polynomial_kernel(low, scale, width, alpha, loss):
     """(k + g)² of features around 300: once 110 % wrong without a warning."""
     rng = np.random.default_rng(0)
     X, Z = rng.standard_normal((9, width)), rng.standard_normal((8, width - 1))
     if low == "uniform":
         X, Z = rng.uniform(0, scale, X.shape), rng.uniform(0, scale, Z.shape)
+    elif low == "one side":
+        X = X[:, :1] * scale + scale
     else:
         X, Z = X * scale + low, Z * scale + low
     Y = rng.standard_normal((9, 8))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        ranker = ConditionalRankRLS(1.0, pairwise="polynomial", loss=loss).fit(X, Y, Z)
+        ranker = ConditionalRankRLS(alpha, pairwise="polynomial", loss=loss).fit(X, Y, Z)
     told = [float(m[1]) for one in caught if (m := TOLD.search(str(one.message)))]
     ranking = loss == "ranking"
-    expected = pairwise_predictions("polynomial", X, Z, Y, 1.0, ranking=ranking)
+    expected = pairwise_predictions("polynomial", X, Z, Y, alpha, ranking=ranking)
     error = relative_error(ranker.predict(X, Z), expected, ranking)
     if told:
         assert min(error, 1.0) / 30 < max(told) < 100 * error

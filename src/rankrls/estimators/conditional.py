@@ -350,14 +350,13 @@ class ConditionalRanker(BaseEstimator):
         self,
         relation: Relation,
         alphas: Array,
-        problem: RelationProblem | None = None,
+        problem: RelationProblem,
         *,
         eval_set: Any = None,
         callback: Any = None,
     ) -> RelationModel:
         """Solve for all ``alphas``, and store the model of the first."""
         progress = Progress(type(self).__name__, self.verbose)
-        problem = self._problem(relation) if problem is None else problem
         rows, columns, _, self._two_domains = relation
         self._rows, self._columns = replace(rows), columns and replace(columns)  # no caches
         if callback is not None and not callable(callback):
@@ -370,14 +369,16 @@ class ConditionalRanker(BaseEstimator):
             model = solve_squared_hinge(problem, float(alphas[0]), self.solver, options)
         else:
             oriented = self._oriented_alphas(alphas)
-            train, validation = self._validation(problem, eval_set)
+            train, validation = problem, None
+            if self.early_stopping or eval_set is not None:
+                train, validation = self._validation(problem, eval_set)
             model = train.solve(
                 oriented, self.solver, options, validation=validation, progress=progress
             )
         progress("solved")
         self._store(relation.labels, model, alphas[0])
         if self.loss != "squared_hinge" and not self.early_stopping and np.all(alphas):
-            error = problem.rounding_error(model, oriented, self._iteration_options())
+            error = problem.rounding_error(model, oriented, options)
             if error > LOST:
                 warn(
                     f"rounding errors of about {min(error, 1.0):.1g} of the predictions are in the "
@@ -391,10 +392,8 @@ class ConditionalRanker(BaseEstimator):
 
     def _validation(
         self, problem: RelationProblem, eval_set: Any
-    ) -> tuple[RelationProblem, Validation | None]:
+    ) -> tuple[RelationProblem, Validation]:
         """Hold out edges for early stopping, or read (X, Y[, Z]); None: the objects of fit."""
-        if eval_set is None and not self.early_stopping:
-            return problem, None
         if eval_set is None:
             labels, rng = problem.observations, check_random_state(self.random_state)
             held = hold_out_cells(labels, self.validation_fraction, rng, mirror=problem.paired)
@@ -510,7 +509,8 @@ class ConditionalRanker(BaseEstimator):
     def _refit(self, relation: Relation) -> None:
         """Fit to changed objects or labels, with the same alpha and kernel weights."""
         relation = self._with_profiles(relation)
-        self._fit_relation(relation, self._check_alpha(self._fitted_alpha))
+        alphas = self._check_alpha(self._fitted_alpha)
+        self._fit_relation(relation, alphas, self._problem(relation))
 
     # ------------------------------------------------------------------ predicting
 
@@ -643,8 +643,9 @@ class ConditionalRanker(BaseEstimator):
         self._warn_of_unknown(X, Z)
         if self._pairwise.plain:
             explicit = hasattr(self, "_weights")
-            left = self._rows.values(X, table, explicit=explicit)
-            scores = self._ranked.values(Z, left.T, explicit=explicit).T
+            (lists, x), (ranked, z) = self._turned(((self._rows, X), (self._ranked, Z)))
+            images = lists.values(x, self._oriented(table), explicit=explicit)
+            scores = self._oriented(ranked.values(z, images.T, explicit=explicit).T)
         else:
             scores = self._pairwise.table(*self._side_values(X, Z), table)
         sign = self._pairwise.symmetry or SIGNS[self.relation]
@@ -705,9 +706,10 @@ class ConditionalRanker(BaseEstimator):
         table, offsets = self._fitted
         if self._pairwise.plain:
             explicit = hasattr(self, "_weights")
-            images = self._rows.values(X, table, explicit=explicit)
-            values = self._ranked.values(Z, explicit=explicit)
-            out = sampled_products(images, values, rows, cols)
+            (lists, x), (ranked, z) = self._turned(((self._rows, X), (self._ranked, Z)))
+            images = lists.values(x, self._oriented(table), explicit=explicit)
+            values = ranked.values(z, explicit=explicit)
+            out = sampled_products(*self._turned((images, values)), rows, cols)
         else:
             out = self._pairwise.at(*self._side_values(X, Z), table, rows, cols)
         first, second = _offset_parts(offsets, X, Z)
@@ -1001,8 +1003,9 @@ class ConditionalRankRLS(ConditionalRanker):
         Names of rows and columns of pandas data frames align Y with X and Z, and the columns of a
         kernel matrix with its rows. Different names are an error. A `RangeIndex` has no names.
         """
-        alphas = self._check_alpha(self.alpha)
-        self._fit_relation(self._read(X, Y, Z), alphas, eval_set=eval_set, callback=callback)
+        alphas, relation = self._check_alpha(self.alpha), self._read(X, Y, Z)
+        problem = self._problem(relation)
+        self._fit_relation(relation, alphas, problem, eval_set=eval_set, callback=callback)
         return self
 
 
@@ -1046,7 +1049,7 @@ def conditional_path(
     two_step = ranker.pairwise == "two-step"
     grid = check_alpha_pairs("alphas", alphas) if two_step else alphas
     relation = ranker._read(X, Y, Z)
-    model = ranker._fit_relation(relation, grid)
+    model = ranker._fit_relation(relation, grid, ranker._problem(relation))
     models = [copy(ranker) for _ in grid]
     for index, one in enumerate(models):
         one._store(relation.labels, model, grid[index], index)

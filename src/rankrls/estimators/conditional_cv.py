@@ -165,7 +165,7 @@ relation, loss, condition_on, fit_offsets, solver, max_iter, tol, random_state, 
             self.__dict__.pop(name, None)
             if objects is not None and objects.kernel.scaled:
                 setattr(self, name, objects.weights)
-        self._fit_relation(relation, self._check_alpha(alpha), problem=problem)
+        self._fit_relation(relation, self._check_alpha(alpha), problem)
         return self
 
     def _warn_of_unknown_objects(self, folds: RelationFolds, relation: Relation) -> None:

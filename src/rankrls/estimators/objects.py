@@ -131,7 +131,7 @@ class Objects:
     @cached_property
     def _matrices(self) -> list[Any]:
         """The kernel matrices, (n, n), in float64; None for profiles."""
-        new, made = self.new(self.X), []
+        new, made = NewObjects(self, self.X, "X"), []
         for _, kernel, block in self._terms(self.X):
             K = None if kernel.metric == "profile" else self._part(kernel, block, new)
             made.append(K if K is None else np.asarray(K, dtype=np.float64))
@@ -212,10 +212,11 @@ class Objects:
             row = np.ones(len(self)) if coefficients is None else coefficients.sum(axis=0)
             return np.tile(row, (new.shape[0], 1))
         if block is None and kernel.metric not in FEATURELESS:
-            known, others = self._shifted(kernel), self._shifted(kernel, new.X)
+            known = self._shifted(kernel)
+            others = known if new.X is self.X else self._shifted(kernel, new.X)
             if coefficients is not None:
                 return kernel.product(others, known, coefficients)
-            return kernel(known) if new.X is self.X else kernel(others, known)
+            return kernel(known) if others is known else kernel(others, known)
         values: Any = new.known if block is None else block
         if kernel.metric == "profile":
             assert self.profile is not None
@@ -353,15 +354,15 @@ def read_kernels(
 ) -> KernelSum:
     """Read the sum of kernels from parameters whose names begin with ``name``."""
     several = isinstance(kernel, list | tuple)
-    kernels = list(kernel) if several else [kernel]
-    if not kernels:
-        raise ValueError(f"{name} is an empty list: give at least one kernel")
-    featureless = [isinstance(one, str) and one in FEATURELESS for one in kernels]
-    if not several and not featureless[0]:
+    if not several and not (isinstance(kernel, str) and kernel in FEATURELESS):
         if weights is not None:
             raise ValueError(f"{name}_weights are those of several kernels: {name} must be a list")
         made = Kernel.from_options(kernel, kernel_params=params, gamma=gamma, **common)
         return KernelSum((made,), np.ones(1), scaled=False)
+    kernels = list(kernel) if several else [kernel]
+    if not kernels:
+        raise ValueError(f"{name} is an empty list: give at least one kernel")
+    featureless = [isinstance(one, str) and one in FEATURELESS for one in kernels]
     if params is None or isinstance(params, dict):  # those of all kernels that take some
         params = [None if several and known else params for known in featureless]
     if not isinstance(params, list | tuple) or len(params) != len(kernels):
@@ -403,8 +404,10 @@ def read_objects(
     X has features, a kernel matrix, or a list of these; only kernel matrices are aligned.
     """
     k, square = kernel.n_blocks, objects is None
+    if k == 0:
+        return X, row_names(X)
     listed = isinstance(X, list | tuple) and len(X) > 0 and np.ndim(X[0]) == 2
-    listed = k > 0 and (listed or getattr(X, "ndim", 2) == 3)
+    listed = listed or getattr(X, "ndim", 2) == 3
     if listed and len(X) != k:
         raise ValueError(f"{name} has {len(X)} kernel matrices for {k} precomputed kernels")
     width = X.shape[1] if not listed and getattr(X, "ndim", 0) == 2 else None
@@ -417,7 +420,7 @@ def read_objects(
     for number, part in enumerate(X if listed else [X]):
         of = f"{name}[{number}]" if k > 1 else name
         named = names_anything(row_names(part)) or not names_anything(column_names(part))
-        if square and k and not named and part.shape[0] == part.shape[1]:
+        if square and not named and part.shape[0] == part.shape[1]:
             part = part.set_axis(part.columns)
         part = in_order(part, 0, names, of, like, "They must be of the same objects")
         if listed or k == 1:

@@ -34,7 +34,7 @@ EPS = float(np.finfo(np.float64).eps)
 COSTLY = 100.0
 
 #: Eigenvalues smaller than this, relative to the largest one, are rounding errors.
-NEGLIGIBLE = 1e-11
+NEGLIGIBLE = 1e-13
 
 
 def shared_bases(
@@ -69,11 +69,6 @@ class CompleteSpectrum:
         self.left, self.right, self.Y, self.pairwise = left, right, Y, loss.pairwise
         self.sign, self.constant = loss.sign, loss.free.constant
         self.bases = shared_bases(left, right, loss.pairwise)
-
-    def coefficients(self, alphas: Array) -> Array:
-        """Compute A of f(x, z) = k_xᵀ A g_z for every alpha, shape (n_alphas, p, g)."""
-        V, U = (basis.vectors for basis in self.bases)
-        return np.stack([V @ self.inner(alpha) @ U.T for alpha in alphas])
 
     def labels(self, V: Array, U: Array) -> Array:
         """Compute VᵀYU of shape (r, s), without offsets."""
@@ -125,6 +120,12 @@ class CompleteSpectrum:
             D[products == 0.0] = 0.0  # functions of norm zero
         return D
 
+    def fitted(self, alpha: float) -> Array:
+        """Compute f of all pairs, shape (p, g), from eigenvalues instead of kernel values."""
+        left, right = self.bases
+        products = self.pairwise.eigenvalues(left.values, right.values)
+        return left.vectors @ (products * self.inner(alpha)) @ right.vectors.T
+
     @cached_property
     def ones(self) -> tuple[Array, tuple[float, float]]:
         """Vᵀ1 1ᵀU without the null spaces, and the parts of 1ᵀY1 and 1ᵀ1 in them."""
@@ -171,8 +172,8 @@ class SquaredSum(CompleteSpectrum):
             root = np.sqrt(np.maximum(square.values, 0.0))
             self.images.append(vectors.T @ (square.vectors * root))
 
-    def inner(self, alpha: Any) -> Array:
-        """Compute VᵀAU, shape (r, s)."""
+    def _solved(self, alpha: float) -> tuple[Array, Array]:
+        """Compute VᵀAU, shape (r, s), where λσ > 0, and s = ΦᵀBᵀA."""
         labels, products = self._live
         D = damped(products, float(alpha))
         system = self._sums_of(D)
@@ -188,12 +189,22 @@ class SquaredSum(CompleteSpectrum):
             rest = D * solved(ones)[0]
             labels = labels - float(np.vdot(rest, labels)) / float(np.vdot(rest, ones)) * ones
         rest, s = solved(labels)
-        live = products != 0.0
-        A = np.where(live, D * rest, 0.0)
-        if not live.all():
+        return np.where(products != 0.0, D * rest, 0.0), s
+
+    def inner(self, alpha: Any) -> Array:
+        """Compute VᵀAU, shape (r, s)."""
+        A, s = self._solved(alpha)
+        null = self._live[1] == 0.0
+        if null.any():
             # For λσ = 0, rest/alpha is also correct, but large. Only ΦᵀBᵀA of it is needed.
-            A[~live] = self._spread(self._null @ (s - self._sums(A)))[~live]
+            A[null] = self._spread(self._null @ (s - self._sums(A)))[null]
         return A
+
+    def fitted(self, alpha: float) -> Array:
+        """Compute f of all pairs, shape (p, g), from s instead of the coefficients of λσ = 0."""
+        A, s = self._solved(alpha)
+        left, right = self.bases
+        return left.vectors @ (self._live[1] * A + self._spread(s)) @ right.vectors.T
 
     def _sums(self, A: Array) -> Array:
         """Compute ΦᵀBᵀA."""
@@ -221,7 +232,10 @@ class SquaredSum(CompleteSpectrum):
     def _null(self) -> Array:
         """Pseudo-inverse of ΦᵀBᵀBΦ over the products with λσ = 0."""
         gram = self._sums_of((self._live[1] == 0.0).astype(np.float64))
-        return np.linalg.pinv(gram, rcond=NEGLIGIBLE, hermitian=True)
+        sizes = np.sqrt(gram.diagonal())  # the two sides may have very different scales
+        scale = np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > 0)
+        scaled = scale[:, None] * gram * scale
+        return scale[:, None] * np.linalg.pinv(scaled, rcond=NEGLIGIBLE, hermitian=True) * scale
 
 
 class PairedRanking(CompleteSpectrum):

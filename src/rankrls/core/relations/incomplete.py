@@ -154,9 +154,9 @@ class CellKernel:
         return pairwise.at(*self.sides, A, *self.to)
 
     def dense(self) -> Array:
-        """Form the matrix of shape (q', q), for few cells."""
-        ends = self.cells.rows, self.cells.cols
-        return self.loss.pairwise.between(self.sides, self.to, ends, self.loss.sign)
+        """Form the matrix of shape (q', q), for few cells, up to free offsets."""
+        loss, ends = self.loss, (self.cells.rows, self.cells.cols)
+        return loss.pairwise.between(self.sides, self.to, ends, loss.sign, loss.free)
 
 
 # ---------------------------------------------------------------------- eigenvectors

@@ -110,6 +110,8 @@ class PairwiseKernel:
         spectral: bool = False,
     ) -> None:
         self.name, self.terms, self.sign = name, terms, sign
+        #: The weight of the term k ⊗ g.
+        self.weight = sum(term.weight for term in terms if term[1:] == (KERNEL, KERNEL))
         self.differences, self.spectral = differences, spectral
         #: 1: all functions are symmetric; −1: antisymmetric; 0: neither.
         self.symmetry = 1 if differences else sign
@@ -132,12 +134,19 @@ class PairwiseKernel:
         """Return the terms; for "pairs", one for each kernel of a side."""
         return self.terms or tuple(Term(1.0, t, t) for t in range(len(left.parts)))
 
+    def terms_besides(self, free: FreeOffsets, left: SideValues) -> list[Term]:
+        """Return the terms without those that offsets absorb, beside which others lose digits."""
+        return [
+            term
+            for term in self.terms_of(left)
+            if not ((free.rows and term.right == ONES) or (free.columns and term.left == ONES))
+        ]
+
     def eigenvalues(self, lam: Array, sigma: Array) -> Array:
         """Compute eigenvalues (r, s) of Γ, or of its term k ⊗ g, from λ (r,) and σ (s,)."""
         if self.name == "cartesian":
             return np.add.outer(lam, sigma)
-        weight = sum(term.weight for term in self.terms if term[1:] == (KERNEL, KERNEL))
-        return np.outer(weight * lam, sigma)
+        return np.outer(self.weight * lam, sigma)
 
     def symmetrised(self, A: Any, sign: int = 0) -> Any:
         """Symmetrise A (p, g), dense or sparse: Γ then has its function for ½(Γ ± swapped Γ)."""
@@ -198,6 +207,7 @@ class PairwiseKernel:
         first: tuple[Array, Array],
         second: tuple[Array, Array],
         sign: int = 0,
+        free: FreeOffsets = NO_OFFSETS,
     ) -> Array:
         """Compute kernel values between pairs of training objects, shape (n, n')."""
         left, right = sides
@@ -208,7 +218,7 @@ class PairwiseKernel:
             return out**2
         out = np.zeros((len(i), len(k)))
         sign = self.sign or sign
-        for weight, a, b in self.terms_of(left):
+        for weight, a, b in self.terms_besides(free, left):
             part = left.gram(a, i, k) * right.gram(b, j, m)
             if sign:
                 part += sign * (left.gram(a, i, m) * right.gram(b, j, k))
@@ -216,13 +226,15 @@ class PairwiseKernel:
             out += part if weight == 1.0 else weight * part
         return out
 
-    def diagonal(self, left: SideValues, right: SideValues) -> Array:
+    def diagonal(
+        self, left: SideValues, right: SideValues, free: FreeOffsets = NO_OFFSETS
+    ) -> Array:
         """Compute values of all pairs of training objects with themselves, shape (p, g)."""
         if self.differences:
             k = left.K.diagonal()
             return (k[:, None] + k - 2.0 * left.K) ** 2
         total = np.zeros((len(left), len(right)))
-        for weight, first, second in self.terms_of(left):
+        for weight, first, second in self.terms_besides(free, left):
             total += weight * np.outer(left.diagonal(first), right.diagonal(second))
         return total
 

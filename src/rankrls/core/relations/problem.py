@@ -23,6 +23,7 @@ from rankrls._relation_labels import (
 from rankrls.core.linalg.krylov import History, IterationOptions
 from rankrls.core.relations.complete import closed_form, shared_bases
 from rankrls.core.relations.incomplete import (
+    CellLoss,
     Validation,
     few_cells,
     iterate_functions,
@@ -83,8 +84,11 @@ class RelationModel:
         """The coefficients A of kernel values, or of features if ``linear``, for every alpha."""
         if self.bases is None:
             return self.inner
-        V, U = (b.weights * b.values if self.linear else b.vectors for b in self.bases)
-        return np.stack([V @ inner @ U.T for inner in self.inner])
+        left, right = self.bases
+        V, U = left.vectors, right.vectors
+        if self.linear:
+            V, U = left.weights * left.values, right.weights * right.values
+        return np.matmul(V @ self.inner, U.T)
 
     def coefficients(self, sides: tuple[Side, Side]) -> Array:
         """Compute the coefficients A of kernel values, shape (n_alphas, p, g)."""
@@ -168,16 +172,9 @@ class RelationProblem:
         columns = columns.given(observations.T) if columns.profiled else columns
         return RelationProblem(rows, columns, observations, self.loss)
 
-    def block(self) -> CompleteBlock | None:
-        """The observations as one complete block, or None if they are incomplete."""
-        return self.observations.block(ranking=self.free.rows, square=self.sign != 0)
-
     def labels(self) -> Array | None:
         """The labels as a matrix of shape (p, g), or None unless every pair has one label."""
-        block = self.block()
-        if block is None or block.Y.shape != self.observations.shape:
-            return None
-        return block.Y
+        return self.observations.as_matrix().matrix
 
     def predict_without(
         self,
@@ -209,10 +206,13 @@ class RelationProblem:
         options = IterationOptions() if options is None else options
         wanted, early = solver, validation is not None or not np.all(alphas)
         closed = solver in ("auto", "closed") and self.has_closed_form
-        block = self.block() if closed and not (solver == "auto" and early) else None
+        block = None
+        if closed and not (solver == "auto" and early):
+            block = self.observations.block(ranking=self.free.rows, square=self.sign != 0)
         if solver == "auto" and not self.two_step:
             solver = "closed" if block is not None else "cg" if early else self._choose()
-        self._check_solver(solver, block, early=early)
+        if wanted != "auto" or self.two_step:
+            self._check_solver(solver, block, early=early)
         if progress is not None:
             n, (p, g) = self.observations.n_edges, self.observations.shape
             progress(f"{n:,} edges of {p:,} × {g:,} objects: solver {solver}")
@@ -242,16 +242,14 @@ class RelationProblem:
         return self._with_offsets(model, labels.cells)
 
     def _closed(self, block: CompleteBlock, alphas: Array) -> RelationModel:
-        objects = (block.rows, block.cols)
-        first, second = (side.select(of) for side, of in zip(self.sides, objects, strict=True))
-        if self.sides[0] is self.sides[1] and np.array_equal(*objects):
-            second = first
+        rows, columns = self.sides
+        first = second = rows.select(block.rows)
+        if rows is not columns or not np.array_equal(block.rows, block.cols):
+            second = columns.select(block.cols)
         form = closed_form(first, second, block.Y, self.loss)
-        left, right = (
-            spectrum.among(of, len(side))
-            for spectrum, of, side in zip(form.bases, objects, self.sides, strict=True)
-        )
-        inners = [form.inner(alpha) for alpha in alphas]
+        left = form.bases[0].among(block.rows, len(rows))
+        right = form.bases[1].among(block.cols, len(columns))
+        inners = np.stack([form.inner(alpha) for alpha in alphas])
         return self._of_factors("closed", left, right, inners)
 
     def _choose(self) -> str:
@@ -416,22 +414,41 @@ class RelationProblem:
         sizes = np.array([side.size for side in self.sides] if self.two_step else self.size())
         if error > LOST or (EPS * sizes <= LOST * alphas[least]).all():
             return error
+        options = replace(options, progress=Progress("", 0), callback=None)
         ends = [np.unique(np.linspace(0, len(side) - 1, SAMPLE).astype(int)) for side in self.sides]
         rows, cols = (part.ravel() for part in np.meshgrid(*ends, indexing="ij"))
 
-        def values(model: RelationModel, sides: tuple[Side, Side], index: int) -> Array:
-            F = model.predict(sides, rows, cols)[index].reshape(len(ends[0]), -1)
+        def compared(F: Array) -> Array:
+            F = F.reshape(len(ends[0]), -1)
             return F - F.mean(axis=1, keepdims=True) if self.ranking else F
+
+        def values(model: RelationModel, sides: tuple[Side, Side], index: int) -> Array:
+            return compared(model.predict(sides, rows, cols)[index])
 
         F = values(model, self.sides, least)
         size = float(np.abs(F).max(initial=0.0)) or 1.0
+        table = model.tables[least]
+        if model.bases is None:  # functions below the rounding errors of Γ are not fitted
+            largest = self.pairwise.diagonal(*self.sides, free=self.free).max(initial=0.0)
+            if EPS * largest > alphas[least]:
+                cells = self.observations.cells
+                f = model.predict(self.sides, cells.rows, cells.cols, offsets=False)[least]
+                rest = CellLoss(cells, self.free).back(cells.y - f)
+                error = max(error, float(np.abs(rest).max(initial=0.0)) / size)
+        elif self.pairwise.plain:  # the same predictions, as of new objects
+            X, Z = (
+                (side.features if model.linear else side.K)[part]
+                for side, part in zip(self.sides, ends, strict=True)
+            )
+            G = compared(X @ table @ Z.T)
+            if model.offsets is not None:
+                G += compared(model.offsets[least].at(rows, cols))
+            error = max(error, float(np.abs(F - G).max(initial=0.0)) / size)
         Y = None if decomposed or self.two_step or model.solver != "closed" else self.labels()
-        if Y is not None:  # the correction of the solution by a step of iterative refinement
-            f = model.predict(self.sides, *np.indices(Y.shape).reshape(2, -1), offsets=False)[least]
-            rest = Y - f.reshape(Y.shape) - alphas[least] * model.tables[least]
-            other = RelationProblem(*self.sides, Observations.complete(rest), self.loss)
-            correction = values(other.solve(alphas[[least]], "closed", options), self.sides, 0)
-            error = max(error, float(np.abs(correction).max(initial=0.0)) / size)
+        if Y is not None:  # the same predictions from eigenvalues
+            f = closed_form(*self.sides, Y, self.loss).fitted(alphas[least])[np.ix_(*ends)]
+            G = compared(model.predict(self.sides, rows, cols, offsets=False)[least])
+            error = max(error, float(np.abs(G - compared(f)).max(initial=0.0)) / size)
         for level in (NOISE, 1.0):  # a change that is not small says nothing about its rate
             rng = np.random.default_rng(0)
             first, second = (side.perturbed(rng, level, features=decomposed) for side in self.sides)
