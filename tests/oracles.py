@@ -132,11 +132,12 @@ def difference_process(edges, K, alpha):
     return M, z, M.T @ K @ M + np.diag(noise)
 
 
-def relation_coefficients(K, G, rows, cols, y, alpha, *, ranking, sign=0):
+def relation_coefficients(K, G, rows, cols, y, alpha, *, ranking, sign=0, constant=False):
     """A (p × g) of f(x, z) = k_xᵀ A g_z, by the dense system over all edges, one term each.
 
-    Centring by row is written as an orthonormal basis of its range (Helmert matrices), so that
-    nothing is singular but the kernel; functions of norm zero are left out.
+    Centring by row, or of all labels for a ``constant``, is written as an orthonormal basis of its
+    range (Helmert matrices), so that nothing is singular but the kernel; functions of norm zero are
+    left out.
     """
     rows, cols, y = np.asarray(rows), np.asarray(cols), np.asarray(y, float)
     kernel = K[np.ix_(rows, rows)] * G[np.ix_(cols, cols)]
@@ -144,10 +145,10 @@ def relation_coefficients(K, G, rows, cols, y, alpha, *, ranking, sign=0):
         kernel = 0.5 * (kernel + sign * K[np.ix_(rows, cols)] * G[np.ix_(cols, rows)])
     n = len(y)
     F = np.eye(n)
-    if ranking:
-        F = np.zeros((n, 0))
-        for row in np.unique(rows):
-            mine = np.flatnonzero(rows == row)
+    if ranking or constant:
+        F, lists = np.zeros((n, 0)), rows if ranking else np.zeros(n)
+        for row in np.unique(lists):
+            mine = np.flatnonzero(lists == row)
             block = np.zeros((n, len(mine) - 1))
             if len(mine) > 1:
                 block[mine] = helmert(len(mine)).T

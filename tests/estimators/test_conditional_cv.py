@@ -1,6 +1,7 @@
 """ConditionalRankRLSCV, held-out predictions and scores against explicit refits."""
 
 import warnings
+from itertools import product
 
 import numpy as np
 import pytest
@@ -146,6 +147,29 @@ def test_folds_of_objects_of_one_kind(relation, cv, gaps):
         sides = {"rows": (test, train), "columns": (train, test)}.get(cv, (test, test))
         folds.append((~block(Y.shape, train, train), block(Y.shape, *sides)))
     check_scores(model, X, Y, None, folds, **options)
+
+
+@quiet
+@pytest.mark.parametrize("gaps", [0.0, 0.3])
+@pytest.mark.parametrize("condition_on", ["rows", "columns"])
+@pytest.mark.parametrize("kernel", ["linear", ["rbf", "profile"]], ids=str)
+@pytest.mark.parametrize(
+    ("loss", "fit_offsets"), list(product(LOSSES, (True, "rows", "columns", "both")))
+)
+def test_folds_have_the_offsets_and_profiles_of_refits(
+    loss, fit_offsets, kernel, condition_on, gaps
+):
+    X, Y, Z = two_domains(gaps=gaps)
+    rng = np.random.default_rng(1)
+    Y += rng.standard_normal((len(X), 1)) + 2 * rng.standard_normal(len(Z)) + 4
+    options = {"loss": loss, "fit_offsets": fit_offsets, "condition_on": condition_on}
+    options["kernel"] = kernel
+    weights = {} if kernel == "linear" else {"kernel_weights": [1, 1]}
+    weights |= {f"object_{name}": value for name, value in weights.items()}
+    splits = list(KFold(3, shuffle=True, random_state=0).split(X))
+    model = ConditionalRankRLSCV(ALPHAS, cv=splits, **weights, **options).fit(X, Y, Z)
+    folds = [(block(Y.shape, test, None),) * 2 for _, test in splits]
+    check_scores(model, X, Y, Z, folds, **weights, **options)
 
 
 @quiet

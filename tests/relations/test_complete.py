@@ -13,14 +13,16 @@ from rankrls.core.relations.sides import Side
 from rankrls.estimators.relation_search import pair_folds
 
 ALPHAS = (1e-9, 1e-6, 1e-3, 1.0, 1e4, 1e9)
-LOSSES = (False, True)  # whether it is the ranking loss
+LOSSES = {
+    "regression": RelationLoss(False),
+    "ranking": RelationLoss(True),
+    "constant": RelationLoss(False, offsets=FreeOffsets(constant=True)),
+}
 
 
-def complete_holdout(K, G, Y, *, ranking, sign=0):
-    rows = Side(K)
-    sides = rows, rows if G is K else Side(G)
-    labels, loss = Observations.read(Y), RelationLoss(ranking, sign)
-    return CompleteHoldout(RelationProblem(*sides, labels, loss), Y)
+def complete_holdout(K, G, Y, loss):
+    labels = Observations.read(Y)
+    return CompleteHoldout(RelationProblem(Side(K), Side(G), labels, LOSSES[loss]), Y)
 
 
 # ---------------------------------------------------------------------- hold-out
@@ -44,23 +46,23 @@ def holdout_problem(kind, p=7, g=6, seed=0):
 class Refits:
     """Explicit refits by the dense system."""
 
-    def __init__(self, K, G, Y, alpha, ranking):
-        self.K, self.G, self.Y, self.alpha, self.ranking = K, G, Y, alpha, ranking
+    def __init__(self, K, G, Y, alpha, loss):
+        self.K, self.G, self.Y, self.alpha, self.loss = K, G, Y, alpha, loss
 
     def without(self, out):
         """Predictions of all pairs by the model without the pairs of a mask."""
         rows, cols = np.nonzero(~out)
+        free = {"ranking": self.loss == "ranking", "constant": self.loss == "constant"}
         A = oracles.relation_coefficients(
-            self.K, self.G, rows, cols, self.Y[rows, cols], self.alpha, ranking=self.ranking
+            self.K, self.G, rows, cols, self.Y[rows, cols], self.alpha, **free
         )
         return self.K @ A @ self.G
 
     def anchored(self, out):
-        """The same with the documented offsets, if the loss is that of ranking."""
-        F = self.without(out)
-        if not self.ranking:
-            return F
-        left = ~out
+        """The same with the documented offsets, if the model has any."""
+        F, left = self.without(out), ~out
+        if self.loss != "ranking":
+            return F + (self.loss == "constant") * (self.Y - F)[left].mean()
         columns = left.any(axis=0)
         for i in range(len(F)):
             if left[i].any():
@@ -70,14 +72,14 @@ class Refits:
         return F
 
 
-@pytest.mark.parametrize("ranking", LOSSES)
+@pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("alpha", ALPHAS)
 @pytest.mark.parametrize("kind", ["full", "low rank", "duplicates", "alone"])
-def test_leave_out_equals_refits(kind, alpha, ranking):
+def test_leave_out_equals_refits(kind, alpha, loss):
     K, G, Y = holdout_problem(kind)
     p, g = Y.shape
-    refits = Refits(K, G, Y, alpha, ranking)
-    holdout = complete_holdout(K, G, Y, ranking=ranking)
+    refits = Refits(K, G, Y, alpha, loss)
+    holdout = complete_holdout(K, G, Y, loss)
     alphas = np.array([alpha])
     expected = {name: np.empty((p, g)) for name in ("rows", "columns", "entries", "both")}
     for i in range(p):
@@ -98,52 +100,40 @@ def test_leave_out_equals_refits(kind, alpha, ranking):
         held, n_refits = getattr(holdout, name)(alphas)
         scale = np.abs(values).max()
         error = np.abs(held[0] - values).max()
-        assert error <= 1e-8 * scale + 1e-300, (name, error / scale)
+        tolerance = max(1e-8, 1e-14 / alpha if loss == "constant" else 0.0)
+        assert error <= tolerance * scale + 1e-300, (name, error / scale)
         assert n_refits.shape == (1,)
 
 
-@pytest.mark.parametrize("ranking", LOSSES)
+@pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("alpha", ALPHAS)
 @pytest.mark.parametrize("kind", ["full", "low rank", "duplicates", "alone"])
-def test_leaving_out_pairs_of_a_row_equals_refits(kind, alpha, ranking):
+def test_leaving_out_pairs_of_a_row_equals_refits(kind, alpha, loss):
     K, G, Y = holdout_problem(kind)
     p, g = Y.shape
-    refits = Refits(K, G, Y, alpha, ranking)
+    refits = Refits(K, G, Y, alpha, loss)
     folds = [np.array([0, 3]), np.array([1, 2, 4]), np.array([5])]
-    held, _ = complete_holdout(K, G, Y, ranking=ranking).entry_folds(folds, np.array([alpha]))
+    held, _ = complete_holdout(K, G, Y, loss).entry_folds(folds, np.array([alpha]))
     for fold in folds:
         expected = np.empty((p, len(fold)))
         for i in range(p):
             out = np.zeros((p, g), dtype=bool)
             out[i, fold] = True
-            expected[i] = refits.without(out)[i, fold]
+            expected[i] = refits.anchored(out)[i, fold]
         found = held[0][:, fold]
-        if ranking:
+        if loss == "ranking":
             expected = expected - expected.mean(axis=1, keepdims=True)
             found = found - found.mean(axis=1, keepdims=True)
         scale = max(np.abs(expected).max(), 1e-6 * np.abs(Y).max())
         assert np.abs(found - expected).max() <= 1e-8 * scale
 
 
-def test_leaving_out_pairs_of_a_row_with_a_constant():
-    K, G, Y = holdout_problem("full")
-    Y, alphas, fold = Y + 7.0, np.array([0.5]), np.array([0, 3])
-    loss = RelationLoss(False, offsets=FreeOffsets(constant=True))
-    problem = RelationProblem(Side(K), Side(G), Observations.read(Y), loss)
-    held, _ = CompleteHoldout(problem, Y).entry_folds([fold], alphas)
-    for i in range(len(Y)):
-        out = np.zeros(Y.shape, dtype=bool)
-        out[i, fold] = True
-        expected = problem.predict_without(out.ravel(), np.full(2, i), fold, alphas)
-        np.testing.assert_allclose(held[0, i, fold], expected[0], rtol=1e-7)
-
-
 def test_shortcuts_are_shortcuts():
     """No refit on well-conditioned data; refits where M is tiny beside its largest value."""
     for kind, alpha, refits in (("full", 1e-9, 0), ("low rank", 1e-9, 0), ("alone", 1e-9, 1)):
         K, G, Y = holdout_problem(kind)
-        for ranking in LOSSES:
-            _, found = complete_holdout(K, G, Y, ranking=ranking).rows(np.array([alpha, 1.0]))
+        for loss in LOSSES:
+            _, found = complete_holdout(K, G, Y, loss).rows(np.array([alpha, 1.0]))
             assert found.tolist() == [refits, 0]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import relation_cases as cases
-from rankrls import ConditionalRankRLS, ConditionalRankRLSCV, regularization_path
+from rankrls import ConditionalRankRLS, regularization_path
 from rankrls import _relation_labels as offsets
 from rankrls._relation_labels import (
     Cells,
@@ -20,7 +20,6 @@ from rankrls.core.relations.pairwise_kernels import RelationLoss
 from rankrls.core.relations.problem import RelationProblem
 from rankrls.core.relations.sides import Side
 from rankrls.io import load_model, save_model
-from rankrls.model_selection import relation_holdout_predict
 
 KINDS = [FreeOffsets(*map(bool, flags)) for flags in itertools.product((0, 1), repeat=3)]
 ALPHAS = (1e-3, 1.0, 1e3)
@@ -83,55 +82,6 @@ def test_solvers_agree_with_the_dense_system(offsets, ranking, observed, linear)
                 assert np.abs(np.bincount(rows, residual)).max() < 1e-7
             if not ranking and free.columns:
                 assert np.abs(np.bincount(cols, residual)).max() < 1e-7
-
-
-@pytest.mark.parametrize("kind", ["full", "low rank", "duplicates"])
-@pytest.mark.parametrize("leave_out", ["rows", "columns", "entries", "both"])
-@pytest.mark.parametrize("condition_on", ["rows", "columns"])
-def test_held_out_predictions_with_a_constant(kind, leave_out, condition_on):
-    rng = np.random.default_rng(0)
-    p, g = 6, 5
-    X, Z = cases.features(kind, p, rng), cases.features(kind, g, rng)
-    Y = rng.standard_normal((p, g)) + 7
-    alphas = [1e-6, 1e-3, 1.0, 1e3, 1e9]
-    model = ConditionalRankRLS(loss="regression", fit_offsets=True, condition_on=condition_on)
-    held = relation_holdout_predict(model, X, Y, Z, leave_out=leave_out, alphas=alphas)
-    rows, cols = (part.ravel() for part in np.indices((p, g)))
-    G = np.kron(X @ X.T, Z @ Z.T)
-    for alpha, predictions in zip(alphas, held, strict=True):
-        for e in range(p * g):
-            row, col = rows != rows[e], cols != cols[e]
-            stay = {"rows": row, "columns": col, "both": row & col, "entries": row | col}[leave_out]
-            S = G[np.ix_(stay, stay)] + alpha * np.eye(stay.sum())
-            one = np.ones((len(S), 1))
-            system = np.block([[S, one], [one.T, np.zeros((1, 1))]])
-            *a, c = np.linalg.solve(system, np.append(Y.ravel()[stay], 0.0))
-            assert predictions[rows[e], cols[e]] == pytest.approx(G[e, stay] @ a + c, rel=1e-6)
-
-
-@pytest.mark.parametrize("fit_offsets", [True, "rows", "columns", "both"])
-@pytest.mark.parametrize("loss", ["ranking", "regression"])
-@pytest.mark.parametrize("condition_on", ["rows", "columns"])
-def test_cross_validation_folds_have_the_offsets_of_refits(fit_offsets, loss, condition_on):
-    """Held-out blocks score as models that are fitted without them."""
-    from rankrls.metrics import pairwise_accuracy
-
-    rng = np.random.default_rng(0)
-    X, Z = rng.standard_normal((12, 3)), rng.standard_normal((9, 2))
-    Y = X[:, :1] * Z[:, 0] + rng.standard_normal((12, 1)) + 2 * rng.standard_normal(9) + 4
-    split = [(np.setdiff1d(np.arange(12), test), test) for test in np.arange(12).reshape(3, 4)]
-    options = {"loss": loss, "condition_on": condition_on, "fit_offsets": fit_offsets}
-    chosen = ConditionalRankRLSCV([0.1], cv=split, **options).fit(X, Y, Z)
-    lists, labels, scores = [], [], []
-    for number, (train, test) in enumerate(split):
-        model = ConditionalRankRLS(0.1, **options).fit(X[train], Y[train], Z)
-        F, T = model.predict(X[test], Z), Y[test]
-        i, j = (part.ravel() for part in np.indices(T.shape))
-        lists.append((test[i] if condition_on == "rows" else j) * 3 + number)
-        labels.append(T.ravel())
-        scores.append(F.ravel())
-    expected = pairwise_accuracy(*map(np.concatenate, (labels, scores)), qid=np.concatenate(lists))
-    assert chosen.best_score_ == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("fit_offsets", [True, "rows", "columns", "both"])

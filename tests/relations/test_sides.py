@@ -10,7 +10,6 @@ from rankrls import ConditionalRankRLS, ConditionalRankRLSCV, regularization_pat
 from rankrls._relation_labels import NO_OFFSETS, FreeOffsets, Observations
 from rankrls.core.relations.sides import profile_kernel
 from rankrls.io import load_model, save_model
-from rankrls.metrics import pairwise_accuracy
 from rankrls.model_selection import conditional_cross_val_score, relation_holdout_predict
 
 EVERYTHING = ["rbf", "linear", "identity", "profile", "constant"]
@@ -145,25 +144,6 @@ def test_held_out_labels_are_in_no_profile(leave_out, kernel):
         assert held[i, j] == pytest.approx(
             estimator.fit(X, labels, Z).predict(X, Z)[i, j], abs=1e-6
         )
-
-
-@pytest.mark.parametrize("complete", [True, False])
-def test_folds_with_profiles_are_refits(complete):
-    X, Y, Z = data(complete)
-    split = [(np.setdiff1d(np.arange(12), test), test) for test in np.arange(12).reshape(3, 4)]
-    options = {"kernel": ["rbf", "profile"], "loss": "regression", "fit_offsets": True}
-    chosen = ConditionalRankRLSCV(
-        [0.1], cv=split, kernel_weights=[0.5, 0.5], object_kernel_weights=[0.5, 0.5], **options
-    ).fit(X, Y, Z)
-    lists, labels, scores = [], [], []
-    for train, test in split:
-        model = ConditionalRankRLS(0.1, **options).fit(X[train], Y[train], Z)
-        i, j = np.nonzero(~np.isnan(Y[test]))
-        lists.append(test[i])
-        labels.append(Y[test][i, j])
-        scores.append(model.predict(X[test], Z)[i, j])
-    expected = pairwise_accuracy(*map(np.concatenate, (labels, scores)), qid=np.concatenate(lists))
-    assert chosen.best_score_ == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.filterwarnings("ignore:the best alpha")

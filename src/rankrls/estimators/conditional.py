@@ -708,8 +708,8 @@ class ConditionalRanker(BaseEstimator):
             explicit = hasattr(self, "_weights")
             (lists, x), (ranked, z) = self._turned(((self._rows, X), (self._ranked, Z)))
             images = lists.values(x, self._oriented(table), explicit=explicit)
-            values = ranked.values(z, explicit=explicit)
-            out = sampled_products(*self._turned((images, values)), rows, cols)
+            left, right = self._turned((images, ranked.values(z, explicit=explicit)))
+            out = sampled_products(left, right, rows, cols)
         else:
             out = self._pairwise.at(*self._side_values(X, Z), table, rows, cols)
         first, second = _offset_parts(offsets, X, Z)

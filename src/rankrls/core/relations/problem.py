@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from rankrls import _resources
 from rankrls._calls import Progress, warn
 from rankrls._relation_labels import (
+    NO_OFFSETS,
     Cells,
     CompleteBlock,
     FittedOffsets,
@@ -428,9 +429,11 @@ class RelationProblem:
         F = values(model, self.sides, least)
         size = float(np.abs(F).max(initial=0.0)) or 1.0
         table = model.tables[least]
-        if model.bases is None:  # functions below the rounding errors of Γ are not fitted
-            largest = self.pairwise.diagonal(*self.sides, free=self.free).max(initial=0.0)
-            if EPS * largest > alphas[least]:
+        if model.bases is None:
+            absorbed = self.free if self.ranking else NO_OFFSETS
+            largest = self.pairwise.diagonal(*self.sides, free=absorbed).max(initial=0.0)
+            error = max(error, EPS * largest * float(np.linalg.norm(table)) / size)
+            if EPS * largest > alphas[least]:  # functions below rounding errors are not fitted
                 cells = self.observations.cells
                 f = model.predict(self.sides, cells.rows, cells.cols, offsets=False)[least]
                 rest = CellLoss(cells, self.free).back(cells.y - f)
