@@ -275,7 +275,7 @@ def test_contributions_to_linear_members_are_exact():
     for member in ranker._members:
         phi = member.phi(rows)
         terms = member.factor * (phi[0] - phi[1]) * member.estimator.coef_
-        np.add.at(expected, np.tile(ranker._columns, len(member.views)), terms)
+        np.add.at(expected, np.tile(ranker._columns["number"], len(member.views)), terms)
     assert_allclose(found.contribution, expected[found.index], atol=1e-12)
 
 
@@ -292,10 +292,21 @@ def test_one_column_may_be_the_best_ranker(n, small):
     assert ranker.score(X, y, qid=qid) == 1.0
 
 
-@pytest.mark.parametrize("data", [ugly, shop])
+def levels():
+    """Columns with equal means, equal rows, and queries that begin with the same row."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({name: rng.permutation(400) % 8 for name in "abcdef"})
+    frame = frame.astype({"c": str, "d": str, "e": str})
+    y = (frame["a"] + frame["b"] > 8) + (frame["c"] == "3") * (frame["a"] > 4)
+    for columns in (frame, y):
+        columns.iloc[200:300] = columns.iloc[:100]
+    return frame, y.to_numpy(), np.arange(400) // 10
+
+
+@pytest.mark.parametrize("data", [ugly, shop, levels])
 def test_names_and_orders_do_not_matter(data):
     X, y, qid = data()
-    frame = X if data is shop else pd.DataFrame(X, columns=list("abcdefghij"))
+    frame = pd.DataFrame(X, columns=list("abcdefghij")) if data is ugly else X
     rng = np.random.default_rng(1)
     order, columns = rng.permutation(len(y)), rng.permutation(list(frame))
     names = rng.permutation(qid.max() + 1)[qid]

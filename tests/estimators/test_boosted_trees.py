@@ -3,6 +3,7 @@
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -91,6 +92,8 @@ def test_trees_are_members(tmp_path):
     rng = np.random.default_rng(0)
     X, qid = rng.normal(size=(1500, 20)), np.arange(1500) // 15
     y = 1.0 * (X[:, 0] > 0.3) * (X[:, 1] > -0.2) + 2 * (X[:, 2] > 0.5) * (X[:, 3] < 0.5)
+    X = pd.DataFrame(X, columns=[f"x{j}" for j in range(20)])
+    X["shop"], X["sort"] = rng.choice(list("ab"), 1500), rng.choice(list("cdef"), 1500)
     ranker = AutoRanker(effort="quick", trees=True, random_state=0).fit(X, y, qid=qid)
     table = ranker.members_
     assert table["weight"][table["view"] == "trees"] in (1 / 3, 1 / 2)
@@ -98,7 +101,7 @@ def test_trees_are_members(tmp_path):
     assert ranker.best_score_ > alone.best_score_ + 0.05
     order = rng.permutation(len(y))
     again = AutoRanker(effort="quick", trees=True, random_state=0)
-    again.fit(X[order][:, ::-1], y[order], qid=-qid[order])
+    again.fit(X.iloc[order, ::-1], y[order], qid=-qid[order])
     assert_allclose(again.held_out_scores_, ranker.held_out_scores_[order], atol=1e-7)
     save_model(ranker, tmp_path / "model.rankrls")
     loaded = load_model(tmp_path / "model.rankrls")

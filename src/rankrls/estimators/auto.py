@@ -325,11 +325,6 @@ class AutoRanker(QueryRequests, BaseEstimator):
         table = rows.table
         wide = sparse.issparse(table) and table.shape[1] > MAX_COLUMNS
         rows = replace(rows, table=_as_matrix(table, wide))
-        self._projections = {
-            name: BlockScale.learn(rows.table[:, blocks == name])
-            for name in BLOCKS
-            if name in blocks
-        }
         graph = preferences.graph(table.shape[0])
         require_preferences(graph)
         self._with_qid, self._scale = qid is not None, None
@@ -345,16 +340,22 @@ class AutoRanker(QueryRequests, BaseEstimator):
             means = [np.bincount(lists, one) / np.bincount(lists) for one in scores.T]
             self._scale = np.sqrt(np.mean((scores - np.array(means).T[lists]) ** 2, axis=0))
         order, graph, columns = _canonical_order(rows, len(blocks), graph)
-        self._columns = columns[blocks[columns] == "number"]
+        # In this order, too, they are given to boosted trees, which draw some of them.
+        self._columns = {name: columns[blocks[columns] == name] for name in ("number", *BLOCKS)}
+        self._projections = {
+            name: BlockScale.learn(rows.table[:, self._columns[name]])
+            for name in BLOCKS
+            if len(self._columns[name])
+        }
         return rows, graph, order
 
     def _rows(self, table: Any, graph: PreferenceGraph) -> Rows:
         """Split encoded rows, which must form whole queries, into numbers and blocks."""
-        numbers = table if sparse.issparse(table) else table[:, self._columns]
+        numbers = table if sparse.issparse(table) else table[:, self._columns["number"]]
         if not numbers.shape[1]:
             numbers = np.zeros((table.shape[0], 1))  # a constant column becomes 0 in all views
         blocks = {
-            name: projection.transform(table[:, self._table.blocks_ == name])
+            name: projection.transform(table[:, self._columns[name]])
             for name, projection in self._projections.items()
         }
         return Rows(numbers, blocks, graph.queries if graph.has_qid else None, self._features)
@@ -368,7 +369,7 @@ class AutoRanker(QueryRequests, BaseEstimator):
         views = effort.views
         if is_sparse:
             views = SPARSE_VIEWS
-        elif not len(self._columns):
+        elif not len(self._columns["number"]):
             views = (View(("log",), "linear"),)
         elif not with_qid:
             kept = ([b for b in view.blocks if b not in WITHIN_QUERY] for view in views)
@@ -422,7 +423,7 @@ class AutoRanker(QueryRequests, BaseEstimator):
         values, names = rows.view([column_block]), self._table.get_feature_names_out()
         for column in _best_columns(values, lists):
             for sign in (-1.0, 1.0):
-                name = str(names[self._columns[column]])
+                name = str(names[self._columns["number"][column]])
                 single = ColumnMember(name, column, column_block, sign)
                 scores = lists.of_rows(sign * values[:, column])
                 candidates.append(lists.candidate("column", single, ("none", "none"), 0.0, scores))
@@ -576,12 +577,12 @@ class AutoRanker(QueryRequests, BaseEstimator):
         table = self._table._encoded(X)
         if sparse.issparse(table):
             return []
-        numbers = np.abs(table[:, self._columns])
+        numbers = np.abs(table[:, self._columns["number"]])
         with np.errstate(invalid="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # columns that are 0
             sizes = np.nanmedian(np.where(numbers > 0, numbers, np.nan), axis=0)
             ratio = np.abs(np.log(sizes / self._features._sizes))
-        names, sources = self._table._names(), self._table.sources_[self._columns]
+        names, sources = self._table._names(), self._table.sources_[self._columns["number"]]
         return [str(names[j]) for j in sources[ratio > np.log(RESIZED)]]
 
     def _contributions(self, table: Array) -> Array:
@@ -596,7 +597,8 @@ class AutoRanker(QueryRequests, BaseEstimator):
             return self._rows(table, PreferenceGraph(len(table), None, queries))
 
         rows, features, sources = of_query(table), self._features, self._table.sources_
-        of_numbers = sources[self._columns] if len(self._columns) else np.zeros(1, dtype=np.int64)
+        numbers = self._columns["number"]
+        of_numbers = sources[numbers] if len(numbers) else np.zeros(1, dtype=np.int64)
         views = {
             block: features._standardized(block, rows.numbers, rows.queries, rows.cache)[:2]
             for block in features._centres
@@ -683,27 +685,33 @@ def _canonical_order(
     Basis vectors, folds and trees are drawn at random from these orders; that of the queries is
     given by their numbers in a graph.
     """
-    m, (largest, means) = len(graph), np.zeros((2, n_columns))
-    starts = range(0, m, BATCH)
-    for i in starts:
-        part = abs(table[i : i + BATCH])  # the signs of components of texts are arbitrary
-        highest = part.max(axis=0)
-        highest = highest.toarray().ravel() if sparse.issparse(highest) else highest
-        largest = np.maximum(largest, highest)
-        means += np.asarray(part.sum(axis=0)).ravel() / m
-    largest[largest == 0] = 1.0
-    columns = np.argsort((means / largest).round(9), kind="stable")
-    direction = np.empty(len(columns))
-    direction[columns] = np.random.RandomState(0).standard_normal(len(columns))
-    direction /= largest
-    keys = np.concatenate([abs(table[i : i + BATCH]) @ direction for i in starts])
+    m, largest = len(graph), np.zeros(n_columns)
+    parts = [slice(i, i + BATCH) for i in range(0, m, BATCH)]
+    keys, groups = np.ones(m), np.zeros(n_columns, dtype=np.int64)
+    for step in range(3):  # columns with equal means are told apart by the rows that have them
+        means = np.zeros(n_columns)
+        for some in parts:
+            part = abs(table[some])  # the signs of components of texts are arbitrary
+            means += keys[some] @ part / m
+            if not step:
+                highest = part.max(axis=0)
+                highest = highest.toarray().ravel() if sparse.issparse(highest) else highest
+                largest = np.maximum(largest, highest)
+        scale = np.where(largest > 0, largest, 1.0)
+        both = np.column_stack([groups, (means / scale).round(9)])
+        groups = np.unique(both, axis=0, return_inverse=True)[1].ravel()
+        direction = np.random.RandomState(0).standard_normal(groups.max() + 1)[groups] / scale
+        keys = np.concatenate([abs(table[some]) @ direction for some in parts]).round(10)
+        if groups.max() + 1 == n_columns:
+            break
+    columns = np.argsort(groups, kind="stable")
     labels = () if graph.scores is None else graph.scores.T
     if not graph.has_qid:
         return np.lexsort((*labels, keys)), graph, columns
     first, codes = np.full(graph.n_queries, np.inf), graph.query_codes
     assert codes is not None
     np.minimum.at(first, codes, keys)
-    queries = np.argsort(first, kind="stable")
+    queries = np.lexsort((np.bincount(codes, keys).round(8), first))
     codes = np.argsort(queries)[codes]
     names = Queries(codes, [graph.query_labels[k] for k in queries])
     graph = PreferenceGraph(m, graph.scores, names, graph.sample_weight, flat=graph.flat)

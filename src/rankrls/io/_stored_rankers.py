@@ -250,7 +250,7 @@ estimator AutoRanker of rankrls.estimators.auto
     + seen
     _table: TableEncoder
     _features: RankingFeatures
-    _columns: int[numbers] >=0
+    _columns: dict[int[columns] >=0]
     _projections: dict[BlockScale]
     _members: list[LinearMember | ColumnMember | TreeMember] nonempty
     _with_qid: flag
