@@ -69,7 +69,8 @@ def test_rows_without_a_label(table, run):
     frame.loc[::10, "grade"] = np.nan
     frame.to_csv("holes.csv", index=False)
     frame.to_parquet("holes.parquet")
-    for file in ("holes.parquet", "holes.csv"):
+    frame.to_csv("words.csv", index=False, na_rep="N/A")
+    for file in ("words.csv", "holes.parquet", "holes.csv"):
         fit = FIT.replace("train.csv", file)
         err = run(fit, code=2).err
         assert "grade" in err

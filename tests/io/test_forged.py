@@ -5,10 +5,12 @@ import copy
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from model_files import edit, forge, load_or_none, refuse, write
 from rankrls import AutoRanker, ConditionalRankRLS, RankRLS
-from rankrls.io import load_model, save_model
+from rankrls.io import describe_model, load_model, save_model
 from rankrls.io._values import Decoder
 from rankrls.preprocessing import TableEncoder
 
@@ -248,6 +250,21 @@ def test_models_that_failed_when_they_were_used(path):
     save_model(RankRLS(kernel="rbf", basis=[0, 3, 5]).fit(X, y), path)
     edit(path, lambda m: model_of(m)["fields"].update(basis=None))
     refuse(path, "a model that has learned half")
+
+
+def test_descriptions_are_of_text(path):
+    """A description is not checked by making the model, and is printed."""
+    save_model(make_pipeline(StandardScaler(), RankRLS()).fit(X, y), path)
+    for name, change in (
+        ("steps", lambda m: params(m)["steps"][1]["tuple"].__setitem__(0, 3)),
+        ("feature_names", lambda m: fields(m).update(feature_names_in_=3)),
+        ("history", lambda m: fields(m).update(_source={"dict": {"history": [1]}})),
+    ):
+        forged = path.with_name(name)
+        forged.write_bytes(path.read_bytes())
+        edit(forged, change)
+        with pytest.raises(ValueError, match=f"cannot be loaded: its {name} are not text"):
+            describe_model(forged)
 
 
 def test_messages_do_not_repeat_the_file(path):

@@ -184,7 +184,8 @@ class Scorer:
         model = self.model = load_model(path)
         *self.steps, self.ranker = [step for _, step in getattr(model, "steps", [("", model)])]
         kind, auto = type(self.ranker).__name__, isinstance(self.ranker, AutoRanker)
-        if not hasattr(model, "n_features_in_") or kind.startswith("Conditional"):
+        scores = hasattr(model, "n_features_in_") and hasattr(self.ranker, "predict")
+        if not scores or kind.startswith("Conditional"):
             raise ValueError(f"{path}: a {kind} does not score rows of files; it is used in Python")
         names = getattr(model, "feature_names_in_", None)
         self.names = None if names is None else [str(name) for name in names]

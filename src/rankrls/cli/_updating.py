@@ -207,7 +207,7 @@ def _checked(scorer: Scorer, parts: list[Any], name: str, check: str) -> dict[st
         if getattr(scorer.ranker, "scoring", None) == "pairwise_accuracy":
             about["accuracy_expected"] = expected = float(scorer.ranker.best_score_)
             results, what = getattr(scorer.ranker, "cv_results_", {}), "were expected"
-            if "std_score" in results:
+            if {"std_score", "mean_score"} <= results.keys():
                 spread = float(results["std_score"][np.argmax(results["mean_score"])])
         n = int(np.isfinite(by_query).sum())
         high = mean_interval(by_query, confidence_level=0.99)[1]

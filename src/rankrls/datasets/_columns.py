@@ -434,9 +434,11 @@ class TableReader(RowReader):
         what = f"is {shown(cell)}, not a finite number{number_hint(cell)}"
         if not cell:
             what = "is empty; every row needs a number there"
-            hint = _UNLABELLED if name == self.roles["target"] else " (leave out rows without one)"
-            what += "" if feature else hint
-        hint = REMEDY * (feature and spells_missing(cell))
+        hint = ""
+        if spells_missing(cell):
+            of_target = name == self.roles["target"]
+            hint = _UNLABELLED if of_target else " (leave out rows without one)"
+            hint = REMEDY if feature else hint
         if feature and self.chosen is None:
             known = self.text or ()
             words = {n: columns[n].unique().to_pylist() for n in self.features if n not in known}
@@ -445,7 +447,7 @@ class TableReader(RowReader):
             marked = [n for n in marked if any(map(is_word, words[n]))]
             if others := [n for n in others if n not in marked]:
                 hint += _drop_hint(others, text=is_word(cell))
-            if marked:
+            if marked and marked != [name]:  # of that one it has been said
                 which = ", ".join(map(named, marked[:10]))
                 hint += f"; write the numbers of {which} with a decimal point and without "
                 hint += "thousands separators"

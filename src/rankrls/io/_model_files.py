@@ -186,6 +186,10 @@ def _describe(tree: Any, reader: ArchiveReader) -> dict[str, Any]:
     source = _sketch(fields.get("_source"), reader)
     if isinstance(source, dict):
         description |= {"history": source.pop("history", []), "columns": source}
+    for name in ("feature_names", "history", "steps"):
+        texts = description.get(name, "")
+        is_list = type(texts) in (list, dict) and all(type(text) is str for text in texts)
+        require(type(texts) is str or is_list, f"its {name} are not text")
     return description
 
 
