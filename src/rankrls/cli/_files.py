@@ -10,10 +10,10 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cached_property
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from rankrls.cli._output import listed, warn
 from rankrls.datasets import iter_ranking, load_ids, load_ranking
 from rankrls.datasets.formats import sniff
 
-__all__ = ["DataFile", "check_output", "names_from", "output_file", "shown", "write_all"]
+__all__ = ["DataFile", "check_output", "names_from", "shown", "write_file"]
 
 #: Files of at least this many bytes are read batch by batch where that is possible.
 LARGE = 64 << 20
@@ -281,24 +281,14 @@ def check_output(path: str, *inputs: str | None) -> None:
         raise PermissionError(13, "files cannot be written in this directory", folder)
 
 
-def write_all(file: IO[bytes], data: bytes) -> None:
-    """Write everything, or raise: a pipe that is closed meanwhile may take a part in silence."""
-    done = file.write(data)
-    while done < len(data):
-        done += file.write(data[done:])
+def write_file(path: str, parts: Iterable[bytes]) -> None:
+    """Write a file, compressed according to its suffix, which appears when it is complete.
 
-
-@contextmanager
-def output_file(path: str) -> Iterator[IO[bytes]]:
-    """A file to write to, which appears when it is complete; or stdout.
-
-    It is compressed according to its suffix. Devices and pipes (``/dev/stdout``, ``>(…)``) are
-    written to as they are.
+    Stdout, devices and pipes (``-``, ``/dev/stdout``, ``>(…)``) are written to as they are.
     """
-    if path == "-":
-        sys.stdout.flush()
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-    else:
-        with written(path) as file:
-            yield file
+    sys.stdout.flush()
+    with nullcontext(sys.stdout.buffer) if path == "-" else written(path) as file:
+        for data in parts:
+            while data:  # a pipe that is closed meanwhile may take a part in silence
+                data = data[file.write(data) :]
+        file.flush()

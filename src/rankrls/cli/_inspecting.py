@@ -11,7 +11,7 @@ import numpy as np
 from rankrls import AutoRanker
 from rankrls import export as exports
 from rankrls._frames import take_rows
-from rankrls.cli._files import check_output, names_from, output_file, write_all
+from rankrls.cli._files import check_output, names_from, write_file
 from rankrls.cli._output import escaped_json, facts, listed, note, say, table, to_json
 from rankrls.cli._pipelines import Scorer, rows_for
 from rankrls.diagnostics import explain as explained
@@ -49,8 +49,7 @@ def export(o: Any) -> None:
         data = (content.rstrip("\n") + "\n").encode("utf-8")
     else:
         data = content.SerializeToString()
-    with output_file(o.output or "-") as file:
-        write_all(file, data)
+    write_file(o.output or "-", [data])
     if o.output not in (None, "-"):
         note(f"{o.output} written")
     if "normalizers" in takes and not o.normalizers:

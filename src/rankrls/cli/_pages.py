@@ -29,13 +29,12 @@ __all__ = ["demo", "leaderboard", "report"]
 
 def report(o: Any) -> None:
     """Write a page about a file and its ranker."""
-    for wrong, text in (
-        (o.output == "-", "the page is written to a file: name it by -o"),
-        ("-" in o.data and "-" in o.test, "stdin cannot be both the training data and test data"),
-        (o.clicks and o.test, "--test is for rows with labels: leave it out with --clicks"),
-    ):
-        if wrong:
-            raise ValueError(text)
+    if o.output == "-":
+        raise ValueError("the page is written to a file: name it by -o")
+    if "-" in o.data and "-" in o.test:
+        raise ValueError("stdin cannot be both the training data and test data")
+    if o.clicks and o.test:
+        raise ValueError("--test is for rows with labels: leave it out with --clicks")
     check_output(o.output, *o.data, *o.test)
     estimator = make_ranker(o)
     with click_rows(o) as (o, examination):
@@ -53,9 +52,8 @@ def report(o: Any) -> None:
         "file": o.output,
     }
     if o.auto:
-        ranker = last_step(made.model)
-        about |= {"scoring": ranker.scoring, "best_score": ranker.best_score_,
-                  "members": ranker.members_}  # fmt: skip
+        auto = last_step(made.model)
+        about |= {"scoring": auto.scoring, "best_score": auto.best_score_, "members": auto.members_}
     result(o, about)
 
 

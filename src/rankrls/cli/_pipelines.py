@@ -165,9 +165,6 @@ def name_features(model: Any, names: list[str] | None) -> None:
         first.feature_names_in_ = np.array(names, dtype=object)
 
 
-# ---------------------------------------------------------------------- models from files
-
-
 class Scorer:
     """A model from a file, and what it needs to know of rows.
 

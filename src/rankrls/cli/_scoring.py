@@ -14,7 +14,7 @@ import numpy as np
 
 from rankrls import metrics as measures
 from rankrls.cli._commands import DATA
-from rankrls.cli._files import Copy, DataFile, check_output, output_file, shown, write_all
+from rankrls.cli._files import Copy, DataFile, check_output, shown, write_file
 from rankrls.cli._options import flag
 from rankrls.cli._output import escaped, escaped_json, result, say, table, to_json, warn, working
 from rankrls.cli._pipelines import MAX_GAIN, Scorer, rows_for
@@ -30,9 +30,6 @@ __all__ = ["compare", "evaluate", "predict"]
 RELEVANCE = ("relevance_threshold", "gain", "max_grade")
 
 
-# ---------------------------------------------------------------------- predict
-
-
 def predict(o: Any) -> None:
     """Write the scores of the rows of a file, or ranked lists."""
     lists = o.format != "scores" and any((o.format, o.top, o.doc_id))
@@ -42,9 +39,7 @@ def predict(o: Any) -> None:
     rows = rows_for(scorer, o.data, o, ("qid",) if with_qid else ())
     with working(f"Scoring {rows.name}") as work:
         if not lists:
-            with output_file(output) as file:
-                for _, scores in _scored(scorer, rows):
-                    write_all(file, _lines(scores))
+            write_file(output, (_lines(scores) for _, scores in _scored(scorer, rows)))
             return
         ranked = _ranked(o, scorer, rows, work)
     columns = ranked.columns
@@ -63,8 +58,7 @@ def predict(o: Any) -> None:
     content = text.getvalue()
     if output == "-" and sys.stdout.isatty():  # ids of files may hold commands of terminals
         content = "\n".join(map(escaped, content.split("\n")))
-    with output_file(output) as file:
-        write_all(file, content.encode("utf-8"))
+    write_file(output, [content.encode("utf-8")])
 
 
 def _lines(scores: Any) -> bytes:
@@ -112,9 +106,6 @@ def _scored(scorer: Scorer, rows: DataFile) -> Iterator[tuple[Any, Any]]:
         parts = rows.parts(by_query=scorer.needs_qid)
     for batch in parts:
         yield batch, scorer.scores(batch.data, batch.qid, name=rows.name)
-
-
-# ---------------------------------------------------------------------- labels and scores
 
 
 def _arguments(o: Any) -> dict[str, Any]:
@@ -179,9 +170,6 @@ def _read_scores(path: str) -> Any:
     if not numbers:
         raise ValueError(f"{shown(path)}: no data: there are no scores")
     return np.array(numbers)
-
-
-# ---------------------------------------------------------------------- evaluate
 
 
 def evaluate(o: Any) -> None:
@@ -295,9 +283,6 @@ def _of_run(o: Any, metrics: list[Any]) -> tuple[Any, dict[str, Any], dict[str, 
         "n_relevant": int((qrels.grade > 0).sum()),
     }
     return names, values, {}, counts
-
-
-# ---------------------------------------------------------------------- compare
 
 
 def compare(o: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rankrls._frames import QUERY_NAMES
-from rankrls.cli._files import check_output, output_file, write_all
+from rankrls.cli._files import check_output, write_file
 from rankrls.cli._output import facts, listed, note, number, queries
 from rankrls.datasets.formats import find_delimiter, sniff, text_blocks
 
@@ -108,9 +108,6 @@ def find_column(
     return column
 
 
-# ---------------------------------------------------------------------- split
-
-
 def split(o: Any) -> None:
     """Write the rows of some queries to one file, and all others to another."""
     if os.path.realpath(o.train) == os.path.realpath(o.test):
@@ -131,8 +128,7 @@ def split(o: Any) -> None:
     chosen = np.random.default_rng(o.random_state).permutation(len(names))[:n_test]
     held, told = np.isin(codes, chosen), []
     for path, rows, n in ((o.train, ~held, len(names) - n_test), (o.test, held, n_test)):
-        with output_file(path) as file:
-            write_all(file, part(rows))
+        write_file(path, [part(rows)])
         told.append((path, f"{number(int(rows.sum()))} rows of {queries(n)}"))
     facts(told)
 

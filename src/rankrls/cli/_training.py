@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import time
@@ -15,7 +16,7 @@ from scipy import sparse
 from rankrls import AutoRanker, RankRLSCV, streaming
 from rankrls._frames import text_columns
 from rankrls._resources import pyplot
-from rankrls.cli._files import DataFile, check_output, output_file
+from rankrls.cli._files import DataFile, check_output, write_file
 from rankrls.cli._output import listed, note, result, say, table, warn, working
 from rankrls.cli._pipelines import (
     MAX_GAIN,
@@ -106,7 +107,7 @@ def _about(o: Any, rows: Any, ranker: Any, n_rows: int, **more: Any) -> dict[str
             "effort": ranker.effort,
             "scoring": ranker.scoring,
             "best_score": ranker.best_score_,
-            "n_queries": 1 if rows.qid is None else len(set(rows.qid.tolist())),
+            "n_queries": _n_queries(rows),
             "n_compared": ranker.n_compared_,
             "n_members": int((ranker.members_["weight"] > 0).sum()),
             "members": ranker.members_,
@@ -122,7 +123,8 @@ def _about(o: Any, rows: Any, ranker: Any, n_rows: int, **more: Any) -> dict[str
     }  # fmt: skip
 
 
-# ---------------------------------------------------------------------- batch by batch
+def _n_queries(rows: Any) -> int:
+    return 1 if rows.qid is None else len(set(rows.qid.tolist()))
 
 
 def _sums_suffice(o: Any) -> bool:
@@ -167,16 +169,13 @@ def _fit_stream(o: Any, reader: DataFile) -> Any:
     return model, _about(o, first, ranker, n_rows, streamed=True), doubt
 
 
-# ---------------------------------------------------------------------- at once
-
-
 def _fit_in_memory(o: Any, reader: DataFile, work: Any) -> tuple[Any, dict[str, Any], str | None]:
     """Read all rows, then fit: the model, facts about it, and what is doubtful."""
     rows = reader.load()
     more: dict[str, Any] = {"streamed": False}
     alpha, cv = None if o.auto or o.alpha in (None, "auto") else float(o.alpha), None
     if alpha is not None and o.c is not None:  # SVMrank: ½‖w‖² + (C/queries) Σ ξ
-        alpha = (1 if rows.qid is None else len(set(rows.qid.tolist()))) / (2 * float(o.c))
+        alpha = _n_queries(rows) / (2 * float(o.c))
     large = sparse.issparse(rows.data) and min(rows.data.shape) > MAX_SPARSE
     if o.alpha is None and large and o.kernel == "linear" and o.solver in ("auto", "cg"):
         cv = "validation"
@@ -202,8 +201,12 @@ def _fitted(o: Any, ranker: Any, reader: DataFile, rows: Any, work: Any) -> Any:
         _tell_text(rows.data)
     with reader.named_errors():
         fit_rows(model, rows)
-    if o.auto and not o.json:
-        _tell_dropped(ranker, rows.data, o)
+    dropped = ranker._table.dropped_ if o.auto and not o.json else ()
+    if len(dropped):
+        names, first = getattr(ranker, "feature_names_in_", None), 0 if o.zero_based else 1
+        labels = [f"feature {first + j}" if names is None else names[j] for j in dropped]
+        note(f"{len(dropped):,} of {rows.data.shape[1]:,} columns left out (constant, or ids): "
+             f"{listed(labels)}")  # fmt: skip
     return model
 
 
@@ -262,9 +265,6 @@ def _doubt(ranker: Any, rows: Any = None) -> str | None:
     )
 
 
-# ---------------------------------------------------------------------- --auto
-
-
 def suit_labels(ranker: AutoRanker, o: Any, y: Any) -> None:
     """Choose by pairwise accuracy if NDCG, which nobody asked for, has no gain for the labels."""
     if "scoring" not in o.given and (y.min() < 0 or y.max() > MAX_GAIN):
@@ -294,25 +294,11 @@ def _tell_text(X: Any) -> None:
             )
 
 
-def _tell_dropped(ranker: AutoRanker, X: Any, o: Any) -> None:
-    """Tell which columns are left out."""
-    dropped = ranker._table.dropped_
-    if len(dropped):
-        names, first = getattr(ranker, "feature_names_in_", None), 0 if o.zero_based else 1
-        labels = [f"feature {first + j}" if names is None else names[j] for j in dropped]
-        note(f"{len(dropped):,} of {X.shape[1]:,} columns left out (constant, or ids): "
-             f"{listed(labels)}")  # fmt: skip
-
-
 def _tell_members(ranker: AutoRanker, count: int) -> None:
     """Print the first candidates, the best first; those that were chosen come before others."""
-    named = {ranker.scoring if name == "score" else name: values[:count]
-             for name, values in ranker.members_.items()}  # fmt: skip
-    table(named)
+    table({ranker.scoring if name == "score" else name: values[:count]
+           for name, values in ranker.members_.items()})  # fmt: skip
     say()
-
-
-# ---------------------------------------------------------------------- cv
 
 
 def cross_validate(o: Any) -> None:
@@ -366,8 +352,8 @@ def _draw(ranker: Any, path: str) -> None:
     plt.switch_backend("Agg")  # no window is opened
     from rankrls.plotting import RegularizationPathDisplay
 
-    figure = RegularizationPathDisplay.from_estimator(ranker).figure_
-    with output_file(path) as file:
-        kind = os.path.splitext(path)[1].lower().removeprefix(".")
-        figure.savefig(file, format=kind, dpi=150, bbox_inches="tight")
+    figure, content = RegularizationPathDisplay.from_estimator(ranker).figure_, io.BytesIO()
+    kind = os.path.splitext(path)[1].lower().removeprefix(".")
+    figure.savefig(content, format=kind, dpi=150, bbox_inches="tight")
     plt.close(figure)
+    write_file(path, [content.getvalue()])

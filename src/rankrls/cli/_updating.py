@@ -100,29 +100,24 @@ def _change(scorer: Scorer, o: Any) -> dict[str, Any]:
     except ValueError as error:
         raise ValueError(f"{o.model}: {error}") from error
     ranker, files = _sums(scorer), (*o.data, *o.forget)
-    with_qid = scorer.ranker._with_qid
+    with_qid, is_auto = scorer.ranker._with_qid, isinstance(scorer.ranker, AutoRanker)
     if not any(os.path.isfile(one) and sniff(one) == "letor" for one in files):
         o.sample_weight = o.sample_weight or scorer.source.get("weight")
-    for wrong, text in (
-        (o.forget and isinstance(scorer.ranker, AutoRanker),
-         f"--forget: {o.model} is an AutoRanker, which cannot forget: fit it again to the rows "
-         "that stay"),
-        (with_qid and o.one_ranking,
-         f"--one-ranking: {o.model} was fitted to queries, which have ids"),
-        (not with_qid and not o.one_ranking,
-         f"{o.model} was fitted to one ranking: add --one-ranking, with which the rows of every "
-         "file are one more"),
-        (ranker._seen.weighted and o.sample_weight is None,
-         f"{o.model} was fitted with weights of rows: name their column by --sample-weight (LETOR "
-         "text has none: use a table, or update the model in Python)"),
-    ):  # fmt: skip
-        if wrong:
-            raise ValueError(text)
-    about: dict[str, Any] = {
-        "queries_before": _n_queries(scorer),
-        "accuracy_of_new": None,
-        "accuracy_expected": None,
-    }
+    wrong = ""
+    if is_auto and o.forget:
+        wrong = " is an AutoRanker, which cannot forget: fit it again to the rows that stay"
+    elif with_qid and o.one_ranking:
+        wrong = " was fitted to queries, which have ids: leave out --one-ranking"
+    elif not with_qid and not o.one_ranking:
+        wrong = (" was fitted to one ranking: add --one-ranking, with which the rows of every file "
+                 "are one more")  # fmt: skip
+    elif ranker._seen.weighted and o.sample_weight is None:
+        wrong = (" was fitted with weights of rows: name their column by --sample-weight (LETOR "
+                 "text has none: use a table, or update the model in Python)")  # fmt: skip
+    if wrong:
+        raise ValueError(f"{o.model}{wrong}")
+    about: dict[str, Any] = {"queries_before": _n_queries(scorer)}
+    about |= {"accuracy_of_new": None, "accuracy_expected": None}
     need = ("target",) if o.one_ranking else ("target", "qid")
 
     def readers(paths: Any) -> list[DataFile]:
