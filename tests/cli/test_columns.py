@@ -135,7 +135,14 @@ def test_a_split_by_query(table, run, tmp_path):
     assert len(pd.read_parquet("a.parquet")) + len(pd.read_parquet("b.parquet")) == 480
     (tmp_path / "rows.txt").write_text("".join(f"1 qid:{i // 2} 1:{i}\n" for i in range(10)))
     run("split rows.txt a.txt b.txt")
-    assert len((tmp_path / "b.txt").read_text().splitlines()) == 2
+    parts = Path("a.txt").read_text(), Path("b.txt").read_text()
+    assert len(parts[1].splitlines()) == 2
+    run("split - c.txt d.txt", stdin=Path("rows.txt").read_bytes())
+    assert (Path("c.txt").read_text(), Path("d.txt").read_text()) == parts
+    for file, a in (("all.csv", "a.csv"), ("all.parquet", "a.parquet")):
+        share = "--test 0.25" * (file == "all.csv")
+        run(f"split - c d --qid session {share}", stdin=Path(file).read_bytes())
+        assert Path("c").read_bytes() == Path(a).read_bytes()
     assert "--qid" in run("split all.csv a.csv b.csv --qid-column no", code=2).err
     assert "'x' is not a valid number" in run("split all.csv a.csv b.csv --test x", code=2).err
     Path("gap.csv").write_text("qid,label\n1,1\n,0\n2,1\n")

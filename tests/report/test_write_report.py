@@ -149,6 +149,17 @@ def test_the_interval_of_one_ranking_holds_on_noise(tmp_path):
     assert better <= 4
 
 
+def test_labels_of_chance_are_not_better_than_a_random_order():
+    """The intervals by query of these lie below one half."""
+    qid = np.repeat(np.arange(20), 10)
+    for seed in (8, 16, 70, 115):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(200, 5)), rng.integers(0, 3, 200)
+        result = analysed(X, y, qid, estimator=RankRLS(10.0))
+        assert "no-better-than-chance" in codes_of(result.findings)
+        assert result.error.high < 0.5
+
+
 def test_the_estimate_chooses_alpha_without_the_query(ranking):
     X, y, qid = ranking
     result = analysed(X, y, qid, alphas=ALPHAS)

@@ -165,7 +165,8 @@ OPTIONS: dict[str, SimpleNamespace] = {
         type=float, default=3),
     "coef0": _row("Constant of the kernels poly and sigmoid.", _for_kernels("poly", "sigmoid"),
         auto=CHOOSES, type=float, default=1),
-    "cost": _row("Target of a pair: the difference of its labels, or 1.", _SQUARED, auto=CHOOSES,
+    "cost": _row("Target of a pair: the difference of its labels, or 1; relative: the difference, "
+        "with errors divided by it.", _SQUARED, auto=CHOOSES,
         type=_one_of("magnitude unit relative"), default="magnitude"),
     "ties": _row("Whether rows with equal labels should get equal scores.", _SQUARED,
         (lambda o: o.ties == "keep" and o.cost != "magnitude", "keep is for --cost magnitude: "

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rankrls._frames import QUERY_NAMES
-from rankrls.cli._files import check_output, write_file
+from rankrls.cli._files import Copy, check_output, shown, write_file
 from rankrls.cli._output import facts, listed, note, number, queries
 from rankrls.datasets.formats import find_delimiter, sniff, text_blocks
 
@@ -114,16 +114,17 @@ def split(o: Any) -> None:
         raise ValueError(f"{o.test} is named twice: the two parts are written to two files")
     check_output(o.train, o.data)
     check_output(o.test, o.data)
-    kind = sniff(o.data)
+    name, file = shown(o.data), Copy(o.data) if o.data == "-" else o.data
+    kind = sniff(file)
     if kind == "letor" and o.qid is not None:
         raise ValueError("--qid is for CSV and Parquet files: LETOR text has qid:…")
-    qid, part = _parquet(o) if kind == "parquet" else _text(o, kind)
+    qid, part = (_parquet if kind == "parquet" else _text)(file, name, kind, o.qid)
     for row, one in enumerate(qid, 1):
         if one is None or not str(one).strip():
-            raise ValueError(f"{o.data}: row {row} has no query id, so it belongs to no query")
+            raise ValueError(f"{name}: row {row} has no query id, so it belongs to no query")
     names, codes = np.unique(np.asarray(qid, dtype=str), return_inverse=True)
     if len(names) < 2:
-        raise ValueError(f"{o.data}: {queries(len(names))} cannot be split in two")
+        raise ValueError(f"{name}: {queries(len(names))} cannot be split in two")
     n_test = min(max(round(o.share * len(names)), 1), len(names) - 1)
     chosen = np.random.default_rng(o.random_state).permutation(len(names))[:n_test]
     held, told = np.isin(codes, chosen), []
@@ -133,30 +134,28 @@ def split(o: Any) -> None:
     facts(told)
 
 
-def _text(o: Any, kind: str) -> tuple[list[str], Any]:
+def _text(file: Any, name: str, kind: str, column: str | None) -> tuple[list[str], Any]:
     """Query of every row of LETOR text or CSV, and a function that returns some rows, unchanged."""
-    lines = [line + "\n" for _, block in text_blocks(o.data) for line in block]
+    delimiter = "" if kind == "letor" else find_delimiter(file)
+    lines = [line + "\n" for _, block in text_blocks(file) for line in block]
     head, rows, qid = "", [], []
     if kind == "letor":
         rows = [line for line in lines if line.partition("#")[0].strip()]
         found = [re.match(r"\s*\S+\s+qid:(\S+)", line) for line in rows]
-        if None in found:
-            row = found.index(None) + 1
-            raise ValueError(f"{o.data}: row {row} has no qid:…, so it belongs to no query")
-        qid = [match[1] for match in found if match is not None]
+        qid = ["" if match is None else match[1] for match in found]
     else:
-        reader, first = csv.reader(lines, delimiter=find_delimiter(o.data)), 0
+        reader, first = csv.reader(lines, delimiter=delimiter), 0
         names: list[str] = []
         for cells in reader:
             record, first = "".join(lines[first : reader.line_num]), reader.line_num
             if cells and not names:
                 head, names = record, cells
-                place = names.index(find_column(o.data, names, o.qid, QUERY_NAMES, "qid"))
+                place = names.index(find_column(name, names, column, QUERY_NAMES, "qid"))
             elif cells:
                 rows.append(record)
                 if len(cells) != len(names):
                     what = f"{len(cells)} cells, not {len(names)}"
-                    raise ValueError(f"{o.data}: row {len(rows)} has {what}")
+                    raise ValueError(f"{name}: row {len(rows)} has {what}")
                 qid.append(cells[place])
 
     def part(kept: Any) -> bytes:
@@ -165,18 +164,17 @@ def _text(o: Any, kind: str) -> tuple[list[str], Any]:
     return qid, part
 
 
-def _parquet(o: Any) -> tuple[list[Any], Any]:
+def _parquet(file: Any, name: str, kind: str, column: str | None) -> tuple[list[Any], Any]:
     """The same for a Parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pq.read_table(o.data)
+    table = pq.read_table(file)
 
     def part(kept: Any) -> bytes:
         sink = pa.BufferOutputStream()
         pq.write_table(table.filter(pa.array(kept)), sink)
         return bytes(sink.getvalue().to_pybytes())
 
-    return table[
-        find_column(o.data, table.column_names, o.qid, QUERY_NAMES, "qid")
-    ].to_pylist(), part
+    found = find_column(name, table.column_names, column, QUERY_NAMES, "qid")
+    return table[found].to_pylist(), part

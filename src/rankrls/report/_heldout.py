@@ -154,7 +154,7 @@ def hold_out(plan: Any, data: Rankings) -> SimpleNamespace:
         plan.tell("Choosing members by held-out queries")
         model = fit(clone(plan.estimator), data)
         if np.isfinite(model.nested_scores_).all():
-            held.method, held.corrected, held.model = "leave-query-out", False, model
+            held.method, held.model = "leave-query-out", model
             held.scores, held.errors = model.nested_scores_, errors_of(data, model.nested_scores_)
     if not hasattr(held, "errors"):
         held.method, estimator = "refits", plan.estimator

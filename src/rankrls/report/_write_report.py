@@ -271,7 +271,7 @@ def analyse(
     if unseen is not None:
         findings += check_test(train, unseen, statistics)
     scaled = train.inputs is not train.X
-    findings += check_model(errors, error, baseline, scaled=scaled)
+    findings += check_model(errors, error, baseline, scaled=scaled, held_out=unseen is None)
     # Scales and ids have findings of their own.
     texts = dict.fromkeys(
         str(one.message) for one in caught
