@@ -170,6 +170,10 @@ def test_kinds_of_query_ids(tmp_path, kind):
 def test_text_in_arrow_files_of_polars(tmp_path, kind):
     """Views, as polars calls its text, and views in dictionaries."""
     polars = pytest.importorskip("polars")
+    try:
+        pa.array(["a"], pa.string_view()).dictionary_encode().dictionary.cast(pa.large_string())
+    except pa.ArrowNotImplementedError as error:
+        pytest.skip(f"this pyarrow cannot convert such text: {error}")
     text = polars.Series(["b", "b", None, "a"], dtype=getattr(polars, kind))
     frame = polars.DataFrame({"qid": text.fill_null("b"), "label": [0, 1, 2, 0], "word": text})
     frame.write_ipc(tmp_path / "p.arrow")

@@ -36,6 +36,7 @@ from rankrls.datasets.formats import (
     REMEDY,
     blocks,
     number_of,
+    parsed,
     place_of,
     shown,
     spells_missing,
@@ -459,23 +460,11 @@ def _pairs(text: bytes, missing: bool) -> tuple[Array, Array] | None:
         return None
     try:
         import pyarrow as pa
-        from pyarrow import csv
     except ImportError:
         return None
-    try:
-        table = csv.read_csv(
-            pa.BufferReader(text),
-            csv.ReadOptions(
-                use_threads=False, block_size=len(text) + 1, column_names=["id", "value"]
-            ),
-            csv.ParseOptions(delimiter=":", quote_char=False),
-            csv.ConvertOptions(
-                check_utf8=False,
-                column_types={"id": pa.uint32(), "value": pa.float64()},
-                null_values=NULLS if missing else [],
-            ),
-        )
-    except pa.ArrowInvalid:
+    types = {"id": pa.uint32(), "value": pa.float64()}
+    table = parsed(text, ["id", "value"], types, ":", nulls=NULLS if missing else [])
+    if table is None:
         return None
     ids, column = table.column(0), table.column(1)
     values = column.to_numpy()

@@ -32,6 +32,7 @@ from rankrls.datasets.formats import (
     delimiter_of,
     is_word,
     number_of,
+    parsed,
     require_loadable,
     shown,
 )
@@ -416,7 +417,7 @@ class _Block:
 
     def _table(self, columns: list[int], types: list[Any]) -> Any:
         """Columns by number, read by pyarrow; None if it cannot, or may be wrong."""
-        arrow, source, data = pyarrow(), self.source, self.data
+        source, data = self.source, self.data
         # Quotation marks inside cells, or missing ones, and what pyarrow takes for other lines.
         blank = source.delimiter.isspace()
         blank = blank and (source.delimiter not in " \t" or _BLANK_LINE.search(data) is not None)
@@ -425,24 +426,8 @@ class _Block:
         if is_odd or blank or len(source.names) == 1 or data.startswith(b"\xef\xbb\xbf"):
             return None
         keys = [str(column) for column in range(len(source.names))]
-        reading = arrow.csv.ReadOptions(
-            use_threads=False, block_size=len(data) + 1, column_names=keys
-        )
-        parsing = arrow.csv.ParseOptions(
-            delimiter=source.delimiter,
-            quote_char='"' if b'"' in data else False,
-            newlines_in_values=True,
-        )
-        converting = arrow.csv.ConvertOptions(
-            check_utf8=False,
-            column_types={keys[k]: kind for k, kind in zip(columns, types, strict=True)},
-            include_columns=[keys[column] for column in columns],
-            null_values=[],
-        )
-        with suppress(arrow.ArrowInvalid):
-            file = arrow.BufferReader(data)
-            return arrow.csv.read_csv(file, reading, parsing, converting).combine_chunks()
-        return None
+        typed = {keys[k]: kind for k, kind in zip(columns, types, strict=True)}
+        return parsed(data, keys, typed, source.delimiter, quoted=b'"' in data)
 
 
 def _ended(data: bytes) -> int:

@@ -207,6 +207,36 @@ def as_utf8(name: str, number: int, block: bytes) -> bytes:
     return block
 
 
+def parsed(
+    data: bytes,
+    names: list[str],
+    types: dict[str, Any],
+    delimiter: str,
+    *,
+    quoted: bool = False,
+    nulls: Sequence[str] = (),
+) -> Any:
+    """Columns of lines with cells, by pyarrow: those that ``types`` has; None if it cannot."""
+    import pyarrow
+    from pyarrow import csv
+
+    with suppress(pyarrow.ArrowInvalid):
+        return csv.read_csv(
+            pyarrow.BufferReader(data),
+            csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),
+            csv.ParseOptions(
+                delimiter=delimiter, quote_char='"' if quoted else False, newlines_in_values=quoted
+            ),
+            csv.ConvertOptions(
+                check_utf8=False,
+                column_types=types,
+                include_columns=list(types),
+                null_values=list(nulls),
+            ),
+        ).combine_chunks()
+    return None
+
+
 def place_of(name: str, numbers: Sequence[int], row: int) -> str:
     """File and line of a row, of which the numbers of lines are known."""
     return f"{name}:{numbers[row]}"
