@@ -137,6 +137,24 @@ def test_a_long_text_in_every_row(kind, tmp_path):
         assert len(words) == n
 
 
+def test_texts_that_share_their_bytes(monkeypatch, tmp_path):
+    """Views of Arrow: n bytes stand for n² / 2."""
+    n = 5000
+    views = np.zeros((n, 4), dtype=np.int32)  # length, first four bytes, buffer, offset
+    views[:, 0], views[:, 1], views[:, 3] = n + 12 - np.arange(n), 0x78787878, np.arange(n)
+    buffers = [None, pa.py_buffer(views), pa.py_buffer(b"x" * (n + 12))]
+    column = pa.Array.from_buffers(pa.string_view(), n, buffers)
+    table = pa.table({"qid": column, "label": np.arange(n) % 2, "a": np.arange(n)})
+    with pa.OSFile(str(tmp_path / "t"), "wb") as file, pa.ipc.new_file(file, table.schema) as to:
+        to.write_table(table)
+    monkeypatch.setattr(_resources, "budget", lambda: 10_000_000)
+    with pytest.raises(
+        ValueError, match=r"t: record batch 0.*texts that share bytes take 0\.0 GiB"
+    ):
+        load_ranking(tmp_path / "t", format="parquet")
+    assert load_ranking(tmp_path / "t", format="parquet", qid=None).data.shape == (n, 1)
+
+
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
 def test_names_that_do_not_fit(kind, monkeypatch):
     lines = {"csv": b"winner,loser\n" + b"a,b\n" * 50_000,

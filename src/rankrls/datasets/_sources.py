@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from rankrls import _resources
 from rankrls._resources import pyarrow
 from rankrls._streams import PathOrFile, name_of
 from rankrls._validation import as_objects
@@ -217,7 +218,20 @@ class ArrowSource:
             for batch in map(reader.get_batch, range(reader.num_record_batches)):
                 self.ends.append(batch.num_rows + (self.ends[-1] if self.ends else 0))
                 batch.validate(full=True)  # offsets that point outside would crash, not raise
-                yield batch.select(columns)
+                batch = batch.select(columns)
+                for column in batch.columns:
+                    _check_views(column)
+                yield batch
+
+
+def _check_views(column: Any) -> None:
+    """Raise if the different texts of views, which may share bytes, do not fit into memory."""
+    column = column.dictionary if pyarrow().types.is_dictionary(column.type) else column
+    if str(column.type) == "string_view":
+        views = np.frombuffer(column.buffers()[1], dtype=np.int64).reshape(-1, 2)[: len(column)]
+        lengths = np.unique(views, axis=0)[:, 0] & 0x7FFFFFFF
+        if lengths.sum() > _resources.budget():
+            raise ValueError(f"texts that share bytes take {lengths.sum() / 2**30:.1f} GiB apart")
 
 
 # -- cells of CSV files, all of them text -------------------------------------------------------
