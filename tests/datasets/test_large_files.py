@@ -148,9 +148,7 @@ def test_texts_that_share_their_bytes(monkeypatch, tmp_path):
     with pa.OSFile(str(tmp_path / "t"), "wb") as file, pa.ipc.new_file(file, table.schema) as to:
         to.write_table(table)
     monkeypatch.setattr(_resources, "budget", lambda: 10_000_000)
-    with pytest.raises(
-        ValueError, match=r"t: record batch 0.*texts that share bytes take 0\.0 GiB"
-    ):
+    with pytest.raises(ValueError, match=r"t: record batch 0.*texts that share bytes"):
         load_ranking(tmp_path / "t", format="parquet")
     assert load_ranking(tmp_path / "t", format="parquet", qid=None).data.shape == (n, 1)
 

@@ -222,15 +222,14 @@ def test_what_is_not_missing_stays_an_error(value):
 
 def test_labels_and_weights_are_never_missing():
     for label in (b"NULL", b"nan"):
-        with pytest.raises(ValueError, match=r":1: label .* is not a finite number$"):
+        with pytest.raises(ValueError, match=r":1: label .* number \(.*by unlabelled='drop'\)$"):
             load_letor(io.BytesIO(label + b" qid:1 1:1\n"), missing="nan")
-    for column in ("label", "weight"):
+    for column, hint in (("label", "unlabelled='drop'"), ("weight", "leave out rows without one")):
         row = {"label": "1", "weight": "1", "a": "2", column: "NA"}
         text = "\n".join([",".join(row), ",".join(row.values())]).encode()
         options = {"target": "label", "sample_weight": "weight", "missing": "nan"}
-        with pytest.raises(
-            ValueError, match=f":2: column '{column}' is 'NA', not a finite number$"
-        ):
+        message = rf":2: column '{column}' is 'NA', not a finite number \({hint}"
+        with pytest.raises(ValueError, match=message):
             load_csv(io.BytesIO(text), **options)
 
 

@@ -302,8 +302,10 @@ class LetorReader(RowReader):
         word, qid = lines.labels[row].decode("utf-8", "replace"), lines.qids[row]
         label = number_of(word)
         if not math.isfinite(label) and not (spells_missing(word) and self.drop_unlabelled):
-            table = " (a table? load_csv and load_ranking read CSV)" if "," in word else ""
-            lines.fail(row, f"label {shown(word)} is not a finite number{table}")
+            hint = " (a table? load_csv and load_ranking read CSV)" * ("," in word)
+            if spells_missing(word):
+                hint = " (load_ranking leaves such rows out by unlabelled='drop')"
+            lines.fail(row, f"label {shown(word)} is not a finite number{hint}")
         if qid is not None and (not qid or b"\0" in qid):
             lines.fail(row, f"{shown(b'qid:' + qid)} has no valid query id after the colon")
         if (qid is None) != (lines.qids[0] is None):
