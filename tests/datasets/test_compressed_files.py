@@ -1,4 +1,4 @@
-"""Files compressed by gzip, bzip2, xz and zstd: LETOR text, CSV, runs, judgements."""
+"""Files compressed by gzip, bzip2, xz and zstd: LETOR text, CSV and runs."""
 
 import bz2
 import gzip
@@ -13,16 +13,11 @@ from rankrls import _resources, _streams
 from rankrls.cli import main
 from rankrls.datasets import (
     dump_letor,
-    dump_qrels,
-    dump_run,
     iter_letor,
     load_csv,
     load_letor,
-    load_qrels,
     load_ranking,
-    load_run,
 )
-from rankrls.rankings import Qrels, RankTable
 
 pa = pytest.importorskip("pyarrow")
 
@@ -101,14 +96,6 @@ def test_what_is_written_is_read(kind, tmp_path):
     np.testing.assert_array_equal(load_letor(path).data, X)
     batches = list(iter_letor(path, rows=20))
     np.testing.assert_array_equal(np.vstack([batch.data for batch in batches]), X)
-    ids = [f"d{i}" for i in range(50)]
-    run, qrels = tmp_path / f"run{SUFFIX[kind]}", tmp_path / f"qrels{SUFFIX[kind]}"
-    dump_run(RankTable.from_scores(X[:, 0], qid=qid, ids=ids), run)
-    dump_qrels(Qrels.from_labels(y, qid=qid, ids=ids), qrels)
-    for file in (run, qrels):
-        assert file.read_bytes()[:2] == PACK[kind](b"")[:2]
-    assert sorted(load_run(run).id) == sorted(ids)
-    assert sorted(load_qrels(qrels).id) == sorted(ids)
 
 
 @pytest.mark.parametrize("read", [load_letor, lambda file: load_csv(file, target="label")])
