@@ -434,9 +434,11 @@ def lost_to_heavy_edges(laplacian: Laplacian) -> float:
         between = laplacian.between
         return lost if between is None else max(lost, lost_to_heavy_edges(between))
     heavy, m = ~laplacian.outweighed, laplacian.n_rows
+    if heavy.all():
+        return lost
     ends = (laplacian.head[heavy], laplacian.tail[heavy])
     kept = sparse.csr_array((laplacian.weight[heavy], ends), shape=(m, m))
-    if heavy.all() or connected_components(kept)[0] == connected_components(laplacian.matrix)[0]:
+    if connected_components(kept)[0] == connected_components(laplacian.matrix)[0]:
         return lost
     weight = laplacian.weight[laplacian.outweighed]
     light = EPS * float(laplacian.weight.max()) * min(m, len(weight)) / float(weight.sum())

@@ -240,11 +240,14 @@ class RidgeProblem:
             condition = max(solver.factorization.condition(alpha) for solver in solvers)
             weights = min(weights, EPS * condition)
         if basis is not None:  # parts of the kernel that cancel, as in `DualSolver`
-            Phi = space.features
-            for L in self.objectives:
-                noise = float((np.square(Phi).sum(axis=1) * L.degree()).max())
-                if noise > CANCELLED * float((Phi * L.apply(Phi)).sum()):
-                    loss = max(loss, EPS * noise * Phi.shape[1] / alpha)
+            squares = np.einsum("ij,ij->i", space.features, space.features)
+            columns = Products(space.features)
+            for number, L in enumerate(self.objectives):
+                degree = L.degree()
+                noise = float((squares * degree).max())
+                sizes = solvers[number].largest if solvers else columns.column_squares(degree)
+                if noise > CANCELLED * sizes.sum():
+                    loss = max(loss, EPS * noise * columns.shape[1] / alpha)
         self._warned = warn_lost_digits(
             loss, weights, alpha, space.kernel.name if kernel else None, space.X, self.names
         )
