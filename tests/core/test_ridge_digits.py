@@ -363,8 +363,9 @@ def test_cubic_kernel_is_right_or_told(scale):
 
 
 @pytest.mark.parametrize("share", [0.01, 0.3])
-@pytest.mark.parametrize("ratio", [1e3, 1e8, 1e12, 1e14])
-def test_weights_of_very_different_sizes(share, ratio):
+@pytest.mark.parametrize("ratio", [1e3, 1e8, 1e12, 1e14, 1e16])
+@pytest.mark.parametrize("solver", ["primal", "dual"])
+def test_weights_of_very_different_sizes(solver, share, ratio):
     """Fits and hold-outs against weighted least squares by orthogonal rotations, or told."""
     X, _, pairs, rng = data()
     weight = np.where(rng.random(len(pairs)) < share, ratio, 1.0)
@@ -376,15 +377,14 @@ def test_weights_of_very_different_sizes(share, ratio):
         rows = np.vstack([root[:, None] * D[kept], np.eye(4)])
         return np.linalg.lstsq(rows, np.append(root, np.zeros(4)), rcond=None)[0]
 
-    model, lost = outcome(lambda: RankRLS().fit(X, pairs=pairs, pair_weight=weight))
+    ranker = RankRLS(solver=solver)
+    model, lost = outcome(lambda: ranker.fit(X, pairs=pairs, pair_weight=weight))
     error = np.abs(model.coef_ - solution(np.arange(len(pairs)))).max()
-    assert lost or error < 1e-5 * np.abs(model.coef_).max()
+    assert lost == (share < 0.1 and ratio > 1e8)  # many heavy pairs determine the weights
+    assert lost or error < 1e-6 * np.abs(model.coef_).max()
     folds = [np.flatnonzero(np.arange(len(pairs)) % 3 == k) for k in range(3)]
-    held, told = outcome(
-        lambda: holdout_judgements(
-            RankRLS(), X, pairs, pair_weight=weight, by="fold", folds=[*folds]
-        )
-    )
+    given = {"pair_weight": weight, "by": "fold", "folds": [*folds]}
+    held, told = outcome(lambda: holdout_judgements(ranker, X, pairs, **given))
     for fold in folds:
         expected = D[fold] @ solution(np.setdiff1d(np.arange(len(pairs)), fold))
         error = np.abs(held[fold] - expected).max()

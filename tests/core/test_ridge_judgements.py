@@ -241,20 +241,6 @@ def test_scores_of_a_grid_are_those_of_refits(options, cv):
     np.testing.assert_allclose(found.predict(X), expected.predict(X), rtol=1e-9, atol=1e-12)
 
 
-def test_score_and_metrics_take_pairs_with_ties():
-    rng = np.random.default_rng(3)
-    X, pairs, magnitude, _ = _judged(rng)
-    ranker = RankRLS(1.0).fit(X, pairs=pairs, magnitude=magnitude)
-    f, told = ranker.predict(X), magnitude > 0
-    right = (f[pairs[told, 0]] > f[pairs[told, 1]]).mean()
-    assert ranker.score(X, pairs=pairs, magnitude=magnitude) == pytest.approx(right)
-    assert pairwise_accuracy(None, f, pairs=pairs, magnitude=magnitude) == pytest.approx(right)
-    with pytest.raises(ValueError, match="magnitude is given without pairs"):
-        pairwise_error([1, 0], [0.2, 0.1], magnitude=[1])
-    with pytest.raises(ValueError, match="every pair is a tie"):
-        ranker.score(X, pairs=pairs[:2], magnitude=[0, 0])
-
-
 @pytest.mark.parametrize(
     ("parameters", "arguments", "message"),
     [
@@ -308,7 +294,8 @@ def _expanded(X, pairs, C):
 @pytest.mark.parametrize("alpha", [1e-6, 1.0, 1e4])
 def test_covariates_are_features_of_the_comparison(alpha):
     X, pairs, magnitude, _, C = _with_position(np.random.default_rng(7))
-    ranker = RankRLS(alpha).fit(X, pairs=pairs, magnitude=magnitude, pair_features=C)
+    given = {"pairs": pairs, "magnitude": magnitude, "pair_features": C}
+    ranker = RankRLS(alpha).fit(X, **given)
     unit = np.sqrt(np.square(C).mean(axis=0))  # in which coefficients are penalised
     rows, own = _expanded(X, pairs, C / unit)
     expected = RankRLS(alpha).fit(rows, pairs=own, magnitude=magnitude)
@@ -320,13 +307,18 @@ def test_covariates_are_features_of_the_comparison(alpha):
     )
     if alpha == 1.0:
         assert ranker.pair_coef_[0] > 0.1  # what is shown first is preferred
-    dual = RankRLS(alpha, solver="dual")
-    dual.fit(X, pairs=pairs, magnitude=magnitude, pair_features=C)
+    dual = RankRLS(alpha, solver="dual").fit(X, **given)
     np.testing.assert_allclose(dual.pair_coef_, ranker.pair_coef_, rtol=1e-9)
     np.testing.assert_allclose(dual.coef_, ranker.coef_, rtol=1e-9)
+    beside = RankRLS(alpha, kernel="rbf", gamma=0.1).fit(X, **given)
+    K = rbf_kernel(rows[:, :6], gamma=0.1) + rows[:, 6:] @ rows[:, 6:].T
+    f = RankRLS(alpha, kernel="precomputed").fit(K, pairs=own, magnitude=magnitude).predict(K)
+    g = beside.predict(X)
+    found = g[pairs[:, 0]] - g[pairs[:, 1]] + C @ beside.pair_coef_
+    np.testing.assert_allclose(found, f[own[:, 0]] - f[own[:, 1]], rtol=1e-7, atol=1e-9)
 
 
-def test_score_counts_covariates():
+def test_score_counts_ties_and_covariates():
     X, pairs, magnitude, _, C = _with_position(np.random.default_rng(11))
     told = magnitude > 0
     ranker = RankRLS(1.0).fit(X, pairs=pairs, magnitude=magnitude, pair_features=C)
@@ -335,8 +327,10 @@ def test_score_counts_covariates():
     given = {"pairs": pairs, "magnitude": magnitude}
     right = (difference + C @ ranker.pair_coef_ > 0)[told].mean()
     assert ranker.score(X, **given, pair_features=C) == pytest.approx(right)
-    assert ranker.score(X, **given) == pytest.approx((difference > 0)[told].mean())
-    assert right > (difference > 0)[told].mean()
+    plain = (difference > 0)[told].mean()
+    assert ranker.score(X, **given) == pytest.approx(plain)
+    assert pairwise_accuracy(None, f, **given) == pytest.approx(plain)
+    assert right > plain
     graph = PreferenceGraph.from_pairs(pairs, n_rows=len(X), magnitude=magnitude, pair_features=C)
     assert ranker.score(X, graph) == pytest.approx(right)
     weight = np.linspace(0.0, 2.0, len(pairs))
@@ -349,6 +343,10 @@ def test_score_counts_covariates():
         plain.score(X, **given, pair_features=C)
     with pytest.raises(ValueError, match="pair_features belongs to pairs"):
         ranker.score(X, np.arange(float(len(X))), pair_features=C)
+    with pytest.raises(ValueError, match="magnitude is given without pairs"):
+        pairwise_error([1, 0], [0.2, 0.1], magnitude=[1])
+    with pytest.raises(ValueError, match="every pair is a tie"):
+        ranker.score(X, pairs=pairs[:2], magnitude=[0, 0])
 
 
 @pytest.mark.filterwarnings("ignore:the features have")
@@ -490,21 +488,3 @@ def test_log_loss_of_calibrated_probabilities_holds_on_new_judgements():
     p = ranker.preference_proba(X[:10], X[10:20])
     np.testing.assert_allclose(p + ranker.preference_proba(X[10:20], X[:10]), 1.0)
     assert not np.allclose(p, ranker.preference_proba(X[:10], X[10:20], noisy=False))
-
-
-def test_covariates_beside_a_kernel():
-    X, pairs, magnitude, _, C = _with_position(np.random.default_rng(8))
-    ranker = RankRLS(0.5, kernel="rbf", gamma=0.1).fit(
-        X, pairs=pairs, magnitude=magnitude, pair_features=C
-    )
-    rows, own = _expanded(X, pairs, C / np.sqrt(np.square(C).mean(axis=0)))
-    K = rbf_kernel(rows[:, :6], gamma=0.1) + rows[:, 6:] @ rows[:, 6:].T
-    expected = RankRLS(0.5, kernel="precomputed").fit(K, pairs=own, magnitude=magnitude)
-    f = expected.predict(K)
-    g = ranker.predict(X)
-    np.testing.assert_allclose(
-        f[own[:, 0]] - f[own[:, 1]],
-        g[pairs[:, 0]] - g[pairs[:, 1]] + C @ ranker.pair_coef_,
-        rtol=1e-7,
-        atol=1e-9,
-    )

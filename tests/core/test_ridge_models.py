@@ -153,38 +153,24 @@ def test_several_outputs_equal_separate_fits(cost, ties, solver):
     rng = np.random.default_rng(13)
     m = 25
     X, X_new = rng.standard_normal((m, 4)), rng.standard_normal((6, 4))
-    Y = np.column_stack(
-        [
-            rng.standard_normal(m),
-            rng.integers(0, 3, m),
-            rng.integers(0, 2, m),
-            rng.integers(0, 9, m),
-        ]
-    )
-    qid = rng.integers(0, 3, m)
-    pairs = np.array([[0, 1], [2, 3]])
+    Y = np.column_stack([rng.standard_normal(m), *(rng.integers(0, n, m) for n in (3, 2, 9))])
+    qid, pairs = rng.integers(0, 3, m), np.array([[0, 1], [2, 3]])
     basis = np.arange(10) if solver == "nystroem" else None
     ranker = RankRLS(0.3, solver=solver, basis=basis, cost=cost, ties=ties)
+
+    def everything(y, given):
+        ranker.fit(X, y, qid=qid, **given)
+        proba = ranker.preference_proba(X_new[:3], X_new[3:])
+        values = *ranker.predict(X_new, return_std=True), proba, ranker.coef_.T
+        return [*values, np.asarray(ranker.log_marginal_likelihood())]
+
     for given in ({}, {"pairs": pairs}):
-        together = ranker.fit(X, Y, qid=qid, **given)
-        scores, std = together.predict(X_new, return_std=True)
-        proba = together.preference_proba(X_new[:3], X_new[3:])
-        likelihood = together.log_marginal_likelihood()
-        coef = together.coef_
-        assert scores.shape == std.shape == (6, 4)
-        assert coef.shape == (4, 4)
-        assert proba.shape == (3, 4)
-        assert likelihood.shape == (4,)
+        together = everything(Y, given)
+        assert [part.shape for part in together] == [(6, 4), (6, 4), (3, 4), (4, 4), (4,)]
         for j in range(4):
-            alone = ranker.fit(X, Y[:, j], qid=qid, **given)
-            assert alone.coef_.shape == (4,)
-            np.testing.assert_allclose(coef[j], alone.coef_, rtol=1e-9, atol=1e-12)
-            np.testing.assert_allclose(scores[:, j], alone.predict(X_new), rtol=1e-9)
-            np.testing.assert_allclose(std[:, j], alone.predict(X_new, True)[1], rtol=1e-9)
-            np.testing.assert_allclose(
-                proba[:, j], alone.preference_proba(X_new[:3], X_new[3:]), rtol=1e-9
-            )
-            np.testing.assert_allclose(likelihood[j], alone.log_marginal_likelihood(), rtol=1e-9)
+            for found, alone in zip(together, everything(Y[:, j], given), strict=True):
+                assert alone.shape == found.shape[:-1]
+                np.testing.assert_allclose(found[..., j], alone, rtol=1e-9, atol=1e-12)
 
 
 def test_auto_rule():

@@ -7,7 +7,7 @@ from scipy.stats import multivariate_normal, norm
 from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 
 import oracles
-from cases import COSTS, Case
+from cases import COSTS, WEIGHTINGS, Case
 from rankrls import RankRLS
 from rankrls.core.ridge import models
 
@@ -16,7 +16,7 @@ KERNELS = {"linear": linear_kernel, "rbf": lambda A, B=None: rbf_kernel(A, B, ga
 GRID = [
     {"cost": cost, "ties": "drop", "query_weighting": weighting} | extra
     for cost in COSTS
-    for weighting in ("pair", "query")
+    for weighting in WEIGHTINGS
     for extra in (
         {"kind": "continuous", "qid": "one"},
         {"weight": "zeros"},
@@ -74,24 +74,6 @@ def test_posterior(name, options, alpha):
                 actual = ranker.preference_proba(rows[:3], rows[3:], noisy=noise > 0)
                 np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-9)
             np.testing.assert_allclose(ranker.log_marginal_likelihood(), likelihood, rtol=1e-8)
-
-
-def test_size_weighting_is_a_process_on_scores_with_free_offset():
-    """All pairs weighted 1/n: the posterior of a score GP with a flat offset."""
-    rng = np.random.default_rng(21)
-    X, y, new = rng.standard_normal((15, 2)), rng.standard_normal(15), rng.standard_normal((4, 2))
-    alpha, offset = 0.3, 1e6
-    ranker = RankRLS(alpha, kernel="rbf", gamma=0.5, query_weighting="size").fit(X, y)
-    K = rbf_kernel(X, gamma=0.5) + offset
-    cross, prior = rbf_kernel(new, X, gamma=0.5) + offset, rbf_kernel(new, gamma=0.5) + offset
-    inverse = np.linalg.inv(K + alpha * np.eye(15))
-    mean = cross @ inverse @ y
-    cov = prior - cross @ inverse @ cross.T
-    swap = np.array([[1, -1, 0, 0], [0, 0, 1, -1.0]])
-    expected = norm.cdf((swap @ mean) / np.sqrt(np.einsum("ij,jk,ik->i", swap, cov, swap)))
-    np.testing.assert_allclose(
-        ranker.preference_proba(new[[0, 2]], new[[1, 3]]), expected, rtol=1e-4
-    )
 
 
 def test_many_rows_are_computed_in_blocks(monkeypatch):
