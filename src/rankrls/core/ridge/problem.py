@@ -141,7 +141,8 @@ class RidgeProblem:
         if self.by_features or space.solver == "primal":
             Phi = space.features
             statistics = [Statistics.of(L, Phi) for L in self.objectives]
-            if lost_in_single(statistics, float(alphas.min())) > SINGLE_ERROR:
+            single = Phi.dtype == np.float32
+            if single and lost_in_single(statistics, float(alphas.min())) > SINGLE_ERROR:
                 Phi = Phi.astype(np.float64)
                 statistics = [Statistics.of(L, Phi) for L in self.objectives]
             dtype = np.dtype(np.float64) if basis is not None else Phi.dtype
@@ -234,10 +235,10 @@ class RidgeProblem:
         if self._warned:
             return
         kernel = basis is not None or not space.kernel.linear
-        loss = max((solver.factorization.loss for solver in solvers), default=0.0)
+        loss = max([solver.factorization.loss for solver in solvers], default=0.0)
         weights = max(map(lost_to_heavy_edges, self.objectives))
         if weights > LOST_DIGITS and solvers:
-            condition = max(solver.factorization.condition(alpha) for solver in solvers)
+            condition = max([solver.factorization.condition(alpha) for solver in solvers])
             weights = min(weights, EPS * condition)
         if basis is not None:  # parts of the kernel that cancel, as in `DualSolver`
             squares = np.einsum("ij,ij->i", space.features, space.features)
@@ -248,9 +249,9 @@ class RidgeProblem:
                 sizes = solvers[number].largest if solvers else columns.column_squares(degree)
                 if noise > CANCELLED * sizes.sum():
                     loss = max(loss, EPS * noise * columns.shape[1] / alpha)
-        self._warned = warn_lost_digits(
-            loss, weights, alpha, space.kernel.name if kernel else None, space.X, self.names
-        )
+        if max(loss, weights) > LOST_DIGITS:
+            name = space.kernel.name if kernel else None
+            self._warned = warn_lost_digits(loss, weights, alpha, name, space.X, self.names)
 
     def _largest_degree(self) -> float:
         return max(float(o.degree().max()) for o in self.objectives)
