@@ -222,7 +222,8 @@ class Observations:
             cells = cells.select(np.bincount(cells.rows, minlength=p)[cells.rows] > 1)
         rows, cols = np.unique(cells.rows), np.unique(cells.cols)
         if (
-            len(cells) != len(rows) * len(cols)
+            not len(cells)
+            or len(cells) != len(rows) * len(cols)
             or (cells.weight != 1).any()
             or (square and not np.array_equal(rows, cols))
         ):

@@ -305,6 +305,17 @@ def test_held_out_predictions_between_objects_of_one_kind(name, relation, kind):
     check_holdout(ranker, X, Y, None, kind, folds, found)
 
 
+@pytest.mark.parametrize("name", ["kronecker", "cartesian", "polynomial"])
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_labels_that_are_left_may_have_nothing_to_compare(kernel, name):
+    X, Z = np.arange(6.0).reshape(3, 2), np.array([[1.0, 3.0], [2.0, 1.0]])
+    Y = np.array([[1.0, 2.0], [np.nan, 3.0], [4.0, np.nan]])
+    ranker = ConditionalRankRLS(kernel=kernel, pairwise=name)
+    found = relation_holdout_predict(ranker, X, Y, Z, leave_out="rows")
+    assert np.ptp(found[0]) == 0.0
+    assert np.ptp(found[1]) > 0.0
+
+
 @pytest.mark.parametrize(
     ("leave_out", "folds", "message"),
     [
