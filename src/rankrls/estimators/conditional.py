@@ -39,7 +39,7 @@ from rankrls.core.relations.pairwise_kernels import (
     SideValues,
     sampled_products,
 )
-from rankrls.core.relations.posterior import MAX_CELLS, CellPoints, CellPosterior
+from rankrls.core.relations.posterior import MAX_CELLS, CellPosterior
 from rankrls.core.relations.problem import LOST, SOLVERS, RelationModel, RelationProblem
 from rankrls.core.relations.sides import Side
 from rankrls.core.relations.squared_hinge import solve_squared_hinge
@@ -542,11 +542,9 @@ class ConditionalRanker(BaseEstimator):
         scores = self._scores(rows, columns, same=Z is None)
         if not return_std:
             return scores
-        lists, ranked = self._turned(((self._rows, rows), (self._ranked, columns)))
-        sides = ((side.values(new), side.paired(new)) for side, new in (lists, ranked))
-        (left, left_prior), (right, right_prior) = sides
-        points = CellPoints(left, right, left_prior, right_prior)
-        return scores, self._oriented(np.sqrt(self._posterior.variances(points)))
+        both = self._turned(((self._rows, rows), (self._ranked, columns)))
+        sides = ((side.values(new), side.paired(new)) for side, new in both)
+        return scores, self._oriented(np.sqrt(self._posterior.variances(*sides)))
 
     def preference_proba(self, given: Any, first: Any, second: Any) -> Array:
         """Predict the probability that ``first`` is ranked above ``second``.
@@ -576,8 +574,8 @@ class ConditionalRanker(BaseEstimator):
         lists, ranked = self._turned((self._rows, self._ranked))
         prior = np.maximum(ranked.paired(a) + ranked.paired(b) - 2 * ranked.paired(a, b), 0.0)
         values = ranked.values(a) - ranked.values(b)
-        points = CellPoints(lists.values(x), values, lists.paired(x), prior, level=0.0)
-        variance = self._posterior.variances(points)
+        left = lists.values(x), lists.paired(x)
+        variance = self._posterior.variances(left, (values, prior), level=0.0)
         z = np.where(difference > 0, np.inf, np.where(difference < 0, -np.inf, 0.0))
         np.divide(difference, np.sqrt(variance), out=z, where=variance > 0)
         return ndtr(z)

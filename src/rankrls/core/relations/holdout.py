@@ -147,23 +147,11 @@ class CompleteHoldout:
 
     def rows(self, alphas: Array) -> tuple[Array, Array]:
         """Predict every row without its labels (n_alphas, p, g), and count the refits."""
-        held, unsafe = self._one_side_out(0, alphas)
-        for i in np.flatnonzero(unsafe.any(axis=0)):
-            at = unsafe[:, i]
-            held[at, i] = self.fold(np.array([i]), None, alphas[at])[:, 0]
-        return held, unsafe.sum(axis=1)
+        return self._one_side_out(0, alphas)
 
     def columns(self, alphas: Array) -> tuple[Array, Array]:
         """Predict every column with the model fitted without its labels, as `rows`."""
-        held, unsafe = self._one_side_out(1, alphas)
-        if self.ranking:  # from mean zero over all columns to the mean of the other labels
-            Y, n = row_centred(self.Y), max(self.Y.shape[1] - 1, 1)
-            held *= self.Y.shape[1] / n
-            held += (Y.sum(axis=1, keepdims=True) - Y) / n + (self.Y - Y)[:, :1]
-        for j in np.flatnonzero(unsafe.any(axis=0)):
-            at = unsafe[:, j]
-            held[at, :, j] = self.fold(None, np.array([j]), alphas[at])[:, :, 0]
-        return held, unsafe.sum(axis=1)
+        return self._one_side_out(1, alphas)
 
     def _one_side_out(self, axis: int, alphas: Array) -> tuple[Array, Array]:
         held = np.empty((len(alphas), *self.Y.shape))
@@ -172,7 +160,17 @@ class CompleteHoldout:
             made = self._filter(alpha)
             found, unsafe[a] = made.without(axis)
             np.matmul(*((found, made.U.T) if axis == 0 else (made.V, found)), out=held[a])
-        return held, unsafe
+        if axis == 1 and self.ranking:  # from mean zero of all columns to the mean of the others
+            Y, n = row_centred(self.Y), max(self.Y.shape[1] - 1, 1)
+            held *= self.Y.shape[1] / n
+            held += (Y.sum(axis=1, keepdims=True) - Y) / n + (self.Y - Y)[:, :1]
+        for i in np.flatnonzero(unsafe.any(axis=0)):
+            at, one = unsafe[:, i], np.array([i])
+            if axis == 0:
+                held[at, i] = self.fold(one, None, alphas[at])[:, 0]
+            else:
+                held[at, :, i] = self.fold(None, one, alphas[at])[:, :, 0]
+        return held, unsafe.sum(axis=1)
 
     def both(self, alphas: Array) -> tuple[Array, Array]:
         """Predict every entry with the model fitted without its row and column, as `rows`."""

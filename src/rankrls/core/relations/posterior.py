@@ -7,7 +7,7 @@ k has the variance k₀ − kᵀ Q k with Q = S⁻¹ − S⁻¹T (TᵀS⁻¹T)�
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from rankrls.core.relations.complete import CompleteSpectrum, closed_form, dampe
 from rankrls.core.relations.incomplete import CellKernel
 from rankrls.core.relations.problem import RelationProblem
 
-__all__ = ["MAX_CELLS", "CellPoints", "CellPosterior"]
+__all__ = ["MAX_CELLS", "CellPosterior"]
 
 Array = NDArray[Any]
 
@@ -26,16 +26,6 @@ MAX_CELLS = 3000
 
 #: Numbers in a block of kernel values between new and observed cells.
 WORK = 2**24
-
-
-class CellPoints(NamedTuple):
-    """Pairs of row and column objects, or differences of two columns for a row object."""
-
-    left: Array  # kernel values (p', p) with the training objects
-    right: Array  # (g', g)
-    left_prior: Array  # kernel values (p',) of the objects with themselves
-    right_prior: Array  # (g',)
-    level: float = 1.0  # coefficient of a free constant, 0 for differences
 
 
 class CellPosterior:
@@ -63,36 +53,41 @@ class CellPosterior:
         solved = cho_solve(factor, T)
         return factor, solved, np.linalg.pinv(T.T @ solved, hermitian=True)
 
-    def variances(self, points: CellPoints) -> Array:
-        """Compute the variances of all pairs of ``points``, shape (p', g')."""
-        prior = np.outer(points.left_prior, points.right_prior)
+    def variances(self, left: Any, right: Any, *, level: float = 1.0) -> Array:
+        """Compute the variances of all pairs, or of differences of columns, shape (p', g').
+
+        Objects of both sides have kernel values with the training objects, (n', n), and with
+        themselves, (n',). ``level`` is the coefficient of a free constant, 0 for differences.
+        """
+        (left, left_prior), (right, right_prior) = left, right
+        prior = np.outer(left_prior, right_prior)
         form, alpha = self._form, self.alpha
         if form is None:
-            return np.maximum(prior - self._explained_by_cells(points), 0.0)
-        left, right = form.left.range, form.right.range
-        D = damped(np.outer(left.values, right.values), alpha)
-        a, b = points.left @ left.vectors, points.right @ right.vectors
+            return np.maximum(prior - self._explained_by_cells(left, right, level), 0.0)
+        V, U = form.left.range, form.right.range
+        D = damped(np.outer(V.values, U.values), alpha)
+        a, b = left @ V.vectors, right @ U.vectors
         explained = a**2 @ D @ (b**2).T
         if form.constant:
             ones, (_, size) = form.ones
             weighted = ones * D
             total = float(np.vdot(weighted, ones)) + size / alpha
-            explained -= (points.level - a @ weighted @ b.T) ** 2 / total
+            explained -= (level - a @ weighted @ b.T) ** 2 / total
         return np.maximum(prior - explained, 0.0)
 
-    def _explained_by_cells(self, points: CellPoints) -> Array:
+    def _explained_by_cells(self, left: Array, right: Array, level: float) -> Array:
         cells = self.problem.observations.cells
         factor, solved, inverse = self._factor
-        p, g = len(points.left), len(points.right)
+        p, g = len(left), len(right)
         out = np.empty((p, g))
         size = max(1, WORK // max(len(cells) * g, 1))
         for start in range(0, p, size):
-            left = points.left[start : start + size][:, cells.rows]
-            k = (left[:, None] * points.right[:, cells.cols]).reshape(-1, len(cells))
+            part = left[start : start + size][:, cells.rows]
+            k = (part[:, None] * right[:, cells.cols]).reshape(-1, len(cells))
             explained = np.vecdot(k, cho_solve(factor, k.T).T)
             rest = k @ solved
             if self.problem.free.constant:
-                rest = points.level - rest
+                rest = level - rest
             explained -= np.vecdot(rest @ inverse, rest)
             out[start : start + size] = explained.reshape(-1, g)
         return out
