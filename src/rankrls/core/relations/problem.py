@@ -432,8 +432,9 @@ class RelationProblem:
         if model.bases is None:
             absorbed = self.free if self.ranking else NO_OFFSETS
             largest = self.pairwise.diagonal(*self.sides, free=absorbed).max(initial=0.0)
-            error = max(error, EPS * largest * float(np.linalg.norm(table)) / size)
-            if EPS * largest > alphas[least]:  # functions below rounding errors are not fitted
+            root = float(np.sqrt(table.size))  # rounding errors of sums
+            error = max(error, EPS * largest * root * float(np.linalg.norm(table)) / size)
+            if EPS * largest > NOISE * alphas[least]:  # smaller functions are not fitted
                 cells = self.observations.cells
                 f = model.predict(self.sides, cells.rows, cells.cols, offsets=False)[least]
                 rest = CellLoss(cells, self.free).back(cells.y - f)
