@@ -292,6 +292,20 @@ def test_one_column_may_be_the_best_ranker(n, small):
     assert ranker.score(X, y, qid=qid) == 1.0
 
 
+def test_no_column_alone_has_a_better_held_out_score():
+    found = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X, qid = rng.normal(size=(80, 4)), np.arange(80) // 8
+        y = np.digitize(X[:, 0] + 0.7 * rng.normal(size=80), [0, 1])
+        ranker = quick(X, y, qid, scoring="pairwise_accuracy")
+        held = pairwise_accuracy(y, ranker.held_out_scores_, qid=qid)
+        alone = ranker.members_["cost"] == "none"
+        assert held > ranker.members_["score"][alone].max() - 1e-9
+        found.append(alone[0])
+    assert 0 < sum(found) < len(found)
+
+
 def levels():
     """Columns with equal means, equal rows, and queries that begin with the same row."""
     rng = np.random.default_rng(0)

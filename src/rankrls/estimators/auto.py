@@ -26,7 +26,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from rankrls._calls import Progress, all_or_nothing, takes_queries, unchanged_on_error
 from rankrls._frames import check_same_rows, feature_names
-from rankrls._resources import at_most, n_threads, require
+from rankrls._resources import at_most, in_threads, n_threads, require
 from rankrls._validation import Queries, check_option, encode_qid, refuse_lazy
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.estimators.auto_members import (
@@ -405,19 +405,23 @@ class AutoRanker(QueryRequests, BaseEstimator):
                 value = lists.best(lists.linear(views[number], member, phi, losses[0]))
                 if value > best:
                     best, weights = value, tried
-        candidates: list[Candidate] = []
-        for number, (view, member) in enumerate(zip(views, members, strict=True)):
+
+        def of_view(number: int) -> list[Candidate]:
+            view, member = views[number], members[number]
             progress.bar(number, len(members), f"{member.name}, {member.kernel}")
             member, phi = member.scaled(rows)
-            candidates += (alone := lists.linear(view, member, phi, losses[0]))
+            found = alone = lists.linear(view, member, phi, losses[0])
             if any(weights.values()):
                 mixed = replace(member, weights=weights)
                 mixed_phi = mixed.with_blocks(phi, rows)
-                candidates += (found := lists.linear(view, mixed, mixed_phi, losses[0]))
-                if lists.best(found) >= lists.best(alone):
+                found = [*alone, *(both := lists.linear(view, mixed, mixed_phi, losses[0]))]
+                if lists.best(both) >= lists.best(alone):
                     member, phi = mixed, mixed_phi
-            for loss in losses[1:]:
-                candidates += lists.linear(view, member, phi, loss)
+            others = (lists.linear(view, member, phi, loss) for loss in losses[1:])
+            return [*found, *itertools.chain.from_iterable(others)]
+
+        found = in_threads(of_view, range(len(members)), 1)
+        candidates = list(itertools.chain.from_iterable(found))
         if lists.n_labels > 1 or is_sparse:
             return rows, candidates
         values, names = rows.view([column_block]), self._table.get_feature_names_out()
@@ -449,12 +453,13 @@ class AutoRanker(QueryRequests, BaseEstimator):
     def _learn(self, parts: Iterable[tuple[Rows, PreferenceGraph]], *, streamed: bool) -> None:
         """Fit the linear members to parts of the rows, each of whole queries."""
         rankers, batches = self.estimators_, (self._learned(*part) for part in parts)
-        if streamed and rankers:
-            fit_streams(rankers, batches)
-        elif rankers:
-            for ranker, (phi, graph) in zip(rankers, next(batches), strict=True):
-                ranker.n_features_in_ = phi.shape[1]
-                ranker._fit_prepared(ranker._check_options(), phi, graph, np.array([ranker.alpha]))
+        with at_most(1):  # threads of BLAS would wait for each other between short products
+            if streamed and rankers:
+                fit_streams(rankers, batches)
+            elif rankers:
+                for ranker, (phi, graph) in zip(rankers, next(batches), strict=True):
+                    ranker.n_features_in_, alphas = phi.shape[1], np.array([ranker.alpha])
+                    ranker._fit_prepared(ranker._check_options(), phi, graph, alphas)
 
     def fit_stream(self, batches: Any) -> AutoRanker:
         """Fit to a stream of batches, as for `RankRLS.fit_stream`, which are read twice.
@@ -567,9 +572,12 @@ class AutoRanker(QueryRequests, BaseEstimator):
             n_rows = rows.table.shape[0]
             graph = PreferenceGraph(n_rows, np.empty((n_rows, 0)), encode_qid(qid, n_rows))
             scores = np.zeros((n_rows, len(self._labels)) if self._labels else n_rows)
-            for index in _batches(graph):
+
+            def score(index: Any) -> None:
                 part = self._rows(table[index], graph[index])
                 scores[index] = sum(one.predict(part) for one in self._members)
+
+            in_threads(score, _batches(graph), 1)
         return scores
 
     def _resized(self, X: Any) -> list[str]:

@@ -527,8 +527,7 @@ def choose(
     """Choose the best candidate of each of the best views, based on some of the lists.
 
     Factors give the scores of all members the same spread within lists. The average has boosted
-    trees if that is better, and is replaced by one column if that is better by more than its
-    standard error.
+    trees if that is better, and is replaced by one column if that is better.
     """
     rows = np.isin(lists.lists, some)
     values = lists.mean(np.stack([one.criterion for one in candidates]), some).tolist()
@@ -558,14 +557,8 @@ def choose(
     if len(options) == 1:
         return options[0]
     scores = map(average, options)
-    found = np.stack([lists.criterion(lists.metric(one), one) for one in scores])
-    n = len(options) - (column is not None)
-    top = int(np.argmax(lists.mean(found[:n], some)))
-    if column is not None:
-        gains = found[-1] - found[top]
-        error = np.nanstd(gains[some]) / np.sqrt(max(1, np.isfinite(gains[some]).sum()))
-        top = -1 if lists.mean(gains, some) > error else top
-    return options[top]
+    found = [lists.mean(lists.criterion(lists.metric(one), one), some) for one in scores]
+    return options[int(np.argmax(found))]
 
 
 def average(chosen: Sequence[Candidate]) -> Array:
