@@ -43,11 +43,13 @@ def test_a_model_of_letor_text_has_names(folder, run, how):
         ("fit S0.txt -m x --feature-names a,b,c", "S0.txt:1: feature id in '4:.*ids up to 3"),
         ("fit S0.txt -m x --feature-names a,b,c,d,a", "--feature-names: 'a' comes twice"),
         ("weights -m model --feature-names a,b", "2 names for the 5 features of model"),
+        ("weights -m named --feature-names b,a,c,d,e", "'b' is the model's own name of another f"),
         ("fit t.csv -m x --feature-names a,b", "--feature-names is for LETOR text, and t.csv is a"),
     ],
 )  # fmt: skip
 def test_refused(folder, run, words, message):
     run("fit S0.txt -m model --alpha 1")
+    run("fit S0.txt -m named --alpha 1 --feature-names a,b,c,d,e")
     Path("t.csv").write_text("qid,label,a\n1,1,2\n1,0,3\n")
     assert re.search(message, run(words, code=2).err)
 

@@ -72,6 +72,13 @@ def weights(o: Any) -> None:
     names = names_from(o.names) or scorer.names or [str(j) for j in range(1, n + 1)]
     if len(names) != n:
         raise ValueError(f"--feature-names: {len(names)} names for the {n} features of {o.model}")
+    known = scorer.names or names
+    for name, own in zip(names, known, strict=True):
+        if name != own and name in known:
+            raise ValueError(
+                f"--feature-names: {name!r} is the model's own name of another feature than "
+                f"{own!r}: leave --feature-names out, or give other names in the order of the file"
+            )
     columns: dict[str, Any] = {}
     constant = None
     if scorer.needs_qid:
