@@ -9,6 +9,7 @@ import pytest
 from rankrls import RankRLSCV
 from rankrls.datasets import dump_letor, make_ranking
 from rankrls.io import load_model
+from report_cases import values_of_code
 
 NAMES = ["bm25", "page rank", "clicks", "length", "<age>"]
 
@@ -59,11 +60,9 @@ def test_a_report_on_several_files(folder, run):
     found = run(f"report S0.txt S1.txt -o page.html {words}").json
     text = html.unescape(Path("page.html").read_text())
     assert all(f">{name}<" in text for name in NAMES)
-    code = re.search(r"<pre.*?<code>(.*?)</code>", text, re.S)[1]
-    exec(code, space := {})
-    *_, error, gain = code.splitlines()
-    assert eval(error, space) == pytest.approx(found["pairwise_error"], abs=1e-9)
-    assert eval(gain, space) == pytest.approx(found["ndcg@10"], abs=1e-9)
+    *_, error, gain = values_of_code(Path("page.html").read_text(), space := {})
+    assert error == pytest.approx(found["pairwise_error"], abs=1e-9)
+    assert gain == pytest.approx(found["ndcg@10"], abs=1e-9)
     model = RankRLSCV().fit(space["X"], space["y"], qid=space["qid"])  # X has been scaled
     assert model.alpha_ == found["alpha"]
 

@@ -1,7 +1,5 @@
 """Commands agree with one another and with the library, and the report reproduces itself."""
 
-import html
-import re
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +15,7 @@ from rankrls.io import load_model
 from rankrls.metrics import ndcg, pairwise_error
 from rankrls.model_selection import leave_query_out_predict
 from rankrls.report import write_report
+from report_cases import values_of_code
 
 
 @pytest.fixture(scope="module")
@@ -71,16 +70,7 @@ def test_the_report_reproduces_its_numbers(run, options, test):
     file = "gaps.csv" if "--missing" in options else "train.csv"
     drop = "" if "--weight" in options else "--drop w"
     found = run(f"report {file} -o page.html {drop} {options} {test} --json").json
-    space, values = {}, []
-    code = html.unescape(re.search(r"<pre.*?<code>(.*?)</code>", Path("page.html").read_text(),
-                                   re.S)[1])  # fmt: skip
-    for line in code.splitlines():
-        value, _, expected = line.partition("  # ")
-        if expected:
-            values.append(eval(value, space))
-            assert values[-1] == pytest.approx(float(expected), abs=1e-6), line
-        else:
-            exec(line, space)
+    values = values_of_code(Path("page.html").read_text(), space := {})
     if "--one-ranking" not in options:
         for name in ("pairwise_error", "ndcg@10"):
             assert any(value == pytest.approx(found[name], abs=1e-9) for value in values)

@@ -12,6 +12,7 @@ from rankrls import AutoRanker
 from rankrls.datasets import make_ranking
 from rankrls.metrics import ndcg, pairwise_error
 from rankrls.report import write_report
+from report_cases import values_of_code
 
 
 @pytest.fixture  # for each test: before pandas 3 a frame of X may change X
@@ -77,18 +78,11 @@ def test_raw_tables(rows, quick, tmp_path, with_test):
     scores = made.model.predict(frame, qid=qid)
     np.testing.assert_array_equal(scores, ranker.predict(frame, qid=qid))
     np.testing.assert_array_equal(made.model.nested_scores_, ranker.nested_scores_)
-    code = re.search(r"<pre[^>]*><code>(.*?)</code>", (tmp_path / "page.html").read_text(), re.S)[1]
     names = {"X": args[0], "y": args[1], "qid": args[2]}
     if with_test:
         names |= {"X_test": test[0], "y_test": test[1], "qid_test": test[2]}
-    lines = unescape(code).splitlines()
-    exec("\n".join(lines), names)
-    checked = 0
-    for line in lines:
-        if line.startswith("pairwise_error("):
-            assert eval(line, names) == pytest.approx(float(line.split("#")[1]), abs=1e-6)
-            checked += 1
-    assert checked == 1 + with_test
+    values = values_of_code((tmp_path / "page.html").read_text(), names)
+    assert len(values) == 1 + 2 * with_test
     if with_test:
         assert made.method == "test"
         assert made.error.value == pytest.approx(
