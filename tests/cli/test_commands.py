@@ -60,9 +60,6 @@ def scores_of(text):
     return np.array([float(line) for line in text.splitlines()])
 
 
-# ---------------------------------------------------------------------- fit
-
-
 @pytest.mark.parametrize("kind", ["dat", "dat.gz", "csv", "parquet"])
 @pytest.mark.parametrize("how", ["--in-memory", "--stream"])
 def test_fit_of_any_file_is_fit_of_its_rows(run, folder, data, split, kind, how):
@@ -82,36 +79,26 @@ def test_fit_of_any_file_is_fit_of_its_rows(run, folder, data, split, kind, how)
 
 
 def test_large_files_are_streamed_and_small_ones_are_not(run, monkeypatch):
-    out, _ = run("fit train.dat -m new --json")
-    assert json.loads(out)["streamed"] is False
+    fit = "fit train.dat -m new --json"
+    assert run(fit).json["streamed"] is False
     monkeypatch.setattr(rankrls.cli._files, "LARGE", 1000)
-    out, err = run("fit train.dat -m new --json")
-    assert json.loads(out)["streamed"] is True
-    assert err == (
-        "rankrls: train.dat is large: fitted batch by batch with alpha 1, not cross-validated "
-        "(--in-memory for all at once)\n"
-    )
-    out, err = run("fit train.dat -m new --alpha 2")
-    assert re.search("^streamed +True$", out, re.M)
-    assert err == (
-        "rankrls: train.dat is large: fitted batch by batch (--in-memory for all at once)\n"
-    )
-    for words in (["--alpha", "auto"], ["--kernel", "rbf"], ["--loss", "hinge"], ["--cv", "3"],
-                  ["--in-memory"], ["--solver", "dual"]):  # fmt: skip
-        out, err = run("fit", "train.dat", "-m", "new", "--json", *words)
-        assert json.loads(out)["streamed"] is False
+    for words, how in (("", " with alpha 1, not cross-validated"), ("--alpha 2", "")):
+        told = run(f"{fit} {words}")
+        assert told.json["streamed"] is True
+        large = f"rankrls: train.dat is large: fitted batch by batch{how}"
+        assert told.err == f"{large} (--in-memory for all at once)\n"
+    for words in ("alpha auto", "kernel rbf", "loss hinge", "cv 3", "in-memory", "solver dual"):
+        assert run(f"{fit} --{words}").json["streamed"] is False
 
 
 def test_alpha_auto(run, folder, data, split):
     X, y, qid = (part[split] for part in data)
-    words = ("--alphas", "0.01:10000:7", "--query-weighting", "size", "--scale", "none")
-    out, _ = run("fit", "train.dat", "-m", "new", *words, "--json")
-    assert json.loads(out)["scale"] == "none"
-    explicit, _ = run("fit", "train.dat", "-m", "new", *words, "--alpha", "auto", "--json")
-    assert json.loads(explicit)["alpha"] == json.loads(out)["alpha"]
+    words = "fit train.dat -m new --alphas 0.01:10000:7 --query-weighting size --scale none --json"
+    about = run(words).json
+    assert about["scale"] == "none"
+    assert run(f"{words} --alpha auto").json["alpha"] == about["alpha"]
     grid = np.geomspace(0.01, 10000, 7)
     expected = RankRLSCV(grid, query_weighting="size", random_state=0).fit(X, y, qid=qid)
-    about = json.loads(out)
     assert about["alpha"] == pytest.approx(expected.alpha_)
     assert about["cv_score"] == pytest.approx(expected.best_score_)
     np.testing.assert_allclose(load_model(folder / "new").coef_, expected.coef_)
@@ -119,8 +106,8 @@ def test_alpha_auto(run, folder, data, split):
 
 def test_hinge_loss_and_the_c_of_svmrank(run, folder, data, split):
     X, y, qid = (part[split] for part in data)
-    out, _ = run("fit train.dat -m new --loss hinge -c 3 --scale none --json")  # fmt: skip
-    assert json.loads(out)["alpha"] == pytest.approx(28 / 6)  # queries / (2 C)
+    about = run("fit train.dat -m new --loss hinge -c 3 --scale none --json").json
+    assert about["alpha"] == pytest.approx(28 / 6)  # queries / (2 C)
     expected = RankSVM(28 / 6, random_state=0).fit(X, y, qid=qid)
     np.testing.assert_allclose(load_model(folder / "new").coef_, expected.coef_, rtol=1e-6)
 
@@ -186,16 +173,14 @@ def test_columns_weights_and_one_ranking(run, folder, data, split, tmp_path):
     _, err = run(*words, code=2)
     assert "t.csv:2: column 'url' is 'http://x', not a finite number; drop it if" in err
     assert "(drop='url', --drop 'url')" in err
+    assert err.endswith("or use AutoRanker, which takes text (text='auto', rankrls fit --auto)\n")
     run("fit", "train.dat", "-m", "new", "--one-ranking", *PLAIN)
     expected = RankRLS().fit(X, y)
     np.testing.assert_allclose(load_model(folder / "new").coef_, expected.coef_)
 
 
-# ---------------------------------------------------------------------- predict
-
-
 @pytest.mark.parametrize("kind", ["dat", "dat.gz", "csv", "parquet"])
-def test_predictions(run, folder, data, split, kind):
+def test_predictions(run, folder, data, split, kind, monkeypatch):
     X = data[0][~split]
     expected = load_model(folder / "model").predict(X)
     run("predict", f"test.{kind}", "-m", "model", "-o", "scores.txt")
@@ -204,15 +189,10 @@ def test_predictions(run, folder, data, split, kind):
         content = (folder / f"test.{kind}").read_bytes()
         out, _ = run("predict - -m model", stdin=content)
         np.testing.assert_array_equal(scores_of(out), expected)
-
-
-def test_predictions_in_batches_are_the_same(run, folder, data, split, monkeypatch):
     monkeypatch.setattr(rankrls.cli._files, "LARGE", 1)
     monkeypatch.setattr(rankrls.cli._files, "BATCH", 10)
-    expected = load_model(folder / "model").predict(data[0][~split])
-    for kind in ("dat", "dat.gz", "csv", "parquet"):
-        out, _ = run("predict", f"test.{kind}", "-m", "model")
-        np.testing.assert_allclose(scores_of(out), expected, rtol=1e-12)
+    out, _ = run("predict", f"test.{kind}", "-m", "model")
+    np.testing.assert_allclose(scores_of(out), expected, rtol=1e-12)
 
 
 def test_columns_are_found_by_name_in_any_order_without_labels(run, folder, data, split, tmp_path):
@@ -255,9 +235,6 @@ def test_several_outputs_are_columns(run, folder, data):
     np.testing.assert_allclose(table[:, 0], -table[:, 1])
     _, err = run("evaluate test.dat -m two", code=2)
     assert "several outputs" in err
-
-
-# ---------------------------------------------------------------------- evaluate
 
 
 def test_evaluation(run, folder, data, split, monkeypatch):
@@ -303,8 +280,7 @@ def test_evaluation_of_scores_and_ties(run, folder, data, split, tmp_path):
 def test_evaluation_by_query(run, folder, data, split):
     X, y, qid = (part[~split] for part in data)
     score = load_model(folder / "model").predict(X)
-    out, _ = run("evaluate test.dat -m model --per-query --json")
-    queries = json.loads(out)["queries"]
+    queries = run("evaluate test.dat -m model --per-query --json").json["queries"]
     assert [query["qid"] for query in queries] == list(dict.fromkeys(qid.tolist()))
     expected = pairwise_error(y, score, qid=qid, average=None)
     found = [np.nan if q["pairwise_error"] is None else q["pairwise_error"] for q in queries]
@@ -324,12 +300,9 @@ def test_queries_are_told_in_the_order_of_the_file(run):
 
 def test_negative_labels_have_no_gain(run):
     rows = b"-1 qid:1 1:1\n0 qid:1 1:2\n"
-    out, err = run("evaluate - -m model --json", stdin=rows)
-    assert json.loads(out)["ndcg@10"] is None
-    assert "NDCG is left out" in err
-
-
-# ---------------------------------------------------------------------- cv
+    told = run("evaluate - -m model --json", stdin=rows)
+    assert told.json["ndcg@10"] is None
+    assert "NDCG is left out" in told.err
 
 
 def test_cross_validation(run, folder, data, split):
@@ -353,13 +326,9 @@ def test_cross_validation(run, folder, data, split):
     np.testing.assert_allclose(found["scores"], scores)
 
 
-# ---------------------------------------------------------------------- export, info, report, demo
-
-
 def test_exports(run, folder):
     run("fit", "train.csv", "-m", "named", *PLAIN)
-    out, _ = run("export -m named --to elasticsearch --name shop")
-    body = json.loads(out)["model"]
+    body = run("export -m named --to elasticsearch --name shop").json["model"]
     assert body["name"] == "shop"
     weights = json.loads(body["model"]["definition"])
     model = load_model(folder / "named")
@@ -415,5 +384,5 @@ def test_a_model_of_the_command_line_is_used_in_python(run, folder, data, split)
     assert [type(step) for _, step in pipeline.steps] == [type(s) for _, s in expected.steps]
     with config_context(enable_metadata_routing=True):
         accuracy = pipeline.score(X, y, qid=qid)
-    out, _ = run("evaluate test.dat -m new --json")
-    assert accuracy == pytest.approx(json.loads(out)["pairwise_accuracy"])
+    found = run("evaluate test.dat -m new --json").json
+    assert accuracy == pytest.approx(found["pairwise_accuracy"])

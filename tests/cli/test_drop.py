@@ -52,8 +52,6 @@ def _in_the_folder(folder, monkeypatch):
 
 DROP = "--drop title --drop doc_id --drop url"
 
-# ---------------------------------------------------------------------- readers
-
 
 @pytest.mark.parametrize("name", ["t.csv", "quoted.csv", "t.parquet"])
 def test_dropped_columns_are_no_features(folder, data, name):
@@ -87,13 +85,6 @@ def test_all_columns_of_text_are_named(folder, name):
     assert "drop=" not in str(caught.value)  # it was asked for
 
 
-def test_the_error_of_a_command_names_the_option(run):
-    err = run("cv t.csv", code=2).err
-    assert "column 'title' is" in err
-    assert "(drop=['title', 'url'], --drop 'title,url')" in err
-    assert err.endswith("or use AutoRanker, which takes text (text='auto', rankrls fit --auto)\n")
-
-
 def test_a_dropped_column_has_no_role():
     text = b"label,y,qid,a\n1,2,3,4\n"
     assert load_ranking(io.BytesIO(text), drop="y").target.tolist() == [1]
@@ -102,9 +93,6 @@ def test_a_dropped_column_has_no_role():
         load_ranking(io.BytesIO(text), drop="y", target="y")
     with pytest.raises(ValueError, match=r"LETOR text.* drop=\['a'\] is for CSV"):
         load_ranking(io.BytesIO(b"1 qid:1 1:2\n"), drop=["a"])
-
-
-# ---------------------------------------------------------------------- commands
 
 
 @pytest.mark.parametrize("name", ["t.csv", "quoted.csv", "t.parquet"])

@@ -387,9 +387,6 @@ def test_parameters_of_python_are_options():
     assert set(inspect.signature(RankRLSCV).parameters) - called == fitting | running
 
 
-# ---------------------------------------------------------------------- examples of the help
-
-
 def examples():
     """Commands in the help texts, with what they are piped to."""
     texts = [cli.epilog] + [command.epilog or "" for command in cli.commands.values()]

@@ -135,9 +135,6 @@ def test_long_work_is_told_in_logs_too(monkeypatch, capsys):
         wait_for(lambda: "rankrls 0 s: Cross-validating\n" in capsys.readouterr().err)
 
 
-# ---------------------------------------------------------------------- streams
-
-
 needs_shell = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs bash, /dev/full")
 
 

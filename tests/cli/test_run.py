@@ -176,9 +176,6 @@ def test_warnings_of_the_caller_are_left_alone(small, capsys):
     assert capsys.readouterr().err.startswith("rankrls: warning: the best alpha")
 
 
-# ---------------------------------------------------------------------- parts
-
-
 def test_a_pipe_is_fitted_batch_by_batch(small, run):
     def fit(file, words=""):
         return run(f"fit - -m piped --stream {words}", stdin=(small / file).read_bytes())

@@ -123,9 +123,6 @@ def test_ndcg_is_one_number_everywhere(run, table):
     assert page["ndcg@10"] == pytest.approx(search.best_score_)
 
 
-# ---------------------------------------------------------------------- scaling by default
-
-
 def test_the_default_model_scales_and_does_not_see_scales(run, table):
     run("fit train.csv -m model --drop w")
     table.assign(b=table.b / 1e8)[table.qid < 35].to_csv("other.csv", index=False)
@@ -148,9 +145,6 @@ def test_large_sparse_rows_choose_alpha_by_some_queries(run, monkeypatch):
     assert "validation" in out
     assert run("fit sparse.dat -m model --json").json["cv"] == "validation"
     assert "cv" not in run("fit sparse.dat -m model --alpha auto --json").json
-
-
-# ---------------------------------------------------------------------- missing values
 
 
 def test_missing_values_are_filled_in_by_the_model(run, table):
@@ -191,9 +185,6 @@ def test_missing_values_of_letor_text(run):
     run("fit gaps.dat -m model --missing mean")
     out = run("predict gaps.dat -m model").out
     assert np.isfinite(np.array(out.split(), float)).all()
-
-
-# ---------------------------------------------------------------------- columns like ids
 
 
 @pytest.mark.parametrize("command", ["fit train.csv -m model", "cv train.csv",

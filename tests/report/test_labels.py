@@ -37,9 +37,6 @@ def section(text, key):
     return re.search(rf'<section id="{key}".*?</section>', text, re.S).group(0)
 
 
-# ---------------------------------------------------------------------- labels
-
-
 def test_queries_and_rows_against_refits(ranking):
     X, y, qid = ranking
     model = RankRLS(2.0, query_weighting="size")
@@ -266,9 +263,6 @@ def test_the_page_and_its_data(ranking, tmp_path):
     data = json.loads(data)["labels_to_check"]
     assert [query["name"] for query in data["queries"]] == [q.name for q in found.queries]
     assert [row["row"] for row in data["rows"]] == [row.row for row in found.rows]
-
-
-# ---------------------------------------------------------------------- reasons
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])

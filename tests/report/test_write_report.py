@@ -80,9 +80,6 @@ class Page(HTMLParser):
         self.text.append(data)
 
 
-# ---------------------------------------------------------------------- analysis
-
-
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
 def test_feature_statistics_against_loops(ranking, kind):
     X, y, qid = ranking
@@ -230,9 +227,6 @@ def test_the_worst_queries_and_what_was_expected():
     assert (c.wrong, c.pairs, c.error) == (6, 6, 1.0)
 
 
-# ---------------------------------------------------------------------- findings
-
-
 def test_clean_data_have_no_findings():
     X, y, qid = make_ranking(n_queries=60, n_docs=15, random_state=0, return_X_y_qid=True)
     keep = np.isin(qid, np.flatnonzero([len(set(y[qid == q])) > 1 for q in range(60)]))
@@ -346,9 +340,6 @@ def test_the_edge_of_the_grid_is_reported():
         assert any("extend alphas" in text for text in told) == edge
 
 
-# ---------------------------------------------------------------------- importance
-
-
 def test_importance_of_a_linear_model(ranking):
     X, y, qid = ranking
     importance = analysed(X * [1, 10, 0.1, 1, 1, 1], y, qid, alphas=[1.0]).importance
@@ -374,8 +365,6 @@ def test_importance_of_a_kernel_by_shuffling():
     assert gram.importance.kind == "none"
     assert gram.importance.reason
 
-
-# ---------------------------------------------------------------------- estimators
 
 ESTIMATORS = {
     "fixed": (RankRLS(4.0), "leave-query-out"),
@@ -476,9 +465,6 @@ def test_alpha_chosen_by_another_metric_is_said_to_be(ranking):
     for alphas in (ALPHAS, [1.0]):
         page = render(analysed(X, y - y.min(), qid, alphas=alphas), title=None, limit=10)
         assert ("alpha chosen by the same queries" in page) == (len(alphas) > 1)
-
-
-# ---------------------------------------------------------------------- the page
 
 
 def test_names_from_the_data_stay_text(tmp_path):
@@ -610,9 +596,6 @@ def test_judgements_have_the_page_of_their_leaderboard(tmp_path):
     assert (tmp_path / "r.html").read_text() == (tmp_path / "board.html").read_text()
     with pytest.raises(ValueError, match="has no features"):
         write_report(tmp_path / "r.html", np.eye(3), pairs=battles)
-
-
-# ---------------------------------------------------------------------- bad input
 
 
 def test_bad_input_is_named(tmp_path, ranking):
