@@ -88,10 +88,7 @@ def scale_of(o: Any) -> str:
 
 
 def with_steps(ranker: Any, o: Any, rows: Any) -> Any:
-    """The ranker, or a pipeline of the imputer and the scaler of the options that ends in it.
-
-    Warns of columns like ids and, if there is no scaler, of scales.
-    """
+    """The ranker, or a pipeline of imputer and scaler that ends in it; warns of odd columns."""
     is_sparse, kind, steps, X = sparse.issparse(rows.data), scale_of(o), [], rows.data
     if is_sparse and (kind == "minmax" or kind.startswith("query")):
         raise ValueError(
@@ -139,11 +136,9 @@ def _warn_about_columns(rows: Any, X: Any, o: Any, *, scales: bool) -> None:
         return f"leave {them} out by " + " ".join(f"--drop {name}" for name in found)
 
     codes = None if rows.qid is None else np.unique(rows.qid, return_inverse=True)[1]
-    ids = columns_like_ids(X, names, codes)
-    if ids:
+    if ids := columns_like_ids(X, names, codes):
         warn(id_text(ids, labels, remedy(ids)))
-    unequal = unequal_scales(X, codes) if scales else None
-    if unequal is not None:
+    if scales and (unequal := unequal_scales(X, codes)) is not None:
         warn(scale_text(unequal, labels, "leave out --scale none"))
 
 
@@ -228,12 +223,8 @@ class Scorer:
 def rows_for(
     scorer: Scorer, data: Any, o: Any, need: tuple[str, ...], beyond: str = ""
 ) -> DataFile:
-    """The rows of a file with the features of a model, in their order.
-
-    Missing features are NaN if the model fills them in. Features that the model does not know are
-    an error with ``beyond="error"``, or if they could change a score.
-    """
-    linear = getattr(scorer.ranker, "kernel", "linear") == "linear"
+    """The rows of a file with the features of a model, in their order."""
+    linear = getattr(scorer.ranker, "kernel", "linear") == "linear"  # others change scores
     return DataFile(
         data,
         o,

@@ -33,10 +33,7 @@ LABEL, WEIGHT = "click_label", "click_weight"
 
 @contextmanager
 def click_rows(o: Any) -> Iterator[tuple[Any, Any]]:
-    """Options for rows that are made from a click log, and the `Examination`; others as they are.
-
-    The rows are in a temporary Parquet file, which is then read as any other.
-    """
+    """Options for rows of a click log, in a temporary Parquet file, and the `Examination`."""
     if o.clicks is None:
         yield o, None
         return
@@ -74,12 +71,9 @@ def click_rows(o: Any) -> Iterator[tuple[Any, Any]]:
     rows = made.join(rows, keys=keys).sort_by([(key, "ascending") for key in keys])
     n_clicks, n_never = int(labels.clicks.sum()), labels.n_left_out
     pairs = zip(examination.positions, examination.examination, strict=True)
-    note(
-        f"{number(n_clicks)} clicks on {number(len(labels))} items of queries; examination by "
-        f"position {listed([f'{p:g}: {x:.2f}' for p, x in pairs])}"
-        + f"; {number(n_never)} items were never examined"
-        * (n_never > 0)
-    )
+    note(f"{number(n_clicks)} clicks on {number(len(labels))} items of queries; examination by "
+         f"position {listed([f'{p:g}: {x:.2f}' for p, x in pairs])}"
+         + f"; {number(n_never)} items were never examined" * (n_never > 0))  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "clicks.parquet")
         pq.write_table(rows, path)

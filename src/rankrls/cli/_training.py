@@ -211,14 +211,11 @@ def _fitted(o: Any, ranker: Any, reader: DataFile, rows: Any, work: Any) -> Any:
 
 
 def _doubt(ranker: Any, rows: Any = None) -> str | None:
-    """A warning if the held-out score is not clearly above chance, or above that of one column.
-
-    Without the rows it was fitted to, of a stream, only the chance of pairwise accuracy is known.
-    """
+    """A warning if the held-out score is not clearly above chance, or above that of one column."""
     scoring, score, error = Scoring(ranker.scoring, loss=Loss()), ranker.best_score_, 0.0
     known = {LOSS_METRIC: 0.0, "pairwise_accuracy": 0.5, "concordance_index": 0.5}
     chance = known.get(str(scoring.name))
-    if rows is None and chance is None:
+    if rows is None and chance is None:  # the chance of other metrics depends on the labels
         return None
     nested, results = getattr(ranker, "nested_scores_", None), getattr(ranker, "cv_results_", {})
     if rows is not None:
@@ -244,7 +241,7 @@ def _doubt(ranker: Any, rows: Any = None) -> str | None:
             f"order, {chance:.4f}: are labels, query ids and features the right columns?"
         )
     if rows is None or not isinstance(ranker, RankRLSCV) or scoring.name == LOSS_METRIC:
-        return noise
+        return noise  # the other ranker, AutoRanker, has columns among its members
     if sparse.issparse(rows.data):
         return noise
     X = np.nan_to_num(np.asarray(rows.data, dtype=np.float64))

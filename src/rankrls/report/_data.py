@@ -170,10 +170,7 @@ def prepare(
     test_document_names: Any = None,
     **options: Any,
 ) -> tuple[Rankings, Rankings | None, dict[str, Any]]:
-    """Check the training and the test data, fit imputer and scaler and apply them.
-
-    The raw table of an `AutoRanker` is encoded to be described, and passed to it as it is.
-    """
+    """Check the data, fit imputer and scaler and apply them; encode raw tables to describe them."""
     steps = {name: clone(step) for name, step in (("impute", imputer), ("scale", scaler))
              if step is not None}  # fmt: skip
     if test is not None and (not isinstance(test, tuple | list) or len(test) not in (2, 3)):

@@ -89,10 +89,7 @@ def _of_columns(X: Any, data: Rankings, y: Array) -> tuple[Array, ...]:
 
 
 def accuracy_alone(data: Rankings, columns: Array) -> Array:
-    """Pairwise accuracy of each feature used as the score, on a sample of queries.
-
-    Below ½ for a feature for which smaller is better, NaN if the sample has no pair.
-    """
+    """Pairwise accuracy of each feature used as the score, on a sample of queries, or NaN."""
     rows = data.sample_queries(50_000)
     X, y, codes = data.X[rows], data.y[rows], data.codes[rows]
     X = X.tocsc() if sparse.issparse(X) else X
@@ -119,11 +116,7 @@ def best_single(
 def feature_importance(
     model: Any, train: Rankings, test: Rankings | None, statistics: Any
 ) -> SimpleNamespace:
-    """The most important inputs of a fitted model; ``kind`` is linear, permutation or none.
-
-    The effect is the weight times the standard deviation within queries, or the increase of the
-    error when the column is permuted within queries.
-    """
+    """The inputs with the largest w_j std_j, or whose shuffling increases the error most."""
     n, reason = len(train.input_names), ""
     weight: Any = getattr(model, "coef_", None)
     kind = "permutation"

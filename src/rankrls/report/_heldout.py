@@ -142,9 +142,7 @@ class AlphaPath:
 def hold_out(plan: Any, data: Rankings) -> SimpleNamespace:
     """Predict each row of the training data by a model trained without it.
 
-    The ``method`` is leave-query-out, leave-pair-out, folds or refits; ``errors`` are those at the
-    alpha of the model, with the ``scores`` behind them, None for pairs; the ``estimate`` is
-    ``corrected`` for the choice of alpha or not; ``model`` is that of an `AutoRanker`, fitted.
+    ``errors`` are those at the alpha of the model; the ``estimate`` is corrected for its choice.
     """
     held = SimpleNamespace(path=None, corrected=True, scores=None, n_folds=None, model=None)
     if plan.search is not None:

@@ -225,11 +225,7 @@ def write_report(
 def analyse(
     train: Rankings, unseen: Rankings | None, steps: dict[str, Any], plan: Any
 ) -> SimpleNamespace:
-    """Fit, cross-validate and check the data: all that the page shows.
-
-    ``errors`` are those on the test data if there are any, else held out in training, with the
-    ``scores`` behind them; ``error`` is the estimated error of the model.
-    """
+    """Fit, cross-validate and check the data: all that the page shows."""
     summary = summarise(train)
     if summary.n_pairs == 0:
         raise ValueError(
@@ -304,12 +300,7 @@ def analyse(
 def worst_queries(
     data: Rankings, errors: UnitErrors, scores: Array, model: Any, train: Rankings
 ) -> list[SimpleNamespace]:
-    """Describe the worst queries; ``model``, fitted to ``train``, is explained.
-
-    Each has its first rows by the model (``top``), rows that should be among them (``missed``), and
-    a row ``above`` a better one, ``below``, with the ``reasons`` for their order. A row has the
-    ``place`` that the model gives it, and the first and last one that agree with its label.
-    """
+    """First rows of the worst queries, rows missing there, and the worst pair with its reasons."""
     found = []
     for q in errors.worst(N_QUERIES).tolist():
         rows = np.flatnonzero(data.codes == q)
