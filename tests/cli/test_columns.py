@@ -164,7 +164,7 @@ def test_updates_at_the_same_time_all_count(table, run):
     assert len(load_model("model")[-1]._source["history"]) == 5
 
 
-def test_new_rows_of_another_unit_are_told(table, run):
+def test_new_rows_of_another_unit_are_told(table, run, monkeypatch):
     run(FIT)
     before = load_model("model")[-1].coef_
     frame = pd.read_csv("test.csv")
@@ -173,7 +173,12 @@ def test_new_rows_of_another_unit_are_told(table, run):
     assert "'a': the mean differs" in told.err
     assert re.search("^dry run +True$", told.out, re.M)
     np.testing.assert_array_equal(load_model("model")[-1].coef_, before)
-    assert "did the unit change" in run("update model unit.csv --check error", code=2).err
+    refused = "update model unit.csv --check error"
+    assert "did the unit change" in run(refused, code=2).err
+    with monkeypatch.context() as patch:  # a large file is checked by its first batch
+        patch.setattr("rankrls.cli._files.LARGE", 1)
+        patch.setattr("rankrls.cli._files.BATCH", 50)
+        assert "did the unit change" in run(refused, code=2).err
     frame.assign(grade=3 - frame.grade).to_csv("turned.csv", index=False)
     assert "were expected" in run("update model turned.csv --dry-run").err
     first = frame[frame.session == frame.session.iloc[0]]

@@ -233,8 +233,8 @@ _command(
     """
     Write one page about DATA and the ranker that it gives.
 
-    The data and what is odd in them, the path of alphas, the most important features, errors by
-    query, and the worst queries. The page is one HTML file that needs no network.
+    Problems of the data, the path of alphas, the most important features, errors by query, and the
+    worst queries. The page is one HTML file that needs no network.
     """,
     "  rankrls report part1.gz part2.gz --test test.dat --feature-names @names.txt -o report.html",
 )  # fmt: skip
@@ -245,7 +245,7 @@ _command(
     Print the weights of a linear model, the most important feature first.
 
     weight: what one unit of the column of the file adds to the score. scaled weight: what one unit
-    of the scaled feature adds, such as a standard deviation; by it features are sorted.
+    of the scaled feature adds, such as a standard deviation. Features are sorted by the latter.
     """,
     "  rankrls weights -m model.rankrls --top 10",
 )  # fmt: skip

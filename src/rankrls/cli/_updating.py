@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -127,11 +128,11 @@ def _change(scorer: Scorer, o: Any) -> dict[str, Any]:
 
     with working(f"Reading {files[0]}"):
         adding, forgetting = readers(o.data), readers(o.forget)
-        new: Any = [file.parts(by_query=True) for file in adding]
-        if not any(file.large for file in adding):  # large files are not held in memory
-            new = [list(parts) for parts in new]
-            if o.check != "off" and new:
-                about |= _checked(scorer, [rows for [rows] in new], adding[0].name, o.check)
+        new: list[Any] = [file.parts(by_query=True) for file in adding]
+        if o.check != "off" and new:
+            first = [next(parts) for parts in new]  # all rows, or the first batch of a large file
+            about |= _checked(scorer, first, adding[0].name, o.check)
+            new = [chain([rows], rest) for rows, rest in zip(first, new, strict=True)]
         old = [file.parts(by_query=True) for file in forgetting]
         # What is replaced must go first.
         n_forgotten = _changed(scorer, streaming.forget, forgetting, old)
