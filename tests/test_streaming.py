@@ -85,6 +85,24 @@ def test_alpha_is_chosen_in_the_units_of_all_rows(scoring):
     assert_same(model, fitted, X)
 
 
+def test_rows_stay_as_they_are():
+    """They may be read again, as by the second pass of a metric of lists."""
+    X, y, qid = ugly(2)
+    kept, batches, new = X.copy(), cut(X, y, qid), np.full(5, 99)
+    fill = SimpleImputer(strategy="constant", copy=False)
+    coefs = []
+    for options in ({}, {"copy": False}):
+        steps = [("fill", fill), ("scale", StandardScaler(**options))]
+        model = fit_stream(Pipeline([*steps, ("rank", RankRLSCV(GRID, cv=4))]), batches)
+        partial_fit(model, X[:5], y[:5], qid=new)
+        coefs.append(model[-1].coef_)
+        forget(model, X[:5], y[:5], qid=new)
+    assert np.allclose(*coefs, rtol=1e-9)
+    assert np.array_equal(X, kept)
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        partial_fit(model[1:], np.full((5, 5), np.nan), y[:5], qid=new)
+
+
 def test_names_of_features_are_kept_and_compared():
     X, y, qid = ugly(3)
     names = [f"f{j}" for j in range(5)]

@@ -24,6 +24,7 @@ from rankrls._calls import warn
 from rankrls._frames import data_frame
 from rankrls._resources import pyarrow, pyplot
 from rankrls._validation import check_finite_array, check_integer, check_option
+from rankrls.datasets._sources import type_kind
 from rankrls.datasets.formats import find_delimiter, missing_column, sniff_table
 
 __all__ = [
@@ -111,8 +112,17 @@ def _cells(column: Any, name: str, least: float | None = None) -> Any:
     pa = pyarrow()
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    n_empty = pa.compute.sum(pa.compute.is_null(column, nan_is_null=True)).as_py()
-    if n_empty:
+    empty = pa.compute.is_null(column, nan_is_null=True)
+    if pa.types.is_nested(column.type):
+        raise ValueError(f"column {name!r} of the log must hold numbers or text: {column.type}")
+    if type_kind(column.type) == "strings":
+        empty = pa.compute.or_(empty, pa.compute.fill_null(pa.compute.equal(column, ""), False))
+    elif pa.types.is_binary(column.type):
+        try:
+            column = column.cast(pa.string())
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"column {name!r} of the log is no text in UTF-8: {error}") from error
+    if n_empty := pa.compute.sum(empty).as_py():
         raise ValueError(
             f"column {name!r} of the log is empty in {n_empty:,} of {len(column):,} rows: leave "
             "these rows out"
@@ -455,7 +465,7 @@ def _given_examination(examination: Any) -> Examination:
     """An `Examination`, or one made of θ of positions 1, 2, and so on."""
     if isinstance(examination, Examination):
         return examination
-    theta = np.asarray(examination, dtype=float)
+    theta = np.asarray(None if isinstance(examination, Mapping) else examination, dtype=float)
     if theta.ndim != 1 or not len(theta) or not np.isfinite(theta).all() or theta.min() < 0:
         raise ValueError(
             "examination must come from estimate_examination, or be the examination of positions "
@@ -613,7 +623,7 @@ def expected_clicks(
 
     Notes
     -----
-    The value of a list is Σ θ(new position) × label.
+    The value of a list is Σ θ(new position) × label, the mean over all orders of equal scores.
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be between 0 and 1; got {confidence!r}")
@@ -664,6 +674,9 @@ def _list_values(
             f"some lists have {rank.max() + 1} items, and the log tells about {len(ex.positions)} "
             "positions; the others count as the last of them. Pass k="
         )
+    # The mean over all orders of items of equal score is that of their θ.
+    tied = np.cumsum((rank == 0) | (np.diff(f[order], prepend=np.nan) != 0)) - 1
+    theta = (np.bincount(tied, theta) / np.bincount(tied))[tied]
     values = np.add.reduceat(theta * labels.label[order], start)
     known = labels.examined[order] >= 1
     return values, float((theta * known).sum() / max(theta.sum(), np.finfo(float).tiny))

@@ -1,8 +1,10 @@
 """partial_fit and forget equal a fit from scratch; what fails or was altered changes nothing."""
 
 import pickle
+from datetime import date
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -514,6 +516,9 @@ def test_calls_without_qid_are_rankings():
     qid = np.repeat([0, 1, 2], [10, 15, 15])
     w = np.concatenate([weight[:10], np.ones(30)])
     same(incremental, clone(ranker).fit(X, y, qid=qid, sample_weight=w), X)
+    for altered in ((X[10:25], -y[10:25]), (X[10:25] + 0.01, y[10:25])):
+        with pytest.raises(ValueError, match=f"a ranking of 15 rows {OTHER}"):
+            incremental.forget(*altered)
     incremental.forget(X[10:25], y[10:25])
     kept = qid != 1
     reference = clone(ranker).fit(X[kept], y[kept], qid=qid[kept], sample_weight=w[kept])
@@ -538,6 +543,9 @@ def test_ids_of_files():
     assert query_keys([2, 2.0, np.int8(2), True, np.float32(-3)]) == ["2", "2", "2", "1", "-3"]
     others = query_keys([2.5, "2.5", ("2", 3), "2, 3", None, np.datetime64("2020-01-01")])
     assert len(set(others)) == 6
+    day = np.datetime64("2020-01-01")
+    dates = [day, day.astype("M8[ns]"), date(2020, 1, 1), pd.Timestamp("2020-01-01")]
+    assert query_keys(dates) == others[-1:] * 4
     assert query_keys([np.float64(2.5), (np.int64(2), 3.0)]) == [others[0], others[2]]
 
 

@@ -196,6 +196,7 @@ def test_a_query_that_comes_back():
         (lambda X, y, q: (X, y), "it has no qid, and the first batch had one"),
         (lambda X, y, q: (X, y, q, q), "it is a tuple; a batch is"),
         (lambda X, y, q: {"data": X, "qid": q}, "it has no 'target'; a batch is"),
+        (lambda X, y, q: {"data": X, "target": y, "group": [20]}, "give qid, not 'group'"),
         (lambda X, y, q: {"data": X, "target": y, "qid": q, "sample_weight": -y}, ">= 0"),
         (lambda X, y, q: (X * 1e200, y, q), "overflow"),
     ],

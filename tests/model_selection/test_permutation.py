@@ -312,6 +312,7 @@ def test_scores_within_batches():
     X, y, qid = make(seed=16, kind="graded")
     Y = np.column_stack([y, -y])
     both = leave_pair_out_score(RankRLS(), X, Y, qid=qid)
+    assert leave_pair_out_score(RankRLS(), X, PreferenceGraph.from_scores(Y, qid=qid)) == both
     assert both == pytest.approx(leave_pair_out_score(RankRLS(), X, y, qid=qid))
     grid = leave_pair_out_predict(RankRLS(), X, y, qid=qid, alphas=[0.1, 1.0])
     assert_allclose(grid[1], leave_pair_out_predict(RankRLS(), X, y, qid=qid), rtol=1e-8)

@@ -86,6 +86,8 @@ def read_batches(batches: Any) -> Iterator[Batch]:
                 missing = [name for name in ("data", "target") if batch.get(name) is None]
                 if missing:
                     raise ValueError(f"it has no {missing[0]!r}; a batch is {FORMS}")
+                if batch.get("group") is not None:
+                    raise ValueError("queries of several batches need ids: give qid, not 'group'")
                 parts = ("data", "target", "qid", "sample_weight", "feature_names")
                 read = Batch(number, *(batch.get(part) for part in parts))
             elif isinstance(batch, tuple) and len(batch) in (2, 3):
