@@ -16,7 +16,6 @@ from scipy import sparse
 from rankrls._calls import Progress, unchanged_on_error
 from rankrls._frames import check_feature_names, check_same_rows, named_frame, take_rows
 from rankrls._validation import (
-    Queries,
     check_length,
     check_scores,
     is_integer,
@@ -177,9 +176,8 @@ def _one_query(pieces: list[CheckedRows]) -> Iterator[CheckedRows]:
         yield from pieces
         return
     rows = joined(pieces)
-    queries = Queries(np.zeros(len(rows["y"]), dtype=np.int64), pieces[0].graph.query_labels)
-    scores, flat = rows["y"].reshape(len(rows["y"]), -1), pieces[0].graph.flat
-    graph = PreferenceGraph(len(scores), scores, queries, rows["sample_weight"], flat=flat)
+    qid = [*pieces[0].graph.query_labels] * len(rows["y"])
+    graph = PreferenceGraph.from_scores(rows["y"], qid=qid, sample_weight=rows["sample_weight"])
     yield CheckedRows(pieces[-1].number, rows["X"], graph)
 
 
