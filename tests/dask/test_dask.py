@@ -93,12 +93,6 @@ def test_equals_the_local_fit(cost, ties, weighting):
         same(ranker.predict(X, return_std=True)[1], local.predict(X, return_std=True)[1])
 
 
-def test_one_ranking_needs_a_cost_that_adds_up():
-    X, y, _, _ = problem()
-    with pytest.raises(ValueError, match=r"all partitions are one ranking.*cost='magnitude' and"):
-        RankRLS(ties="drop").fit(chunked(X), y)
-
-
 def test_offset_features_lose_no_digits():
     X, y, qid, _ = problem(5)
     expected = rankrls.RankRLS().fit(X, y, qid=qid).coef_
@@ -278,24 +272,7 @@ def test_columns_of_one_file(tmp_path):
 # ---------------------------------------------------------------------- what is refused
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"solver": "dual"}, "solver must be one of 'auto', 'primal', 'nystroem', 'cg'"),
-        ({"kernel": "precomputed"}, "kernel='precomputed' is a matrix"),
-        ({"kernel": "rbf", "solver": "cg"}, "needs kernel='linear'"),
-        ({"basis": 5, "solver": "primal"}, "needs kernel='linear' and no basis"),
-        ({"early_stopping": True}, "early_stopping needs rows in memory"),
-        ({"alpha": 0}, "alpha must be finite and > 0"),
-    ],
-)
-def test_options_that_are_refused(options, message):
-    X, y, qid, _ = problem()
-    with pytest.raises(ValueError, match=message):
-        RankRLS(**options).fit(chunked(X), y, qid=qid)
-
-
-def test_data_that_are_refused():
+def test_what_is_refused():
     X, y, qid, weight = problem()
     lazy, bad, wrong = chunked(X), X.copy(), y.copy()
     bad[170, 2], wrong[60] = np.nan, np.inf
@@ -319,10 +296,17 @@ def test_data_that_are_refused():
         (lazy, np.column_stack([y, qid]), {"qid": qid}, r"in output \(column\) 1"),
         (lazy * 1e200, y * 1e200, {"qid": qid, "solver": "cg"}, "overflow"),
         (lazy, y, {"solver": "cg"}, "solver='cg' needs qid"),
+        (lazy, y, {"ties": "drop"}, "all partitions are one ranking.*cost='magnitude' and"),
+        (lazy, y, {"solver": "dual"}, "solver must be one of 'auto', 'primal', 'nystroem', 'cg'"),
+        (lazy, y, {"kernel": "precomputed"}, "kernel='precomputed' is a matrix"),
+        (lazy, y, {"kernel": "rbf", "solver": "cg"}, "needs kernel='linear'"),
+        (lazy, y, {"basis": 5, "solver": "primal"}, "needs kernel='linear' and no basis"),
+        (lazy, y, {"early_stopping": True}, "early_stopping needs rows in memory"),
+        (lazy, y, {"alpha": 0}, "alpha must be finite and > 0"),
     ):
-        ranker = RankRLS(solver=options.pop("solver", "auto"))
+        parameters = {name: options.pop(name) for name in RankRLS().get_params() & options.keys()}
         with pytest.raises(ValueError, match=message):
-            ranker.fit(rows, target, **options)
+            RankRLS(**parameters).fit(rows, target, **options)
 
 
 def test_a_fitted_model_refuses():

@@ -1,6 +1,7 @@
 """partial_fit and forget equal a fit from scratch; what fails or was altered changes nothing."""
 
 import pickle
+import re
 from datetime import date
 
 import numpy as np
@@ -20,13 +21,6 @@ from rankrls import PreferenceGraph, RankRLS, RankRLSCV, streaming
 from rankrls.estimators.incremental import query_keys
 from rankrls.io import load_model, save_model
 
-LOSSES = [
-    {"cost": cost, "ties": ties, "query_weighting": weighting}
-    for cost, ties, weighting in (
-        *(("magnitude", "keep", "pair"), ("magnitude", "drop", "size"), ("unit", "keep", "query")),
-        *(("relative", "drop", "pair"), ("magnitude", "keep", "query")),
-    )
-]
 MODELS = {
     "primal": {"solver": "primal"},
     "rbf": {"kernel": "rbf", "gamma": 0.2, "basis": [0, 3, 5, 6, 9]},
@@ -50,44 +44,6 @@ def data(seed=0, m=40, n=4, n_outputs=None, graded=True, offset=0.0):
 def batches_of(qid):
     """Row numbers of batches of whole queries; the first one holds the basis vectors."""
     return [np.flatnonzero(np.isin(qid, list(labels))) for labels in ("abc", "de", "f", "ghij")]
-
-
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: "-".join(loss.values()))
-def test_equals_a_fit_to_everything(loss, model):
-    X, y, qid, weight = data()
-    if loss["cost"] == "relative":
-        y = y * 0.5 + 1
-    ranker = RankRLS(alpha=0.3, **loss, **MODELS[model])
-    first, *others = batches_of(qid)
-    incremental = clone(ranker)
-    if loss["ties"] == "keep":  # begin with either
-        incremental.partial_fit(X[first], y[first], qid=qid[first], sample_weight=weight[first])
-    else:
-        incremental.fit(X[first], y[first], qid=qid[first], sample_weight=weight[first])
-    learned = first
-    for rows in others:
-        incremental.partial_fit(X[rows], y[rows], qid=qid[rows], sample_weight=weight[rows])
-        learned = np.concatenate([learned, rows])
-        reference = clone(ranker).fit(
-            X[learned], y[learned], qid=qid[learned], sample_weight=weight[learned]
-        )
-        same(incremental, reference, X)
-    # Forget queries of several calls, rows in another order.
-    gone = np.flatnonzero(np.isin(qid, ["b", "d", "e", "i"]))[::-1]
-    kept = learned[~np.isin(qid[learned], ["b", "d", "e", "i"])]
-    incremental.forget(X[gone], y[gone], qid=qid[gone], sample_weight=weight[gone])
-    if model == "primal":
-        reference = clone(ranker).fit(X[kept], y[kept], qid=qid[kept], sample_weight=weight[kept])
-        same(incremental, reference, X, 1e-9)
-        return
-    # The basis stays, so that a fit needs its rows: with the weight zero they add nothing.
-    reference = clone(ranker)
-    silent = np.where(np.isin(qid[learned], ["b", "d", "e", "i"]), 0.0, weight[learned])
-    reference.fit(X[learned], y[learned], qid=qid[learned], sample_weight=silent)
-    close(incremental.dual_coef_, reference.dual_coef_, 1e-9)
-    close(incremental.predict(X, return_std=True)[1], reference.predict(X, return_std=True)[1])
-    assert incremental.n_pairs_ == reference.n_pairs_
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -179,48 +135,60 @@ def test_float32_and_mixed():
     assert mixed.coef_.dtype == np.float64
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     steps=st.lists(st.lists(st.integers(0, 7), min_size=1, max_size=3), min_size=1, max_size=14),
     seed=st.integers(0, 99),
-    cost=st.sampled_from(cases.COSTS),
-    ties=st.sampled_from(cases.TIES),
+    loss=st.tuples(*map(st.sampled_from, (cases.COSTS, cases.TIES, cases.WEIGHTINGS))),
+    weighted=st.booleans(),
     rbf=st.booleans(),
 )
-def test_any_sequence(steps, seed, cost, ties, rbf):
+def test_any_sequence(steps, seed, loss, weighted, rbf):
     """Each step learns the named queries that are unknown and forgets those that are known."""
     rng = np.random.default_rng(seed)
     sizes = rng.integers(1, 7, 8)
     qid = np.repeat(np.arange(8), sizes)
     X = rng.standard_normal((len(qid), 3))
     y = rng.integers(1, 4, (len(qid), 2)) * 0.5
-    options = {"kernel": "rbf", "solver": "nystroem"} if rbf else {"solver": "primal"}
-    ranker = RankRLS(cost=cost, ties=ties, **options)
+    weight = rng.choice([0.0, 0.3, 1.0, 2.0], len(qid))
+    options = dict(zip(("cost", "ties", "query_weighting"), loss, strict=True)) | {"alpha": 0.3}
+    options |= {"kernel": "rbf", "solver": "nystroem"} if rbf else {"solver": "primal"}
+
+    def of(rows):
+        arguments = {"X": X[rows], "y": y[rows], "qid": qid[rows]}
+        return arguments | ({"sample_weight": weight[rows]} if weighted else {})
+
+    ranker, known = RankRLS(**options), set()
     X_basis = X[qid == steps[0][0]]
-    known = set()
     for step in steps:
         for query in dict.fromkeys(step):
-            rows = rng.permutation(np.flatnonzero(qid == query))
+            rows = np.flatnonzero(qid == query)
+            if known or hasattr(ranker, "solver_"):  # the basis, in this order
+                rows = rng.permutation(rows)
             change = ranker.forget if query in known else ranker.partial_fit
-            if not known and not hasattr(ranker, "solver_"):
-                rows = np.flatnonzero(qid == query)  # the basis, in this order
-            change(X[rows], y[rows], qid=qid[rows])
+            counted = y[rows][weight[rows] > 0] if weighted else y[rows]
+            if seed % 2 and not (known or rbf) and min(len(set(s)) for s in counted.T) > 1:
+                change = ranker.fit  # begin with either
+            change(**of(rows))
             known ^= {query}
     assert ranker.n_queries_ == len(known)
     rows = np.flatnonzero(np.isin(qid, list(known)))
+    reference = RankRLS(**options)
     try:
-        reference = RankRLS(cost=cost, ties=ties, **options).fit_stream(
-            [(X[rows], y[rows], qid[rows])], basis_rows=X_basis if rbf else None
-        )
+        if rbf:
+            names = {"X": "data", "y": "target"}
+            batch = {names.get(name, name): part for name, part in of(rows).items()}
+            reference.fit_stream([batch], basis_rows=X_basis)
+        else:
+            reference.fit(**of(rows))
     except ValueError as error:
-        if "no query has a pair" not in str(error) and "no batch with rows" not in str(error):
+        if not re.search("no query has a pair|no batch with rows|a minimum of 2", str(error)):
             raise
         with pytest.raises(NotFittedError):
             ranker.predict(X)
         return
+    same(ranker, reference, X, 1e-7)
     close(ranker.predict(X), reference.predict(X), 1e-9)
-    close(ranker.predict(X, return_std=True)[1], reference.predict(X, return_std=True)[1], 1e-7)
-    close(ranker.log_marginal_likelihood(), reference.log_marginal_likelihood(), 1e-9)
 
 
 # ---------------------------------------------------------------- without a pair

@@ -160,6 +160,8 @@ def test_one_ranking_needs_a_cost_that_joins(loss):
 
 # ---------------------------------------------------------------- refused
 
+ONES = np.ones((6, 4))
+
 
 def refused(batches, message, **parameters):
     """The error says what is wrong, and the estimator is as it was."""
@@ -170,13 +172,6 @@ def refused(batches, message, **parameters):
     assert vars(ranker) == before
     with pytest.raises(NotFittedError):
         ranker.predict(np.ones((1, 4)))
-
-
-def test_a_query_that_comes_back():
-    X, y, qid, _ = data(11)
-    batches = list(cut(20, X, y, qid))
-    batches[2][2][-1] = "A"
-    refused(batches, r"batch 3: query 'A' comes back after its rows had ended.*sort the data")
 
 
 @pytest.mark.parametrize(
@@ -192,6 +187,10 @@ def test_a_query_that_comes_back():
         (lambda X, y, q: {"data": X, "target": y, "group": [20]}, "give qid, not 'group'"),
         (lambda X, y, q: {"data": X, "target": y, "qid": q, "sample_weight": -y}, ">= 0"),
         (lambda X, y, q: (X * 1e200, y, q), "overflow"),
+        (
+            lambda X, y, q: (X, y, np.where(q == q[0], "A", q)),
+            "query 'A' comes back after its rows had ended.*sort the data",
+        ),
     ],
 )
 def test_bad_batch_is_named(change, message):
@@ -205,21 +204,15 @@ def test_bad_batch_is_named(change, message):
     ("batches", "message"),
     [
         ("train.txt", "for a file: rankrls.datasets.iter_letor"),
-        (np.ones((3, 3)), r"got a ndarray \(for one batch: \[batch\]"),
-        ([(np.empty((0, 3)), np.empty(0))], "no batch with rows"),
+        (ONES, r"got a ndarray \(for one batch: \[batch\]"),
+        ([(ONES[:0], np.empty(0))], "no batch with rows"),
+        ([(ONES, ONES[:, 0], [1, 1, 1, 2, 2, 2])], "no query has a pair .* 6 rows and 2 queries"),
+        ([(ONES, ONES[:, 0])], "no query has a pair to learn from"),
+        ([(ONES, np.c_[np.arange(6), ONES[:, 0]])], r"in output \(column\) 1 of y"),
     ],
 )
-def test_not_batches(batches, message):
+def test_nothing_to_learn_from(batches, message):
     refused(batches, message)
-
-
-def test_no_preference_in_any_batch():
-    X = np.ones((6, 4))
-    refused(
-        [(X, np.ones(6), [1] * 3 + [2] * 3)], "no query has a pair .* 6 rows and 2 queries, all"
-    )
-    refused([(X, np.ones(6))], "no query has a pair to learn from")
-    refused([(X, np.c_[np.arange(6), np.ones(6)])], r"in output \(column\) 1 of y")
 
 
 # ---------------------------------------------------------------- files, progress, memory
@@ -383,20 +376,15 @@ def test_r2_is_the_held_out_loss_of_explicit_refits(basis):
         ({"scoring": "log_loss"}, "list", "given pairs"),
         ({"kernel": "rbf", "gamma": [0.1, 1.0], "basis": 3}, "list", "allow one gamma"),
         ({"store_cv_predictions": True}, "list", "no stored predictions"),
+        ({}, "no qid", "batch 1: it has no qid"),
+        ({}, "one query", "fold 0 leaves no query"),
     ],
 )
 def test_refused_cross_validation(options, batches, message):
     X, y, qid = ugly(7)
-    given = batches_of(X, y, qid)
+    if batches == "one query":
+        y = np.where(qid == qid[0], y, 0.0)
+        assert len(np.unique(y[qid == qid[0]])) > 1
+    given = batches_of(X, y, qid) if batches != "no qid" else iter([(X, y)])
     with pytest.raises(ValueError, match=message):
-        RankRLSCV(GRID, **options).fit_stream(list(given) if batches == "list" else given)
-
-
-def test_needs_qid_and_something_left():
-    X, y, qid = ugly(8)
-    with pytest.raises(ValueError, match="batch 1: it has no qid"):
-        RankRLSCV(scoring="pairwise_r2").fit_stream([(X, y)])
-    flat = np.where(qid == qid[0], y, 0.0)
-    assert len(np.unique(flat[qid == qid[0]])) > 1
-    with pytest.raises(ValueError, match="fold 0 leaves no query"):
-        RankRLSCV(scoring="pairwise_r2").fit_stream(batches_of(X, flat, qid))
+        RankRLSCV(GRID, **options).fit_stream(given if batches == "generator" else list(given))
