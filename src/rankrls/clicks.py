@@ -24,7 +24,6 @@ from rankrls._calls import warn
 from rankrls._frames import data_frame
 from rankrls._resources import pyarrow, pyplot
 from rankrls._validation import check_finite_array, check_integer, check_option
-from rankrls.datasets._sources import type_kind
 from rankrls.datasets.formats import find_delimiter, missing_column, sniff_table
 
 __all__ = [
@@ -115,7 +114,7 @@ def _cells(column: Any, name: str, least: float | None = None) -> Any:
     empty = pa.compute.is_null(column, nan_is_null=True)
     if pa.types.is_nested(column.type):
         raise ValueError(f"column {name!r} of the log must hold numbers or text: {column.type}")
-    if type_kind(column.type) == "strings":
+    if "string" in str(column.type):
         empty = pa.compute.or_(empty, pa.compute.fill_null(pa.compute.equal(column, ""), False))
     elif pa.types.is_binary(column.type):
         try:

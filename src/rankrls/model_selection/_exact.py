@@ -301,7 +301,8 @@ def holdout_judgements(
     Parameters
     ----------
     estimator, X, pairs, magnitude, pair_weight, pair_features, alphas
-        As for `leave_query_out_predict`. Only judgements are left out; rows and basis stay.
+        As for `leave_query_out_predict`. Only judgements are left out; rows, basis and the
+        units of pair_features stay.
     by : {"judgement", "item", "group", "fold"}, default="judgement"
         What is left out when a judgement is predicted: only the judgement itself, or all judgements
         of one of its items, of its group, or of its fold.
