@@ -324,6 +324,9 @@ def test_groups_of_queries_and_chosen_alpha():
     X, y, qid = make_ranking(n_queries=12, random_state=0, return_X_y_qid=True)
     chosen = RankRLSCV([0.1, 10.0], query_weighting="size").fit(X, y, qid=qid)
     ranker = RankRLS(chosen.alpha_, query_weighting="size")
+    gammas = RankRLSCV([1.0], kernel="rbf", gamma=[0.01, 0.1]).fit(X, y, qid=qid)
+    expected = audit(RankRLS(kernel="rbf", gamma=gammas.gamma_), X, y, qid=qid).p_value
+    assert_array_equal(audit(gammas, X, y, qid=qid).p_value, expected)
     table = audit(chosen, X, y, qid=qid, groups=qid % 3)
     assert table.labels.tolist() == [0, 1, 2]
     assert_allclose(table.p_value, audit(ranker, X, y, qid=qid, groups=qid % 3).p_value)

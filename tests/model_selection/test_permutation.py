@@ -14,10 +14,11 @@ from sklearn.preprocessing import StandardScaler
 
 import cases
 import rankrls.model_selection._exact as module
-from rankrls import PreferenceGraph, RankRLS, RankRLSCV
+from rankrls import AutoRanker, PreferenceGraph, RankRLS, RankRLSCV
 from rankrls.core.linalg import factorizations
 from rankrls.metrics import pairwise_accuracy
 from rankrls.model_selection import (
+    cross_val_predict,
     leave_pair_out_auc,
     leave_pair_out_predict,
     leave_pair_out_score,
@@ -352,6 +353,12 @@ def test_refitted_permutations_are_those_of_rankrls(cv):
     if cv == "leave-query-out":
         exact = permutation_test(RankRLS(), X, y, cv=cv, **options)
         assert_allclose([result.score, *result.null_scores], [exact.score, *exact.null_scores])
+    if cv == 3:  # rows are compared with the others of their query when they are predicted, too
+        auto = AutoRanker("pairwise_accuracy", effort="quick")
+        held = cross_val_predict(auto, X, y, qid=qid, cv=cv)
+        options["n_permutations"] = 1
+        found = permutation_test(auto, X, y, cv=cv, **options).score
+        assert found == pytest.approx(pairwise_accuracy(y, held, qid=qid))
 
 
 def test_tournaments_of_pipelines():

@@ -185,6 +185,8 @@ def held_out_scores(
             scores = np.asarray(model.decision_function(rows))
         elif is_classifier(model) and hasattr(model, "predict_proba"):
             scores = np.asarray(model.predict_proba(rows))[:, 1]
+        elif qid is not None and predicts_by_query(model):
+            scores = np.asarray(model.predict(rows, qid=take_rows(_by_row(qid), both)))
         else:
             scores = np.asarray(model.predict(rows))
         if scores.size != scores.shape[0]:
