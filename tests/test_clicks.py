@@ -242,8 +242,10 @@ def test_bad_logs(tmp_path):
     ):  # fmt: skip
         with pytest.raises(ValueError, match=match):
             call()
+    with pytest.warns(UserWarning, match="only 24 clicks of the log tell positions apart"):
+        estimate_examination(log)
     with pytest.warns(UserWarning, match="positions that are no integers, such as 1.5"):
-        estimate_examination(frame.assign(position=frame["position"] + 0.5))
+        click_labels(frame.assign(position=frame["position"] + 0.5), examination=[1.0] * 7)
 
 
 def test_more_clicks_than_impressions():
@@ -256,4 +258,14 @@ def test_more_clicks_than_impressions():
         click_labels(fewer, impressions="n", examination=[1.0, 0.01])
     with pytest.warns(UserWarning, match="more clicks than impressions"):
         estimate_examination(log)  # rows of counts, without the column of impressions
-    estimate_examination(log, model="additive")  # feedback that is no count
+    with pytest.warns(UserWarning, match="only 4 impressions of the log tell positions apart"):
+        estimate_examination(log, model="additive")  # feedback that is no count
+
+
+def test_clicks_without_impressions_tell_nothing_about_positions():
+    log = counted(sessions(n=4000)[0])
+    lost = {"query": [0, 0], "item": [999, 0], "position": [2, 7], "clicks": [5, 5], "n": [0, 0]}
+    both = {name: np.concatenate([log[name], lost[name]]) for name in log}
+    with pytest.warns(UserWarning, match="more clicks than impressions"):
+        found = estimate_examination(both, impressions="n").examination
+    np.testing.assert_allclose(found[:6], estimate_examination(log, impressions="n").examination)

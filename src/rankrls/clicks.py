@@ -315,13 +315,14 @@ def estimate_examination(
     """
     check_option("model", model, ("position", "additive"))
     counts = _count(log, query, item, position, clicks, impressions, model)
-    # What tells: items at several positions, which were clicked.
+    # What tells: items at several positions, which were clicked where they were shown.
     moved = counts.shown > 0
+    clicked = counts.clicks * moved
     good = moved.sum(axis=1) > 1
     if model == "position":
-        good &= counts.clicks.sum(axis=1) > 0
+        good &= clicked.sum(axis=1) > 0
     moved = sparse.csr_array(sparse.diags_array(good.astype(float)) @ moved)
-    informative = ((counts.clicks if model == "position" else counts.shown) * moved).sum(axis=0)
+    informative = ((clicked if model == "position" else counts.shown) * moved).sum(axis=0)
     if not informative.any():
         raise ValueError(
             "no item with a click was shown at two positions, so the log cannot tell which "
@@ -330,10 +331,16 @@ def estimate_examination(
             "rankers, or give examination= by hand"
         )
     group = _pooled(informative, moved)
+    if not group.any():
+        warn(
+            f"only {informative.sum():g} {'clicks' if model == 'position' else 'impressions'} of "
+            "the log tell positions apart, so all share one estimate, and labels are plain means: "
+            "use a longer log, or give examination= by hand"
+        )
     fit = _additive if model == "additive" else _position_based
     while True:
         P = _sums_by(group)
-        theta, std = fit(counts.shown @ P, counts.clicks @ P, counts.query)
+        theta, std = fit(counts.shown @ P, clicked @ P, counts.query)
         rises = np.flatnonzero((np.diff(theta) > 0) & monotone)
         if not len(rises):
             break
