@@ -161,6 +161,8 @@ def test_judges_that_disagree_come_first():
     assert found["group"][0] == 7
     assert found["p_value"][0] < 0.01
     assert found["agreement"][0] < found["expected"][0]
+    weighted = leaderboard(table | {"w": np.full(1500, 0.01)}, pair_weight="w").judges()
+    np.testing.assert_allclose(weighted["p_value"], found["p_value"], rtol=1e-4)
     # One step without the group is close to a refit without it.
     rest = {key: values[~wrong] for key, values in table.items()}
     board = leaderboard(rest, random_state=0)

@@ -557,10 +557,11 @@ class Leaderboard:
         sure = expit(np.abs(d))
         total, agreed, expected, variance = (
             np.bincount(judged.group, counted * part, minlength=n_groups)
-            for part in (1.0, (d > 0) + 0.5 * (d == 0), sure, sure * (1 - sure))
+            for part in (1.0, (d > 0) + 0.5 * (d == 0), sure, counted * sure * (1 - sure))
         )
         used = np.flatnonzero(total > 0)
-        z = (agreed[used] - expected[used]) / np.sqrt(np.maximum(variance[used], 1e-12))
+        tiny = 1e-12 * total[used] ** 2
+        z = (agreed[used] - expected[used]) / np.sqrt(np.maximum(variance[used], tiny))
         order = np.argsort(z, kind="stable")
         used, z = used[order], z[order]
         return {
