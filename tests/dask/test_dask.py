@@ -122,8 +122,8 @@ def test_nystroem_equals_the_local_fit(cost):
 
 
 @pytest.mark.parametrize("cost", COSTS)
-def test_several_outputs(cost):
-    X, y, qid, _ = problem(2, outputs=3)
+def test_several_outputs_and_types(cost):
+    X, y, qid, weight = problem(2, outputs=3)
     y[:, 2] = y[:, 0]
     rows, targets = chunked(X, 60), chunked(y, 60, 2)
     local = rankrls.RankRLS(cost=cost).fit(X, y, qid=qid)
@@ -136,6 +136,18 @@ def test_several_outputs(cost):
         ranker.fit(rows, targets, qid=qid)
         assert ranker.coef_.shape == (3, N)
         check_same_fit(ranker, local, X)
+        if cost == "magnitude":
+            call = {"qid": qid, "sample_weight": weight}
+            weighted = rankrls.RankRLS().fit(X, y, **call)
+            same(precise(solver=solver).fit(rows, y, **call).coef_, weighted.coef_, 1e-8)
+            single = chunked(X.astype(np.float32), 100)
+            ranker = RankRLS(solver=solver).fit(single, y, **call)
+            assert ranker.coef_.dtype == np.float32
+            same(ranker.coef_, weighted.coef_, 1e-4)
+            assert ranker.predict(single).dtype == ranker.predict(single).compute().dtype == "f4"
+    whole = np.rint(10 * X).astype(int)
+    ranker = RankRLS(cost=cost).fit(chunked(whole, 100), y, qid=qid)
+    same(ranker.coef_, rankrls.RankRLS(cost=cost).fit(whole, y, qid=qid).coef_)
     ranker = RankRLS(cost=cost).fit(rows, targets, qid=qid)
     predictions = ranker.predict(rows)
     assert predictions.chunks == ((60,) * 4, (3,))
@@ -564,20 +576,3 @@ def test_query_ids_as_numbers_and_text():
     check_same_fit(model, local, X)
     assert model.n_queries_ == 3
     assert row_counts(model.to_local()) == row_counts(local)
-
-
-def test_single_precision_and_several_outputs_with_weights():
-    X, y, qid, weight = problem(4, outputs=2)
-    call = {"qid": qid, "sample_weight": weight}
-    for solver in ("primal", "cg"):
-        local = rankrls.RankRLS().fit(X, y, **call)
-        same(precise(solver=solver).fit(chunked(X), y, **call).coef_, local.coef_, 1e-8)
-        single = chunked(X.astype(np.float32), 100)
-        ranker = RankRLS(solver=solver).fit(single, y, **call)
-        assert ranker.coef_.dtype == np.float32
-        same(ranker.coef_, local.coef_, 1e-4)
-        predictions = ranker.predict(single)
-        assert predictions.dtype == predictions.compute().dtype == np.float32
-    whole = np.rint(10 * X).astype(int)
-    ranker = RankRLS().fit(chunked(whole, 100), y, **call)
-    same(ranker.coef_, rankrls.RankRLS().fit(whole, y, **call).coef_)
