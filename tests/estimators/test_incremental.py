@@ -374,20 +374,15 @@ def changed(X, row, column):
     return other
 
 
-def fitted_by(how, X, y, qid, weight):
-    if how == "fit":
-        return RankRLS().fit(X, y, qid=qid, sample_weight=weight)
-    if how == "cv":
-        return RankRLSCV(cv=3).fit(X, y, qid=qid, sample_weight=weight)
-    order = np.argsort(qid, kind="stable")
-    parts = np.array_split(order, 7)  # cut inside queries
-    names = ("data", "target", "qid", "sample_weight")
-    batches = [
-        dict(zip(names, (X[part], y[part], qid[part], weight[part]), strict=True)) for part in parts
-    ]
-    if how == "cv stream":
-        return RankRLSCV(cv=3, scoring="pairwise_r2").fit_stream(batches)
-    return RankRLS().fit_stream(batches)
+def fitted_by(how, *rows):
+    names, order = ("X", "y", "qid", "sample_weight"), np.argsort(rows[2], kind="stable")
+    if how != "cv stream":
+        model = RankRLS() if how == "fit" else RankRLSCV(cv=3)
+        return model.fit(**dict(zip(names, rows, strict=True)))
+    names = ("data", "target", *names[2:])
+    parts = ([part[some] for part in rows] for some in np.array_split(order, 7))  # cut inside
+    batches = [dict(zip(names, part, strict=True)) for part in parts]
+    return RankRLSCV(cv=3, scoring="pairwise_r2").fit_stream(batches)
 
 
 @pytest.mark.parametrize(("how", "stored"), [("fit", True), ("cv", False), ("cv stream", True)])
@@ -410,6 +405,9 @@ def test_other_values_cannot_be_forgotten(how, stored, tmp_path):
             model.forget(X[rows], y[rows], qid=ids["qid"])
         model.forget(X[rows], y[rows], **ids)
     assert model.n_queries_ == 10
+    with pytest.warns(UserWarning, match=r"these rows have none: .* Pass sample_weight"):
+        model.partial_fit(X[:8], y[:8], qid=[50] * 8)
+    model.partial_fit(X[:8], y[:8], qid=[51] * 8, sample_weight=np.ones(8))
 
 
 @pytest.mark.filterwarnings("ignore::rankrls.exceptions.FeatureScaleWarning")
@@ -427,18 +425,6 @@ def test_checksums_follow_the_scaler():
         with pytest.raises(ValueError, match=f"query {query} {OTHER}"):
             streaming.forget(model, changed(X[rows], 1, 2), y[rows], qid=qid[rows])
         streaming.forget(model, X[rows], y[rows], qid=qid[rows])
-
-
-@pytest.mark.parametrize("how", ["fit", "cv stream"])
-def test_weights_are_remembered(how, tmp_path):
-    X, y, qid, weight = scaled_data(6)
-    X /= [1e-9, 1.0, 1e3, 1e9]
-    model = fitted_by(how, X, y, qid, weight)
-    save_model(model, tmp_path / "model")
-    model = load_model(tmp_path / "model")
-    with pytest.warns(UserWarning, match=r"these rows have none: .* Pass sample_weight"):
-        model.partial_fit(X[:8], y[:8], qid=[50] * 8)
-    model.partial_fit(X[:8], y[:8], qid=[51] * 8, sample_weight=np.ones(8))
 
 
 # ---------------------------------------------------------------- rounding errors of what went
