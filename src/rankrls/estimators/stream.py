@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rankrls._calls import Progress, unchanged_on_error
-from rankrls._frames import check_feature_names, check_same_rows, named_frame, take_rows
+from rankrls._frames import (
+    check_feature_names,
+    check_same_rows,
+    feature_names,
+    named_frame,
+    take_rows,
+)
 from rankrls._validation import (
     check_length,
     check_scores,
@@ -188,11 +194,22 @@ def table_batches(
     batches: Any, encode: Callable[[Any], Any] | None = None
 ) -> Iterator[CheckedRows]:
     """Generate checked batches; arrays with feature names become tables, which are encoded."""
+    names: Any = None
+    first: Any = None
     for batch in read_batches(batches):
         with named_batch(batch.number):
             X = batch.X if hasattr(batch.X, "shape") else np.asarray(batch.X, dtype=object)
             if batch.names is not None and isinstance(X, np.ndarray):
                 X = named_frame(X, [str(name) for name in batch.names], {})
+            form = hasattr(X, "columns"), X.shape[1:]
+            if first is None:
+                names, first = feature_names(X), form
+            check_feature_names(feature_names(X), names, "this batch")
+            if form != first:
+                raise ValueError(
+                    f"X is a {type(X).__name__} of shape {X.shape}: give all batches the columns "
+                    "and the form, frame or array, of the first"
+                )
             graph = batch.graph(X.shape[0])
             rows = CheckedRows(batch.number, X if encode is None else encode(X), graph)
         yield rows
