@@ -52,31 +52,22 @@ def test_given_pairs(model):
     rng = np.random.default_rng(0)
     ranker = RankRLS(cost="relative", **MODELS[model])
     y = y + 0.5
-    calls, pairs, magnitude, pair_weight, order = [], [], [], [], []
-    for rows in batches_of(qid):
-        given = cases.given_pairs(6, len(rows), rng) if len(rows) > 2 else {"pairs": None}
-        calls.append((rows, {"qid": qid[rows], "sample_weight": weight[rows], **given}))
-        if given["pairs"] is not None:
-            pairs.append(given["pairs"] + sum(map(len, order)))
-            magnitude.append(given["magnitude"])
-            pair_weight.append(given["pair_weight"])
-        order.append(rows)
-    order = np.concatenate(order)
-    incremental = clone(ranker)
-    for rows, arguments in calls:
+    incremental, parts = clone(ranker), []
+    batches = [rows for rows in batches_of(qid) if len(rows) > 2]
+    for rows in batches:
+        given = cases.given_pairs(6, len(rows), rng)
+        arguments = {"qid": qid[rows], "sample_weight": weight[rows], **given}
         incremental.partial_fit(X[rows], y[rows], **arguments)
-    joined = {
-        "pairs": np.concatenate(pairs),
-        "magnitude": np.concatenate(magnitude),
-        "pair_weight": np.concatenate(pair_weight),
-    }
+        start = sum(len(before) for before in batches[: len(parts)])
+        parts.append(given | {"pairs": given["pairs"] + start})
+    order = np.concatenate(batches)
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     reference = clone(ranker).fit(
         X[order], y[order], qid=qid[order], sample_weight=weight[order], **joined
     )
     same(incremental, reference, X)
     before = incremental.coef_ if model == "primal" else incremental.dual_coef_
     # Forgetting the last call and adding it again, as a graph.
-    rows, arguments = calls[-1]
     incremental.forget(X[rows], y[rows], **arguments)
     scored = PreferenceGraph.from_scores(
         y[rows], qid=arguments.pop("qid"), sample_weight=arguments.pop("sample_weight")
