@@ -121,3 +121,29 @@ def same(model, reference, X, tolerance=1e-10):
         assert getattr(model, name) == getattr(reference, name), name
     assert hasattr(model, "basis_indices_") == hasattr(reference, "basis_indices_")
     assert model._with_qid == reference._with_qid
+
+
+def same_choice(model, reference, X, tolerance=1e-8):
+    """Both chose the same alpha, by the same scores, and predict the same up to a constant."""
+    assert set(model.cv_results_) == set(reference.cv_results_)
+    for name, values in reference.cv_results_.items():
+        if name != "n_refits":
+            np.testing.assert_allclose(model.cv_results_[name], values, rtol=0, atol=tolerance)
+    assert model.alpha_ == reference.alpha_
+    f, g = model.predict(X), reference.predict(X)
+    np.testing.assert_allclose(f - f[0], g - g[0], rtol=0, atol=10 * tolerance * np.ptp(g))
+    for name in ("n_pairs_", "n_queries_", "n_features_in_", "solver_"):
+        assert getattr(model, name) == getattr(reference, name), name
+
+
+def cut(size, *arrays):
+    """Tuples of slices of ``size`` rows."""
+    for start in range(0, arrays[0].shape[0], size):
+        yield tuple(array[start : start + size] for array in arrays)
+
+
+def folds_in_turn(qid, k):
+    """(train, test) of queries that go to the folds in turn, in the order of their first rows."""
+    number = {label: i for i, label in enumerate(dict.fromkeys(qid.tolist()))}
+    fold = np.array([number[label] % k for label in qid.tolist()])
+    return [(np.flatnonzero(fold != i), np.flatnonzero(fold == i)) for i in range(k)]

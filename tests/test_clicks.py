@@ -1,5 +1,7 @@
 """Click logs: examination against the truth and plain alternation, labels, values of rankings."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -181,6 +183,20 @@ def test_the_value_of_another_ranking():
         expected_clicks(log, [1.0], examination=found)
 
 
+def test_items_of_equal_score_count_as_the_mean_of_all_their_orders():
+    log = {"query": np.repeat([1, 2], 4), "item": np.tile(np.arange(4), 2), "position": [1] * 8}
+    log |= {"clicks": [9, 5, 1, 3, 0, 8, 7, 2], "n": [10] * 8}
+    given = {"impressions": "n", "examination": [1.0, 0.5, 0.2, 0.1], "k": 3}
+    one = [3.0, 1.0, 1.0, 1.0]
+    orders = [
+        expected_clicks(log, np.tile(np.add(one, [0, *r]), 2), **given).by_query
+        for r in itertools.permutations([0.1, 0.2, 0.3])
+    ]
+    found = expected_clicks(log, np.tile(one, 2), **given).by_query
+    np.testing.assert_allclose(found, np.mean(orders, axis=0))
+    assert (np.ptp(orders, axis=0) > 0.1).all()
+
+
 @pytest.mark.parametrize(
     ("name", "cell", "match"),
     [
@@ -188,6 +204,7 @@ def test_the_value_of_another_ranking():
         ("clicks", "yes", r"'clicks' .* numbers >= 0: .*'yes'"),
         ("position", -1, "got -1 to 6 .*unknown"),
         ("query", None, "'query' of the log is empty in 1 of 600 rows"),
+        ("query", "", "'query' of the log is empty in 1 of 600 rows"),
     ],
 )
 def test_bad_columns(name, cell, match):
@@ -214,6 +231,9 @@ def test_bad_logs(tmp_path):
         (lambda: estimate_examination([frame, frame.astype({"item": str})]), "different types"),
         (lambda: estimate_examination(frame.assign(item=["a", *frame["item"][1:]])), "one type"),
         (lambda: click_labels(log, examination=[[1.0]]), "examination must"),
+        (lambda: click_labels(log, examination={1: 1.0}), "examination must"),
+        (lambda: estimate_examination(frame.assign(item=[[1]] * 600)), "numbers or text: list"),
+        (lambda: estimate_examination(frame.assign(item=[b"caf\xe9"] * 600)), "no text in UTF-8"),
         (lambda: click_labels(frame.assign(position=frame["position"] - 1), examination=found),
          "counted from 0"),
         (lambda: expected_clicks(log, [1.0], examination=found, k=0), "k must be"),
@@ -222,8 +242,10 @@ def test_bad_logs(tmp_path):
     ):  # fmt: skip
         with pytest.raises(ValueError, match=match):
             call()
+    with pytest.warns(UserWarning, match="only 24 clicks of the log tell positions apart"):
+        estimate_examination(log)
     with pytest.warns(UserWarning, match="positions that are no integers, such as 1.5"):
-        estimate_examination(frame.assign(position=frame["position"] + 0.5))
+        click_labels(frame.assign(position=frame["position"] + 0.5), examination=[1.0] * 7)
 
 
 def test_more_clicks_than_impressions():
@@ -236,4 +258,14 @@ def test_more_clicks_than_impressions():
         click_labels(fewer, impressions="n", examination=[1.0, 0.01])
     with pytest.warns(UserWarning, match="more clicks than impressions"):
         estimate_examination(log)  # rows of counts, without the column of impressions
-    estimate_examination(log, model="additive")  # feedback that is no count
+    with pytest.warns(UserWarning, match="only 4 impressions of the log tell positions apart"):
+        estimate_examination(log, model="additive")  # feedback that is no count
+
+
+def test_clicks_without_impressions_tell_nothing_about_positions():
+    log = counted(sessions(n=4000)[0])
+    lost = {"query": [0, 0], "item": [999, 0], "position": [2, 7], "clicks": [5, 5], "n": [0, 0]}
+    both = {name: np.concatenate([log[name], lost[name]]) for name in log}
+    with pytest.warns(UserWarning, match="more clicks than impressions"):
+        found = estimate_examination(both, impressions="n").examination
+    np.testing.assert_allclose(found[:6], estimate_examination(log, impressions="n").examination)

@@ -93,6 +93,10 @@ def test_a_bunch_weights_and_repeated_rows():
     repeated = {k: np.repeat(v, table["votes"]) for k, v in table.items() if k != "votes"}
     again = leaderboard(load_preferences(repeated), random_state=0)
     np.testing.assert_allclose(again.ratings_, weighted.ratings_, atol=1e-7)
+    for unit in (1e-9, 1e9):
+        other = leaderboard(table | {"votes": unit * table["votes"]}, pair_weight="votes")
+        for name in ("ratings_", "covariance_"):
+            np.testing.assert_allclose(getattr(other, name), getattr(weighted, name), rtol=1e-6)
     with pytest.raises(ValueError, match="already read"):
         leaderboard(load_preferences(table), controls="length")
 
@@ -157,6 +161,8 @@ def test_judges_that_disagree_come_first():
     assert found["group"][0] == 7
     assert found["p_value"][0] < 0.01
     assert found["agreement"][0] < found["expected"][0]
+    weighted = leaderboard(table | {"w": np.full(1500, 0.01)}, pair_weight="w").judges()
+    np.testing.assert_allclose(weighted["p_value"], found["p_value"], rtol=1e-4)
     # One step without the group is close to a refit without it.
     rest = {key: values[~wrong] for key, values in table.items()}
     board = leaderboard(rest, random_state=0)
@@ -187,8 +193,9 @@ def test_trusted_judges_decide_how_much_others_count():
     with pytest.warns(UserWarning, match="the same 'judge' as dependent, and .* only 9 groups"):
         assert leaderboard(table, random_state=0).items_[0] == "0"
     assert leaderboard(load_preferences(table, groups="judge"), random_state=0).n_groups_ == 9
-    with pytest.raises(ValueError, match="names no group"):
-        leaderboard(table, trusted=["nobody"])
+    for nobody in (["nobody"], "nobody"):
+        with pytest.raises(ValueError, match=r"names no group of the judgements: \['nobody'\]"):
+            leaderboard(table, trusted=nobody)
     one = {"winner": ["a", "b", "a", "c"], "loser": ["b", "a", "b", "a"], "judge": list("1121")}
     with pytest.raises(ValueError, match=r"some items have no judgement.* trust more groups"):
         leaderboard(one, trusted=["1"])
@@ -212,8 +219,21 @@ def test_items_that_were_never_judged_are_rated_by_features():
     assert (frame["low"][new] <= truth[new]).mean() >= 0.8
     assert (truth[new] <= frame["high"][new]).mean() >= 0.8
     assert np.corrcoef(frame.rating[names], truth)[0, 1] > 0.98
-    with pytest.raises(ValueError, match="one row for each"):
-        leaderboard(table, features=X[:7], items=names)
+    data = load_preferences(table, items=names)
+    for given in (
+        X,
+        pd.DataFrame(X, index=names)[::-1],
+    ):  # in the order of data.item_names, or named
+        again = leaderboard(data, features=given, random_state=0)
+        np.testing.assert_allclose(again.ratings_, board.ratings_)
+    for call, message in (
+        (lambda: leaderboard(table, features=X[:7], items=names), "one row for each"),
+        (lambda: leaderboard(table, features=X), "features have no names"),
+        (lambda: leaderboard(data, features=pd.DataFrame(X).add_prefix("f").T.T.rename(str)),
+         "the rows of features and the items have different names"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            call()
 
 
 def test_what_is_refused_and_warned_of():
@@ -233,6 +253,9 @@ def test_what_is_refused_and_warned_of():
     one = {"winner": ["a", "b"], "loser": ["b", "a"], "c": [0.0, 0.0]}
     with pytest.raises(ValueError, match="'c' is zero"):
         leaderboard(one, controls="c")
+    margin = {"winner": ["a", "b", "a", "c"], "loser": ["b", "c", "c", "a"], "c": [3.0, 1, 2, 1]}
+    with pytest.warns(UserWarning, match="the controls c tell the outcome of every judgement"):
+        leaderboard(margin, controls="c")
     with pytest.raises(ValueError, match="no groups"):
         leaderboard(one, random_state=0).judges()
 

@@ -10,6 +10,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
+from cases import cut, folds_in_turn
 from rankrls import AutoRanker, RankRLS, RankRLSCV
 from rankrls.preprocessing import QueryScaler
 from rankrls.streaming import fit_stream, forget, partial_fit
@@ -40,10 +41,6 @@ def ugly(seed=0, n_queries=50):
     return X, y, qid
 
 
-def cut(X, y, qid, rows=41):
-    return [(X[i : i + rows], y[i : i + rows], qid[i : i + rows]) for i in range(0, len(y), rows)]
-
-
 def pipeline(scaler, ranker):
     return Pipeline([("scale", copy.deepcopy(scaler)), ("rank", ranker)])
 
@@ -63,7 +60,7 @@ def assert_same(model, fitted, X, rtol=1e-7):
 def test_fit_stream_is_the_pipeline_of_all_rows(scaler):
     X, y, qid = ugly()
     model = pipeline(scaler, RankRLS(alpha=0.5))
-    assert fit_stream(model, iter(cut(X, y, qid))) is model
+    assert fit_stream(model, cut(41, X, y, qid)) is model
     fitted = pipeline(scaler, RankRLS(alpha=0.5)).fit(X, y, rank__qid=qid)
     assert_same(model, fitted, X)
     assert model[-1].n_queries_ == 50
@@ -72,24 +69,38 @@ def test_fit_stream_is_the_pipeline_of_all_rows(scaler):
 @pytest.mark.parametrize("scoring", ["pairwise_r2", "pairwise_accuracy"])
 def test_alpha_is_chosen_in_the_units_of_all_rows(scoring):
     X, y, qid = ugly(1)
-    labels, first = np.unique(qid, return_index=True)
-    number = {label: i for i, label in enumerate(labels[np.argsort(first)])}
-    fold = np.array([number[label] % 4 for label in qid])
-    splits = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(4)]
     model = pipeline(StandardScaler(), RankRLSCV(GRID, cv=4, scoring=scoring))
-    fit_stream(model, cut(X, y, qid))
-    fitted = pipeline(StandardScaler(), RankRLSCV(GRID, cv=splits, scoring=scoring))
+    fit_stream(model, list(cut(41, X, y, qid)))
+    fitted = pipeline(StandardScaler(), RankRLSCV(GRID, cv=folds_in_turn(qid, 4), scoring=scoring))
     fitted.fit(X, y, rank__qid=qid)
     for name in ("alpha", "mean_score"):
         assert np.allclose(model[-1].cv_results_[name], fitted[-1].cv_results_[name], atol=1e-9)
     assert_same(model, fitted, X)
 
 
+def test_rows_stay_as_they_are():
+    """They may be read again, as by the second pass of a metric of lists."""
+    X, y, qid = ugly(2)
+    kept, batches, new = X.copy(), list(cut(41, X, y, qid)), np.full(5, 99)
+    fill = SimpleImputer(strategy="constant", copy=False)
+    coefs = []
+    for options in ({}, {"copy": False}):
+        steps = [("fill", fill), ("scale", StandardScaler(**options))]
+        model = fit_stream(Pipeline([*steps, ("rank", RankRLSCV(GRID, cv=4))]), batches)
+        partial_fit(model, X[:5], y[:5], qid=new)
+        coefs.append(model[-1].coef_)
+        forget(model, X[:5], y[:5], qid=new)
+    assert np.allclose(*coefs, rtol=1e-9)
+    assert np.array_equal(X, kept)
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        partial_fit(model[1:], np.full((5, 5), np.nan), y[:5], qid=new)
+
+
 def test_names_of_features_are_kept_and_compared():
     X, y, qid = ugly(3)
     names = [f"f{j}" for j in range(5)]
     batches = [
-        {"data": a, "target": b, "qid": c, "feature_names": names} for a, b, c in cut(X, y, qid)
+        {"data": a, "target": b, "qid": c, "feature_names": names} for a, b, c in cut(41, X, y, qid)
     ]
     model = fit_stream(pipeline(StandardScaler(), RankRLS()), batches)
     frame = pd.DataFrame(X, columns=names)
@@ -109,7 +120,7 @@ def test_imputer_and_scaler_of_queries():
     X[::7, 1] = np.nan
     steps = [("fill", SimpleImputer(strategy="constant", fill_value=0.0)),
              ("scale", StandardScaler()), ("rank", RankRLS())]  # fmt: skip
-    model = fit_stream(Pipeline(copy.deepcopy(steps)), cut(X, y, qid))
+    model = fit_stream(Pipeline(copy.deepcopy(steps)), cut(41, X, y, qid))
     fitted = Pipeline(copy.deepcopy(steps)).fit(X, y, rank__qid=qid)
     assert np.allclose(model[-1].coef_, fitted[-1].coef_, rtol=1e-7)
     X, y, qid = ugly(5)
@@ -173,7 +184,7 @@ def test_refusals(steps, message):
     X, y, qid = ugly(10)
     model = Pipeline([(str(number), step) for number, step in enumerate(steps)])
     with pytest.raises(ValueError, match=message):
-        fit_stream(model, cut(X, y, qid))
+        fit_stream(model, cut(41, X, y, qid))
     assert not hasattr(steps[0], "n_features_in_")
 
 

@@ -210,6 +210,14 @@ def columns_in_order(K: Any, known: Any, name: str = "X", *, refuse: bool = Fals
     return in_order(K, 1, wanted, name, "the training objects", advice, remedy)
 
 
+def rows_in_order(X: Any, known: Any, name: str, like: str) -> Any:
+    """Return a frame with its rows in the order of the names ``known``."""
+    if row_names(X) is None:
+        return X
+    advice = f"Pass {name} with an index of the same names, or {name}.to_numpy()"
+    return in_order(X, 0, _pandas("a table with names").Index(known), name, like, advice)
+
+
 def check_basis_names(K: Any, basis: Any) -> None:
     """Raise unless column j of kernel values (m, b) has the name of the row ``basis[j]``."""
     rows, numbers = row_names(K), np.asarray([] if basis is None else basis)

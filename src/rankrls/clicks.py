@@ -111,8 +111,17 @@ def _cells(column: Any, name: str, least: float | None = None) -> Any:
     pa = pyarrow()
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    n_empty = pa.compute.sum(pa.compute.is_null(column, nan_is_null=True)).as_py()
-    if n_empty:
+    empty = pa.compute.is_null(column, nan_is_null=True)
+    if pa.types.is_nested(column.type):
+        raise ValueError(f"column {name!r} of the log must hold numbers or text: {column.type}")
+    if "string" in str(column.type):
+        empty = pa.compute.or_(empty, pa.compute.fill_null(pa.compute.equal(column, ""), False))
+    elif pa.types.is_binary(column.type):
+        try:
+            column = column.cast(pa.string())
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"column {name!r} of the log is no text in UTF-8: {error}") from error
+    if n_empty := pa.compute.sum(empty).as_py():
         raise ValueError(
             f"column {name!r} of the log is empty in {n_empty:,} of {len(column):,} rows: leave "
             "these rows out"
@@ -306,13 +315,14 @@ def estimate_examination(
     """
     check_option("model", model, ("position", "additive"))
     counts = _count(log, query, item, position, clicks, impressions, model)
-    # What tells: items at several positions, which were clicked.
+    # What tells: items at several positions, which were clicked where they were shown.
     moved = counts.shown > 0
+    clicked = counts.clicks * moved
     good = moved.sum(axis=1) > 1
     if model == "position":
-        good &= counts.clicks.sum(axis=1) > 0
+        good &= clicked.sum(axis=1) > 0
     moved = sparse.csr_array(sparse.diags_array(good.astype(float)) @ moved)
-    informative = ((counts.clicks if model == "position" else counts.shown) * moved).sum(axis=0)
+    informative = ((clicked if model == "position" else counts.shown) * moved).sum(axis=0)
     if not informative.any():
         raise ValueError(
             "no item with a click was shown at two positions, so the log cannot tell which "
@@ -321,10 +331,16 @@ def estimate_examination(
             "rankers, or give examination= by hand"
         )
     group = _pooled(informative, moved)
+    if not group.any():
+        warn(
+            f"only {informative.sum():g} {'clicks' if model == 'position' else 'impressions'} of "
+            "the log tell positions apart, so all share one estimate, and labels are plain means: "
+            "use a longer log, or give examination= by hand"
+        )
     fit = _additive if model == "additive" else _position_based
     while True:
         P = _sums_by(group)
-        theta, std = fit(counts.shown @ P, counts.clicks @ P, counts.query)
+        theta, std = fit(counts.shown @ P, clicked @ P, counts.query)
         rises = np.flatnonzero((np.diff(theta) > 0) & monotone)
         if not len(rises):
             break
@@ -455,7 +471,7 @@ def _given_examination(examination: Any) -> Examination:
     """An `Examination`, or one made of θ of positions 1, 2, and so on."""
     if isinstance(examination, Examination):
         return examination
-    theta = np.asarray(examination, dtype=float)
+    theta = np.asarray(None if isinstance(examination, Mapping) else examination, dtype=float)
     if theta.ndim != 1 or not len(theta) or not np.isfinite(theta).all() or theta.min() < 0:
         raise ValueError(
             "examination must come from estimate_examination, or be the examination of positions "
@@ -613,7 +629,7 @@ def expected_clicks(
 
     Notes
     -----
-    The value of a list is Σ θ(new position) × label.
+    The value of a list is Σ θ(new position) × label, the mean over all orders of equal scores.
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be between 0 and 1; got {confidence!r}")
@@ -664,6 +680,9 @@ def _list_values(
             f"some lists have {rank.max() + 1} items, and the log tells about {len(ex.positions)} "
             "positions; the others count as the last of them. Pass k="
         )
+    # The mean over all orders of items of equal score is that of their θ.
+    tied = np.cumsum((rank == 0) | (np.diff(f[order], prepend=np.nan) != 0)) - 1
+    theta = (np.bincount(tied, theta) / np.bincount(tied))[tied]
     values = np.add.reduceat(theta * labels.label[order], start)
     known = labels.examined[order] >= 1
     return values, float((theta * known).sum() / max(theta.sum(), np.finfo(float).tiny))

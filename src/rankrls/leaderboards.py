@@ -21,7 +21,7 @@ from scipy.stats import norm, t
 from sklearn.utils import Bunch, check_random_state
 
 from rankrls._calls import warn
-from rankrls._frames import data_frame
+from rankrls._frames import data_frame, rows_in_order
 from rankrls._resources import pyplot
 from rankrls._validation import check_option, encode_qid
 from rankrls.core.ridge.pairs import all_pairs
@@ -52,7 +52,7 @@ def leaderboard(
     controls: str | Sequence[str] | None = None,
     groups: str | None = "auto",
     features: Any = None,
-    trusted: Sequence[Any] | None = None,
+    trusted: str | Sequence[Any] | None = None,
     confidence: float = 0.95,
     random_state: Any = None,
     **columns: Any,
@@ -74,7 +74,7 @@ def leaderboard(
     features : array-like of shape (n_items, n_features), optional
         Features of the items, named by the index of a data frame, or by ``items=``. Items that were
         never judged are rated by them.
-    trusted : sequence, optional
+    trusted : str or sequence, optional
         Groups whose judgements are trusted, such as the human judges. The weight of all other
         judgements is chosen by the log loss of held-out trusted groups.
     confidence : float, default=0.95
@@ -123,8 +123,9 @@ def leaderboard(
         judged.require_connected()
     chosen = None
     if trusted is not None:
+        trusted = [trusted] if isinstance(trusted, str) else trusted
         chosen = judged.choose_weight(trusted, check_random_state(random_state))
-    X = None if features is None else _standardised(features, judged.n_items)
+    X = None if features is None else _standardised(features, judged.items)
     return Leaderboard(judged, X, confidence, random_state, chosen)
 
 
@@ -143,7 +144,12 @@ def _read(
         kept = [stored.index(name) for name in covariates]
         parts = [data.pair_features[:, kept]] if kept else []
     else:
-        if features is not None and "items" not in columns and hasattr(features, "index"):
+        if features is not None and "items" not in columns:
+            if not hasattr(features, "index"):
+                raise ValueError(
+                    "features have no names: give a data frame with the names of the items as its "
+                    "index, or items=, their names in the order of the rows"
+                )
             columns = columns | {"items": features}
         data = load_preferences(
             judgements, groups=groups, pair_features=covariates or None, **columns
@@ -267,12 +273,12 @@ class _Judgements:
         return total
 
 
-def _standardised(features: Any, n_items: int) -> Array:
+def _standardised(features: Any, items: Array) -> Array:
     """Features of the items with mean zero and total variance one."""
-    X = np.asarray(features, dtype=float)
-    if X.ndim != 2 or len(X) != n_items:
+    X = np.asarray(rows_in_order(features, items, "features", "the items"), dtype=float)
+    if X.ndim != 2 or len(X) != len(items):
         raise ValueError(
-            f"features must have one row for each of the {n_items} items; got shape {X.shape}. "
+            f"features must have one row for each of the {len(items)} items; got shape {X.shape}. "
             "Name them by a data frame's index, or by items="
         )
     if not np.isfinite(X).all():
@@ -296,6 +302,7 @@ def _maximise(
         R = np.hstack([np.vstack([X, np.zeros((q, X.shape[1]))]), R])
     n_features = R.shape[1] - n - q
     ridge = np.repeat([*precisions, RIDGE], [n_features, n, q])
+    ridge = ridge * weight.mean() if X is None else ridge
     b, step, best = np.zeros(R.shape[1]), np.zeros(R.shape[1]), -np.inf
     for _ in range(200):
         for halvings in range(30):
@@ -312,7 +319,7 @@ def _maximise(
         H = H if X is None else R.T @ H @ R
         H.flat[:: len(H) + 1] += ridge
         if X is None:  # ratings have mean zero
-            H[:n, :n] += curvature.sum() / n**2 + RIDGE
+            H[:n, :n] += curvature.sum() / n**2
         factor = cho_factor(H, check_finite=False)
         step = cho_solve(factor, R.T @ (judged.A.T @ (weight * (y - p))) - ridge * b)
         if converged and np.abs(step).max() < 1e-8:
@@ -365,8 +372,9 @@ class Leaderboard:
             # An item of few judgements may have small residuals by chance (none, if it won all).
             # The model's variance, less as much as ties make of it on average.
             p = expit(fitted.d)
-            ratio = judged.weight @ (judged.y - p) ** 2 / (judged.weight @ (p * (1 - p)))
-            least = min(ratio, 1.0) * _centred(fitted.inverse[:n, :n]).diagonal()
+            w, variance = judged.weight, p * (1 - p)
+            ratio = min(w**2 @ (judged.y - p) ** 2, w**2 @ variance) / (w @ variance)
+            least = ratio * _centred(fitted.inverse[:n, :n]).diagonal()
             missing = np.maximum(least - covariance.diagonal(), 0.0)
             covariance.flat[:: n + 1] += missing
         self._order = order = np.argsort(-f, kind="stable")
@@ -445,6 +453,13 @@ class Leaderboard:
                 f"{names}{', …' * (len(always) > 5)} won or lost all judgements, so the ratings "
                 "have no finite maximum likelihood; these ratings and their intervals say no more "
                 "than first or last"
+            )
+        decided = expit(self._fitted.d[self._judged.y == 1])
+        if len(self.controls_["name"]) and (decided > 0.99).all():
+            warn(
+                f"the controls {', '.join(self.controls_['name'])} tell the outcome of every "
+                "judgement, so that nothing is left to rate items by: leave out what is known "
+                "only after a judgement"
             )
 
     def head_to_head(self) -> tuple[Array, Array]:
@@ -542,10 +557,11 @@ class Leaderboard:
         sure = expit(np.abs(d))
         total, agreed, expected, variance = (
             np.bincount(judged.group, counted * part, minlength=n_groups)
-            for part in (1.0, (d > 0) + 0.5 * (d == 0), sure, sure * (1 - sure))
+            for part in (1.0, (d > 0) + 0.5 * (d == 0), sure, counted * sure * (1 - sure))
         )
         used = np.flatnonzero(total > 0)
-        z = (agreed[used] - expected[used]) / np.sqrt(np.maximum(variance[used], 1e-12))
+        tiny = 1e-12 * total[used] ** 2
+        z = (agreed[used] - expected[used]) / np.sqrt(np.maximum(variance[used], tiny))
         order = np.argsort(z, kind="stable")
         used, z = used[order], z[order]
         return {

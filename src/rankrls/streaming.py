@@ -19,7 +19,14 @@ from rankrls._validation import refuse_lazy
 from rankrls.estimators import stream
 from rankrls.estimators.auto import AutoRanker
 from rankrls.estimators.incremental import learned_by, query_keys, rescale_features, show_query
-from rankrls.estimators.scalers import SCALERS, rescaling, scaled, taken_apart, unlearn
+from rankrls.estimators.scalers import (
+    SCALERS,
+    rescaling,
+    scaled,
+    taken_apart,
+    transformed,
+    unlearn,
+)
 from rankrls.preprocessing import QueryScaler
 
 __all__ = ["fit_stream", "forget", "partial_fit", "require_updatable"]
@@ -138,8 +145,10 @@ class _Prepare:
 
 def _transformed(steps: list[Any], X: Any, qid: Any, fit: bool = False) -> Any:
     for step in steps:
-        by_query = {"qid": qid} if isinstance(step, QueryScaler) else {}
-        X = step.fit_transform(X, **by_query) if fit else step.transform(X, **by_query)
+        if isinstance(step, QueryScaler):
+            X = step.fit_transform(X, qid=qid) if fit else step.transform(X, qid=qid)
+        else:
+            X = transformed(step.fit(X) if fit else step, X)
     return X
 
 
@@ -163,6 +172,7 @@ def _updated(estimator: Any, sign: int, X: Any, y: Any, **by_row: Any) -> Any:
     new, other = deepcopy(scaler), copy(ranker)
     if sign > 0:
         new.n_samples_seen_ = np.asarray(scaler.n_samples_seen_)[()]  # a file has Python's integers
+        other._check_rows(scaled(scaler, X))  # NaN would become NaN in the sums
         new.partial_fit(X)
         rescale_features(other, *rescaling(scaler, new))
         other.partial_fit(scaled(new, X), y, **by_row)

@@ -13,6 +13,7 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 import rankrls
 import rankrls.dask
+from cases import same_choice
 from rankrls.dask import RankRLSCV
 from rankrls.export import to_sql
 from rankrls.io import load_model, save_model
@@ -35,19 +36,6 @@ def problem(seed=0, outputs=None, n_queries=40):
     return X, y if outputs else y[:, 0], qid, rng.integers(0, 3, m).astype(float)
 
 
-def assert_same(remote, local, X):
-    assert set(remote.cv_results_) == set(local.cv_results_)
-    for name, values in local.cv_results_.items():
-        if name != "n_refits":
-            assert np.allclose(remote.cv_results_[name], values, rtol=0, atol=1e-9), name
-    assert remote.alpha_ == local.alpha_
-    size = abs(local.coef_).max()
-    assert np.allclose(remote.coef_, local.coef_, atol=1e-9 * size)
-    for name in ("n_pairs_", "n_queries_", "n_features_in_", "solver_"):
-        assert getattr(remote, name) == getattr(local, name), name
-    assert np.allclose(remote.predict(da.from_array(X)).compute(), local.predict(X))
-
-
 @pytest.mark.parametrize("scoring", ["pairwise_r2", "pairwise_accuracy", "ndcg@3"])
 @pytest.mark.parametrize(
     ("cost", "ties", "weighting"),
@@ -65,7 +53,8 @@ def test_is_the_local_one_with_the_same_folds(cost, ties, weighting, scoring):
     local = rankrls.RankRLSCV(**options).fit(X, y, qid=qid)
     chunks = da.from_array(X, chunks=(61, 3))
     remote = RankRLSCV(**options).fit(chunks, da.from_array(y, chunks=61), qid=qid)
-    assert_same(remote, local, X)
+    same_choice(remote, local, X, 1e-9)
+    assert np.allclose(remote.predict(da.from_array(X)).compute(), local.predict(X))
 
 
 @pytest.mark.parametrize(
@@ -198,7 +187,7 @@ def test_weights_outputs_and_what_follows(cost, ties, tmp_path):
     local = rankrls.RankRLSCV(**options).fit(X, y, qid=qid, sample_weight=weight)
     chunks = da.from_array(X, chunks=(50, -1))
     remote = RankRLSCV(**options).fit(chunks, y, qid=qid, sample_weight=weight)
-    assert_same(remote, local, X)
+    same_choice(remote, local, X, 1e-9)
     model = remote.to_local()
     assert type(model) is rankrls.RankRLSCV
     save_model(model, tmp_path / "model")

@@ -320,26 +320,27 @@ def test_p_values_are_uniform_under_the_model():
 
 
 @pytest.mark.filterwarnings("ignore:the best alpha")
-def test_groups_of_queries_and_chosen_alpha():
+def test_parameters_that_were_chosen():
     X, y, qid = make_ranking(n_queries=12, random_state=0, return_X_y_qid=True)
     chosen = RankRLSCV([0.1, 10.0], query_weighting="size").fit(X, y, qid=qid)
-    ranker = RankRLS(chosen.alpha_, query_weighting="size")
-    table = audit(chosen, X, y, qid=qid, groups=qid % 3)
-    assert table.labels.tolist() == [0, 1, 2]
-    assert_allclose(table.p_value, audit(ranker, X, y, qid=qid, groups=qid % 3).p_value)
-    assert table.size.sum() == len(y) - 12
-
-
-def test_alpha_in_the_place_of_the_chosen_one():
-    X, y, qid = make_ranking(n_queries=15, random_state=2, return_X_y_qid=True)
-    search = RankRLSCV().fit(X, y, qid=qid)
-    for by in ("query", "row"):
-        found = audit(search, X, y, qid=qid, by=by, alpha=3.0)
-        expected = audit(RankRLS(3.0), X, y, qid=qid, by=by)
+    gammas = RankRLSCV([1.0], kernel="rbf", gamma=[0.01, 0.1]).fit(X, y, qid=qid)
+    size = {"query_weighting": "size"}
+    for search, parameters, options in (
+        (chosen, {"alpha": chosen.alpha_, **size}, {"groups": qid % 3}),
+        (chosen, {"alpha": 3.0, **size}, {"by": "query"}),
+        (chosen, {"alpha": 3.0, **size}, {"by": "row"}),
+        (gammas, {"kernel": "rbf", "gamma": gammas.gamma_}, {}),
+    ):
+        alpha = {"alpha": 3.0} if parameters.get("alpha") == 3.0 else {}
+        found = audit(search, X, y, qid=qid, **options, **alpha)
+        expected = audit(RankRLS(**parameters), X, y, qid=qid, **options)
         for name, values in expected.columns.items():
             assert_array_equal(found.columns[name], values)
+        if "groups" in options:
+            assert found.labels.tolist() == [0, 1, 2]
+            assert found.size.sum() == len(y) - 12
     with pytest.raises(ValueError, match="alpha must be finite and > 0"):
-        audit(search, X, y, qid=qid, alpha=0)
+        audit(chosen, X, y, qid=qid, alpha=0)
     with pytest.raises(ValueError, match=r"got a Pipeline .for a pipeline, pass its last step"):
         audit(make_pipeline(StandardScaler(), RankRLS()), X, y, qid=qid)
 

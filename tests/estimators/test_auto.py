@@ -637,6 +637,24 @@ def test_stream_of_tables(kind):
     assert_allclose(ranker.predict(rows, qid=qid), whole.predict(frame, qid=qid), atol=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda frame: frame[frame.columns[::-1]],
+            "the feature names .* must be in the same order",
+        ),
+        (lambda frame: frame.iloc[:, 1:], "the feature names .* missing"),
+        (lambda frame: frame.to_numpy(), "X is a ndarray .* frame or array, of the first"),
+    ],
+)
+def test_batches_of_other_tables(change, message):
+    frame, y, qid = shop()
+    batches = [(frame, y, qid), (change(frame), y, qid + 100)]
+    with pytest.raises(ValueError, match=f"batch 2: {message}"):
+        AutoRanker(effort="quick").fit_stream(batches)
+
+
 @pytest.mark.parametrize("with_qid", [True, False])
 @pytest.mark.parametrize("names", [None, [f"c{j}" for j in range(10)]])
 def test_stream_of_many_rows(small, with_qid, names):

@@ -1,6 +1,5 @@
 """fit_stream: one pass over batches, however they are cut, equals a fit to all rows."""
 
-import gzip
 import itertools
 import tracemalloc
 
@@ -11,10 +10,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import Bunch
 
 import cases
-from cases import close, same
+from cases import close, cut, folds_in_turn, same, same_choice
 from rankrls import RankRLS, RankRLSCV
 from rankrls.datasets import dump_letor, iter_letor, make_ranking
 from rankrls.metrics import pairwise_accuracy
@@ -44,15 +42,10 @@ def data(seed=0, m=60, n=4, n_outputs=None, offset=0.0):
     return X, y, qid, weight
 
 
-def cut(size, *arrays):
-    """Tuples of slices of ``size`` rows."""
-    for start in range(0, arrays[0].shape[0], size):
-        yield tuple(array[start : start + size] for array in arrays)
-
-
-def as_bunches(size, X, y, qid, weight):
-    for X_b, y_b, qid_b, w_b in cut(size, X, y, qid, weight):
-        yield Bunch(data=X_b, target=y_b, qid=qid_b, sample_weight=w_b)
+def batches_of(X, y, qid, rows=37, weight=None):
+    names = ("data", "target", "qid", "sample_weight")
+    for parts in cut(rows, X, y, qid, *([] if weight is None else [weight])):
+        yield dict(zip(names, parts, strict=False))
 
 
 # ---------------------------------------------------------------- with queries
@@ -66,7 +59,7 @@ def test_equals_fit(loss):
     ranker = RankRLS(alpha=0.3, solver="primal", **options)
     reference = clone(ranker).fit(X, y, qid=qid, sample_weight=weight)
     for size in (1, 7, 60):
-        streamed = clone(ranker).fit_stream(as_bunches(size, X, y, qid, weight))
+        streamed = clone(ranker).fit_stream(batches_of(X, y, qid, size, weight))
         same(streamed, reference, X)
         close(streamed.coef_, reference.coef_)
 
@@ -120,8 +113,8 @@ def test_nystroem_from_the_first_batch_or_from_given_rows():
 
 def test_dense_and_sparse_batches_weighted_or_not_with_a_query_across():
     X, y, qid, weight = data(4)
-    batches = list(as_bunches(17, X, y, qid, weight))
-    batches[1].data = sparse.csc_matrix(batches[1].data)
+    batches = list(batches_of(X, y, qid, 17, weight))
+    batches[1]["data"] = sparse.csc_matrix(batches[1]["data"])
     del batches[0]["sample_weight"]
     weight[:17] = 1.0
     ranker = RankRLS(solver="primal")
@@ -167,6 +160,8 @@ def test_one_ranking_needs_a_cost_that_joins(loss):
 
 # ---------------------------------------------------------------- refused
 
+ONES = np.ones((6, 4))
+
 
 def refused(batches, message, **parameters):
     """The error says what is wrong, and the estimator is as it was."""
@@ -179,13 +174,6 @@ def refused(batches, message, **parameters):
         ranker.predict(np.ones((1, 4)))
 
 
-def test_a_query_that_comes_back():
-    X, y, qid, _ = data(11)
-    batches = list(cut(20, X, y, qid))
-    batches[2][2][-1] = "A"
-    refused(batches, r"batch 3: query 'A' comes back after its rows had ended.*sort the data")
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -196,8 +184,13 @@ def test_a_query_that_comes_back():
         (lambda X, y, q: (X, y), "it has no qid, and the first batch had one"),
         (lambda X, y, q: (X, y, q, q), "it is a tuple; a batch is"),
         (lambda X, y, q: {"data": X, "qid": q}, "it has no 'target'; a batch is"),
+        (lambda X, y, q: {"data": X, "target": y, "group": [20]}, "give qid, not 'group'"),
         (lambda X, y, q: {"data": X, "target": y, "qid": q, "sample_weight": -y}, ">= 0"),
         (lambda X, y, q: (X * 1e200, y, q), "overflow"),
+        (
+            lambda X, y, q: (X, y, np.where(q == q[0], "A", q)),
+            "query 'A' comes back after its rows had ended.*sort the data",
+        ),
     ],
 )
 def test_bad_batch_is_named(change, message):
@@ -211,21 +204,15 @@ def test_bad_batch_is_named(change, message):
     ("batches", "message"),
     [
         ("train.txt", "for a file: rankrls.datasets.iter_letor"),
-        (np.ones((3, 3)), r"got a ndarray \(for one batch: \[batch\]"),
-        ([(np.empty((0, 3)), np.empty(0))], "no batch with rows"),
+        (ONES, r"got a ndarray \(for one batch: \[batch\]"),
+        ([(ONES[:0], np.empty(0))], "no batch with rows"),
+        ([(ONES, ONES[:, 0], [1, 1, 1, 2, 2, 2])], "no query has a pair .* 6 rows and 2 queries"),
+        ([(ONES, ONES[:, 0])], "no query has a pair to learn from"),
+        ([(ONES, np.c_[np.arange(6), ONES[:, 0]])], r"in output \(column\) 1 of y"),
     ],
 )
-def test_not_batches(batches, message):
+def test_nothing_to_learn_from(batches, message):
     refused(batches, message)
-
-
-def test_no_preference_in_any_batch():
-    X = np.ones((6, 4))
-    refused(
-        [(X, np.ones(6), [1] * 3 + [2] * 3)], "no query has a pair .* 6 rows and 2 queries, all"
-    )
-    refused([(X, np.ones(6))], "no query has a pair to learn from")
-    refused([(X, np.c_[np.arange(6), np.ones(6)])], r"in output \(column\) 1 of y")
 
 
 # ---------------------------------------------------------------- files, progress, memory
@@ -267,30 +254,6 @@ def ugly(seed, *, n_outputs=None, n_queries=60):
     return X, y, qid
 
 
-def batches_of(X, y, qid, rows=37, weight=None):
-    for start in range(0, X.shape[0], rows):
-        part = slice(start, start + rows)
-        batch = {"data": X[part], "target": y[part], "qid": qid[part]}
-        yield batch if weight is None else batch | {"sample_weight": weight[part]}
-
-
-def folds_in_turn(qid, k):
-    """(train, test) of queries that go to the folds in turn, in the order of their first rows."""
-    labels, first = np.unique(qid, return_index=True)
-    number = {label: i for i, label in enumerate(labels[np.argsort(first)])}
-    fold = np.array([number[label] % k for label in qid])
-    return [(np.flatnonzero(fold != i), np.flatnonzero(fold == i)) for i in range(k)]
-
-
-def assert_same(streamed, fitted, X, tolerance=1e-8):
-    for name, values in fitted.cv_results_.items():
-        if name != "n_refits":
-            assert np.allclose(streamed.cv_results_[name], values, rtol=0, atol=tolerance), name
-    assert streamed.alpha_ == fitted.alpha_
-    f, g = streamed.predict(X), fitted.predict(X)
-    assert np.allclose(f - f.mean(axis=0), g - g.mean(axis=0), atol=1e-7 * np.ptp(g))
-
-
 @pytest.mark.parametrize("scoring", ["pairwise_r2", "pairwise_accuracy", "ndcg@3"])
 @pytest.mark.parametrize("loss", LOSSES, ids="-".join)
 def test_is_cross_validation_in_memory(loss, scoring):
@@ -300,9 +263,7 @@ def test_is_cross_validation_in_memory(loss, scoring):
     options |= {"scoring": scoring, "alphas": GRID}
     fitted = RankRLSCV(cv=folds_in_turn(qid, 5), **options).fit(X, y, qid=qid)
     streamed = RankRLSCV(cv=5, **options).fit_stream(list(batches_of(X, y, qid)))
-    assert_same(streamed, fitted, X)
-    assert streamed.n_queries_ == fitted.n_queries_
-    assert streamed.n_pairs_ == fitted.n_pairs_
+    same_choice(streamed, fitted, X)
 
 
 @pytest.mark.parametrize("scoring", ["pairwise_r2", "pairwise_accuracy"])
@@ -315,7 +276,7 @@ def test_cv_of_several_outputs_weights_and_sparse_rows(scoring):
         fitted.fit(X, y, qid=qid, sample_weight=weight)
         for rows in (X, sparse.csr_array(X)):
             given = list(batches_of(rows, y, qid, weight=weight))
-            assert_same(RankRLSCV(cv=4, **options).fit_stream(given), fitted, X)
+            same_choice(RankRLSCV(cv=4, **options).fit_stream(given), fitted, X)
 
 
 @pytest.mark.parametrize("as_sparse", [False, True])
@@ -336,7 +297,7 @@ def test_a_reader_may_fill_the_same_arrays_for_every_batch(as_sparse):
 
     model = RankRLSCV(GRID, cv=5, scoring="pairwise_r2").fit_stream(refilled())
     expected = RankRLSCV(GRID, cv=5, scoring="pairwise_r2")
-    assert_same(model, expected.fit_stream([*batches_of(X, y, qid, 900, weight)]), X)
+    same_choice(model, expected.fit_stream([*batches_of(X, y, qid, 900, weight)]), X)
 
 
 def test_a_query_with_huge_values_costs_the_other_folds_no_digits():
@@ -382,7 +343,7 @@ def test_default_grid_is_that_of_fit(tmp_path):
     dump_letor(X, y, tmp_path / "rows.txt", qid=qid)
     streamed = RankRLSCV().fit_stream(lambda: iter_letor(tmp_path / "rows.txt", rows=50))
     fitted = RankRLSCV(cv=folds_in_turn(qid, 5)).fit(X, y, qid=qid)
-    assert_same(streamed, fitted, X)
+    same_choice(streamed, fitted, X)
 
 
 @pytest.mark.parametrize("basis", [False, True], ids=["linear", "nystroem"])
@@ -415,32 +376,15 @@ def test_r2_is_the_held_out_loss_of_explicit_refits(basis):
         ({"scoring": "log_loss"}, "list", "given pairs"),
         ({"kernel": "rbf", "gamma": [0.1, 1.0], "basis": 3}, "list", "allow one gamma"),
         ({"store_cv_predictions": True}, "list", "no stored predictions"),
+        ({}, "no qid", "batch 1: it has no qid"),
+        ({}, "one query", "fold 0 leaves no query"),
     ],
 )
 def test_refused_cross_validation(options, batches, message):
     X, y, qid = ugly(7)
-    given = batches_of(X, y, qid)
+    if batches == "one query":
+        y = np.where(qid == qid[0], y, 0.0)
+        assert len(np.unique(y[qid == qid[0]])) > 1
+    given = batches_of(X, y, qid) if batches != "no qid" else iter([(X, y)])
     with pytest.raises(ValueError, match=message):
-        RankRLSCV(GRID, **options).fit_stream(list(given) if batches == "list" else given)
-
-
-def test_needs_qid_and_something_left():
-    X, y, qid = ugly(8)
-    with pytest.raises(ValueError, match="batch 1: it has no qid"):
-        RankRLSCV(scoring="pairwise_r2").fit_stream([(X, y)])
-    flat = np.where(qid == qid[0], y, 0.0)
-    assert len(np.unique(flat[qid == qid[0]])) > 1
-    with pytest.raises(ValueError, match="fold 0 leaves no query"):
-        RankRLSCV(scoring="pairwise_r2").fit_stream(batches_of(X, flat, qid))
-
-
-@pytest.mark.parametrize("compressed", [False, True])
-def test_letor_files(tmp_path, compressed):
-    X, y, qid, _ = data(14)
-    qid = np.unique(qid, return_inverse=True)[1]
-    path = tmp_path / "train.txt"
-    dump_letor(X, y, path, qid=qid)
-    if compressed:
-        path.write_bytes(gzip.compress(path.read_bytes()))
-    streamed = RankRLS(solver="primal").fit_stream(iter_letor(path, rows=16))
-    same(streamed, RankRLS(solver="primal").fit(X, y, qid=qid), X)
+        RankRLSCV(GRID, **options).fit_stream(given if batches == "generator" else list(given))

@@ -85,7 +85,7 @@ FORGED = {
     ),
     "another kernel": (put(params, "kernel", "rbf"), "kernel='rbf' and a model of another kernel"),
     "endless basis": (put(params, "basis", [10**400]), "basis of RankRLS must be"),
-    "features": (put(fields, "n_features_in_", 3), "not a valid RankRLS"),
+    "features": (put(fields, "n_features_in_", 3), "statistics of other features"),
     "no finite number": (
         lambda m: model_of(m)["fields"]["solvers"][0]["fields"].update(rounding=10**30),
         r"rounding of PrimalSolver must be finite.*\(in RankRLS._model.FittedFunction",

@@ -14,10 +14,11 @@ from sklearn.preprocessing import StandardScaler
 
 import cases
 import rankrls.model_selection._exact as module
-from rankrls import PreferenceGraph, RankRLS, RankRLSCV
+from rankrls import AutoRanker, PreferenceGraph, RankRLS, RankRLSCV
 from rankrls.core.linalg import factorizations
 from rankrls.metrics import pairwise_accuracy
 from rankrls.model_selection import (
+    cross_val_predict,
     leave_pair_out_auc,
     leave_pair_out_predict,
     leave_pair_out_score,
@@ -312,6 +313,7 @@ def test_scores_within_batches():
     X, y, qid = make(seed=16, kind="graded")
     Y = np.column_stack([y, -y])
     both = leave_pair_out_score(RankRLS(), X, Y, qid=qid)
+    assert leave_pair_out_score(RankRLS(), X, PreferenceGraph.from_scores(Y, qid=qid)) == both
     assert both == pytest.approx(leave_pair_out_score(RankRLS(), X, y, qid=qid))
     grid = leave_pair_out_predict(RankRLS(), X, y, qid=qid, alphas=[0.1, 1.0])
     assert_allclose(grid[1], leave_pair_out_predict(RankRLS(), X, y, qid=qid), rtol=1e-8)
@@ -351,6 +353,12 @@ def test_refitted_permutations_are_those_of_rankrls(cv):
     if cv == "leave-query-out":
         exact = permutation_test(RankRLS(), X, y, cv=cv, **options)
         assert_allclose([result.score, *result.null_scores], [exact.score, *exact.null_scores])
+    if cv == 3:  # rows are compared with the others of their query when they are predicted, too
+        auto = AutoRanker("pairwise_accuracy", effort="quick")
+        held = cross_val_predict(auto, X, y, qid=qid, cv=cv)
+        options["n_permutations"] = 1
+        found = permutation_test(auto, X, y, cv=cv, **options).score
+        assert found == pytest.approx(pairwise_accuracy(y, held, qid=qid))
 
 
 def test_tournaments_of_pipelines():

@@ -9,17 +9,10 @@ import sklearn
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, GroupKFold, LeaveOneGroupOut, cross_val_score
+from sklearn.model_selection import GridSearchCV, GroupKFold, LeaveOneGroupOut
 
 from rankrls import PreferenceGraph, RankRLS
-from rankrls.metrics import concordance_index, pairwise_accuracy
-from rankrls.model_selection._splitters import (
-    ComponentKFold,
-    LeavePairOut,
-    LeaveQueryOut,
-    QueryKFold,
-)
+from rankrls.model_selection import ComponentKFold, LeavePairOut, LeaveQueryOut, QueryKFold
 
 #: Labels that cannot be sorted, or that NumPy would read as something else.
 LABELS = {
@@ -152,17 +145,6 @@ def test_bad_pairs(splitter, y, groups, message):
         next(splitter.split(X, y, groups))
 
 
-def test_mean_over_pairs_is_the_concordance():
-    X, y, _ = make_data(levels=2)
-    right = []
-    for i, j in naive_pairs(y):
-        rest = [k for k in range(len(y)) if k not in (i, j)]
-        scores = LogisticRegression().fit(X[rest], y[rest]).decision_function(X[[i, j]])
-        right.append(concordance_index(y[[i, j]], scores))
-    found = cross_val_score(LogisticRegression(), X, y, cv=LeavePairOut(), scoring="roc_auc")
-    assert_allclose(found, right)
-
-
 # ---------------------------------------------------------------------- queries
 
 
@@ -291,34 +273,37 @@ def test_components_of_scores_pairs_and_groups():
 # ---------------------------------------------------------------------- in scikit-learn
 
 
-@pytest.mark.parametrize("splitter", [LeaveQueryOut(), QueryKFold(3), LeavePairOut()], ids=repr)
-def test_routed_search(splitter):
+JUDGED = [(i, i + 1) if i % 4 else (i + 1, i) for i in range(0, 30, 2)]
+
+
+@pytest.mark.parametrize(
+    ("target", "splitter"),
+    [
+        *itertools.product(["routed"], [LeaveQueryOut(), QueryKFold(3), LeavePairOut()]),
+        *itertools.product(["scores", "pairs"], [ComponentKFold(3), LeavePairOut()]),
+        ("scores", LeaveQueryOut()),
+        ("scores", QueryKFold(3, shuffle=True, random_state=0)),
+    ],
+    ids=str,
+)
+def test_searches_score_as_by_hand(target, splitter):
+    """With query ids that are routed, or graphs of scores or of pairs."""
     X, y, qid = make_data(30)
-    with sklearn.config_context(enable_metadata_routing=True):
-        ranker = RankRLS().set_fit_request(qid=True).set_score_request(qid=True)
-        splitter.set_split_request(groups="qid")
-        search = GridSearchCV(ranker, {"alpha": [0.1, 10.0]}, cv=splitter).fit(X, y, qid=qid)
+    routed, params, ranker = target == "routed", {}, RankRLS()
+    graph = PreferenceGraph.from_scores(y, qid=qid)
+    if target == "pairs":
+        graph = PreferenceGraph.from_pairs(JUDGED, n_rows=30)
+    with sklearn.config_context(enable_metadata_routing=routed):
+        if routed:
+            ranker.set_fit_request(qid=True).set_score_request(qid=True)
+            splitter.set_split_request(groups="qid")
+            params = {"qid": qid}
+        search = GridSearchCV(ranker, {"alpha": [0.1, 10.0]}, cv=splitter)
+        search.fit(X, y if routed else graph, **params)
+    splits = list(splitter.split(X, graph))
     for k, alpha in enumerate([0.1, 10.0]):
-        by_hand = []
-        for train, test in splitter.split(X, y, qid):
-            ranker = RankRLS(alpha).fit(X[train], y[train], qid=qid[train])
-            by_hand.append(pairwise_accuracy(y[test], ranker.predict(X[test]), qid=qid[test]))
-        assert_allclose(search.cv_results_["mean_test_score"][k], np.mean(by_hand))
-
-
-@pytest.mark.parametrize("scored", [True, False])
-def test_search_over_a_graph(scored):
-    X, y, qid = make_data(30)
-    pairs = [(i, i + 1) if i % 4 else (i + 1, i) for i in range(0, 30, 2)]
-    graph = PreferenceGraph.from_pairs(pairs, n_rows=30)
-    splitters = [ComponentKFold(3), LeavePairOut()]
-    if scored:
-        graph, splitters = PreferenceGraph.from_scores(y, qid=qid), [ComponentKFold(3)]
-        splitters += [LeaveQueryOut(), QueryKFold(3, shuffle=True, random_state=0)]
-    for splitter in splitters:
-        search = GridSearchCV(RankRLS(), {"alpha": [0.1, 10.0]}, cv=splitter).fit(X, graph)
         by_hand = [
-            RankRLS(0.1).fit(X[train], graph[train]).score(X[test], graph[test])
-            for train, test in splitter.split(X, graph)
+            RankRLS(alpha).fit(X[train], graph[train]).score(X[test], graph[test])
+            for train, test in splits
         ]
-        assert_allclose(search.cv_results_["mean_test_score"][0], np.mean(by_hand))
+        assert_allclose(search.cv_results_["mean_test_score"][k], np.mean(by_hand))

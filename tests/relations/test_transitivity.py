@@ -3,6 +3,7 @@
 from itertools import combinations
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 
@@ -31,6 +32,8 @@ def test_shares_are_those_of_all_triples():
         assert getattr(found, name) == pytest.approx(count / 84)
     half = np.where(np.triu(np.ones((9, 9)), 1) > 0, Q, np.nan)  # one direction of each pair
     assert transitivity(half) == found
+    frame = pd.DataFrame(Q, index=list("abcdefghi"), columns=list("abcdefghi"))
+    assert transitivity(frame[frame.columns[::-1]]) == found
     rows, cols = np.nonzero(~np.isnan(half))
     assert transitivity(sparse.coo_array((half[rows, cols], (rows, cols)), shape=(9, 9))) == found
 

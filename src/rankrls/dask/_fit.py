@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial, reduce
 from typing import Any
 
@@ -182,8 +182,7 @@ def _sum(
         wanted += [first, tree("scaler", merged, every)]
         rows.X = layer("scaled", [(scaled, first, X) for X in raw])
     shape = rows.dtype, rows.n_outputs, rows.flat, rows.has_qid
-    nothing = partial(_nothing, rows.n_features, shape, n_folds)
-    work = partial(_part_sums, nothing, ranker._loss)
+    work = partial(_part_sums, n_folds, shape, ranker._loss)
     total = tree("sum", _add_sums, rows.parts(work, shared(basis), shared(fold_of)))
     sums, found, *scalers = compute([total, *wanted])
     if scaler is not None:
@@ -208,12 +207,9 @@ def _fitted(scaler: Any, X: Any) -> Any:
     return clone(scaler).fit(X)
 
 
-def _nothing(n: int, shape: tuple[Any, ...], n_folds: int, basis: Basis | None) -> list[Learned]:
-    return [Learned.nothing(n, basis, *shape) for _ in range(n_folds)]
-
-
 def _part_sums(
-    nothing: Callable[[Basis | None], list[Learned]],
+    n_folds: int,
+    shape: tuple[Any, ...],
     loss: Loss,
     X: Any,
     graph: PreferenceGraph,
@@ -222,7 +218,7 @@ def _part_sums(
     fold_of: Array | None,
 ) -> list[Learned]:
     """Return the sums over one part, for each fold."""
-    sums = nothing(basis)
+    sums = [Learned.nothing(X.shape[1], basis, *shape) for _ in range(n_folds)]
     add_to_folds(sums, graph, X, None if fold_of is None else fold_of[query], loss)
     return sums
 

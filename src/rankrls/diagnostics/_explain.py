@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -116,13 +117,11 @@ def explain(estimator: Any, x_a: Any, x_b: Any = None, *, among: Any = None) -> 
             f"pipeline that ends in one; got a {type(estimator).__name__}"
         )
     check_is_fitted(estimator)
-    rows = []
-    for name, x in (("x_a", x_a), ("x_b", x_b)):
-        if x is not None and isinstance(estimator, BaseRanker):
-            rows.append(_one_of(name, estimator._check_new(_one_row(x))))
-        elif x is not None:
-            row = validate_data(estimator, _one_row(x), accept_sparse=True, reset=False)
-            rows.append(_one_of(name, row))
+    check: Any = partial(validate_data, estimator, accept_sparse=True, reset=False)
+    if isinstance(estimator, BaseRanker):
+        check = estimator._check_new
+    given = [("x_a", x_a), ("x_b", x_b)][: 1 if x_b is None else 2]
+    rows = [_one_of(name, check(_one_row(x))) for name, x in given]
     coef = getattr(estimator, "coef_", None)
     n_outputs = estimator._model.n_outputs if coef is None else len(np.atleast_2d(coef))
     _require_one_output(n_outputs)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rankrls._frames import labels_in_order
 from rankrls._relation_labels import Observations
 
 Array = NDArray[Any]
@@ -55,7 +56,7 @@ def transitivity(Y: Any) -> Transitivity:
     >>> transitivity(games).cyclic
     1.0
     """
-    Q = Observations.read(Y).table()
+    Q = Observations.read(labels_in_order(Y, None, None, one_domain=True)).table()
     if Q.shape[0] != Q.shape[1]:
         raise ValueError(f"Y must be square, with a row for each object; got {Q.shape}")
     n = len(Q)

@@ -14,7 +14,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import date
 from types import MethodType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,11 @@ MUCH_LARGER = 1e3
 #: It allows for other orders of summation and for rescaled features, but not for other values.
 CHECKSUM_TOLERANCE, CHECKSUM_ROUNDINGS = 1e-8, 1e3
 
+ALTERED = (
+    "was added with other features, scores or weights than those that are to be forgotten; forget "
+    "rows as they were added"
+)
+
 
 class NotIncrementalError(ValueError, AttributeError):
     """Error for models that cannot be updated; the message says which models can."""
@@ -87,7 +92,8 @@ def query_keys(labels: Any) -> list[str]:
 
 def _key(label: Any) -> str:
     if isinstance(label, np.datetime64 | date):
-        return f"date {label}"
+        zone = getattr(label, "tzinfo", None)
+        return f"date {label if zone else np.array(label, 'M8[us]')}"
     if isinstance(label, np.generic):
         label = label.item()
     if isinstance(label, str):
@@ -136,7 +142,7 @@ class Projection:
         return Projection(self.v / factor, self.u, self.shift + float(offset @ self.v))
 
     @np.errstate(over="ignore", invalid="ignore")
-    def of(self, X: Any, y: Array, codes: Array, weight: Array | None, n_queries: int) -> Array:
+    def of(self, X: Any, y: Array, codes: Any, weight: Array | None, n_queries: int) -> Array:
         """Numbers of queries; y of shape (m, k), query ``codes`` of shape (m,)."""
         rows = np.asarray(X @ self.v.astype(X.dtype), dtype=np.float64)
         rows += 1 + self.shift
@@ -147,14 +153,14 @@ class Projection:
 class SeenQueries:
     """Queries, rankings without id, and given pairs that were added.
 
-    ``rankings`` has the numbers of rows and of given pairs of each call without qid; ``joined`` the
-    keys of the queries of each call with given pairs in addition to its scores, and their number:
-    such queries can only be forgotten together. ``projection`` computes checksums of queries;
-    ``weighted``: whether rows had sample weights.
+    ``rankings`` has the numbers of rows and of given pairs, and the checksum (NaN if unknown), of
+    each call without qid; ``joined`` the keys of the queries of each call with given pairs in
+    addition to its scores, and their number: such queries can only be forgotten together.
+    ``projection`` computes checksums; ``weighted``: whether rows had sample weights.
     """
 
     def __init__(self) -> None:
-        self.rankings: list[tuple[int, int]] = []
+        self.rankings: list[tuple[int, int, float]] = []
         self.joined: list[tuple[frozenset[str], int]] = []
         self.projection: Projection | None = None
         self.weighted = False
@@ -191,18 +197,20 @@ class SeenQueries:
 
     def add_graph(self, graph: PreferenceGraph, X: Any) -> None:
         """Record the contents of ``graph``, whose rows have the features X (None: unknown)."""
-        codes, y, weight = graph.query_codes, graph.scores, graph.sample_weight
+        y, weight, codes = graph.scores, graph.sample_weight, cast(Array, graph.query_codes)
+        labels, n_pairs, sums = graph.query_labels, graph.n_given_pairs, None
         self.weighted |= weight is not None
-        if codes is None or y is None or not graph.has_qid:
-            self.rankings.append((graph.n_rows, graph.n_given_pairs))
-            return
-        labels, sums = graph.query_labels, None
-        if X is not None:
+        if X is not None and y is not None:
             self.projection = self.projection or Projection.like(X, y)
-            sums = self.projection.of(X, y, codes, weight, len(labels))
+            sums = self.projection.of(X, y, codes, weight, graph.n_queries)
+        if not graph.has_qid:
+            self.rankings.append(
+                (graph.n_rows, n_pairs, np.nan if sums is None else float(sums[0]))
+            )
+            return
         self.add(labels, np.bincount(codes, minlength=len(labels)), sums)
-        if graph.n_given_pairs:
-            self.joined.append((frozenset(query_keys(labels)), graph.n_given_pairs))
+        if n_pairs:
+            self.joined.append((frozenset(query_keys(labels)), n_pairs))
 
     def check_new(self, keys: Sequence[str], advice: str) -> None:
         """Raise an error if a query is already recorded."""
@@ -214,16 +222,18 @@ class SeenQueries:
         """Remove the contents of ``graph``; raise an error unless they were added as they are."""
         n_pairs = graph.n_given_pairs
         if not graph.has_qid:
-            if (graph.n_rows, n_pairs) not in self.rankings:
+            alike = [one for one in self.rankings if one[:2] == (graph.n_rows, n_pairs)]
+            if not alike:
                 raise ValueError(
                     f"no ranking of {graph.n_rows} rows was added without qid, with {n_pairs} "
                     "given pairs; forget the rows (and pairs) of one earlier call, or give qid"
                 )
-            self.rankings.remove((graph.n_rows, n_pairs))
+            same = [one for one in alike if not self._altered(X, graph, one[2:], rounding)[0]]
+            if not same:
+                raise ValueError(f"a ranking of {graph.n_rows} rows {ALTERED}")
+            self.rankings.remove(same[0])
             return
-        keys, codes, y = query_keys(graph.query_labels), graph.query_codes, graph.scores
-        assert codes is not None
-        assert y is not None
+        keys, codes = query_keys(graph.query_labels), cast(Array, graph.query_codes)
         for key, n_rows in zip(keys, np.bincount(codes).tolist(), strict=True):
             if key not in self.queries:
                 raise ValueError(f"{show_query(key)} was never added, so it cannot be forgotten")
@@ -240,24 +250,24 @@ class SeenQueries:
                 f"queries were added with {sum(n for _, n in touched)} given pairs, and {n_pairs} "
                 "are to be forgotten; forget all queries and pairs of one call together"
             )
-        if (own := self.projection) is not None:
-            of_rows = (codes, graph.sample_weight, len(keys))
-            known = np.array([self.queries[key][1] for key in keys])
-            error = np.abs(own.of(X, y, *of_rows) - known)
-            # Rounding errors are relative to the sums of absolute values.
-            positive = Projection(abs(own.v), abs(own.u), abs(own.shift))
-            tolerance = max(CHECKSUM_TOLERANCE, CHECKSUM_ROUNDINGS * rounding) * positive.of(
-                abs(X), abs(y), *of_rows
-            )
-            wrong = np.flatnonzero(error > tolerance)  # not for NaN
-            if len(wrong):
-                raise ValueError(
-                    f"{show_query(keys[wrong[0]])} was added with other features, scores or "
-                    "weights than those that are to be forgotten; forget rows as they were added"
-                )
+        altered = self._altered(X, graph, [self.queries[key][1] for key in keys], rounding)
+        if altered.any():
+            raise ValueError(f"{show_query(keys[int(altered.argmax())])} {ALTERED}")
         for key in keys:
             del self.queries[key]
         self.joined = [entry for entry in self.joined if entry[0].isdisjoint(keys)]
+
+    def _altered(self, X: Any, graph: PreferenceGraph, known: Any, rounding: float) -> Array:
+        """Whether the rows of each query have another checksum than the one known, unless NaN."""
+        own, y, known = self.projection, graph.scores, np.asarray(known)
+        if own is None or y is None:
+            return np.zeros(len(known), dtype=bool)
+        of_rows = (graph.query_codes, graph.sample_weight, len(known))
+        # Rounding errors are relative to the sums of absolute values.
+        positive = Projection(abs(own.v), abs(own.u), abs(own.shift)).of(abs(X), abs(y), *of_rows)
+        tolerance = max(CHECKSUM_TOLERANCE, CHECKSUM_ROUNDINGS * rounding) * positive
+        altered: Array = np.abs(own.of(X, y, *of_rows) - known) > tolerance
+        return altered
 
 
 @dataclass
@@ -325,7 +335,7 @@ class Learned:
     def end_ranking(self, loss: Loss) -> None:
         """Make sums of the parts of a ranking, if there is one, which are complete now."""
         if self.ranking is not None:
-            self.seen.rankings.append((self.n_rows, 0))
+            self.seen.rankings.append((self.n_rows, 0, np.nan))
             self.preferences = self.preferences + self.ranking.n_preferences
             if self.ranking.total is not None:
                 self.total = [self.ranking.statistics(loss.query_weighting)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import deepcopy
+from copy import copy, deepcopy
 from typing import Any
 
 import numpy as np
@@ -79,11 +79,19 @@ def merged(scalers: Sequence[Any]) -> Any:
     return total
 
 
+def transformed(step: Any, X: Any) -> Any:
+    """Transform rows, which stay as they are even with copy=False: they may be read again."""
+    if getattr(step, "copy", True) is False:
+        step = copy(step)
+        step.copy = True
+    return step.transform(X)
+
+
 def scaled(scaler: Any, X: Any) -> Any:
     """Transform rows; float32 ones in float64 and back, so that offsets cost no digits."""
     if getattr(X, "dtype", None) != np.float32:
-        return scaler.transform(X)
-    return scaler.transform(X.astype(np.float64)).astype(np.float32)
+        return transformed(scaler, X)
+    return transformed(scaler, X.astype(np.float64)).astype(np.float32)
 
 
 def _add_moments(scaler: StandardScaler, other: StandardScaler) -> None:

@@ -14,9 +14,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rankrls._calls import Progress, unchanged_on_error
-from rankrls._frames import check_feature_names, check_same_rows, named_frame, take_rows
+from rankrls._frames import (
+    check_feature_names,
+    check_same_rows,
+    feature_names,
+    named_frame,
+    take_rows,
+)
 from rankrls._validation import (
-    Queries,
     check_length,
     check_scores,
     is_integer,
@@ -86,6 +91,8 @@ def read_batches(batches: Any) -> Iterator[Batch]:
                 missing = [name for name in ("data", "target") if batch.get(name) is None]
                 if missing:
                     raise ValueError(f"it has no {missing[0]!r}; a batch is {FORMS}")
+                if batch.get("group") is not None:
+                    raise ValueError("queries of several batches need ids: give qid, not 'group'")
                 parts = ("data", "target", "qid", "sample_weight", "feature_names")
                 read = Batch(number, *(batch.get(part) for part in parts))
             elif isinstance(batch, tuple) and len(batch) in (2, 3):
@@ -175,9 +182,8 @@ def _one_query(pieces: list[CheckedRows]) -> Iterator[CheckedRows]:
         yield from pieces
         return
     rows = joined(pieces)
-    queries = Queries(np.zeros(len(rows["y"]), dtype=np.int64), pieces[0].graph.query_labels)
-    scores, flat = rows["y"].reshape(len(rows["y"]), -1), pieces[0].graph.flat
-    graph = PreferenceGraph(len(scores), scores, queries, rows["sample_weight"], flat=flat)
+    qid = [*pieces[0].graph.query_labels] * len(rows["y"])
+    graph = PreferenceGraph.from_scores(rows["y"], qid=qid, sample_weight=rows["sample_weight"])
     yield CheckedRows(pieces[-1].number, rows["X"], graph)
 
 
@@ -188,11 +194,22 @@ def table_batches(
     batches: Any, encode: Callable[[Any], Any] | None = None
 ) -> Iterator[CheckedRows]:
     """Generate checked batches; arrays with feature names become tables, which are encoded."""
+    names: Any = None
+    first: Any = None
     for batch in read_batches(batches):
         with named_batch(batch.number):
             X = batch.X if hasattr(batch.X, "shape") else np.asarray(batch.X, dtype=object)
             if batch.names is not None and isinstance(X, np.ndarray):
                 X = named_frame(X, [str(name) for name in batch.names], {})
+            form = hasattr(X, "columns"), X.shape[1:]
+            if first is None:
+                names, first = feature_names(X), form
+            check_feature_names(feature_names(X), names, "this batch")
+            if form != first:
+                raise ValueError(
+                    f"X is a {type(X).__name__} of shape {X.shape}: give all batches the columns "
+                    "and the form, frame or array, of the first"
+                )
             graph = batch.graph(X.shape[0])
             rows = CheckedRows(batch.number, X if encode is None else encode(X), graph)
         yield rows

@@ -104,7 +104,7 @@ part SeenQueries of rankrls.estimators.incremental
     labels: texts[q] | int[q]
     counts: int[q] >=1
     checksums: float[q] nan
-    rankings: list[tuple[count, count]]
+    rankings: list[tuple[count, count, number]]
     joined: list[tuple[list[text], count]]
     weighted: flag
     projection: Projection | None

@@ -183,7 +183,7 @@ def leave_pair_out_predict(
         return np.array([scores for _, scores in held])
     _, problem, grid = exact_problem(estimator, X, Preferences(y, qid), alphas)
     graph = problem.graph
-    if qid is None:
+    if not graph.has_qid:
         chosen = default_pairs(problem) if pairs is None else check_pairs(pairs, graph.n_rows)
         out = np.stack([part for part, _ in leave_pairs_out(problem, chosen, grid)])
     else:
@@ -243,6 +243,8 @@ def leave_pair_out_score(
     (0.984, True)
     """
     exact = isinstance(estimator, RankRLS | RankRLSCV) and qid is None
+    if isinstance(y, PreferenceGraph) and y.has_qid and not y.n_given_pairs:
+        exact = False
     if confidence is not None and not exact:
         raise ValueError("confidence is for a RankRLS and one ranking, without qid")
     if confidence is not None and not 0 < confidence < 1:
@@ -299,7 +301,8 @@ def holdout_judgements(
     Parameters
     ----------
     estimator, X, pairs, magnitude, pair_weight, pair_features, alphas
-        As for `leave_query_out_predict`. Only judgements are left out; rows and basis stay.
+        As for `leave_query_out_predict`. Only judgements are left out; rows, basis and the
+        units of pair_features stay.
     by : {"judgement", "item", "group", "fold"}, default="judgement"
         What is left out when a judgement is predicted: only the judgement itself, or all judgements
         of one of its items, of its group, or of its fold.
@@ -396,7 +399,8 @@ def tournament_scores(pairs: ArrayLike, predictions: ArrayLike, n_rows: int) -> 
 
 def _concordance(y: Any, pairs: Array, held: Array) -> tuple[Array, Array]:
     """Order of y in each pair, −1, 0 or 1, and its product with that of the predictions."""
-    labels = np.unique(np.asarray(y), return_inverse=True)[1].reshape(np.shape(y))
+    y = np.asarray(y.scores if isinstance(y, PreferenceGraph) else y)
+    labels = np.unique(y, return_inverse=True)[1].reshape(len(y), *held.shape[2:])
     signs = np.sign(labels[pairs[:, 0]] - labels[pairs[:, 1]])
     return signs, signs * np.sign(held[:, 0] - held[:, 1])
 

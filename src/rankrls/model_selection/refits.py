@@ -185,6 +185,8 @@ def held_out_scores(
             scores = np.asarray(model.decision_function(rows))
         elif is_classifier(model) and hasattr(model, "predict_proba"):
             scores = np.asarray(model.predict_proba(rows))[:, 1]
+        elif qid is not None and predicts_by_query(model):
+            scores = np.asarray(model.predict(rows, qid=take_rows(_by_row(qid), both)))
         else:
             scores = np.asarray(model.predict(rows))
         if scores.size != scores.shape[0]:
@@ -283,9 +285,7 @@ def pooled_auc(
         Between 0 and 1; tied scores count as ½. Pooling is biased: if a fold has many positives,
         the model that predicts it was trained on few and gives lower scores.
     """
-    positive = two_levels(y)
-    splits = check_cv(cv, positive, classifier=True).split(X, positive, groups)
-    return _auc(estimator, X, y, positive, splits, n_jobs, pooled=True)
+    return _auc(estimator, X, y, cv, n_jobs, groups=groups, pooled=True)
 
 
 def averaged_auc(
@@ -307,9 +307,7 @@ def averaged_auc(
     estimator, X, y, cv, groups, n_jobs
         As in `pooled_auc`. A fold with a single class is excluded, and its model is not fitted.
     """
-    positive = two_levels(y)
-    splits = check_cv(cv, positive, classifier=True).split(X, positive, groups)
-    return _auc(estimator, X, y, positive, splits, n_jobs)
+    return _auc(estimator, X, y, cv, n_jobs, groups=groups)
 
 
 def leave_one_out_auc(estimator: Any, X: Any, y: ArrayLike, *, n_jobs: int | None = None) -> float:
@@ -322,8 +320,7 @@ def leave_one_out_auc(estimator: Any, X: Any, y: ArrayLike, *, n_jobs: int | Non
     estimator, X, y, n_jobs
         As in `pooled_auc`.
     """
-    positive = two_levels(y, least=2)
-    return _auc(estimator, X, y, positive, LeaveOneOut().split(positive), n_jobs, pooled=True)
+    return _auc(estimator, X, y, LeaveOneOut(), n_jobs, least=2, pooled=True)
 
 
 def balanced_leave_one_out_auc(
@@ -351,7 +348,7 @@ def balanced_leave_one_out_auc(
     rng, rows = check_random_state(random_state), np.arange(len(positive))
     drawn = [rng.choice(np.flatnonzero(positive != level)) for level in positive]
     splits = ((np.delete(rows, [i, j]), rows[[i]]) for i, j in enumerate(drawn))
-    return _auc(estimator, X, y, positive, splits, n_jobs, pooled=True)
+    return _auc(estimator, X, y, splits, n_jobs, pooled=True)
 
 
 def leave_pair_out_auc(estimator: Any, X: Any, y: ArrayLike, *, n_jobs: int | None = None) -> float:
@@ -374,8 +371,7 @@ def leave_pair_out_auc(estimator: Any, X: Any, y: ArrayLike, *, n_jobs: int | No
     >>> leave_pair_out_auc(RankRLS(), X, y), leave_one_out_auc(RankRLS(), X, y)
     (0.5, 0.0)
     """
-    positive = two_levels(y, least=2)
-    return _auc(estimator, X, y, positive, LeavePairOut().split(positive, positive), n_jobs)
+    return _auc(estimator, X, y, LeavePairOut(), n_jobs, least=2)
 
 
 def two_levels(y: Any, least: int = 1) -> Array:
@@ -399,13 +395,16 @@ def _auc(
     estimator: Any,
     X: Any,
     y: Any,
-    positive: Array,
-    splits: Iterable[tuple[Array, Array]],
+    cv: Any,
     n_jobs: int | None,
     *,
+    groups: Any = None,
+    least: int = 1,
     pooled: bool = False,
 ) -> float:
     """AUC of the pooled held-out scores, or the mean over splits with both classes."""
+    positive = two_levels(y, least)
+    splits = check_cv(cv, positive, classifier=True).split(X, positive, groups)
     if pooled:
         intercept = not is_classifier(estimator)
         held = held_out_scores(estimator, X, y, splits, residual=intercept, n_jobs=n_jobs)
