@@ -52,6 +52,13 @@ def test_manifests(text, message, path):
     refuse(path, message)
 
 
+@pytest.mark.parametrize("model", [1, {"tuple": []}, {"object": None}, {"object": ["RankRLS"]}])
+def test_descriptions_of_what_is_no_model(model, path):
+    edit(path, lambda manifest: manifest.update(model=model))
+    with pytest.raises(ValueError, match=r"model\.rankrls cannot be loaded: a model that is no"):
+        describe_model(path)
+
+
 def model_of(manifest):
     return manifest["model"]["fields"]["_model"]
 

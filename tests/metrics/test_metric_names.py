@@ -144,7 +144,7 @@ def test_names_of_metrics():
         ("pairwise_error@3", "pairwise_error has no cut-off"),
         ("R@100", "it is called 'recall@100' here"),
         ("AP@5", "it is called 'average_precision@5' here"),
-        ("kendall", "metrics must be one of .*'ndcg', .*, 'map', 'mrr', 'err'; got 'kendall'"),
+        ("kendall", "metrics must be one of .*'ndcg', .*, 'map', 'mrr', .*; got 'kendall'"),
         ("ndgc@10", r"got 'ndgc' \(did you mean 'ndcg'\?\)"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -300,7 +300,7 @@ def _pack_columns(transformer: Any) -> dict[str, Any]:
     fitted = []
     for name, part, columns in transformer.transformers_:
         indices = transformer._transformer_to_input_indices[name]
-        sliced = isinstance(columns, slice)
+        sliced = isinstance(columns, slice)  # stored as such: a list has another memory order
         stored: Any = (columns.start, columns.stop, columns.step) if sliced else columns
         if np.ndim(stored) == 0:
             stored = stored if isinstance(stored, str) else int(stored)
