@@ -74,16 +74,6 @@ def write(path, contents, compression=zipfile.ZIP_STORED):
             archive.writestr(zipfile.ZipInfo(name), content, compression)
 
 
-def edit(path, change, target=None):
-    """Rewrite the manifest by ``change(manifest)``, which may return a new one; check sums fit."""
-    contents = members(path)
-    manifest = json.loads(contents["manifest.json"])
-    changed = change(manifest)
-    manifest = manifest if changed is None else changed
-    contents["manifest.json"] = json.dumps(manifest).encode()
-    write(target or path, contents.items())
-
-
 def forge(path, change):
     """Rewrite a file by ``change(manifest, add)``; ``add(array)`` gives the tree of a new array."""
     contents = members(path)
