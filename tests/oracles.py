@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 
 import numpy as np
 from scipy.linalg import helmert
+from sklearn.svm import LinearSVC
 
-from high_precision import pairwise_values
+from high_precision import pairwise_values, solve
 
 
 def edges_of_scores(s, qid=None, weight=None, *, cost, ties, query_weighting):
@@ -283,23 +285,12 @@ def hinge(edges, f, *, t=1.0, shape="hinge", mu=None):
 
 def svm_objective(edges, X, alpha, *, shape="hinge", iterations=200_000):
     """The minimum of Σ w² loss + alpha ‖w‖², by liblinear on explicit differences."""
-    import warnings
-
-    from sklearn.svm import LinearSVC
-
     signs = np.where(np.arange(len(edges)) % 2 == 0, 1.0, -1.0)
     D = np.array([(X[i] - X[j]) * sign for (i, j, _, _), sign in zip(edges, signs, strict=True)])
     weight = np.array([ww for _, _, ww, _ in edges])
     name = {"hinge": "hinge", "squared": "squared_hinge"}[shape]
-    svc = LinearSVC(
-        loss=name,
-        fit_intercept=False,
-        C=0.5 / alpha,
-        dual=True,
-        tol=1e-8,
-        max_iter=iterations,
-        random_state=0,
-    )
+    options = {"tol": 1e-8, "max_iter": iterations, "random_state": 0}
+    svc = LinearSVC(loss=name, fit_intercept=False, C=0.5 / alpha, dual=True, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         svc.fit(D, signs, sample_weight=weight)
@@ -310,8 +301,8 @@ def svm_objective(edges, X, alpha, *, shape="hinge", iterations=200_000):
 def hinge_minimum(edges, X, alpha, *, shape="hinge", iterations=200):
     """Lower and upper bound of the minimum of Σ w² loss + alpha ‖w‖², in extended precision.
 
-    Textbook interior-point (hinge) or Newton (squared) method on explicit differences, with its own
-    Cholesky factorisation; the bounds are values of the dual and of the primal objective.
+    Textbook interior-point (hinge) or Newton (squared) method on explicit differences; the bounds
+    are values of the dual and of the primal objective.
     """
     long = np.longdouble
     D = np.array([X[i] - X[j] for i, j, _, _ in edges]).astype(long)
@@ -342,8 +333,8 @@ def _hinge_bounds(D, c, alpha, iterations):
         for corrected in (False, True):
             q = to_s / beta - to_xi / gamma - (D @ w + xi - s - 1)
             right = D.T @ (theta * q) - (2 * alpha * w - D.T @ beta)
-            dw = _cholesky_solve(M, right)
-            dw += _cholesky_solve(M, right - M @ dw)
+            dw = solve(M, right)
+            dw += solve(M, right - M @ dw)
             dbeta = theta * (q - D @ dw)
             ds, dxi = (to_s - s * dbeta) / beta, (to_xi + xi * dbeta) / gamma
             moves = ((s, ds), (xi, dxi), (beta, dbeta), (gamma, -dbeta))
@@ -376,26 +367,11 @@ def _squared_bounds(D, c, alpha, iterations):
         violated = D[z > 0]
         M = 2 * alpha * np.eye(n, dtype=D.dtype) + (violated.T * (2 * c[z > 0])) @ violated
         gradient = 2 * alpha * w - A
-        d, t = _cholesky_solve(M, -gradient), 1.0
+        d, t = solve(M, -gradient), 1.0
         while value(w + t * d) > value(w) + 1e-4 * t * (gradient @ d) and t > 1e-18:
             t /= 2
         w = w + t * d
     return lower, upper
-
-
-def _cholesky_solve(M, b):
-    C, x, n = M.copy(), b.copy(), len(b)
-    for j in range(n):
-        C[j, j] = np.sqrt(C[j, j])
-        C[j + 1 :, j] /= C[j, j]
-        C[j + 1 :, j + 1 :] -= np.outer(C[j + 1 :, j], C[j + 1 :, j])
-    for j in range(n):
-        x[j] /= C[j, j]
-        x[j + 1 :] -= C[j + 1 :, j] * x[j]
-    for j in reversed(range(n)):
-        x[j] /= C[j, j]
-        x[:j] -= C[j, :j] * x[j]
-    return x
 
 
 def pairwise_gram(name, K, G, first, second, sign=0):
