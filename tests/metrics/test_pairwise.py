@@ -123,6 +123,21 @@ def test_small_weights_beside_large_queries():
     np.testing.assert_allclose(actual, expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("heavy", [1e2, 1e6, 1e9, 1e12, 1e18, 1e100])
+def test_rows_of_very_different_weight(heavy):
+    """Right to five digits, or with a warning: the light rows are lost beside a heavy one."""
+    rng = np.random.default_rng(0)
+    y, score, qid = rng.integers(0, 3, 120), rng.normal(size=120).round(1), np.repeat([0, 1, 2], 40)
+    weight = rng.random(120) * np.where(np.arange(120) % 40 == 7, heavy, 1.0)
+    expected = oracle.pairwise_error(y, score, qid, weight=weight)
+    options = {"qid": qid, "sample_weight": weight, "average": None}
+    if heavy > 1e9:
+        with pytest.warns(UserWarning, match="differ by so many orders of magnitude"):
+            pairwise_error(y, score, **options)
+    else:
+        np.testing.assert_allclose(pairwise_error(y, score, **options), expected, rtol=1e-5)
+
+
 @pytest.mark.parametrize("scale", [1e-200, 1e-320, 1e200])
 def test_extreme_weights(scale):
     y, score, weight = [2, 1, 0, 1], [3, 1, 2, 2], np.array([1.0, 2.0, 4.0, 8.0])
