@@ -78,6 +78,8 @@ def test_pair_weights_and_cycles():
     )
     assert weighted == pytest.approx((4 + 0.5 * 30) / (2 + 4 + 30))
     assert pairwise_error(None, score, pairs=pairs, ties="error") == 3 / 4
+    huge = [1.5e308, -1.5e308, 1.6e308]  # whose differences overflow
+    assert pairwise_error(None, huge, pairs=[(0, 1), (1, 2)]) == 0.5
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def _count(y: Array, score: Array, codes: Array, n_queries: int, weight: Array |
     result[0, filled] = np.add.reduceat(cell * (of_query - of_y), cells)
     result[2, filled] = np.add.reduceat(cell * (of_score - cell), cells)
     if weight is None:
-        result[::2] //= 2
+        result[::2] = result[::2] // 2
         return result
     result[::2] = np.maximum(result[::2], 0.0) / 2
     if ((inner[starts + sizes - 1] > inner[starts]) & (result[0, filled] < LOST)).any():
