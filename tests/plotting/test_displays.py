@@ -149,6 +149,20 @@ def test_path_of_conditional_rankers_and_of_early_stopping():
         RegularizationPathDisplay.from_estimator(early, X, y, qid=qid)
 
 
+@pytest.mark.parametrize("gamma", [[0.01, 1.0], [1.0, 0.01]])
+def test_of_several_gammas_the_chosen_one_is_shown(gamma):
+    X, y, qid = data()
+    ranker = RankRLSCV(ALPHAS, kernel="rbf", gamma=gamma).fit(X, y, qid=qid)
+    display = draw(RegularizationPathDisplay.from_estimator(ranker))
+    alone = RankRLSCV(ALPHAS, kernel="rbf", gamma=ranker.gamma_).fit(X, y, qid=qid)
+    assert_allclose(display.mean_score, alone.cv_results_["mean_score"])
+    assert display.mean_score[display.best_index] == ranker.best_score_
+    stopped = {"early_stopping": True, "random_state": 0}
+    ranker = RankRLSCV(ALPHAS, kernel="rbf", gamma=gamma, **stopped).fit(X, y, qid=qid)
+    display = EarlyStoppingDisplay.from_estimator(ranker)
+    assert_allclose(display.best_point_.get_ydata(), 1 - ranker.best_score_)
+
+
 def test_path_of_predictions():
     X, y, qid = data()
     alphas = ALPHAS[::-1]  # in any order
