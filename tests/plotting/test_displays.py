@@ -367,7 +367,10 @@ def test_reliability_of_predictions_against_loops():
 
 @pytest.mark.parametrize(
     ("by", "options"),
-    [("judgement", {"kernel": "rbf", "basis": 15, "random_state": 0}), ("group", {})],
+    [
+        ("judgement", {"kernel": "rbf", "gamma": [0.1, 1.0], "basis": 15, "random_state": 0}),
+        ("group", {}),
+    ],
 )
 def test_reliability_is_of_held_out_judgements(by, options):
     X, pairs, magnitude, rng = judged()

@@ -502,6 +502,7 @@ def as_rankrls(estimator: Any) -> RankRLS:
     known, own = RankRLS().get_params(), estimator.get_params(deep=False)
     options = {name: value for name, value in own.items() if name in known}
     options["alpha"] = float(estimator.alpha_)
+    options["gamma"] = getattr(estimator, "gamma_", estimator.gamma)
     if hasattr(estimator, "basis_indices_"):
         options["basis"] = estimator.basis_indices_
     return RankRLS(**options)
