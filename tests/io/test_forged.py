@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from model_files import forge, load_or_none, refuse, write
+from model_files import automatic_trees, forge, load_or_none, refuse, write
 from rankrls import AutoRanker, ConditionalRankRLS, RankRLS
 from rankrls.io import describe_model, load_model, save_model
 from rankrls.io._values import Decoder
@@ -145,6 +145,18 @@ def no_entries_but_many_outputs(manifest, add):
     inner(manifest)["coef"] = add(np.zeros((1, 0, 2**27)))
 
 
+def long_paths(manifest, add):
+    """As many trees as nodes, which follow one another: predicting takes their product."""
+    members = [one["fields"] for one in fields(manifest)["_members"]]
+    places = np.arange(20_000)
+    following = np.minimum(places + 1, len(places) - 1)
+    features = np.where(following > places, 0, -1)
+    names = ("roots", "features", "thresholds", "left", "right", "values")
+    values = (0 * places, features, 0.0 * places, following, following, 0.0 * places)
+    forest = next(one["forest"] for one in members if "forest" in one)["fields"]
+    forest.update(zip(names, map(add, values), strict=True))
+
+
 def other_columns(manifest, add):
     fields(manifest).update(_columns=fields(manifest)["_rows"], _two_domains=True)
 
@@ -185,6 +197,7 @@ FORGED = [
     (AutoRanker("pairwise_accuracy", effort="quick", random_state=0).fit(X, y),
      put(fields, n_features_in_=7), "columns of another table"),
     (NYSTROEM, put(inner, basis=None), "a model that has learned half"),
+    (automatic_trees()[0], long_paths, "trees of other features"),
     (TWO_KERNELS, put(params, kernel=["linear", "identity"] * 1000), "another kernel"),
     (TWO_KINDS, other_columns, "size 2 is different from 3"),
     (TWO_KINDS, put(params, relation="none"), "relation must be one of"),
