@@ -169,28 +169,16 @@ def relation_coefficients(K, G, rows, cols, y, alpha, *, ranking, sign=0, consta
 # ---------------------------------------------------------------------- metrics
 
 
-def pair_counts(y, score, qid, weight=None):
-    """{query: (concordant, discordant, tied)} by a double loop."""
+def pairwise_error(y, score, qid, weight=None):
+    """Per-query errors in the order of the sorted labels, by a double loop."""
     weight = np.ones(len(y)) if weight is None else weight
-    counts = {q: [0.0, 0.0, 0.0] for q in qid}
-    for i in range(len(y)):
-        for j in range(len(y)):
-            if qid[i] == qid[j] and y[i] > y[j]:
-                kind = 0 if score[i] > score[j] else 1 if score[i] < score[j] else 2
-                counts[qid[i]][kind] += weight[i] * weight[j]
-    return counts
-
-
-def pairwise_error(y, score, qid, *, ties="half", weight=None):
-    """Per-query errors in the order of the sorted labels, NaN without a pair."""
-    counts = pair_counts(y, score, qid, weight)
-    cost = 0.5 if ties == "half" else 1.0
-    errors = []
-    for q in sorted(counts):
-        concordant, discordant, tied = counts[q]
-        total = concordant + discordant + tied
-        errors.append((discordant + cost * tied) / total if total > 0 else math.nan)
-    return np.array(errors)
+    wrong, total = dict.fromkeys(qid, 0.0), dict.fromkeys(qid, 0.0)
+    for i, j in itertools.permutations(range(len(y)), 2):
+        if qid[i] == qid[j] and y[i] > y[j]:
+            total[qid[i]] += weight[i] * weight[j]
+            error = 0.5 if score[i] == score[j] else score[i] < score[j]
+            wrong[qid[i]] += weight[i] * weight[j] * error
+    return np.array([wrong[q] / total[q] if total[q] else math.nan for q in sorted(total)])
 
 
 def orders(score):
