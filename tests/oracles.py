@@ -12,41 +12,33 @@ from sklearn.svm import LinearSVC
 
 from high_precision import pairwise_values, solve
 
+#: w² and z of a preference of magnitude y.
+COSTS = {
+    "magnitude": lambda y: (1.0, y),
+    "unit": lambda y: (1.0, 1.0),
+    "relative": lambda y: (1 / y**2, y),
+}
+
 
 def edges_of_scores(s, qid=None, weight=None, *, cost, ties, query_weighting):
     """All edges (head, tail, w², z) of one output, by a double loop."""
     s = np.asarray(s, float)
-    m = len(s)
-    qid = [0] * m if qid is None else list(qid)
-    w = np.ones(m) if weight is None else np.asarray(weight, float)
+    qid = [0] * len(s) if qid is None else list(qid)
+    w = np.ones(len(s)) if weight is None else np.asarray(weight, float)
     edges = []
     for query in dict.fromkeys(qid):
-        rows = [i for i in range(m) if qid[i] == query]
-        found = []
-        for i, j in itertools.combinations(rows, 2):
-            if s[i] < s[j]:
-                i, j = j, i
-            y = s[i] - s[j]
-            ww = w[i] * w[j]
-            if ww == 0:
-                continue
-            if y == 0 and (ties == "drop" or cost != "magnitude"):
-                continue
-            if cost == "magnitude":
-                found.append((i, j, ww, y))
-            elif cost == "unit":
-                found.append((i, j, ww, 1.0))
-            else:
-                found.append((i, j, ww / y**2, y))
-        if not found:
+        rows = [i for i in range(len(s)) if qid[i] == query]
+        pairs = [(i, j) if s[i] >= s[j] else (j, i) for i, j in itertools.combinations(rows, 2)]
+        if ties == "drop" or cost != "magnitude":
+            pairs = [(i, j) for i, j in pairs if s[i] != s[j]]
+        counted = sum(w[i] * w[j] for i, j in pairs)
+        if counted == 0:
             continue
-        counted = sum(
-            w[i] * w[j]
-            for i, j in itertools.combinations(rows, 2)
-            if s[i] != s[j] or (ties == "keep" and cost == "magnitude")
-        )
         c = {"pair": 1.0, "size": 1 / sum(w[i] for i in rows), "query": 1 / counted}
-        edges += [(i, j, c[query_weighting] * ww, z) for i, j, ww, z in found]
+        for i, j in pairs:
+            w2, z = COSTS[cost](s[i] - s[j])
+            if w[i] * w[j] > 0:
+                edges.append((i, j, c[query_weighting] * w[i] * w[j] * w2, z))
     return edges
 
 
@@ -54,12 +46,10 @@ def edges_of_pairs(pairs, magnitude=None, weight=None, *, cost):
     """The same for given pairs."""
     edges = []
     for e, (i, j) in enumerate(pairs):
-        y = 1.0 if magnitude is None else magnitude[e]
-        ww = 1.0 if weight is None else weight[e]
-        if ww == 0:
-            continue
-        w2, z = {"magnitude": (ww, y), "unit": (ww, 1.0), "relative": (ww / y**2, y)}[cost]
-        edges.append((int(i), int(j), w2, z))
+        w2, z = COSTS[cost](1.0 if magnitude is None else magnitude[e])
+        w = 1.0 if weight is None else weight[e]
+        if w > 0:
+            edges.append((int(i), int(j), w * w2, z))
     return edges
 
 
