@@ -86,8 +86,9 @@ def test_other_names_and_misspelt_names(name, meant):
     for call in calls[:-1] if "concord" in meant else calls:  # which has no value by query
         with pytest.raises(ValueError, match=f"{name}': .*{meant}"):
             call()
-    with pytest.raises(ValueError, match="metric must be a function"):
-        metrics.conditional_scores(X @ X.T, X @ X.T, metric=name)
+    for metric in (name, metrics.concordance_index, metrics.make_ranking_scorer("ndcg")):
+        with pytest.raises(ValueError, match="metric must be a function"):
+            metrics.conditional_scores(X @ X.T, X @ X.T, metric=metric)
 
 
 SCORERS = [name for name in metrics.__all__ if name.endswith("_scorer") and "make" not in name]
