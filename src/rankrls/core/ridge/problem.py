@@ -228,8 +228,10 @@ class RidgeProblem:
                 f"{missing * degree:.3g}, or a positive semi-definite kernel"
             )
 
-    def warn_of_lost_digits(self, solvers: Sequence[Any], alpha: float) -> None:
-        """Warn once if the estimated relative error of solutions is large."""
+    def warn_of_lost_digits(
+        self, solvers: Sequence[Any], alpha: float, rows: Array | None = None
+    ) -> None:
+        """Warn once if the estimated relative error of solutions, of these ``rows``, is large."""
         space, basis = self.space, self.space.basis
         if self._warned:
             return
@@ -240,7 +242,7 @@ class RidgeProblem:
             condition = max(solver.factorization.condition(alpha) for solver in solvers)
             weights = min(weights, EPS * condition)
         if basis is not None:  # parts of the kernel that cancel, as in `DualSolver`
-            Phi = space.features
+            Phi = space.features if rows is None else space.features[rows]
             for L in self.objectives:
                 noise = float((np.square(Phi).sum(axis=1) * L.degree()).max())
                 if noise > CANCELLED * float((Phi * L.apply(Phi)).sum()):
@@ -721,7 +723,7 @@ def iterate(
     functions.
     """
     basis, X = problem.space.basis, problem.space.features
-    problem.warn_of_lost_digits([], float(alphas.min()))
+    problem.warn_of_lost_digits([], float(alphas.min()), None if held_out is None else held_out[2])
     offsets = Offsets.of(X)
     if offsets is not None:
         at, eps = int(np.argmax(offsets.lost)), float(np.finfo(X.dtype).eps)
