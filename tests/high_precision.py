@@ -26,7 +26,7 @@ def linear_kernel(X, Z=None):
 
 
 def solve(A, b):
-    """A⁻¹ b by elimination with row pivoting; object arrays of shape (n, n) and (n,)."""
+    """A⁻¹ b by elimination with row pivoting, in the precision of A (n, n) and b (n,)."""
     A = np.concatenate([A, b[:, None]], axis=1)
     n = len(A)
     for k in range(n):

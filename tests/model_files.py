@@ -74,16 +74,6 @@ def write(path, contents, compression=zipfile.ZIP_STORED):
             archive.writestr(zipfile.ZipInfo(name), content, compression)
 
 
-def edit(path, change, target=None):
-    """Rewrite the manifest by ``change(manifest)``, which may return a new one; check sums fit."""
-    contents = members(path)
-    manifest = json.loads(contents["manifest.json"])
-    changed = change(manifest)
-    manifest = manifest if changed is None else changed
-    contents["manifest.json"] = json.dumps(manifest).encode()
-    write(target or path, contents.items())
-
-
 def forge(path, change):
     """Rewrite a file by ``change(manifest, add)``; ``add(array)`` gives the tree of a new array."""
     contents = members(path)
@@ -273,98 +263,80 @@ def texts():
     return make_pipeline(beside, RankRLS()).fit(TEXTS[:, None], y), TEXTS[:, None]
 
 
-#: Name: (fitted, rows to predict).
+def fits(estimator, *args, new=X, **given):
+    """Fit a clone when it is asked for, and give the rows to predict as well."""
+    return lambda: (clone(estimator).fit(*args, **given), new)
+
+
+POSITIVE = sparse.csr_array(np.maximum(X, 0))
+TWICE = np.hstack([X, X])
+SQUARE, OTHERS = GRAM[:5, :5], WIDE.T[:, :2]
+PAIR_FEATURES = np.arange(len(MANY_PAIRS))[:, None] % 3 - 1.0
+RBF = RankRLS(kernel="rbf")
+GIVEN = RankRLS(kernel="precomputed")
+CHOSEN = RankRLS(kernel="precomputed", basis=[3, 1, 8])
+NAMED = pd.DataFrame(X[:5], list("abcde"))
+SEVERAL = ConditionalRankRLS(
+    kernel=["rbf", "identity"],
+    object_kernel=["profile", "constant"],
+    object_kernel_weights=[1.0, 0.5],
+    loss="regression",
+    fit_offsets="both",
+)
+TWO_STEP = ConditionalRankRLSCV([[0.1, 1.0], [0.5, 5.0]], pairwise="two-step", cv="columns")
+STEPS = (SimpleImputer(), MinMaxScaler(), StandardScaler(), GreedyRankRLS(2), RankRLS())
+
+#: Name: a function that returns (fitted, rows to predict).
 MODELS = {
     "automatic": automatic,
     "automatic_table": automatic_table,
     "automatic_trees": automatic_trees,
-    "linear": lambda: (RankRLS().fit(X, Y, qid=qid), X),
-    "graphs of their own": lambda: (RankRLS(kernel="rbf", cost="unit").fit(X, Y, qid=qid), X),
-    "wide": lambda: (RankRLS().fit(WIDE, y[:6]), WIDE),
-    "eigenvectors": lambda: (RankRLS(1e-12).fit(np.hstack([X, X]), y, qid=qid), np.hstack([X, X])),
-    "rbf": lambda: (RankRLS(kernel="rbf", ties="drop").fit(X, y, qid=qid), X),
-    "sparse": lambda: (
-        RankRLS(kernel="rbf").fit(sparse.csr_array(np.maximum(X, 0)), y, qid=qid),
-        sparse.csr_array(np.maximum(X, 0)),
-    ),
-    "pairs": lambda: (RankRLS(kernel="rbf").fit(X, pairs=PAIRS), X),
-    "scores and pairs": lambda: (RankRLS(kernel="rbf").fit(X, y, qid=qid, pairs=PAIRS[:1]), X),
-    "scores and many pairs": lambda: (
-        RankRLS(kernel="rbf", cost="unit").fit(X, y, qid=qid, pairs=MANY_PAIRS),
-        X,
+    "linear": fits(RankRLS(), X, Y, qid=qid),
+    "graphs of their own": fits(RankRLS(kernel="rbf", cost="unit"), X, Y, qid=qid),
+    "wide": fits(RankRLS(), WIDE, y[:6], new=WIDE),
+    "eigenvectors": fits(RankRLS(1e-12), TWICE, y, qid=qid, new=TWICE),
+    "rbf": fits(RankRLS(kernel="rbf", ties="drop"), X, y, qid=qid),
+    "sparse": fits(RBF, POSITIVE, y, qid=qid, new=POSITIVE),
+    "pairs": fits(RBF, X, pairs=PAIRS),
+    "scores and pairs": fits(RBF, X, y, qid=qid, pairs=PAIRS[:1]),
+    "scores and many pairs": fits(
+        RankRLS(kernel="rbf", cost="unit"), X, y, qid=qid, pairs=MANY_PAIRS
     ),
     "joined": lambda: (RankRLS().partial_fit(X, y, qid=qid, pairs=PAIRS), X),
-    "precomputed": lambda: (RankRLS(kernel="precomputed").fit(GRAM, y, qid=qid), GRAM),
-    "precomputed basis": lambda: (
-        RankRLS(kernel="precomputed", basis=[3, 1, 8]).fit(GRAM, y, qid=qid),
-        GRAM,
-    ),
-    "basis columns": lambda: (
-        RankRLS(kernel="precomputed", basis=[3, 1, 8]).fit(GRAM[:, [3, 1, 8]], y, qid=qid),
-        GRAM[:, [3, 1, 8]],
-    ),
-    "nystroem": lambda: (RankRLS(kernel="rbf", basis=4, random_state=0).fit(X, Y, qid=qid), X),
-    "cg": lambda: (
-        RankRLS(solver="cg", early_stopping=True, random_state=0).fit(X, y, qid=qid),
+    "precomputed": fits(GIVEN, GRAM, y, qid=qid, new=GRAM),
+    "precomputed basis": fits(CHOSEN, GRAM, y, qid=qid, new=GRAM),
+    "basis columns": fits(CHOSEN, GRAM[:, [3, 1, 8]], y, qid=qid, new=GRAM[:, [3, 1, 8]]),
+    "nystroem": fits(RankRLS(kernel="rbf", basis=4, random_state=0), X, Y, qid=qid),
+    "cg": fits(RankRLS(solver="cg", early_stopping=True, random_state=0), X, y, qid=qid),
+    "cv": fits(RankRLSCV([0.1, 1.0, 10.0], kernel="rbf"), X, y, qid=qid),
+    "judgements": fits(
+        RankRLSCV([0.1, 1.0, 10.0], scoring="log_loss"),
         X,
+        pairs=MANY_PAIRS,
+        pair_features=PAIR_FEATURES,
     ),
-    "cv": lambda: (RankRLSCV([0.1, 1.0, 10.0], kernel="rbf").fit(X, y, qid=qid), X),
-    "judgements": lambda: (
-        RankRLSCV([0.1, 1.0, 10.0], scoring="log_loss").fit(
-            X, pairs=MANY_PAIRS, pair_features=np.arange(len(MANY_PAIRS))[:, None] % 3 - 1.0
-        ),
-        X,
-    ),
-    "svm": lambda: (RankSVM(kernel="rbf", basis=[1, 5, 7]).fit(X, y, qid=qid), X),
-    "svm, linear": lambda: (RankSVM().fit(X, Y, qid=qid), X),
-    "pipeline": lambda: (
-        make_pipeline(
-            SimpleImputer(), MinMaxScaler(), StandardScaler(), GreedyRankRLS(2), RankRLS()
-        ).fit(GAPS, y),
-        GAPS,
-    ),
-    "by query": lambda: (
-        make_pipeline(MaxAbsScaler(), QueryScaler(), RankRLS()).fit(X, y),
-        X,
-    ),
+    "svm": fits(RankSVM(kernel="rbf", basis=[1, 5, 7]), X, y, qid=qid),
+    "svm, linear": fits(RankSVM(), X, Y, qid=qid),
+    "pipeline": fits(make_pipeline(*STEPS), GAPS, y, new=GAPS),
+    "by query": fits(make_pipeline(MaxAbsScaler(), QueryScaler(), RankRLS()), X, y),
     "columns": columns,
     "numbers": numbers,
     "texts": texts,
-    "dicts": lambda: (
-        make_pipeline(DictVectorizer(), RankRLS()).fit(DICTS, y),
-        DICTS,
+    "dicts": fits(make_pipeline(DictVectorizer(), RankRLS()), DICTS, y, new=DICTS),
+    "relation": fits(
+        ConditionalRankRLS(kernel="rbf", object_kernel="linear"),
+        *(X[:5], WIDE[:5], OTHERS),
+        new=(X[:2], OTHERS[:3]),
     ),
-    "relation": lambda: (
-        ConditionalRankRLS(kernel="rbf", object_kernel="linear").fit(
-            X[:5], WIDE[:5], WIDE.T[:, :2]
-        ),
-        (X[:2], WIDE.T[:3, :2]),
+    "relation, chosen": fits(
+        ConditionalRankRLSCV([0.1, 1.0], cv="edges", random_state=0), X[:5], SQUARE, new=(X[:2],)
     ),
-    "relation, chosen": lambda: (
-        ConditionalRankRLSCV([0.1, 1.0], cv="edges", random_state=0).fit(X[:5], GRAM[:5, :5]),
-        (X[:2],),
-    ),
-    "relation, several kernels": lambda: (
-        ConditionalRankRLS(
-            kernel=["rbf", "identity"],
-            object_kernel=["profile", "constant"],
-            object_kernel_weights=[1.0, 0.5],
-            loss="regression",
-            fit_offsets="both",
-        ).fit(X[:5], WIDE[:5], WIDE.T[:, :2]),
-        (X[:2], WIDE.T[:3, :2]),
-    ),
-    "relation, two-step": lambda: (
-        ConditionalRankRLSCV([[0.1, 1.0], [0.5, 5.0]], pairwise="two-step", cv="columns").fit(
-            X[:5], GRAM[:5, :5]
-        ),
-        (X[:2],),
-    ),
-    "relation, named objects": lambda: (
-        ConditionalRankRLS(kernel=["linear", "identity"], loss="regression").fit(
-            pd.DataFrame(X[:5], list("abcde")), GRAM[:5, :5]
-        ),
-        (pd.DataFrame(X[:2], ["a", "z"]),),
+    "relation, several kernels": fits(SEVERAL, X[:5], WIDE[:5], OTHERS, new=(X[:2], OTHERS[:3])),
+    "relation, two-step": fits(TWO_STEP, X[:5], SQUARE, new=(X[:2],)),
+    "relation, named objects": fits(
+        ConditionalRankRLS(kernel=["linear", "identity"], loss="regression"),
+        *(NAMED, SQUARE),
+        new=(pd.DataFrame(X[:2], ["a", "z"]),),
     ),
 }
 

@@ -4,47 +4,41 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 
 import numpy as np
 from scipy.linalg import helmert
+from sklearn.svm import LinearSVC
 
-from high_precision import pairwise_values
+from high_precision import pairwise_values, solve
+
+#: w² and z of a preference of magnitude y.
+COSTS = {
+    "magnitude": lambda y: (1.0, y),
+    "unit": lambda y: (1.0, 1.0),
+    "relative": lambda y: (1 / y**2, y),
+}
 
 
 def edges_of_scores(s, qid=None, weight=None, *, cost, ties, query_weighting):
     """All edges (head, tail, w², z) of one output, by a double loop."""
     s = np.asarray(s, float)
-    m = len(s)
-    qid = [0] * m if qid is None else list(qid)
-    w = np.ones(m) if weight is None else np.asarray(weight, float)
+    qid = [0] * len(s) if qid is None else list(qid)
+    w = np.ones(len(s)) if weight is None else np.asarray(weight, float)
     edges = []
     for query in dict.fromkeys(qid):
-        rows = [i for i in range(m) if qid[i] == query]
-        found = []
-        for i, j in itertools.combinations(rows, 2):
-            if s[i] < s[j]:
-                i, j = j, i
-            y = s[i] - s[j]
-            ww = w[i] * w[j]
-            if ww == 0:
-                continue
-            if y == 0 and (ties == "drop" or cost != "magnitude"):
-                continue
-            if cost == "magnitude":
-                found.append((i, j, ww, y))
-            elif cost == "unit":
-                found.append((i, j, ww, 1.0))
-            else:
-                found.append((i, j, ww / y**2, y))
-        if not found:
+        rows = [i for i in range(len(s)) if qid[i] == query]
+        pairs = [(i, j) if s[i] >= s[j] else (j, i) for i, j in itertools.combinations(rows, 2)]
+        if ties == "drop" or cost != "magnitude":
+            pairs = [(i, j) for i, j in pairs if s[i] != s[j]]
+        counted = sum(w[i] * w[j] for i, j in pairs)
+        if counted == 0:
             continue
-        counted = sum(
-            w[i] * w[j]
-            for i, j in itertools.combinations(rows, 2)
-            if s[i] != s[j] or (ties == "keep" and cost == "magnitude")
-        )
         c = {"pair": 1.0, "size": 1 / sum(w[i] for i in rows), "query": 1 / counted}
-        edges += [(i, j, c[query_weighting] * ww, z) for i, j, ww, z in found]
+        for i, j in pairs:
+            w2, z = COSTS[cost](s[i] - s[j])
+            if w[i] * w[j] > 0:
+                edges.append((i, j, c[query_weighting] * w[i] * w[j] * w2, z))
     return edges
 
 
@@ -52,12 +46,10 @@ def edges_of_pairs(pairs, magnitude=None, weight=None, *, cost):
     """The same for given pairs."""
     edges = []
     for e, (i, j) in enumerate(pairs):
-        y = 1.0 if magnitude is None else magnitude[e]
-        ww = 1.0 if weight is None else weight[e]
-        if ww == 0:
-            continue
-        w2, z = {"magnitude": (ww, y), "unit": (ww, 1.0), "relative": (ww / y**2, y)}[cost]
-        edges.append((int(i), int(j), w2, z))
+        w2, z = COSTS[cost](1.0 if magnitude is None else magnitude[e])
+        w = 1.0 if weight is None else weight[e]
+        if w > 0:
+            edges.append((int(i), int(j), w * w2, z))
     return edges
 
 
@@ -167,28 +159,16 @@ def relation_coefficients(K, G, rows, cols, y, alpha, *, ranking, sign=0, consta
 # ---------------------------------------------------------------------- metrics
 
 
-def pair_counts(y, score, qid, weight=None):
-    """{query: (concordant, discordant, tied)} by a double loop."""
+def pairwise_error(y, score, qid, weight=None):
+    """Per-query errors in the order of the sorted labels, by a double loop."""
     weight = np.ones(len(y)) if weight is None else weight
-    counts = {q: [0.0, 0.0, 0.0] for q in qid}
-    for i in range(len(y)):
-        for j in range(len(y)):
-            if qid[i] == qid[j] and y[i] > y[j]:
-                kind = 0 if score[i] > score[j] else 1 if score[i] < score[j] else 2
-                counts[qid[i]][kind] += weight[i] * weight[j]
-    return counts
-
-
-def pairwise_error(y, score, qid, *, ties="half", weight=None):
-    """Per-query errors in the order of the sorted labels, NaN without a pair."""
-    counts = pair_counts(y, score, qid, weight)
-    cost = 0.5 if ties == "half" else 1.0
-    errors = []
-    for q in sorted(counts):
-        concordant, discordant, tied = counts[q]
-        total = concordant + discordant + tied
-        errors.append((discordant + cost * tied) / total if total > 0 else math.nan)
-    return np.array(errors)
+    wrong, total = dict.fromkeys(qid, 0.0), dict.fromkeys(qid, 0.0)
+    for i, j in itertools.permutations(range(len(y)), 2):
+        if qid[i] == qid[j] and y[i] > y[j]:
+            total[qid[i]] += weight[i] * weight[j]
+            error = 0.5 if score[i] == score[j] else score[i] < score[j]
+            wrong[qid[i]] += weight[i] * weight[j] * error
+    return np.array([wrong[q] / total[q] if total[q] else math.nan for q in sorted(total)])
 
 
 def orders(score):
@@ -283,23 +263,12 @@ def hinge(edges, f, *, t=1.0, shape="hinge", mu=None):
 
 def svm_objective(edges, X, alpha, *, shape="hinge", iterations=200_000):
     """The minimum of Σ w² loss + alpha ‖w‖², by liblinear on explicit differences."""
-    import warnings
-
-    from sklearn.svm import LinearSVC
-
     signs = np.where(np.arange(len(edges)) % 2 == 0, 1.0, -1.0)
     D = np.array([(X[i] - X[j]) * sign for (i, j, _, _), sign in zip(edges, signs, strict=True)])
     weight = np.array([ww for _, _, ww, _ in edges])
     name = {"hinge": "hinge", "squared": "squared_hinge"}[shape]
-    svc = LinearSVC(
-        loss=name,
-        fit_intercept=False,
-        C=0.5 / alpha,
-        dual=True,
-        tol=1e-8,
-        max_iter=iterations,
-        random_state=0,
-    )
+    options = {"tol": 1e-8, "max_iter": iterations, "random_state": 0}
+    svc = LinearSVC(loss=name, fit_intercept=False, C=0.5 / alpha, dual=True, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         svc.fit(D, signs, sample_weight=weight)
@@ -310,8 +279,8 @@ def svm_objective(edges, X, alpha, *, shape="hinge", iterations=200_000):
 def hinge_minimum(edges, X, alpha, *, shape="hinge", iterations=200):
     """Lower and upper bound of the minimum of Σ w² loss + alpha ‖w‖², in extended precision.
 
-    Textbook interior-point (hinge) or Newton (squared) method on explicit differences, with its own
-    Cholesky factorisation; the bounds are values of the dual and of the primal objective.
+    Textbook interior-point (hinge) or Newton (squared) method on explicit differences; the bounds
+    are values of the dual and of the primal objective.
     """
     long = np.longdouble
     D = np.array([X[i] - X[j] for i, j, _, _ in edges]).astype(long)
@@ -342,8 +311,8 @@ def _hinge_bounds(D, c, alpha, iterations):
         for corrected in (False, True):
             q = to_s / beta - to_xi / gamma - (D @ w + xi - s - 1)
             right = D.T @ (theta * q) - (2 * alpha * w - D.T @ beta)
-            dw = _cholesky_solve(M, right)
-            dw += _cholesky_solve(M, right - M @ dw)
+            dw = solve(M, right)
+            dw += solve(M, right - M @ dw)
             dbeta = theta * (q - D @ dw)
             ds, dxi = (to_s - s * dbeta) / beta, (to_xi + xi * dbeta) / gamma
             moves = ((s, ds), (xi, dxi), (beta, dbeta), (gamma, -dbeta))
@@ -376,26 +345,11 @@ def _squared_bounds(D, c, alpha, iterations):
         violated = D[z > 0]
         M = 2 * alpha * np.eye(n, dtype=D.dtype) + (violated.T * (2 * c[z > 0])) @ violated
         gradient = 2 * alpha * w - A
-        d, t = _cholesky_solve(M, -gradient), 1.0
+        d, t = solve(M, -gradient), 1.0
         while value(w + t * d) > value(w) + 1e-4 * t * (gradient @ d) and t > 1e-18:
             t /= 2
         w = w + t * d
     return lower, upper
-
-
-def _cholesky_solve(M, b):
-    C, x, n = M.copy(), b.copy(), len(b)
-    for j in range(n):
-        C[j, j] = np.sqrt(C[j, j])
-        C[j + 1 :, j] /= C[j, j]
-        C[j + 1 :, j + 1 :] -= np.outer(C[j + 1 :, j], C[j + 1 :, j])
-    for j in range(n):
-        x[j] /= C[j, j]
-        x[j + 1 :] -= C[j + 1 :, j] * x[j]
-    for j in reversed(range(n)):
-        x[j] /= C[j, j]
-        x[:j] -= C[j, :j] * x[j]
-    return x
 
 
 def pairwise_gram(name, K, G, first, second, sign=0):

@@ -103,11 +103,16 @@ def test_guide_has_code_and_every_page_is_listed():
             assert re.search(rf"^{page.stem}$", listed, re.M), f"{page.name} is not in the guide"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=relative)
-def test_links_between_pages_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=relative)
+def test_links_and_files_of_pages_exist(page):
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", text):
         if not target.startswith(("gallery/", "../gallery/", "api/", "../api/")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+    for name in re.findall(r"`([\w/]+\.py)`", text):
+        folders = (ROOT, ROOT / "src" / "rankrls", ROOT / "benchmarks")
+        here = any((folder / name).exists() for folder in folders)
+        assert here or any((ROOT / "src").rglob(name)), f"{page.name} names {name}"
 
 
 def test_reference_has_every_public_name(tmp_path):
@@ -160,12 +165,3 @@ def test_architecture_page_names_every_file_of_the_core():
     for name in draw_map.layers():
         if not name.startswith("_"):
             assert f"`{name.replace('.', '/')}`" in page, name
-
-
-@pytest.mark.parametrize("page", PAGES, ids=relative)
-def test_files_that_pages_name_exist(page):
-    text = page.read_text(encoding="utf-8")
-    for name in re.findall(r"`([\w/]+\.py)`", text):
-        folders = (ROOT, ROOT / "src" / "rankrls", ROOT / "benchmarks")
-        here = any((folder / name).exists() for folder in folders)
-        assert here or any((ROOT / "src").rglob(name)), f"{page.name} names {name}"

@@ -1,8 +1,11 @@
 """What the files around the package say about it, compared with each other."""
 
 import re
+import sys
 import tomllib
 from pathlib import Path
+
+import pytest
 
 import rankrls
 
@@ -30,3 +33,11 @@ def test_the_version_is_the_same_everywhere():
     assert f"\nversion: {rankrls.__version__}\n" in cited
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert f"\n## {rankrls.__version__}" in changes
+
+
+def test_names_are_imported_on_first_use_and_shadow_no_module_of_python():
+    for name in (*rankrls.__all__, "dask", "estimators", "io"):
+        assert getattr(rankrls, name).__name__.split(".")[-1] == name
+    assert not sys.stdlib_module_names & set(rankrls.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'Ranker'"):
+        rankrls.Ranker  # noqa: B018

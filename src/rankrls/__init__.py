@@ -68,38 +68,14 @@ _LAZY = {
 }
 
 
-#: Packages and modules that are imported on first use.
-_SUBPACKAGES = (
-    "clicks",
-    "dask",
-    "datasets",
-    "diagnostics",
-    "estimators",
-    "exceptions",
-    "export",
-    "graph_kernels",
-    "io",
-    "kronecker",
-    "leaderboards",
-    "metrics",
-    "model_selection",
-    "plotting",
-    "preprocessing",
-    "rankings",
-    "report",
-    "reranking",
-    "streaming",
-)
-
-
 def __getattr__(name: str) -> Any:
     """Import a name when it is first used."""
-    if name in _SUBPACKAGES:
-        return importlib.import_module(f"rankrls.{name}")
     if name in _LAZY:
         found = getattr(importlib.import_module(f"rankrls.{_LAZY[name]}"), name)
         globals()[name] = found
         return found
+    if name in (*__all__, "dask", "estimators", "io"):
+        return importlib.import_module(f"rankrls.{name}")
     raise AttributeError(f"module 'rankrls' has no attribute {name!r}")
 
 

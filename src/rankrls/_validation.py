@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import numbers
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -41,6 +41,37 @@ def json_values(value: Any) -> Any:
     if isinstance(value, float):
         return value if np.isfinite(value) else None
     return value if value is None or isinstance(value, bool | int) else str(value)
+
+
+def check_name(what: str, name: Any) -> str:
+    """Return a name that can be read."""
+    if not isinstance(name, str) or not name.strip() or not name.isprintable():
+        raise ValueError(
+            f"{what} must be a string, not empty and without control characters; got {show(name)}"
+        )
+    return str(name)
+
+
+def check_feature_names(given: Any, fitted: Sequence[str] | None, n_features: int) -> list[str]:
+    """Return new names of the features in their order; names that were fitted stay in place."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ValueError(f"feature_names must be a list of names; got {show(given)}")
+    names = [check_name(f"feature_names[{i}]", name) for i, name in enumerate(given)]
+    if len(names) != n_features:
+        raise ValueError(f"feature_names has {len(names)} names for {n_features} features")
+    for i, name in enumerate(names):
+        if names.index(name) < i:
+            raise ValueError(
+                f"feature_names[{names.index(name)}] and feature_names[{i}] are both {name!r}; "
+                "give each feature a different name"
+            )
+        if fitted is not None and name != fitted[i] and name in fitted:
+            raise ValueError(
+                f"feature_names[{i}] is {name!r}, the model's own name of feature "
+                f"{list(fitted).index(name)}: give other names in the order of the columns that "
+                "the model was fitted to, or leave feature_names out"
+            )
+    return names
 
 
 def check_option(name: str, value: Any, allowed: Iterable[str]) -> str:

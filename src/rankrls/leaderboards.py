@@ -596,7 +596,7 @@ class Leaderboard:
         ax.errorbar(table["rating"], y, xerr=error, fmt="o", color="#0072B2", capsize=3)
         ax.set_yticks(y, [str(name) for name in self.items_])
         ax.invert_yaxis()
-        ax.set_xlabel(f"rating ({scale}), {self.confidence:.0%} interval")
+        ax.set_xlabel(f"rating ({scale}), {100 * self.confidence:g}% interval")
         right = ax.secondary_yaxis("right")
         ranks = [f"{low}–{high}" if low < high else f"{low}" for low, high in self.ranks_]
         right.set_yticks(y, ranks)

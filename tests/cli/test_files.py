@@ -36,6 +36,10 @@ def test_a_model_of_letor_text_has_names(folder, run, how):
     given = run("weights -m plain --feature-names @names.txt --json")
     assert found == given.json["weights"]
     assert {row["feature"] for row in found} == set(NAMES)
+    Path("turned.txt").write_text("\n".join(NAMES[::-1]), encoding="utf-8")
+    for command in ("weights -m named", "export -m named --to sql"):
+        err = run(f"{command} --feature-names @turned.txt", code=2).err
+        assert "the model's own name of feature 4: give other names in the order" in err
 
 
 @pytest.mark.parametrize(
@@ -43,14 +47,12 @@ def test_a_model_of_letor_text_has_names(folder, run, how):
     [
         ("fit S0.txt -m x --feature-names a,b,c", "S0.txt:1: feature id in '4:.*ids up to 3"),
         ("fit S0.txt -m x --feature-names a,b,c,d,a", "--feature-names: 'a' comes twice"),
-        ("weights -m model --feature-names a,b", "2 names for the 5 features of model"),
-        ("weights -m named --feature-names b,a,c,d,e", "'b' is the model's own name of another f"),
+        ("weights -m model --feature-names a,b", "feature_names has 2 names for 5 features"),
         ("fit t.csv -m x --feature-names a,b", "--feature-names is for LETOR text, and t.csv is a"),
     ],
 )  # fmt: skip
 def test_refused(folder, run, words, message):
     run("fit S0.txt -m model --alpha 1")
-    run("fit S0.txt -m named --alpha 1 --feature-names a,b,c,d,e")
     Path("t.csv").write_text("qid,label,a\n1,1,2\n1,0,3\n")
     assert re.search(message, run(words, code=2).err)
 

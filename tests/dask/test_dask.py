@@ -289,7 +289,7 @@ def test_what_is_refused():
     lazy, bad, wrong = chunked(X), X.copy(), y.copy()
     bad[170, 2], wrong[60] = np.nan, np.inf
     named = dd.from_pandas(pd.DataFrame(bad).add_prefix("größe "), chunksize=150)
-    negative = da.from_array(weight - weight[-1] - 0.01, chunks=50)
+    negative = da.from_array(np.where(np.arange(M) == 230, -1.0, weight), chunks=50)
     missing = da.from_array(np.where(np.arange(M) == 120, np.nan, qid), chunks=50)
     columns = lazy[:, da.from_array(np.array([True] * N))]
     place = r"partition 3 of X contains NaN \(first at row 20, column 2; 1 in all\)"

@@ -39,21 +39,14 @@ def run(model, X):
     return scores
 
 
-def check(estimator, X, **options):
+def check(estimator, X, output=None):
     """float32 in and out to 1e-5 of the scores, float64 to nearly all digits."""
-    predictions = estimator.predict(X.astype(np.float32).astype(float))
-    if "output" in options:
-        predictions = predictions[:, options["output"]]
-    single = run(to_onnx(estimator, **options), X.astype(np.float32))
-    assert single.dtype == np.float32
-    assert single.shape == predictions.shape
-    np.testing.assert_allclose(single, predictions, rtol=1e-5, atol=1e-5 * np.ptp(predictions))
-    double = run(to_onnx(estimator, dtype="float64", **options), X)
-    assert double.dtype == np.float64
-    predictions = estimator.predict(X)
-    if "output" in options:
-        predictions = predictions[:, options["output"]]
-    np.testing.assert_allclose(double, predictions, rtol=1e-8, atol=1e-8 * np.ptp(predictions))
+    for dtype, digits in (("float32", 1e-5), ("float64", 1e-8)):
+        expected = estimator.predict(X.astype(dtype).astype(float))
+        expected = expected if output is None else expected[:, output]
+        scores = run(to_onnx(estimator, output=output, dtype=dtype), X.astype(dtype))
+        assert (scores.dtype, scores.shape) == (dtype, expected.shape)
+        np.testing.assert_allclose(scores, expected, rtol=digits, atol=digits * np.ptp(expected))
 
 
 KERNELS = {

@@ -12,7 +12,7 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.pipeline import Pipeline, make_pipeline
 
-from model_files import MODELS, assert_same
+from model_files import MODELS, assert_same, fits
 from rankrls import ConditionalRankRLS, GreedyRankRLS, RankRLS, RankRLSCV
 from rankrls.core.preferences.graph import PreferenceGraph
 from rankrls.io import describe_model, load_model, save_model
@@ -37,29 +37,23 @@ ZEROS = np.where(np.arange(30) % 4, 1.5, 0.0)
 SQUARE = rng.standard_normal((12, 12))
 
 
-def build(X=X, y=y, fit=None, **params):
-    return RankRLS(**params).fit(X, y, **({"qid": qid} if fit is None else fit)), X[:5]
-
+TWICE = np.vstack([X[:15]] * 2)
+BY_SQUARE = ConditionalRankRLS(kernel="precomputed")
+STOPPED = ConditionalRankRLS(0.0, kernel="rbf", early_stopping=True, random_state=0)
 
 #: What `MODELS` do not have.
 RANKERS = {
-    "float32": lambda: build(X.astype(np.float32), y=Y),
-    "wide, sparse": lambda: build(SPARSE, solver="dual"),
-    "rbf, tiny alpha": lambda: build(np.vstack([X[:15]] * 2), kernel="rbf", alpha=1e-14),
-    "nystroem, duplicates": lambda: build(
-        np.vstack([X[:15]] * 2), kernel="rbf", basis=list(range(20))
+    "float32": fits(RankRLS(), X.astype(np.float32), Y, qid=qid, new=X),
+    "wide, sparse": fits(RankRLS(solver="dual"), SPARSE, y, qid=qid, new=SPARSE),
+    "rbf, tiny alpha": fits(RankRLS(1e-14, kernel="rbf"), TWICE, y, qid=qid, new=X),
+    "nystroem, duplicates": fits(
+        RankRLS(kernel="rbf", basis=list(range(20))), TWICE, y, qid=qid, new=X
     ),
-    "a graph as target": lambda: build(y=PreferenceGraph.from_pairs(PAIRS, n_rows=30), fit={}),
-    "relation, precomputed": lambda: (
-        ConditionalRankRLS(kernel="precomputed").fit(SQUARE @ SQUARE.T, SQUARE, SQUARE.T @ SQUARE),
-        (SQUARE[:3], SQUARE[:2]),
+    "a graph as target": fits(RankRLS(), X, PreferenceGraph.from_pairs(PAIRS, n_rows=30), new=X),
+    "relation, precomputed": fits(
+        *(BY_SQUARE, SQUARE @ SQUARE.T, SQUARE, SQUARE.T @ SQUARE), new=(SQUARE[:3], SQUARE[:2])
     ),
-    "relation, stopped early": lambda: (
-        ConditionalRankRLS(0.0, kernel="rbf", early_stopping=True, random_state=0).fit(
-            SQUARE, SQUARE
-        ),
-        (SQUARE[:3],),
-    ),
+    "relation, stopped early": fits(STOPPED, SQUARE, SQUARE, new=(SQUARE[:3],)),
 }
 
 

@@ -45,6 +45,7 @@ def test_result_holds_what_it_says(data):
     text = str(result)
     for part in ("pairwise_accuracy", "30 queries", "permutation", "95%", "p = "):
         assert part in text
+    assert " at 99.5%, " in str(compare(data, confidence_level=0.995))
     with pytest.raises(AttributeError):
         result.p_value = 0.0
 

@@ -26,46 +26,39 @@ def ranked_data(draw, max_rows=25):
     return y, score, qid, weight
 
 
-@given(ranked_data(), st.sampled_from(["half", "error"]), st.booleans())
-@settings(max_examples=100, deadline=None)
-def test_error_equals_the_double_loop(data, ties, weighted):
+@given(ranked_data(), st.sampled_from(["half", "error"]), st.booleans(), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_error_equals_that_of_all_pairs(data, ties, label_ties, weighted):
+    """Of labels and of given pairs; tied labels as half an error are P2 (1)."""
     y, score, qid, weight = data
-    weight = weight if weighted else None
-    expected = oracle.pairwise_error(y, score, qid, ties=ties, weight=weight)
-    options = {"qid": qid, "ties": ties, "sample_weight": weight}
-    if np.isnan(expected).all():
-        with pytest.raises(ValueError, match="no preference"):
-            pairwise_error(y, score, **options)
-        return
-    by_query = pairwise_error(y, score, average=None, **options)
-    np.testing.assert_allclose(by_query, expected, rtol=1e-12, atol=1e-14)
-    assert pairwise_error(y, score, **options) == pytest.approx(np.nanmean(expected), abs=1e-13)
-    accuracy = pairwise_accuracy(y, score, average=None, **options)
-    np.testing.assert_allclose(accuracy, 1 - expected, rtol=1e-12, atol=1e-14)
-
-    total = np.sum(list(oracle.pair_counts(y, score, qid, weight).values()), axis=0)
-    cost = 0.5 if ties == "half" else 1.0
-    together = (total[1] + cost * total[2]) / total.sum()
-    assert pairwise_error(y, score, average="pair", **options) == pytest.approx(together)
-
-
-@given(ranked_data(), st.booleans())
-@settings(max_examples=100, deadline=None)
-def test_given_pairs_equal_pairs_from_labels(data, weighted):
-    y, score, qid, weight = data
-    weight = weight if weighted else None
-    i, j = np.nonzero((y[:, None] > y) & (qid[:, None] == qid))
-    pairs = np.column_stack([i, j])
-    for average in ("query", "pair", None):
-        options = {"qid": qid, "average": average, "sample_weight": weight}
-        try:
-            expected = pairwise_error(y, score, **options)
-        except ValueError:
+    weight = weight if weighted else np.ones(len(y))
+    W = np.triu(np.outer(weight, weight) * (qid[:, None] == qid), 1)
+    order, predicted = (np.sign(v[:, None] - v) for v in (y, score))
+    wrong = np.where(predicted == 0, 0.5 if ties == "half" else 1.0, predicted != order)
+    wrong = np.where(order == 0, 0.5 * (predicted != 0), wrong)
+    W = W if label_ties else W * (order != 0)
+    inside = [qid == query for query in np.unique(qid)]
+    with np.errstate(invalid="ignore"):
+        expected = np.array([(W * wrong)[q].sum() / W[q].sum() for q in inside])
+    options = {"qid": qid, "ties": ties, "label_ties": "half" if label_ties else "ignore"}
+    options["sample_weight"] = weight if weighted else None
+    i, j = np.nonzero(np.triu(qid[:, None] == qid, 1))
+    i, j = np.where(y[i] >= y[j], i, j), np.where(y[i] >= y[j], j, i)
+    pairs = {"pairs": np.column_stack([i, j]), "magnitude": y[i] - y[j]}
+    for labels, given_pairs in ((y, {}), (None, pairs)):
+        if W.sum() == 0:
             with pytest.raises(ValueError, match="no preference"):
-                pairwise_error(None, score, pairs=pairs, **options)
-            return
-        actual = pairwise_error(None, score, pairs=pairs, **options)
-        np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-14)
+                pairwise_error(labels, score, **options, **given_pairs)
+            continue
+        for average, value in (
+            (None, expected), ("query", np.nanmean(expected)), ("pair", (W * wrong).sum() / W.sum())
+        ):  # fmt: skip
+            given_options = {"average": average, **options, **given_pairs}
+            found = pairwise_error(labels, score, **given_options)
+            np.testing.assert_allclose(found, value, rtol=1e-12, atol=1e-13)
+            np.testing.assert_array_equal(
+                pairwise_accuracy(labels, score, **given_options), 1 - found
+            )
 
 
 def test_pair_weights_and_cycles():
@@ -78,6 +71,8 @@ def test_pair_weights_and_cycles():
     )
     assert weighted == pytest.approx((4 + 0.5 * 30) / (2 + 4 + 30))
     assert pairwise_error(None, score, pairs=pairs, ties="error") == 3 / 4
+    huge = [1.5e308, -1.5e308, 1.6e308]  # whose differences overflow
+    assert pairwise_error(None, huge, pairs=[(0, 1), (1, 2)]) == 0.5
 
 
 @pytest.mark.parametrize(
@@ -121,6 +116,21 @@ def test_small_weights_beside_large_queries():
     expected = oracle.pairwise_error(y, score, qid, weight=weight)
     actual = pairwise_error(y, score, qid=qid, sample_weight=weight, average=None)
     np.testing.assert_allclose(actual, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("heavy", [1e2, 1e6, 1e9, 1e12, 1e18, 1e100])
+def test_rows_of_very_different_weight(heavy):
+    """Right to five digits, or with a warning: the light rows are lost beside a heavy one."""
+    rng = np.random.default_rng(0)
+    y, score, qid = rng.integers(0, 3, 120), rng.normal(size=120).round(1), np.repeat([0, 1, 2], 40)
+    weight = rng.random(120) * np.where(np.arange(120) % 40 == 7, heavy, 1.0)
+    expected = oracle.pairwise_error(y, score, qid, weight=weight)
+    options = {"qid": qid, "sample_weight": weight, "average": None}
+    if heavy > 1e9:
+        with pytest.warns(UserWarning, match="differ by so many orders of magnitude"):
+            pairwise_error(y, score, **options)
+    else:
+        np.testing.assert_allclose(pairwise_error(y, score, **options), expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("scale", [1e-200, 1e-320, 1e200])
@@ -186,28 +196,3 @@ def test_bad_arguments(change, message):
     arguments = {"y_true": [2, 1, 0], "y_score": [1.0, 2.0, 3.0], **change}
     with pytest.raises(ValueError, match=message):
         pairwise_accuracy(**arguments)
-
-
-@given(ranked_data(), st.booleans())
-@settings(max_examples=60, deadline=None)
-def test_tied_labels_as_half_an_error(data, weighted):
-    """P2 (1): the sum over all pairs of |sign(y_i − y_j) − sign(f_i − f_j)| / 2."""
-    y, score, qid, weight = data
-    weight = weight if weighted else np.ones(len(y))
-    W = np.triu(np.outer(weight, weight) * (qid[:, None] == qid), 1)
-    sign = [np.sign(v[:, None] - v) for v in (y, score)]
-    wrong = W * np.abs(sign[0] - sign[1]) / 2
-    options = {"qid": qid, "sample_weight": weight, "label_ties": "half"}
-    if W.sum() == 0:
-        with pytest.raises(ValueError, match="no preference"):
-            pairwise_error(y, score, **options)
-        return
-    found = pairwise_error(y, score, average="pair", **options)
-    assert found == pytest.approx(wrong.sum() / W.sum(), abs=1e-12)
-    assert pairwise_accuracy(y, score, average="pair", **options) == pytest.approx(1 - found)
-    i, j = np.nonzero(W)
-    first, second = np.where(y[i] >= y[j], i, j), np.where(y[i] >= y[j], j, i)
-    given_pairs = {"pairs": np.column_stack([first, second]), "magnitude": np.abs(y[i] - y[j])}
-    by_pairs = pairwise_error(None, score, average=None, **options, **given_pairs)
-    by_labels = pairwise_error(y, score, average=None, **options)
-    np.testing.assert_allclose(by_pairs, by_labels, atol=1e-12)

@@ -64,8 +64,10 @@ def fit_path(**options):
 
 
 def test_path_of_an_estimator():
-    X, y, qid = data()
-    ranker = fit_path()
+    pd = pytest.importorskip("pandas")
+    X, y, qid = data(d=9)
+    X = pd.DataFrame(X, columns=list("abcdefghi"))
+    ranker = RankRLSCV(ALPHAS, query_weighting="size").fit(X, y, qid=qid)
     display = draw(RegularizationPathDisplay.from_estimator(ranker, X, y, qid=qid))
     base = RankRLS(query_weighting="size")
     held_out = leave_query_out_predict(base, X, y, qid=qid, alphas=ALPHAS)
@@ -77,10 +79,11 @@ def test_path_of_an_estimator():
     assert_allclose([band.min(), band.max()], [min(mean - error), max(mean + error)])
     coef = regularization_path(base, X, y, alphas=ALPHAS, qid=qid).coef
     assert_allclose(display.coef, coef, rtol=1e-12)
-    assert len(display.coef_lines_) == 5
-    at_best = coef[list(ALPHAS).index(ranker.alpha_)]
-    for line, feature in zip(display.coef_lines_, np.argsort(-at_best), strict=True):
-        assert line.get_label() == f"feature {feature}"
+    best = coef[list(ALPHAS).index(ranker.alpha_)]
+    largest = np.argsort(-np.abs(best))[:6]
+    largest = largest[np.argsort(-best[largest])]
+    assert texts(display.axes_[1]) == [*X.columns[largest], "3 more"]
+    for line, feature in zip(display.coef_lines_, largest, strict=True):
         assert_allclose(line.get_ydata(), coef[:, feature], rtol=1e-12)
     assert display.ax_ is display.axes_[0]
     assert display.ax_.get_xscale() == display.axes_[1].get_xscale() == "log"
@@ -88,27 +91,15 @@ def test_path_of_an_estimator():
     assert display.axes_[1].get_xlabel() == "alpha (regularisation)"
     assert display.ax_.get_title() == "RankRLSCV"
     assert f"alpha = {ranker.alpha_:.4g}: {ranker.best_score_:.3f}" in texts(display.ax_)
-
-
-def test_path_of_many_features():
-    pd = pytest.importorskip("pandas")
-    X, y, qid = data(d=9)
-    frame = pd.DataFrame(X, columns=list("abcdefghi"))
-    ranker = RankRLSCV(ALPHAS, scoring="ndcg@3").fit(frame, y, qid=qid)
-    display = draw(RegularizationPathDisplay.from_estimator(ranker, frame, y, qid=qid, name="mine"))
-    best = display.coef[display.best_index]
-    largest = np.argsort(-np.abs(best))[:6]
-    named = [list("abcdefghi")[j] for j in largest[np.argsort(-best[largest])]]
-    assert texts(display.axes_[1]) == [*named, "3 more"]
-    assert display.ax_.get_title() == "mine"
-    assert display.ax_.get_ylabel() == "ndcg@3"
     assert display.plot() is display
 
 
 def test_path_without_coefficients_and_in_given_axes():
     X, y, qid = data()
-    ranker = fit_path(kernel="rbf")
-    assert len(draw(RegularizationPathDisplay.from_estimator(ranker)).axes_) == 1
+    ranker = fit_path(kernel="rbf", scoring="ndcg@3")
+    display = draw(RegularizationPathDisplay.from_estimator(ranker, name="mine"))
+    assert len(display.axes_) == 1
+    assert (display.ax_.get_title(), display.ax_.get_ylabel()) == ("mine", "ndcg@3")
     with pytest.raises(ValueError, match="kernel='rbf' has no feature"):
         RegularizationPathDisplay.from_estimator(ranker, X, y, qid=qid)
     figure, axes = plt.subplots(1, 2)
@@ -120,7 +111,7 @@ def test_path_without_coefficients_and_in_given_axes():
     assert not axes[1].lines
     both = RegularizationPathDisplay.from_estimator(linear, X, y, qid=qid, ax=axes)
     assert both.axes_.tolist() == axes.tolist()
-    assert axes[1].lines
+    assert {text.split()[0] for text in texts(axes[1])} == {"feature"}
     with pytest.raises(ValueError, match="ax must be one Axes"):
         RegularizationPathDisplay.from_estimator(linear, ax=axes)
     pairs = RankRLSCV(ALPHAS, cv="leave-pair-out").fit(X, y)  # no spread
@@ -147,6 +138,20 @@ def test_path_of_conditional_rankers_and_of_early_stopping():
     assert display.ax_.get_xscale() == "symlog"
     with pytest.raises(ValueError, match="EarlyStoppingDisplay"):
         RegularizationPathDisplay.from_estimator(early, X, y, qid=qid)
+
+
+@pytest.mark.parametrize("gamma", [[0.01, 1.0], [1.0, 0.01]])
+def test_of_several_gammas_the_chosen_one_is_shown(gamma):
+    X, y, qid = data()
+    ranker = RankRLSCV(ALPHAS, kernel="rbf", gamma=gamma).fit(X, y, qid=qid)
+    display = draw(RegularizationPathDisplay.from_estimator(ranker))
+    alone = RankRLSCV(ALPHAS, kernel="rbf", gamma=ranker.gamma_).fit(X, y, qid=qid)
+    assert_allclose(display.mean_score, alone.cv_results_["mean_score"])
+    assert display.mean_score[display.best_index] == ranker.best_score_
+    stopped = {"early_stopping": True, "random_state": 0}
+    ranker = RankRLSCV(ALPHAS, kernel="rbf", gamma=gamma, **stopped).fit(X, y, qid=qid)
+    display = EarlyStoppingDisplay.from_estimator(ranker)
+    assert_allclose(display.best_point_.get_ydata(), 1 - ranker.best_score_)
 
 
 def test_path_of_predictions():
@@ -353,7 +358,10 @@ def test_reliability_of_predictions_against_loops():
 
 @pytest.mark.parametrize(
     ("by", "options"),
-    [("judgement", {"kernel": "rbf", "basis": 15, "random_state": 0}), ("group", {})],
+    [
+        ("judgement", {"kernel": "rbf", "gamma": [0.1, 1.0], "basis": 15, "random_state": 0}),
+        ("group", {}),
+    ],
 )
 def test_reliability_is_of_held_out_judgements(by, options):
     X, pairs, magnitude, rng = judged()

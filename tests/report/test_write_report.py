@@ -373,6 +373,7 @@ ESTIMATORS = {
     "nystroem": (RankRLS(1.0, kernel="rbf", basis=10, random_state=0), "leave-query-out"),
     "cg": (RankRLSCV(ALPHAS, solver="cg"), "folds"),
     "early": (RankRLS(1.0, early_stopping=True, random_state=0), "refits"),
+    "gammas": (RankRLSCV(ALPHAS, kernel="rbf", gamma=[1.0, 0.01]), "refits"),
     "svm": (RankSVM(1.0), "refits"),
     "pipeline": (make_pipeline(StandardScaler(), RankRLS(1.0)), "refits"),
 }

@@ -11,6 +11,7 @@ import numpy as np
 from rankrls import AutoRanker
 from rankrls import export as exports
 from rankrls._frames import take_rows
+from rankrls._validation import check_feature_names
 from rankrls.cli._files import check_output, names_from, write_file
 from rankrls.cli._output import escaped_json, facts, listed, note, say, table, to_json
 from rankrls.cli._pipelines import Scorer, rows_for
@@ -69,16 +70,9 @@ def weights(o: Any) -> None:
             "rankrls report measures how important features are"
         )
     n = scorer.n_features
-    names = names_from(o.names) or scorer.names or [str(j) for j in range(1, n + 1)]
-    if len(names) != n:
-        raise ValueError(f"--feature-names: {len(names)} names for the {n} features of {o.model}")
-    known = scorer.names or names
-    for name, own in zip(names, known, strict=True):
-        if name != own and name in known:
-            raise ValueError(
-                f"--feature-names: {name!r} is the model's own name of another feature than "
-                f"{own!r}: leave --feature-names out, or give other names in the order of the file"
-            )
+    names = scorer.names or [str(j) for j in range(1, n + 1)]
+    if o.names:
+        names = check_feature_names(names_from(o.names), scorer.names, n)
     columns: dict[str, Any] = {}
     constant = None
     if scorer.needs_qid:

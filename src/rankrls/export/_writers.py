@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from rankrls._streams import written
-from rankrls._validation import check_option, show
+from rankrls._validation import check_feature_names, check_name, check_option
 from rankrls.export._linear import Folded, LinearScores, fold
 
 Array = NDArray[Any]
@@ -401,39 +401,20 @@ def _check_feature_names(given: Any, folded: Folded, separators: str = "") -> li
             "the model was fitted to rows without feature names; pass feature_names, the "
             f"engine's names of the {n_features} features in the order of the columns"
         )
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise ValueError(f"feature_names must be a list of names; got {show(given)}")
-    names = list(given)
-    if len(names) != n_features:
-        raise ValueError(f"feature_names has {len(names)} names for {n_features} features")
+    names = check_feature_names(given, fitted, n_features)
     for i, name in enumerate(names):
-        _check_name(f"feature_names[{i}]", name)
         if any(c in name for c in separators):
             raise ValueError(
                 f"feature_names[{i}] is {name!r}: Solr writes features as name=value,name=value"
             )
-        if names.index(name) < i:
-            raise ValueError(
-                f"feature_names[{names.index(name)}] and feature_names[{i}] are both {name!r}; "
-                "give each feature a different name"
-            )
-        if fitted is not None and name != fitted[i] and name in fitted:
-            raise ValueError(
-                f"feature_names[{i}] is {name!r}, the model's own name of feature "
-                f"{fitted.index(name)}: give other names in the order of the columns that the "
-                "model was fitted to, or leave feature_names out"
-            )
-    return [str(name) for name in names]
+    return names
 
 
-def _check_name(what: str, name: Any, forbidden: str | None = None) -> None:
-    """Check a name; with ``forbidden`` characters, one that can be part of a URL and of an id."""
-    if not isinstance(name, str) or not name.strip() or not name.isprintable():
-        raise ValueError(
-            f"{what} must be a string, not empty and without control characters; got {show(name)}"
-        )
-    found = next((c for c in name if c.isspace() or c in (forbidden or "")), None)
-    if forbidden and found is not None:
+def _check_name(what: str, name: Any, forbidden: str) -> None:
+    """Check a name that becomes a part of a URL and of an id."""
+    check_name(what, name)
+    found = next((c for c in name if c.isspace() or c in forbidden), None)
+    if found is not None:
         raise ValueError(
             f"{what} is {name!r}, with {found!r}: it becomes a part of a URL and of a query; use "
             "letters, digits, '_', '-' and '.'"

@@ -94,7 +94,7 @@ SINGLE: dict[str, Callable[[Any], bool]] = {
     "None": lambda v: v is None,
 }
 
-DTYPES = {"float": "f", "int": "i", "bool": "b", "rows": "f"}
+DTYPES = {"float": "f", "int": "i", "bool": "b", "rows": "f", "texts": "O", "objects": "O"}
 
 
 @functools.cache
@@ -124,13 +124,6 @@ def _test(text: str) -> Test:
     name, inner, flags = found[1], found[2], set(found[3].split())
     if name in DTYPES and inner is not None:
         return functools.partial(_is_array, name, inner.split(), flags)
-    if name in ("texts", "objects"):
-        return lambda v, axes: (
-            isinstance(v, np.ndarray)
-            and v.dtype == object
-            and _fits(v.shape, inner.split(), axes)
-            and (name == "objects" or all(isinstance(entry, str) for entry in v))
-        )
     if name == "length":
         return lambda v, axes: _is_integer(v, 1) and _fits((int(v),), [inner], axes)
     if name in ("list", "dict"):
@@ -170,6 +163,8 @@ def _is_array(name: str, names: list[str], flags: set[str], value: Any, axes: Ax
         return False
     data = value.data if is_sparse else value
     if not data.size and "nonempty" in flags:
+        return False
+    if name == "texts" and not all(isinstance(entry, str) for entry in data.flat):
         return False
     if name in ("float", "rows") and "any" not in flags:
         bad = ~np.isfinite(data)

@@ -166,7 +166,8 @@ def describe_model(path: Path) -> dict[str, Any]:
 
 def _describe(tree: Any, reader: ArchiveReader) -> dict[str, Any]:
     """Describe parameters, public attributes and feature names, for each step of a pipeline."""
-    require(type(tree) is dict and tag_of(tree) == "object", "a model that is no object")
+    known = type(tree) is dict and tag_of(tree) == "object" and type(tree["object"]) is str
+    require(known, "a model that is no object")
     params, fields = dict(tree.get("params", {})), tree.get("fields", {})
     description: dict[str, Any] = {"type": tree["object"]}
     if tree["object"] == "Pipeline":

@@ -7,7 +7,6 @@ rows than numbers also need a ``probe`` with an example of their rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -176,11 +175,6 @@ estimator ColumnTransformer of sklearn.compose
 """
 
 
-def _of(*rows: Any) -> Callable[[Any], Any]:
-    """Return a probe that transforms these rows."""
-    return lambda transformer: transformer.transform(list(rows))
-
-
 def _pack_imputer(imputer: Any) -> dict[str, Any]:
     """Return object arrays of numbers as floats, and the type by name."""
     dtype, values = imputer._fit_dtype, imputer.statistics_
@@ -300,7 +294,7 @@ def _pack_columns(transformer: Any) -> dict[str, Any]:
     fitted = []
     for name, part, columns in transformer.transformers_:
         indices = transformer._transformer_to_input_indices[name]
-        sliced = isinstance(columns, slice)
+        sliced = isinstance(columns, slice)  # stored as such: a list has another memory order
         stored: Any = (columns.start, columns.stop, columns.step) if sliced else columns
         if np.ndim(stored) == 0:
             stored = stored if isinstance(stored, str) else int(stored)
@@ -354,11 +348,11 @@ def _nothing(transformer: Any) -> None:
 
 
 _CATEGORIES = {"finish": _finish_encoder, "probe": _probe_encoder}
+_WORDS: dict[str, Any] = {"probe": lambda vectorizer: vectorizer.transform(["a b"])}
 _TERMS = {
     "pack": _pack_terms,
     "finish": _finish_terms,
     "cost": lambda fields: 200 * len(fields["vocabulary_"]),
-    "probe": _of("a b"),
 }
 
 HOOKS: dict[str, dict[str, Any]] = {
@@ -368,10 +362,10 @@ HOOKS: dict[str, dict[str, Any]] = {
     "PolynomialFeatures": {"finish": _finish_polynomials, "probe": _nothing},
     "OneHotEncoder": _CATEGORIES,
     "OrdinalEncoder": _CATEGORIES,
-    "CountVectorizer": _TERMS,
-    "TfidfVectorizer": _TERMS,
-    "HashingVectorizer": {"finish": _check_words, "probe": _of("a b")},
-    "DictVectorizer": {**_TERMS, "probe": _of({})},
+    "CountVectorizer": _TERMS | _WORDS,
+    "TfidfVectorizer": _TERMS | _WORDS,
+    "HashingVectorizer": _WORDS | {"finish": _check_words},
+    "DictVectorizer": _TERMS | {"probe": lambda vectorizer: vectorizer.transform([{}])},
     "Pipeline": {"finish": lambda pipeline: pipeline._validate_steps(), "probe": _nothing},
     "FeatureUnion": {"finish": lambda union: union._validate_transformers(), "probe": _nothing},
     "ColumnTransformer": {

@@ -67,7 +67,7 @@ class RankerComparison:
             f"{self.metric} over {self.n_queries} queries: "
             f"a {self.mean_a:.4f}, b {self.mean_b:.4f}\n"
             f"a - b = {self.difference:+.4f}  "
-            f"[{low:+.4f}, {high:+.4f}] at {self.confidence_level:.0%}, "
+            f"[{low:+.4f}, {high:+.4f}] at {100 * self.confidence_level:g}%, "
             f"p = {self.p_value:.3g} ({self.method} test, two-sided)\n"
             f"a better in {self.n_a_better}, b better in {self.n_b_better}, "
             f"equal in {self.n_equal}"

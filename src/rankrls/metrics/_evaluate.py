@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -196,11 +197,13 @@ def conditional_scores(
         Value for each object; NaN if it has no labels, or no labels that differ.
     """
     check_option("condition_on", condition_on, ("rows", "columns"))
-    if not callable(metric):
+    try:
+        inspect.signature(metric).bind(Y_true, Y_score, qid=None, average=None, **options)
+    except TypeError as error:
         raise ValueError(
-            "metric must be a function such as rankrls.metrics.ndcg, with k=… for a cut-off; got "
-            f"{metric!r}"
-        )
+            "metric must be a function such as rankrls.metrics.ndcg, with qid and average, and k=… "
+            f"for a cut-off; got {show(metric)}: {error}"
+        ) from error
     Y_score = scores_in_order(Y_score, Y_true)
     labels = Observations.read(Y_true, "Y_true")
     score = check_finite_array("Y_score", Y_score, ndim=(2,))

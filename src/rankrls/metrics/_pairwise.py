@@ -160,9 +160,9 @@ def _count_given(
         counted[equal] *= half
     found, total = [], np.bincount(query, counted, minlength=n)
     for score in outputs:
-        ahead = score[edges[:, 0]] - score[edges[:, 1]]
-        error = np.where(ahead < 0, 1.0, np.where(ahead == 0, cost, 0.0))
-        error[equal] = 0.5 * (ahead[equal] != 0)
+        one, other = score[edges.T]
+        error = np.where(one < other, 1.0, np.where(one == other, cost, 0.0))
+        error[equal] = 0.5 * (one != other)[equal]
         found.append((np.bincount(query, error * counted, minlength=n), total))
     return found
 

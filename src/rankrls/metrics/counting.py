@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rankrls._calls import warn
 from rankrls._sorting import argsort_within, stable_argsort
 
 __all__ = ["PairCounts", "count_pairs", "sorted_levels"]
@@ -24,6 +25,9 @@ BLOCK = 2**15
 
 #: Fewer rows than this are sorted by NumPy alone.
 FEW = 300
+
+#: Part of the squared weight of a query below which its pairs have less than six right digits.
+LOST = 1e-9
 
 
 class PairCounts(NamedTuple):
@@ -105,8 +109,16 @@ def _count(y: Array, score: Array, codes: Array, n_queries: int, weight: Array |
     # comparable = Σ_cells T (W − Y) / 2, tied = Σ_cells T (S − T) / 2
     result[0, filled] = np.add.reduceat(cell * (of_query - of_y), cells)
     result[2, filled] = np.add.reduceat(cell * (of_score - cell), cells)
-    result[::2] = result[::2] // 2 if weight is None else np.maximum(result[::2], 0.0) / 2
-    return result if weight is None else result * scale**2
+    if weight is None:
+        result[::2] = result[::2] // 2
+        return result
+    result[::2] = np.maximum(result[::2], 0.0) / 2
+    if ((inner[starts + sizes - 1] > inner[starts]) & (result[0, filled] < LOST)).any():
+        warn(
+            "the weights of the rows of a query differ by so many orders of magnitude that its "
+            "error has few right digits: clip sample_weight, or leave out rows of little weight"
+        )
+    return result * scale**2
 
 
 def sorted_levels(values: Array, codes: Array, n_queries: int) -> tuple[Array, Array]:

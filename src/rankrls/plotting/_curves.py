@@ -28,13 +28,22 @@ STYLES = [
 ]
 
 
+def _results(estimator: Any) -> dict[str, Any]:
+    """``cv_results_``, those of the chosen gamma if there are several; empty without them."""
+    results = getattr(estimator, "cv_results_", None)
+    if not isinstance(results, dict) or "gamma" not in results:
+        return results if isinstance(results, dict) else {}
+    chosen = np.asarray(results["gamma"]) == estimator.gamma_
+    return {name: np.asarray(values)[chosen] for name, values in results.items()}
+
+
 @dataclass(eq=False, repr=False)
 class RegularizationPathDisplay(Display):
     """Cross-validated score with its standard error, and coefficients, plotted against alpha.
 
-    Use `from_estimator` or `from_predictions` to create it. Two alphas are compared on the same
-    queries, so their difference can be significant although the bands overlap;
-    `rankrls.metrics.compare_rankers` tests it.
+    Use `from_estimator` or `from_predictions` to create it. Of several gammas, the chosen one is
+    shown. Two alphas are compared on the same queries, so their difference can be significant
+    although the bands overlap; `rankrls.metrics.compare_rankers` tests it.
 
     Attributes
     ----------
@@ -86,8 +95,8 @@ class RegularizationPathDisplay(Display):
         **fit_params
             qid, sample_weight and pairs, as for ``fit``.
         """
-        results = getattr(estimator, "cv_results_", None)
-        if not isinstance(results, dict) or np.ndim(results.get("alpha", [[]])) != 1:
+        results = _results(estimator)
+        if np.ndim(results.get("alpha", [[]])) != 1:
             raise ValueError(
                 "from_estimator needs a fitted RankRLSCV, with one alpha in each of cv_results_; "
                 f"got a {type(estimator).__name__}. from_predictions takes predictions of "
@@ -273,7 +282,7 @@ class EarlyStoppingDisplay(Display):
             )
         curve = np.asarray(estimator.validation_curve_)
         if curve.ndim == 2:
-            chosen = np.flatnonzero(estimator.cv_results_["alpha"] == estimator.alpha_)
+            chosen = np.flatnonzero(_results(estimator)["alpha"] == estimator.alpha_)
             curve = curve[:, chosen[0]]
         scoring = getattr(estimator, "scoring", "pairwise_accuracy")
         error_name = f"1 − {scoring.replace('_', ' ') if isinstance(scoring, str) else 'score'}"

@@ -14,6 +14,9 @@ Array = NDArray[Any]
 #: Maximum number of rows used to grow random trees; more do not improve them.
 MAX_ROWS = 5000
 
+#: Maximum depth of trees in model files: each row is compared once for each level and tree.
+MAX_DEPTH = 100
+
 #: Number of leaves looked up at a time.
 STEP = 2**16
 
@@ -108,13 +111,16 @@ class Forest:
         return sparse.csr_array((np.ones(found.size), columns, indptr), shape=shape)
 
     def is_consistent(self, n_features: int) -> bool:
-        """Whether all indices are in range and every path ends, for models read from files."""
+        """Whether all indices are in range and every path ends soon, for models of files."""
         n, places = len(self.features), np.arange(len(self.features))
         leaf = self.features == -1
         inner = (self.features >= 0) & (self.left > places) & (self.right > places)
         ends = (self.left == places) & (self.right == places)
-        return bool(
-            (np.where(leaf, ends, inner) & (self.features < n_features)).all()
-            and ((self.left < n) & (self.right < n)).all()
-            and ((self.roots >= 0) & (self.roots < n)).all()
-        )
+        good = (np.where(leaf, ends, inner) & (self.features < n_features)).all()
+        good = good and ((self.left < n) & (self.right < n)).all()
+        if not (good and ((self.roots >= 0) & (self.roots < n)).all()):
+            return False
+        level, depth = np.unique(self.roots), 0
+        while len(level := level[~leaf[level]]) and depth < MAX_DEPTH:
+            level, depth = np.unique([self.left[level], self.right[level]]), depth + 1
+        return not len(level)

@@ -69,11 +69,11 @@ def make_plan(estimator: Any, alphas: ArrayLike | None, X: Any, tell: Any = None
     ours = isinstance(estimator, RankRLS | RankRLSCV)
     if (ours or isinstance(estimator, AutoRanker)) and estimator.random_state is None:
         estimator.set_params(random_state=0)
-    if not ours or estimator.early_stopping:
+    if not ours or estimator.early_stopping or np.ndim(estimator.gamma):
         if alphas is not None:
             raise ValueError(
-                "alphas can be used only with RankRLS and RankRLSCV (without early stopping); the "
-                f"estimator is {type(estimator).__name__}, so leave alphas out"
+                "alphas can be used only with RankRLS and RankRLSCV (without early stopping, with "
+                f"one gamma); the estimator is {type(estimator).__name__}, so leave alphas out"
             )
         return plan
     options = estimator.get_params()

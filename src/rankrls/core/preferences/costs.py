@@ -47,6 +47,14 @@ class Levels:
         return len(self.score)
 
 
+#: What a query's edges are divided by, from the weights of its rows and of its edges, by name.
+DIVISORS: dict[str, Callable[[Array, Array], Any]] = {
+    "pair": lambda rows, edges: 1.0,
+    "size": lambda rows, edges: rows,
+    "query": lambda rows, edges: edges,
+}
+
+
 def query_factor(how: Any, weight: Any, edge_weight: Any) -> Any:
     """Factor c of a query's edges: 1 ("pair"), 1/Σω ("size") or 1/Σ_edges ω_iω_j ("query").
 
@@ -55,8 +63,7 @@ def query_factor(how: Any, weight: Any, edge_weight: Any) -> Any:
     weight, edge_weight = np.asarray(weight, dtype=float), np.asarray(edge_weight, dtype=float)
     c, some = np.zeros(weight.shape), edge_weight > 0
     if not callable(how):
-        divisor = {"pair": np.ones_like(weight), "size": weight, "query": edge_weight}[how]
-        return np.divide(1.0, divisor, out=c, where=some)
+        return np.divide(1.0, DIVISORS[how](weight, edge_weight), out=c, where=some)
     values = np.asarray(how(weight[some], edge_weight[some]), dtype=float)
     if values.ndim > 1 or values.size not in (1, some.sum()) or not (values > 0).all():
         raise ValueError(
@@ -204,6 +211,6 @@ class Loss:
         self.cost = COSTS[check_option("cost", cost, COSTS)]
         self.ties = check_option("ties", ties, ("keep", "drop"))
         if not callable(query_weighting):
-            check_option("query_weighting", query_weighting, ("pair", "size", "query"))
+            check_option("query_weighting", query_weighting, DIVISORS)
         self.query_weighting = query_weighting
         self.keeps_ties = self.cost.linear and ties == "keep"
