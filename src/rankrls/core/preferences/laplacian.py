@@ -87,10 +87,10 @@ class Groups:
     def deviations(self, V: Array) -> Array:
         """V minus the mean of each row's group, shape (m, k); a new array."""
         V = V if V.dtype.kind == "f" else V.astype(np.float64)
-        means = self.mean(V).astype(V.dtype, copy=False)
-        out = np.empty_like(V)
+        means, out = self.mean(V), np.empty_like(V)
         for block in row_blocks(*V.shape):
-            np.subtract(V[block], means[self.codes[block]], out=out[block])
+            # Of float32 rows, too, in float64: a rounded mean is far off beside a large offset.
+            np.subtract(V[block], means[self.codes[block]], out=out[block], casting="same_kind")
         return out
 
     def scatter(self, X: Any, means: Any, scale: Array, r: Array) -> tuple[Array, Array]:
@@ -109,21 +109,21 @@ class Groups:
             gram -= _sparse_gram(means, weight)
             apply = scale[:, None].__mul__
             centre_columns(gram, cross, uncentred, X, self.deviations, apply, r)
-            clear_rounding(gram, cross, squares, float(np.finfo(means.dtype).eps))
+            clear_rounding(gram, cross, squares)
             return gram, cross
         constant = m > 0 and bool((scale == scale[0]).all())
         root = np.sqrt(scale).astype(X.dtype)
-        r, means = r.astype(X.dtype, copy=False), means.astype(X.dtype, copy=False)
+        r = r.astype(X.dtype, copy=False)
 
         def products(blocks: list[slice]) -> tuple[Array, Array]:
             gram, cross = np.zeros((n, n)), np.zeros((n, r.shape[1]))
-            work = np.empty((0, n), dtype=X.dtype)
+            work = np.empty((0, n))
             for block in blocks:
                 size = block.stop - block.start
-                work = np.empty((size, n), dtype=X.dtype) if len(work) < size else work
+                work = np.empty((size, n)) if len(work) < size else work
                 part = work[:size]
                 np.take(means, self.codes[block], axis=0, out=part, mode="clip")
-                np.subtract(X[block], part, out=part)
+                part = np.subtract(X[block], part, out=part).astype(X.dtype, copy=False)
                 cross += part.T @ r[block]
                 if not constant:
                     part *= root[block, None]
@@ -140,14 +140,14 @@ class Groups:
             cross += other_cross
         if constant:
             gram *= scale[0]
-        clear_rounding(gram, cross, squares, float(np.finfo(X.dtype).eps))
+        clear_rounding(gram, cross, squares)
         return gram, cross
 
 
-def clear_rounding(gram: Array, cross: Array, squares: Array, eps: float) -> None:
+def clear_rounding(gram: Array, cross: Array, squares: Array) -> None:
     """Set columns that are constant up to rounding to zero; (n,) squares of subtracted values."""
     diagonal = gram.diagonal()
-    rounding = diagonal <= 64 * eps**2 * squares
+    rounding = diagonal <= 64 * EPS**2 * squares
     constant = np.flatnonzero(rounding & np.isfinite(diagonal))
     gram[constant] = gram[:, constant] = cross[constant] = 0.0
 
@@ -350,7 +350,7 @@ class EdgeLaplacian(_Quadratic):
                     gram += weighted.T @ D
                     cross += weighted.T @ self.z[edges, None]
         gram = (gram + gram.T) / 2
-        clear_rounding(gram, cross, squares, float(np.finfo(X.dtype).eps))
+        clear_rounding(gram, cross, squares)
         if self.covariates is None:
             return gram, cross, mean
         C, w = self.covariates, self.weight
@@ -452,9 +452,14 @@ def _weighted_squares(weight: Array, X: Array) -> Array:
 
 
 def _weighted_mean(weight: Array, rows: Any) -> Array:
-    """Σ_i weight_i rows_i / Σ weight, shape (n,), zero without weight; sparse rows stay sparse."""
+    """Σ_i weight_i rows_i / Σ weight in float64, shape (n,), zero without weight."""
     share = weight / (weight.sum() or 1.0)
-    return np.asarray(share.astype(rows.dtype) @ rows, dtype=np.float64).ravel()
+    if sparse.issparse(rows) or rows.dtype == np.float64:
+        return np.asarray(share @ rows).ravel()
+    mean = np.zeros(rows.shape[1])
+    for block in row_blocks(*rows.shape):
+        mean += share[block] @ rows[block].astype(np.float64)
+    return mean
 
 
 # -- factors L = F Fᵀ ------------------------------------------------------------------------

@@ -72,7 +72,7 @@ class Offsets:
             return None
         eps = float(np.finfo(X.dtype).eps)
         values = mean.astype(X.dtype).astype(np.float64)
-        constant = deviation <= 10 * eps * np.abs(values)
+        constant = deviation <= 2 * eps * np.abs(values)
         lost = np.divide(eps * np.abs(values), deviation, out=np.zeros(len(mean)), where=~constant)
         return cls(columns, values, constant, lost)
 
