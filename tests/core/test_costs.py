@@ -117,6 +117,18 @@ def test_query_weights_of_very_different_rows(small, ties):
     np.testing.assert_allclose(L[3:, 3:], [[1, -1], [-1, 1]])
 
 
+@pytest.mark.parametrize("cost", ["magnitude", "unit", "relative"])
+def test_queries_of_very_different_weight(cost):
+    """Heavy queries do not swamp the sums of light ones, or there is a warning."""
+    heavy = 10.0 ** np.array([8, 4, 0, -4, -8, 6])[QID]
+    equal = RankRLS(ALPHA, cost=cost, query_weighting="query").fit(X, Y, qid=QID)
+    found = RankRLS(ALPHA, cost=cost, query_weighting="query")
+    found.fit(X, Y, qid=QID, sample_weight=heavy)
+    np.testing.assert_allclose(found.coef_, equal.coef_)
+    with pytest.warns(UserWarning, match="differ by so many orders of magnitude"):
+        RankRLS(ALPHA, cost=cost, kernel="rbf").fit(X, Y, qid=QID, sample_weight=heavy)
+
+
 def judged(heavy, n_pairs):
     """Rows, pairs, and weights of which every third is ``heavy``; the solution by differences."""
     rng = np.random.default_rng(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from rankrls.core.hinge.minimize import (
     minimize_hinge,
 )
 from rankrls.core.preferences.graph import PreferenceGraph
+from rankrls.core.preferences.laplacian import row_blocks
 from rankrls.core.ridge.models import FittedFunction
 from rankrls.core.spaces.products import Offsets, Products
 from rankrls.core.spaces.spaces import Kernel, Space, choose_space
@@ -31,6 +33,9 @@ HINGE_SOLVERS = ("auto", "primal", "dual", "nystroem")
 
 #: A gap of this size is due to rounding errors of products, and no warning is issued.
 ROUNDING = {np.dtype(np.float64): 1e-11, np.dtype(np.float32): 1e-5}
+
+#: Float32 rows are converted to float64 if their scores have larger errors.
+SINGLE_ERROR = 1e-4
 
 #: Limits of the total weight of all pairs, so that its square neither overflows nor underflows.
 MAX_WEIGHT = 1e100
@@ -84,22 +89,14 @@ def fit_hinge(
         losses = hinge_losses(graph[used], query_weighting)
         space = Space(kernel, X[used][:, used] if kernel.precomputed else X[used], "dual")
     options: dict[str, Any] = {"squared": squared, "tol": tol, "max_iter": max_iter}
+    solve = partial(_minimize, losses, alphas, progress, **options)
     functions = _functions(space, n_threads(n_jobs))
-    shape, coefficients = (len(alphas), len(losses)), np.empty(0)
-    (objective, gap, rounding), n_iter = np.empty((3, *shape)), np.empty(shape, dtype=int)
-    for j, loss in enumerate(losses):
-        start = None
-        for a in np.argsort(-alphas, kind="stable").tolist():
-            alpha = float(alphas[a])
-            found = minimize_hinge(loss, functions, alpha, start=start, **options)
-            objective[a, j], gap[a, j], rounding[a, j] = found.objective, found.gap, found.rounding
-            n_iter[a, j], start = found.n_iter, found.w
-            kept: Any = found.row_coefficients if space.solver == "dual" else found.w
-            if not coefficients.size:
-                coefficients = np.empty((len(alphas), len(kept), len(losses)))
-            coefficients[a, :, j] = kept
-            if len(alphas) > 1:
-                progress(f"alpha {alpha:g}: {found.n_iter} iterations")
+    coefficients, (objective, gap, rounding), n_iter = solve(functions)
+    single = X.dtype == np.float32 and space.solver == "primal"
+    if single and _lost_in_single(functions, X, coefficients[-1]) > SINGLE_ERROR:
+        X = X.astype(np.float64)
+        functions = _functions(Space(kernel, X, "primal"), n_threads(n_jobs))
+        coefficients, (objective, gap, rounding), n_iter = solve(functions)
     progress(f"solved to a gap of {gap.max():.1e} in {n_iter.sum()} iterations")
     worst = np.unravel_index(np.argmax(gap), gap.shape)
     if gap[worst] > max(tol, ROUNDING[X.dtype]):
@@ -112,6 +109,40 @@ def fit_hinge(
         warn(f"{text} {size}: {advice}", ConvergenceWarning)
     model = _model(space, alphas, coefficients, X, used)
     return HingeFit(model, space.solver, n_pairs, objective, gap, n_iter)
+
+
+def _minimize(
+    losses: list[Any],
+    alphas: Array,
+    progress: Progress,
+    functions: FeatureSpace,
+    **options: Any,
+) -> tuple[Array, Array, Array]:
+    """Coefficients (n_alphas, q, n_outputs); objective, gap and its rounding error; iterations."""
+    shape, coefficients = (len(alphas), len(losses)), np.empty(0)
+    reached, n_iter = np.empty((3, *shape)), np.empty(shape, dtype=int)
+    by_rows = isinstance(functions, KernelSpace)
+    for j, loss in enumerate(losses):
+        start = None
+        for a in np.argsort(-alphas, kind="stable").tolist():
+            alpha = float(alphas[a])
+            found = minimize_hinge(loss, functions, alpha, start=start, **options)
+            reached[:, a, j] = found.objective, found.gap, found.rounding
+            n_iter[a, j], start = found.n_iter, found.w
+            kept: Any = found.row_coefficients if by_rows else found.w
+            if not coefficients.size:
+                coefficients = np.empty((len(alphas), len(kept), len(losses)))
+            coefficients[a, :, j] = kept
+            if len(alphas) > 1:
+                progress(f"alpha {alpha:g}: {found.n_iter} iterations")
+    return coefficients, reached, n_iter
+
+
+def _lost_in_single(functions: FeatureSpace, X: Any, W: Array) -> float:
+    """The largest error of scores X w in single precision, up to a constant; margins are 1."""
+    exact = np.concatenate([X[rows].astype(np.float64) @ W for rows in row_blocks(*X.shape)])
+    error = np.column_stack([functions.forward(w) for w in W.T]) - exact
+    return float(np.abs(error - error.mean(axis=0)).max())
 
 
 def _choose(

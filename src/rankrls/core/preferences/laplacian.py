@@ -431,7 +431,12 @@ def lost_to_heavy_edges(laplacian: Laplacian) -> float:
     if isinstance(laplacian, SumLaplacian):
         return max(map(lost_to_heavy_edges, (laplacian.scored, laplacian.edges)))
     if isinstance(laplacian, CentredLaplacian):
-        return 0.0 if laplacian.between is None else lost_to_heavy_edges(laplacian.between)
+        if laplacian.between is not None:
+            return lost_to_heavy_edges(laplacian.between)
+        strength = np.zeros(laplacian.groups.n_groups)
+        np.maximum.at(strength, laplacian.groups.codes, laplacian.scale)
+        ratio = float(strength.max() / strength[strength > 0].min(initial=np.inf))
+        return EPS * ratio if ratio > UNEVEN else 0.0
     heavy, m = ~laplacian.outweighed, laplacian.n_rows
     if heavy.all():
         return 0.0
@@ -439,8 +444,7 @@ def lost_to_heavy_edges(laplacian: Laplacian) -> float:
     kept = sparse.csr_array((laplacian.weight[heavy], ends), shape=(m, m))
     if connected_components(kept)[0] == connected_components(laplacian.matrix)[0]:
         return 0.0
-    weight = laplacian.weight[laplacian.outweighed]
-    return EPS * float(laplacian.weight.max()) * min(m, len(weight)) / float(weight.sum())
+    return EPS * float(laplacian.weight.max() / laplacian.weight.min())
 
 
 def _weighted_squares(weight: Array, X: Array) -> Array:
