@@ -89,7 +89,7 @@ def fit_hinge(
         losses = hinge_losses(graph[used], query_weighting)
         space = Space(kernel, X[used][:, used] if kernel.precomputed else X[used], "dual")
     options: dict[str, Any] = {"squared": squared, "tol": tol, "max_iter": max_iter}
-    solve = partial(_minimize, losses, alphas, progress, **options)
+    solve = partial(_minimize, losses, alphas, options, progress)
     functions = _functions(space, n_threads(n_jobs))
     coefficients, (objective, gap, rounding), n_iter = solve(functions)
     single = X.dtype == np.float32 and space.solver == "primal"
@@ -114,9 +114,9 @@ def fit_hinge(
 def _minimize(
     losses: list[Any],
     alphas: Array,
+    options: dict[str, Any],
     progress: Progress,
     functions: FeatureSpace,
-    **options: Any,
 ) -> tuple[Array, Array, Array]:
     """Coefficients (n_alphas, q, n_outputs); objective, gap and its rounding error; iterations."""
     shape, coefficients = (len(alphas), len(losses)), np.empty(0)
