@@ -346,6 +346,9 @@ def test_a_basis_of_rows_far_from_zero():
     for offset in (1e6, 1e8):
         with pytest.warns(UserWarning, match="Centre and scale the features"):
             ranker.fit(X + offset, y, qid=QID)
+    cubic = RankRLS(kernel="poly", basis=np.arange(60), solver="nystroem").fit(X, y, qid=QID)
+    with pytest.warns(UserWarning, match="values of kernel 'poly' are too large"):
+        cubic.fit(X + 1e3 * QID[:, None], y, qid=QID)
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e2, 1e3, 1e4])

@@ -240,10 +240,11 @@ class RidgeProblem:
         if weights and solvers and not kernel and isinstance(solvers[0], PrimalSolver):
             weights = EPS * max(solver.factorization.condition(alpha) for solver in solvers)
         if basis is not None and solvers and not space.kernel.shift_invariant:
-            # A constant part of the kernel of a basis.
-            size, centred = (np.square(Z).sum(axis=1).max() for Z in (basis.Z, centre(basis.Z)[0]))
-            if centred <= 1e-2 * size:
-                loss = max(loss, EPS * float(size) * self._largest_degree() / alpha)
+            # A part of the kernel that cancels in differences, as one far from zero does.
+            size, q = float(np.square(basis.Z).sum(axis=1).max()), basis.Z.shape[1]
+            for solver, L in zip(solvers, self.objectives, strict=True):
+                if solver.largest[:q].sum() <= 1e-2 * size * L.degree().sum():
+                    loss = max(loss, EPS * size * self._largest_degree() / alpha)
         self._warned = warn_lost_digits(
             loss, weights, alpha, space.kernel.name if kernel else None, space.X, self.names
         )
