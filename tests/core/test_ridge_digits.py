@@ -351,6 +351,14 @@ def test_a_basis_of_rows_far_from_zero():
         cubic.fit(X + 1e3 * QID[:, None], y, qid=QID)
 
 
+def test_pairs_of_rows_in_clusters_far_from_each_other():
+    """What tells rows of a cluster apart is lost beside the distance, in float64."""
+    _, _, pairs, _ = data()
+    for offset, lost in ((10, False), (1e8, True)):
+        rows = ROWS + offset * QID[:, None]
+        assert outcome(lambda rows=rows: RankRLS().fit(rows, pairs=pairs))[1] == lost
+
+
 @pytest.mark.parametrize("scale", [1.0, 1e2, 1e3, 1e4])
 def test_cubic_kernel_is_right_or_told(scale):
     """Leave-query-out against 60 digits."""

@@ -211,6 +211,18 @@ class EigenFactorization:
         scaled = (self.vectors.T @ B)[used] / (self.values[used, None] + alpha)
         return rounding * float(np.linalg.norm(scaled)) / max(float(np.linalg.norm(B)), TINY)
 
+    def lost_below(self, B: Array, alpha: float) -> float:
+        """Approximate relative error of (S + alpha I)⁻¹B along eigenvalues near rounding errors.
+
+        Only where B is not a rounding error itself: B of dependent columns is in the range of S.
+        """
+        rounding, coordinates = rounding_level(self.values), self.vectors.T @ B
+        coordinates[abs(coordinates) <= 1e3 * len(B) * EPS * np.linalg.norm(B, axis=0)] = 0.0
+        shifted = np.maximum(self.values, rounding)[:, None] + alpha
+        scaled = coordinates / shifted
+        lost = float(np.linalg.norm(scaled * rounding / shifted))
+        return lost / max(float(np.linalg.norm(scaled)), TINY)
+
     def solve_path(self, B: Array, alphas: Array) -> Array:
         """V (σ + alpha)⁻¹ VᵀB for all alphas at once, without the null space of S."""
         coordinates = self.vectors.T @ B
@@ -354,7 +366,9 @@ def factorize(
     S = made.matrix().astype(np.float64, copy=False)
     del made
     found = EigenFactorization(S, alpha, null=null, noise=noise, source=source)
-    found.loss = float(graded) if in_range else found.error(B, alpha)
+    found.loss = (
+        max(float(graded), found.lost_below(B, alpha)) if in_range else found.error(B, alpha)
+    )
     return found
 
 
