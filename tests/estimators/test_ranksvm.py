@@ -268,11 +268,7 @@ def test_trivial_features():
     [
         (r"alpha must be finite and > 0", {"alpha": 0.0}, {}),
         (r"loss must be one of 'hinge', 'squared_hinge'; got 'log'", {"loss": "log"}, {}),
-        (
-            r"solver must be one of 'auto', 'primal', 'dual', 'nystroem'; got 'cg'",
-            {"solver": "cg"},
-            {},
-        ),
+        (r"solver must be .* 'primal', 'dual', 'nystroem'; got 'cg'", {"solver": "cg"}, {}),
         (r"query_weighting must be one of", {"query_weighting": "rows"}, {}),
         (r"tol must be", {"tol": -1.0}, {}),
         (r"max_iter must be", {"max_iter": 0}, {}),
