@@ -524,4 +524,3 @@ def test_bad_input(name):
     options, fit, message = BAD[name]
     with pytest.raises(ValueError, match=message):
         RankRLS(**options).fit(X, Y, **fit)
-
