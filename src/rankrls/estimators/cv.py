@@ -239,8 +239,8 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
                 scoring.require_scores()
             if by_rows:
                 split = split_for_validation(self, X, graph, eval_set)
-            searches, kernels = [], self._gammas() or [kernel]
-            for one in kernels:
+            searches, kernels = [], [self._check_kernel(gamma) for gamma in self._gammas()]
+            for one in kernels or [kernel]:
                 stops = bool(self.early_stopping)
                 trained = graph if split is None or not stops else split.graph
                 found = AlphaSearch(self._problem(one, X, trained))
@@ -257,7 +257,7 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
                     n_values = max(1, 0 if folds is None else len(folds.members) * graph.n_outputs)
                     size = found.problem.size
                     found.best, found.results = search_alphas(
-                        grid, score, size, n_values, warns=len(kernels) == 1
+                        grid, score, size, n_values, warns=len(kernels) <= 1
                     )
                 progress(f"alpha {found['alpha']:g}, score {found['mean_score']:.4f}")
                 searches.append(found)
@@ -336,21 +336,19 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             return f"link={self.link!r} has other weights after every change: fit again"
         return super()._why_not_incremental()
 
-    def _gammas(self) -> list[Kernel] | None:
-        """Kernels of several gammas, or None if there is one."""
-        if self.gamma is None or np.ndim(self.gamma) == 0:
-            return None
-        values = check_alphas("gamma", self.gamma, as_given=True)
-        kernels = [self._check_kernel(float(gamma)) for gamma in values]
-        if "gamma" not in kernels[0].params:
-            raise ValueError(f"kernel={show(self.kernel)} has no gamma to choose; pass gamma=None")
-        return kernels
+    def _gammas(self) -> list[float]:
+        """The gammas to choose from; none if there is only one."""
+        several = np.ndim(self.gamma) > 0
+        return check_alphas("gamma", self.gamma, as_given=True).tolist() if several else []
 
     def _check_kernel(self, gamma: Any = None) -> Kernel:
-        kernels = self._gammas() if gamma is None else None
-        if kernels is not None and not hasattr(self, "gamma_"):
-            return kernels[0]
-        return super()._check_kernel(gamma if kernels is None else self.gamma_)
+        gammas = self._gammas()
+        if gammas and gamma is None:
+            gamma = getattr(self, "gamma_", gammas[0])
+        kernel = super()._check_kernel(gamma)
+        if gammas and "gamma" not in kernel.params:
+            raise ValueError(f"kernel={show(self.kernel)} has no gamma to choose; pass gamma=None")
+        return kernel
 
     # -- held-out predictions
 

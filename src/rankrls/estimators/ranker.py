@@ -120,12 +120,13 @@ def check_return_std(value: Any) -> bool:
 
 def require_preferences(graph: PreferenceGraph, purpose: str = "learn from") -> None:
     """Raise unless at least one row is preferred to another, for every output."""
-    if graph.scores is None and not graph.preferring.any():
+    n_preferences = graph.n_preferences
+    if graph.scores is None and not n_preferences.any():
         raise ValueError(
             f"no query has a pair to {purpose}: pairs is empty, or every pair is a tie "
             "(magnitude 0) or has pair_weight 0"
         )
-    require_every_output(graph.n_preferences, graph.n_rows, graph.n_queries, purpose)
+    require_every_output(n_preferences, graph.n_rows, graph.n_queries, purpose)
 
 
 def require_every_output(
