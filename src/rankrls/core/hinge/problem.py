@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,14 +88,27 @@ def fit_hinge(
         losses = hinge_losses(graph[used], query_weighting)
         space = Space(kernel, X[used][:, used] if kernel.precomputed else X[used], "dual")
     options: dict[str, Any] = {"squared": squared, "tol": tol, "max_iter": max_iter}
-    solve = partial(_minimize, losses, alphas, options, progress)
-    functions = _functions(space, n_threads(n_jobs))
-    coefficients, (objective, gap, rounding), n_iter = solve(functions)
-    single = X.dtype == np.float32 and space.solver == "primal"
-    if single and _lost_in_single(functions, X, coefficients[-1]) > SINGLE_ERROR:
-        X = X.astype(np.float64)
-        functions = _functions(Space(kernel, X, "primal"), n_threads(n_jobs))
-        coefficients, (objective, gap, rounding), n_iter = solve(functions)
+    shape, repeat = (len(alphas), len(losses)), True
+    (objective, gap, rounding), n_iter = np.empty((3, *shape)), np.empty(shape, dtype=int)
+    while repeat:
+        functions, coefficients = _functions(space, n_threads(n_jobs)), np.empty(0)
+        for j, loss in enumerate(losses):
+            start = None
+            for a in np.argsort(-alphas, kind="stable").tolist():
+                alpha = float(alphas[a])
+                found = minimize_hinge(loss, functions, alpha, start=start, **options)
+                objective[a, j], gap[a, j] = found.objective, found.gap
+                rounding[a, j], n_iter[a, j], start = found.rounding, found.n_iter, found.w
+                kept: Any = found.row_coefficients if space.solver == "dual" else found.w
+                if not coefficients.size:
+                    coefficients = np.empty((len(alphas), len(kept), len(losses)))
+                coefficients[a, :, j] = kept
+                if len(alphas) > 1:
+                    progress(f"alpha {alpha:g}: {found.n_iter} iterations")
+        repeat = space.solver == "primal" and _lost_in_single(functions, X, coefficients[-1])
+        if repeat:
+            X = X.astype(np.float64)
+            space = Space(kernel, X, "primal")
     progress(f"solved to a gap of {gap.max():.1e} in {n_iter.sum()} iterations")
     worst = np.unravel_index(np.argmax(gap), gap.shape)
     if gap[worst] > max(tol, ROUNDING[X.dtype]):
@@ -111,38 +123,13 @@ def fit_hinge(
     return HingeFit(model, space.solver, n_pairs, objective, gap, n_iter)
 
 
-def _minimize(
-    losses: list[Any],
-    alphas: Array,
-    options: dict[str, Any],
-    progress: Progress,
-    functions: FeatureSpace,
-) -> tuple[Array, Array, Array]:
-    """Coefficients (n_alphas, q, n_outputs); objective, gap and its rounding error; iterations."""
-    shape, coefficients = (len(alphas), len(losses)), np.empty(0)
-    reached, n_iter = np.empty((3, *shape)), np.empty(shape, dtype=int)
-    by_rows = isinstance(functions, KernelSpace)
-    for j, loss in enumerate(losses):
-        start = None
-        for a in np.argsort(-alphas, kind="stable").tolist():
-            alpha = float(alphas[a])
-            found = minimize_hinge(loss, functions, alpha, start=start, **options)
-            reached[:, a, j] = found.objective, found.gap, found.rounding
-            n_iter[a, j], start = found.n_iter, found.w
-            kept: Any = found.row_coefficients if by_rows else found.w
-            if not coefficients.size:
-                coefficients = np.empty((len(alphas), len(kept), len(losses)))
-            coefficients[a, :, j] = kept
-            if len(alphas) > 1:
-                progress(f"alpha {alpha:g}: {found.n_iter} iterations")
-    return coefficients, reached, n_iter
-
-
-def _lost_in_single(functions: FeatureSpace, X: Any, W: Array) -> float:
-    """The largest error of scores X w in single precision, up to a constant; margins are 1."""
+def _lost_in_single(functions: FeatureSpace, X: Any, W: Array) -> bool:
+    """Whether scores X w of float32 rows have errors that matter beside margins of 1."""
+    if X.dtype != np.float32:
+        return False
     exact = np.concatenate([X[rows].astype(np.float64) @ W for rows in row_blocks(*X.shape)])
     error = np.column_stack([functions.forward(w) for w in W.T]) - exact
-    return float(np.abs(error - error.mean(axis=0)).max())
+    return bool(np.abs(error - error.mean(axis=0)).max() > SINGLE_ERROR)  # up to a constant
 
 
 def _choose(
