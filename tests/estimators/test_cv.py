@@ -467,6 +467,7 @@ def test_auto(monkeypatch):
 
 X_BAD, Y_BAD, QID_BAD = make(seed=27)
 ONE_QUERY = np.where(QID_BAD == "a", Y_BAD, 1.0)
+PAIR_IN_IT = {"pairs": [np.flatnonzero(QID_BAD == "a")[:2]]}
 
 
 def case(name, message, *, fit=None, y=Y_BAD, **params):
@@ -495,6 +496,7 @@ BAD = [
         "pairs only", "'auto', 'leave-judgement-out'", y=None, cv="leave-query-out", fit=PAIRS_BAD
     ),
     case("one informative query", "nothing is left to learn from", y=ONE_QUERY, fit=WITH_QID),
+    case("a pair in it", "nothing is left", y=ONE_QUERY, cv=3, fit=WITH_QID | PAIR_IN_IT),
     case("cg and folds", "leave cv='auto'", solver="cg", cv=3),
     case("gamma negative", "gamma must be finite and > 0", kernel="rbf", gamma=[1.0, -1.0]),
     case("gamma linear", "kernel='linear' has no gamma to choose", gamma=[1.0]),
