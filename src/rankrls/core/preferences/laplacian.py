@@ -113,17 +113,21 @@ class Groups:
             return gram, cross
         constant = m > 0 and bool((scale == scale[0]).all())
         root = np.sqrt(scale).astype(X.dtype)
-        r = r.astype(X.dtype, copy=False)
+        r, rounded = r.astype(X.dtype, copy=False), means.astype(X.dtype, copy=False)
+        # Beside a large offset, the rounding error of a float32 mean is large.
+        rest = (means - rounded).astype(X.dtype) if X.dtype != means.dtype else means[:0]
 
         def products(blocks: list[slice]) -> tuple[Array, Array]:
             gram, cross = np.zeros((n, n)), np.zeros((n, r.shape[1]))
-            work = np.empty((0, n))
+            work = np.empty((0, n), dtype=X.dtype)
             for block in blocks:
                 size = block.stop - block.start
-                work = np.empty((size, n)) if len(work) < size else work
+                work = np.empty((size, n), dtype=X.dtype) if len(work) < size else work
                 part = work[:size]
-                np.take(means, self.codes[block], axis=0, out=part, mode="clip")
-                part = np.subtract(X[block], part, out=part).astype(X.dtype, copy=False)
+                np.take(rounded, self.codes[block], axis=0, out=part, mode="clip")
+                np.subtract(X[block], part, out=part)
+                if len(rest):
+                    part -= rest[self.codes[block]]
                 cross += part.T @ r[block]
                 if not constant:
                     part *= root[block, None]
