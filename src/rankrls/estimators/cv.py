@@ -230,22 +230,20 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             forget_choice(self)
             kernel, X, graph = self._prepare(X, Preferences(*given))
             judged, by_rows = self._held_out(kernel, graph, groups, eval_set)
-            progress, split, folds = Progress(type(self).__name__, self.verbose), None, None
             scoring: Any
             if judged:
                 scoring = JudgementScoring(self.scoring, graph, self._loss)
             else:
                 scoring = Scoring(self.scoring, self._loss)
                 scoring.require_scores()
-            if by_rows:
-                split = split_for_validation(self, X, graph, eval_set)
-            searches, kernels = [], [self._check_kernel(gamma) for gamma in self._gammas()]
-            for one in kernels or [kernel]:
-                stops = bool(self.early_stopping)
-                trained = graph if split is None or not stops else split.graph
+            split = split_for_validation(self, X, graph, eval_set) if by_rows else None
+            stops, refit = bool(self.early_stopping), eval_set is None
+            trained = split.graph if stops and split is not None else graph
+            progress, folds, searches = Progress(type(self).__name__, self.verbose), None, []
+            kernels = [self._check_kernel(gamma) for gamma in self._gammas()] or [kernel]
+            for one in kernels:
                 found = AlphaSearch(self._problem(one, X, trained))
                 if split is not None:
-                    refit = eval_set is None
                     score = partial(self._score_rows, found, split, scoring, callback, refit)
                 else:
                     if folds is None:  # they are the same for all kernels
@@ -257,12 +255,12 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
                     n_values = max(1, 0 if folds is None else len(folds.members) * graph.n_outputs)
                     size = found.problem.size
                     found.best, found.results = search_alphas(
-                        grid, score, size, n_values, warns=len(kernels) <= 1
+                        grid, score, size, n_values, warns=len(kernels) == 1
                     )
                 progress(f"alpha {found['alpha']:g}, score {found['mean_score']:.4f}")
                 searches.append(found)
             found = max(searches, key=lambda one: one["mean_score"])  # the first of equals
-            if len(kernels) > 1 and not (self.early_stopping and grid is not None):
+            if len(kernels) > 1 and not stops:
                 best_of_search(grid, found.results, found.problem.size)  # which warns of open ends
             self._store_choice(searches, found)
             if self.link == "logit":

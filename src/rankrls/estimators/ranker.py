@@ -166,6 +166,12 @@ class QueryRequests:
 
     __metadata_request__fit = {"qid": True}  # noqa: RUF012 (scikit-learn reads the class)
 
+    def _set(self, parameters: dict[str, Any]) -> None:
+        """Store the arguments of ``__init__``, its ``locals()``, under their names."""
+        for name, value in parameters.items():
+            if name != "self":
+                setattr(self, name, value)
+
     def __sklearn_clone__(self) -> Any:
         """Clone; warn inside a tool of scikit-learn that has ``groups`` but passes no qid."""
         for frame in library_frames():
@@ -332,12 +338,6 @@ class BaseRanker(QueryRequests, BaseEstimator):
                 ensure_min_samples=least,
             )
         return canonical(X, dense=precomputed, columns=columns) if sparse.issparse(X) else X
-
-    def _set(self, parameters: dict[str, Any]) -> None:
-        """Store the arguments of ``__init__``, its ``locals()``, under their names."""
-        for name, value in parameters.items():
-            if name != "self":
-                setattr(self, name, value)
 
     def _store_fit(
         self, model: Any, data: Any, n_pairs: int, solver: str, history: History
