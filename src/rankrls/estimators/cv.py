@@ -252,16 +252,15 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
                 if stops and grid is not None:  # early stopping chooses alpha, too
                     found.results = {"alpha": grid, **score(grid)}
                 else:
-                    n_values = max(1, 0 if folds is None else len(folds.members) * graph.n_outputs)
-                    size = found.problem.size
+                    n_values = 1 if folds is None else max(1, len(folds.members) * graph.n_outputs)
                     found.best, found.results = search_alphas(
-                        grid, score, size, n_values, warns=len(kernels) == 1
+                        grid, score, found.problem.size, n_values, warns=False
                     )
                 progress(f"alpha {found['alpha']:g}, score {found['mean_score']:.4f}")
                 searches.append(found)
             found = max(searches, key=lambda one: one["mean_score"])  # the first of equals
-            if len(kernels) > 1 and not stops:
-                best_of_search(grid, found.results, found.problem.size)  # which warns of open ends
+            if not stops:
+                best_of_search(grid, found.results, found.problem.size)  # warns of an open end
             self._store_choice(searches, found)
             if self.link == "logit":
                 step = newton(found.problem, self.alpha_)
