@@ -437,8 +437,11 @@ def lost_to_heavy_edges(laplacian: Laplacian) -> float:
     if isinstance(laplacian, CentredLaplacian):
         if laplacian.between is not None:
             return lost_to_heavy_edges(laplacian.between)
-        strength = np.zeros(laplacian.groups.n_groups)
-        np.maximum.at(strength, laplacian.groups.codes, laplacian.scale)
+        groups, strength = laplacian.groups, laplacian.kappa
+        if groups.weighted:
+            heaviest = np.zeros(groups.n_groups)
+            np.maximum.at(heaviest, groups.codes, groups.weight)
+            strength = strength * heaviest
         ratio = float(strength.max() / strength[strength > 0].min(initial=np.inf))
         return EPS * ratio if ratio > UNEVEN else 0.0
     heavy, m = ~laplacian.outweighed, laplacian.n_rows
