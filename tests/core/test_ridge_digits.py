@@ -6,6 +6,7 @@ from decimal import Decimal, localcontext
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
 
 import high_precision
@@ -159,6 +160,17 @@ def test_features_of_single_precision_that_depend_on_each_other(alpha):
     if alpha < 1e-2:  # sums of batches cannot be computed again
         with pytest.warns(UserWarning, match="products of float32 features leave relative errors"):
             RankRLS(alpha, solver="primal").partial_fit(X, y, qid=QID)
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+def test_offsets_of_single_precision_rows(layout):
+    """Deviations of a few units in the last place used to be taken for rounding errors."""
+    for offsets in (1e6, 1e6 * (QID[:, None] + 1)):
+        X = (ROWS + offsets).astype(np.float32)
+        expected = RankRLS().fit(X.astype(float), SCORES, qid=QID).coef_
+        np.testing.assert_allclose(RankRLS().fit(layout(X), SCORES, qid=QID).coef_, expected, 1e-4)
+        with pytest.warns(ConvergenceWarning, match="centre and scale"):
+            RankRLS(solver="cg").fit(layout(X), SCORES, qid=QID)
 
 
 @pytest.mark.parametrize("offset", [1e3, 1e5, 1e7])
@@ -334,6 +346,17 @@ def test_a_basis_of_rows_far_from_zero():
     for offset in (1e6, 1e8):
         with pytest.warns(UserWarning, match="Centre and scale the features"):
             ranker.fit(X + offset, y, qid=QID)
+    cubic = RankRLS(kernel="poly", basis=np.arange(60), solver="nystroem").fit(X, y, qid=QID)
+    with pytest.warns(UserWarning, match="values of kernel 'poly' are too large"):
+        cubic.fit(X + 1e3 * QID[:, None], y, qid=QID)
+
+
+def test_pairs_of_rows_in_clusters_far_from_each_other():
+    """What tells rows of a cluster apart is lost beside the distance, in float64."""
+    _, _, pairs, _ = data()
+    for offset, lost in ((10, False), (1e8, True)):
+        rows = ROWS + offset * QID[:, None]
+        assert outcome(lambda rows=rows: RankRLS().fit(rows, pairs=pairs))[1] == lost
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e2, 1e3, 1e4])

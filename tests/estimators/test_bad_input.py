@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import KFold, cross_val_score
 
-from rankrls import PreferenceGraph, RankRLS, _resources, regularization_path
+from rankrls import PreferenceGraph, RankRLS, _resources
 from rankrls.core.preferences import graph as _costs
 from rankrls.core.ridge.models import FittedFunction
 
@@ -52,42 +52,26 @@ def rbf(**parameters):
     return model(kernel="rbf", random_state=0, **parameters)
 
 
-def path(**kwargs):
-    return lambda f: regularization_path(RankRLS(), X, Y, **kwargs)
-
-
 def case(name, call, message, error=ValueError, **options):
     """One row of the table: what is wrong, what to call, and a pattern of the message.
 
-    ``sklearn``: the words are scikit-learn's own, which are as
-    long as it likes: the message must be in the first line.
+    ``sklearn``: of scikit-learn, as long as it likes; the pattern must be in the first line.
     """
     return pytest.param(call, message, error, options, id=name)
 
-
-POSITIVE = "> 0"
 
 CASES = [
     # ------------------------------------------------------------------ X
     case("X NaN", fit(put(X, np.nan), Y), "Input X contains NaN", sklearn=True),
     case("X None", fit(None, Y), "X must be 2-D, .*; got None"),
-    case("X 1-D", fit(X[:, 0], Y), "X must be 2-D, .*; got 1-D data of length 100"),
     case("X strings in pandas", fit(pd.DataFrame({"a": ["x"] * N}), Y), "not numbers: 'a' "),
     # ------------------------------------------------------------------ y
     case("y NaN", fit(X, put(Y, np.nan)), r"y contains NaN or infinity \(first at row 7\)"),
     case("y short", fit(X, Y[:90]), "y has 90 entries for 100 rows of X"),
     case("y strings", fit(X, ["good"] * N), "y must be numeric; got dtype .*of two classes: y =="),
     # ------------------------------------------------------------------ nothing to learn from
-    case(
-        "y constant",
-        fit(X, 0 * Y + 3),
-        "no query .* 100 rows and 1 queries, all labels of a query are equal",
-    ),
-    case(
-        "an output constant",
-        fit(X, np.c_[Y, 0 * Y]),
-        r"all labels of a query are equal in output \(column\) 1",
-    ),
+    case("y constant", fit(X, 0 * Y + 3), "100 rows and 1 queries, all labels of a query are"),
+    case("an output constant", fit(X, np.c_[Y, 0 * Y]), r"are equal in output \(column\) 1"),
     case("no pairs", fit_pairs([]), "no query has a pair to learn from|pairs.* empty"),
     # ------------------------------------------------------------------ qid
     case("qid NaN", fit_xy(qid=put(QID / 1, np.nan)), "qid is nan at row 7: every row needs an id"),
@@ -96,57 +80,31 @@ CASES = [
     case("qid without y", fit_pairs(PAIRS, qid=QID), "qid belongs to the scores y"),
     # ------------------------------------------------------------------ sample_weight
     case(
-        "sample_weight negative",
-        fit_xy(sample_weight=put(np.ones(N), -1.0)),
-        "sample_weight must be >= 0; entry 7 is -1",
+        "weight -1", fit_xy(sample_weight=put(np.ones(N), -1.0)), "sample_weight .*; entry 7 is -1"
     ),
     # ------------------------------------------------------------------ pairs
     case("pairs out of range", fit_pairs([(0, 1), (100, 2)]), r"pairs\[1\] = \(100, 2\).*0 to 99"),
-    case(
-        "pairs i = j", fit_pairs([(0, 1), (5, 5)]), r"pairs\[1\] = \(5, 5\) prefers a row to itself"
-    ),
+    case("pairs i = j", fit_pairs([(0, 1), (5, 5)]), r"pairs\[1\] = \(5, 5\) prefers a row to it"),
     case("pairs strings", fit_pairs([("0", "1")]), r"row numbers \(integers\).*get_indexer"),
-    case(
-        "magnitude negative",
-        fit_pairs(PAIRS, magnitude=[1, 1, -2]),
-        "magnitude must be >= 0; entry 2 is -2 .*swap the pair",
-    ),
+    case("magnitude -2", fit_pairs(PAIRS, magnitude=[1, 1, -2]), "magnitude .* 2 is -2 .*swap"),
     case("magnitude alone", fit_xy(magnitude=[1.0]), "magnitude belongs to pairs"),
     # ------------------------------------------------------------------ parameters
     *(
-        case(f"alpha {value!r}", model(alpha=value), f"alpha must be .*{POSITIVE}; got")
+        case(f"alpha {value!r}", model(alpha=value), "alpha must be .*> 0; got")
         for value in (0, -0.5, np.nan, 10**309, "auto", None, True, [1.0])
     ),
-    case(
-        "cost",
-        model(cost="hinge"),
-        "cost must be one of 'magnitude', 'unit', 'relative'; got 'hinge'",
-    ),
-    case(
-        "query_weighting",
-        model(query_weighting="rows"),
-        "query_weighting must be one of 'pair', 'size', 'query'; got 'rows'",
-    ),
+    case("cost", model(cost="hinge"), "cost must .*'magnitude', 'unit', 'relative'; got"),
+    case("rows", model(query_weighting="rows"), "query_weighting must .*'pair', 'size', 'query'; "),
     *[
         case(f"unused {name}", model(**{name: value}), f"{name} must be .*; got ")
-        for name, value in {
-            "max_iter": 0,
-            "tol": -1.0,
-            "n_jobs": 0,
-            "gamma": -1.0,
-            "coef0": "x",
-            "degree": None,
-            "validation_fraction": 2.0,
-            "n_iter_no_change": 0,
-        }.items()
+        for name, value in [
+            *[("max_iter", 0), ("tol", -1.0), ("n_jobs", 0), ("gamma", -1.0), ("coef0", "x")],
+            *[("degree", None), ("validation_fraction", 2.0), ("n_iter_no_change", 0)],
+        ]
     ],
     case("solver", model(solver="svd"), "solver must be one of 'auto', 'primal', .*; got 'svd'"),
     case("kernel", model(kernel="gaussian"), "kernel must be .*'linear'.*'rbf'.*; got 'gaussian'"),
-    case(
-        "sample_weight far apart",
-        fit_xy(sample_weight=put(np.ones(N), 1e35)),
-        r"sample_weight: the largest, 1e\+35, is more than 1e\+30 times the smallest, 1, which",
-    ),
+    case("weight 1e35", fit_xy(sample_weight=put(np.ones(N), 1e35)), r"largest, 1e\+35, is more"),
     case("kernel parameter", rbf(kernel_params={"sigma": 1}), r"'sigma'.*'rbf' .*takes: gamma"),
     case("primal with rbf", rbf(solver="primal"), "needs kernel='linear'.*'dual' or 'nystroem'"),
     case("basis with dual", rbf(solver="dual", basis=5), "basis belongs to solver='nystroem'"),
@@ -171,23 +129,11 @@ CASES = [
     # ------------------------------------------------------------------ predict and score
     case("predict before fit", lambda f: RankRLS().predict(X), "not fitted yet", NotFittedError),
     case("predict, features", lambda f: f.plain.predict(X[:, :2]), "2 features, .* expecting 3"),
-    case("predict, 1-D", lambda f: f.plain.predict(X[0]), "X must be 2-D, .*; got 1-D data of"),
-    case(
-        "score without qid",
-        lambda f: f.queries.score(X, Y),
-        "fitted with qid, so score needs qid.*in a search or a pipeline",
-    ),
+    case("score", lambda f: f.queries.score(X, Y), "score needs qid.*in a search or a pipeline"),
     case(
         "probability, lengths",
         lambda f: f.plain.preference_proba(X[:5], X[:4]),
         r"X_a has 5 row\(s\) and X_b 4: they are compared row by row \(one with many: repeat",
-    ),
-    # ------------------------------------------------------------------ the path
-    case(
-        "path, fit argument",
-        path(alphas=[1], qids=QID),
-        "no argument 'qids'; it has qid, .*pair_features",
-        TypeError,
     ),
 ]
 
@@ -196,10 +142,7 @@ CASES = [
 def fitted():
     return SimpleNamespace(
         plain=RankRLS().fit(X, Y),
-        rbf=RankRLS(kernel="rbf").fit(X, Y),
-        nystroem=RankRLS(kernel="rbf", basis=10, random_state=0).fit(X, Y),
         queries=RankRLS().fit(X, Y, qid=QID),
-        outputs=RankRLS().fit(X, np.c_[Y, X[:, 0]]),
         gram=RankRLS(kernel="precomputed").fit(KERNEL, Y),
     )
 

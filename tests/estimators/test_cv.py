@@ -467,6 +467,7 @@ def test_auto(monkeypatch):
 
 X_BAD, Y_BAD, QID_BAD = make(seed=27)
 ONE_QUERY = np.where(QID_BAD == "a", Y_BAD, 1.0)
+PAIR_IN_IT = {"pairs": [np.flatnonzero(QID_BAD == "a")[:2]]}
 
 
 def case(name, message, *, fit=None, y=Y_BAD, **params):
@@ -474,7 +475,7 @@ def case(name, message, *, fit=None, y=Y_BAD, **params):
 
 
 NO_SHORTCUT = "no exact shortcut"
-WITH_QID = {"qid": QID_BAD}
+WITH_QID, PAIRS_BAD = {"qid": QID_BAD}, {"pairs": [(i, i + 1) for i in range(20)]}
 
 BAD = [
     case("cv unknown", "cv must be one of 'auto', 'leave-query-out'", cv="leave-one-out"),
@@ -492,18 +493,11 @@ BAD = [
     case("alphas empty", "alphas is empty; give at least one number > 0", alphas=[]),
     case("alphas 0", "alphas must be finite and > 0; got 0", alphas=[1.0, 0.0]),
     case(
-        "given pairs only, leave-query-out",
-        "cv must be one of 'auto', 'leave-judgement-out'",
-        y=None,
-        cv="leave-query-out",
-        fit={"pairs": [(i, i + 1) for i in range(20)]},
+        "pairs only", "'auto', 'leave-judgement-out'", y=None, cv="leave-query-out", fit=PAIRS_BAD
     ),
-    case(
-        "one informative query",
-        "nothing is left to learn from",
-        y=ONE_QUERY,
-        fit=WITH_QID,
-    ),
+    case("one informative query", "nothing is left to learn from", y=ONE_QUERY, fit=WITH_QID),
+    case("a pair in it", "nothing is left", y=ONE_QUERY, cv=3, fit=WITH_QID | PAIR_IN_IT),
+    case("cg and folds", "leave cv='auto'", solver="cg", cv=3),
     case("gamma negative", "gamma must be finite and > 0", kernel="rbf", gamma=[1.0, -1.0]),
     case("gamma linear", "kernel='linear' has no gamma to choose", gamma=[1.0]),
     case("roc_auc", "'pairwise_accuracy' is the AUC", scoring="roc_auc"),

@@ -503,44 +503,24 @@ def test_float32_stays(data):
 # ---------------------------------------------------------------------------- bad input
 
 X, Y, Q = np.eye(6), np.arange(6.0), np.repeat([0, 1], 3)
+CG, STOPPED, VALIDATED = {"solver": "cg"}, {"early_stopping": True}, {"eval_set": (X, Y)}
 BAD = {
-    "basis": (RankRLS(solver="cg", basis=2), {}, "basis belongs to solver='nystroem'"),
-    "max_iter": (RankRLS(solver="cg", max_iter=0), {}, "max_iter must be an integer >= 1"),
-    "direct": (RankRLS(solver="dual", early_stopping=True), {}, "belongs to solver='cg'"),
-    "unused": (RankRLS(solver="cg"), {"eval_set": (X, Y)}, "set early_stopping=True"),
-    "patience": (
-        RankRLS(early_stopping=True, n_iter_no_change=0),
-        {"eval_set": (X, Y)},
-        "n_iter_no_change must be an integer >= 1",
-    ),
-    "not a tuple": (
-        RankRLS(early_stopping=True),
-        {"eval_set": X},
-        r"must be one tuple \(X_val, y_val\)",
-    ),
-    "no qid": (RankRLS(early_stopping=True), {"qid": Q, "eval_set": (X, Y)}, "needs it too"),
-    "outputs": (
-        RankRLS(early_stopping=True),
-        {"eval_set": (X, np.column_stack([Y, Y]))},
-        "eval_set has 2 output",
-    ),
-    "one query": (
-        RankRLS(early_stopping=True),
-        {"qid": np.zeros(6)},
-        "of 1 queries with a pair leaves too few",
-    ),
-    "both": (
-        RankRLS(early_stopping=True),
-        {"pairs": [(0, 1)]},
-        "scores and pairs together cannot be split",
-    ),
-    "cv": (RankRLSCV([1.0], solver="cg", cv=3), {}, "leave cv='auto'"),
-    "callback": (RankRLS(solver="cg"), {"callback": 3}, "callback must be a function"),
+    "basis": (CG | {"basis": 2}, {}, "basis belongs to solver='nystroem'"),
+    "max_iter": (CG | {"max_iter": 0}, {}, "max_iter must be an integer >= 1"),
+    "direct": (STOPPED | {"solver": "dual"}, {}, "belongs to solver='cg'"),
+    "unused": (CG, VALIDATED, "set early_stopping=True"),
+    "patience": (STOPPED | {"n_iter_no_change": 0}, VALIDATED, "n_iter_no_change must be an"),
+    "not a tuple": (STOPPED, {"eval_set": X}, r"must be one tuple \(X_val, y_val\)"),
+    "no qid": (STOPPED, VALIDATED | {"qid": Q}, "needs it too"),
+    "outputs": (STOPPED, {"eval_set": (X, np.column_stack([Y, Y]))}, "eval_set has 2 output"),
+    "one query": (STOPPED, {"qid": np.zeros(6)}, "of 1 queries with a pair leaves too few"),
+    "both": (STOPPED, {"pairs": [(0, 1)]}, "scores and pairs together cannot be split"),
+    "callback": (CG, {"callback": 3}, "callback must be a function"),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_input(name):
-    ranker, fit, message = BAD[name]
+    options, fit, message = BAD[name]
     with pytest.raises(ValueError, match=message):
-        ranker.fit(X, Y, **fit)
+        RankRLS(**options).fit(X, Y, **fit)

@@ -187,6 +187,19 @@ def test_data_in_another_form(change, options):
         np.testing.assert_allclose(np.diff(found), np.diff(a.predict(X)), atol=2e-3)
 
 
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+def test_single_precision_rows_far_from_zero(layout):
+    """Products of such rows lose the differences, or a column seems to be constant."""
+    rng = np.random.default_rng(16)
+    X, y, qid = rng.integers(-2, 3, (60, 3)), rng.standard_normal(60), rng.integers(0, 4, 60)
+    for offset in (2.0**23, 2.0**21 * qid[:, None]):
+        single = layout((X + offset).astype(np.float32))
+        found = RankSVM(0.7, tol=1e-6, solver="primal").fit(single, y, qid=qid)
+        expected = RankSVM(0.7, tol=1e-8).fit(X, y, qid=qid)
+        np.testing.assert_allclose(found.coef_, expected.coef_, atol=2e-3)
+        assert found.objective_ == pytest.approx(expected.objective_, rel=1e-5)
+
+
 @pytest.mark.parametrize("options", BASES)
 def test_several_outputs_equal_separate_fits(options):
     rng = np.random.default_rng(11)
@@ -255,11 +268,7 @@ def test_trivial_features():
     [
         (r"alpha must be finite and > 0", {"alpha": 0.0}, {}),
         (r"loss must be one of 'hinge', 'squared_hinge'; got 'log'", {"loss": "log"}, {}),
-        (
-            r"solver must be one of 'auto', 'primal', 'dual', 'nystroem'; got 'cg'",
-            {"solver": "cg"},
-            {},
-        ),
+        (r"solver must be .* 'primal', 'dual', 'nystroem'; got 'cg'", {"solver": "cg"}, {}),
         (r"query_weighting must be one of", {"query_weighting": "rows"}, {}),
         (r"tol must be", {"tol": -1.0}, {}),
         (r"max_iter must be", {"max_iter": 0}, {}),

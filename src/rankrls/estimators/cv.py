@@ -230,22 +230,20 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             forget_choice(self)
             kernel, X, graph = self._prepare(X, Preferences(*given))
             judged, by_rows = self._held_out(kernel, graph, groups, eval_set)
-            progress, split, folds = Progress(type(self).__name__, self.verbose), None, None
             scoring: Any
             if judged:
                 scoring = JudgementScoring(self.scoring, graph, self._loss)
             else:
                 scoring = Scoring(self.scoring, self._loss)
                 scoring.require_scores()
-            if by_rows:
-                split = split_for_validation(self, X, graph, eval_set)
-            searches, kernels = [], self._gammas() or [kernel]
+            split = split_for_validation(self, X, graph, eval_set) if by_rows else None
+            stops, refit = bool(self.early_stopping), eval_set is None
+            trained = split.graph if stops and split is not None else graph
+            progress, folds, searches = Progress(type(self).__name__, self.verbose), None, []
+            kernels = [self._check_kernel(gamma) for gamma in self._gammas()] or [kernel]
             for one in kernels:
-                stops = bool(self.early_stopping)
-                trained = graph if split is None or not stops else split.graph
                 found = AlphaSearch(self._problem(one, X, trained))
                 if split is not None:
-                    refit = eval_set is None
                     score = partial(self._score_rows, found, split, scoring, callback, refit)
                 else:
                     if folds is None:  # they are the same for all kernels
@@ -254,16 +252,15 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
                 if stops and grid is not None:  # early stopping chooses alpha, too
                     found.results = {"alpha": grid, **score(grid)}
                 else:
-                    n_values = max(1, 0 if folds is None else len(folds.members) * graph.n_outputs)
-                    size = found.problem.size
+                    n_values = 1 if folds is None else max(1, len(folds.members) * graph.n_outputs)
                     found.best, found.results = search_alphas(
-                        grid, score, size, n_values, warns=len(kernels) == 1
+                        grid, score, found.problem.size, n_values, warns=False
                     )
                 progress(f"alpha {found['alpha']:g}, score {found['mean_score']:.4f}")
                 searches.append(found)
             found = max(searches, key=lambda one: one["mean_score"])  # the first of equals
-            if len(kernels) > 1 and not (self.early_stopping and grid is not None):
-                best_of_search(grid, found.results, found.problem.size)  # which warns of open ends
+            if not stops:
+                best_of_search(grid, found.results, found.problem.size)  # warns of an open end
             self._store_choice(searches, found)
             if self.link == "logit":
                 step = newton(found.problem, self.alpha_)
@@ -336,21 +333,19 @@ tol, early_stopping, validation_fraction, n_iter_no_change, random_state, verbos
             return f"link={self.link!r} has other weights after every change: fit again"
         return super()._why_not_incremental()
 
-    def _gammas(self) -> list[Kernel] | None:
-        """Kernels of several gammas, or None if there is one."""
-        if self.gamma is None or np.ndim(self.gamma) == 0:
-            return None
-        values = check_alphas("gamma", self.gamma, as_given=True)
-        kernels = [self._check_kernel(float(gamma)) for gamma in values]
-        if "gamma" not in kernels[0].params:
-            raise ValueError(f"kernel={show(self.kernel)} has no gamma to choose; pass gamma=None")
-        return kernels
+    def _gammas(self) -> list[float]:
+        """The gammas to choose from; none if there is only one."""
+        several = np.ndim(self.gamma) > 0
+        return check_alphas("gamma", self.gamma, as_given=True).tolist() if several else []
 
     def _check_kernel(self, gamma: Any = None) -> Kernel:
-        kernels = self._gammas() if gamma is None else None
-        if kernels is not None and not hasattr(self, "gamma_"):
-            return kernels[0]
-        return super()._check_kernel(gamma if kernels is None else self.gamma_)
+        gammas = self._gammas()
+        if gammas and gamma is None:
+            gamma = getattr(self, "gamma_", gammas[0])
+        kernel = super()._check_kernel(gamma)
+        if gammas and "gamma" not in kernel.params:
+            raise ValueError(f"kernel={show(self.kernel)} has no gamma to choose; pass gamma=None")
+        return kernel
 
     # -- held-out predictions
 

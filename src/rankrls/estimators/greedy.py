@@ -92,13 +92,7 @@ class GreedyRankRLS(QueryRequests, SelectorMixin, BaseEstimator):
         cv: str = "leave-query-out",
         verbose: int = 0,
     ) -> None:
-        self.n_features_to_select = n_features_to_select
-        self.alpha = alpha
-        self.cost = cost
-        self.ties = ties
-        self.query_weighting = query_weighting
-        self.cv = cv
-        self.verbose = verbose
+        self._set(locals())
 
     @takes_queries
     @all_or_nothing

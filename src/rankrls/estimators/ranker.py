@@ -120,12 +120,13 @@ def check_return_std(value: Any) -> bool:
 
 def require_preferences(graph: PreferenceGraph, purpose: str = "learn from") -> None:
     """Raise unless at least one row is preferred to another, for every output."""
-    if graph.scores is None and not graph.preferring.any():
+    n_preferences = graph.n_preferences
+    if graph.scores is None and not n_preferences.any():
         raise ValueError(
             f"no query has a pair to {purpose}: pairs is empty, or every pair is a tie "
             "(magnitude 0) or has pair_weight 0"
         )
-    require_every_output(graph.n_preferences, graph.n_rows, graph.n_queries, purpose)
+    require_every_output(n_preferences, graph.n_rows, graph.n_queries, purpose)
 
 
 def require_every_output(
@@ -164,6 +165,12 @@ class QueryRequests:
     """Mixin for estimators whose ``fit`` takes qid, which scikit-learn's routing then requests."""
 
     __metadata_request__fit = {"qid": True}  # noqa: RUF012 (scikit-learn reads the class)
+
+    def _set(self, parameters: dict[str, Any]) -> None:
+        """Store the arguments of ``__init__``, its ``locals()``, under their names."""
+        for name, value in parameters.items():
+            if name != "self":
+                setattr(self, name, value)
 
     def __sklearn_clone__(self) -> Any:
         """Clone; warn inside a tool of scikit-learn that has ``groups`` but passes no qid."""
@@ -331,12 +338,6 @@ class BaseRanker(QueryRequests, BaseEstimator):
                 ensure_min_samples=least,
             )
         return canonical(X, dense=precomputed, columns=columns) if sparse.issparse(X) else X
-
-    def _set(self, parameters: dict[str, Any]) -> None:
-        """Store the arguments of ``__init__``, its ``locals()``, under their names."""
-        for name, value in parameters.items():
-            if name != "self":
-                setattr(self, name, value)
 
     def _store_fit(
         self, model: Any, data: Any, n_pairs: int, solver: str, history: History

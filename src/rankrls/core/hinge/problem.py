@@ -20,6 +20,7 @@ from rankrls.core.hinge.minimize import (
     minimize_hinge,
 )
 from rankrls.core.preferences.graph import PreferenceGraph
+from rankrls.core.preferences.laplacian import row_blocks
 from rankrls.core.ridge.models import FittedFunction
 from rankrls.core.spaces.products import Offsets, Products
 from rankrls.core.spaces.spaces import Kernel, Space, choose_space
@@ -31,6 +32,9 @@ HINGE_SOLVERS = ("auto", "primal", "dual", "nystroem")
 
 #: A gap of this size is due to rounding errors of products, and no warning is issued.
 ROUNDING = {np.dtype(np.float64): 1e-11, np.dtype(np.float32): 1e-5}
+
+#: Float32 rows are converted to float64 if their scores have larger errors.
+SINGLE_ERROR = 1e-4
 
 #: Limits of the total weight of all pairs, so that its square neither overflows nor underflows.
 MAX_WEIGHT = 1e100
@@ -84,22 +88,27 @@ def fit_hinge(
         losses = hinge_losses(graph[used], query_weighting)
         space = Space(kernel, X[used][:, used] if kernel.precomputed else X[used], "dual")
     options: dict[str, Any] = {"squared": squared, "tol": tol, "max_iter": max_iter}
-    functions = _functions(space, n_threads(n_jobs))
-    shape, coefficients = (len(alphas), len(losses)), np.empty(0)
+    shape, repeat = (len(alphas), len(losses)), True
     (objective, gap, rounding), n_iter = np.empty((3, *shape)), np.empty(shape, dtype=int)
-    for j, loss in enumerate(losses):
-        start = None
-        for a in np.argsort(-alphas, kind="stable").tolist():
-            alpha = float(alphas[a])
-            found = minimize_hinge(loss, functions, alpha, start=start, **options)
-            objective[a, j], gap[a, j], rounding[a, j] = found.objective, found.gap, found.rounding
-            n_iter[a, j], start = found.n_iter, found.w
-            kept: Any = found.row_coefficients if space.solver == "dual" else found.w
-            if not coefficients.size:
-                coefficients = np.empty((len(alphas), len(kept), len(losses)))
-            coefficients[a, :, j] = kept
-            if len(alphas) > 1:
-                progress(f"alpha {alpha:g}: {found.n_iter} iterations")
+    while repeat:
+        functions, coefficients = _functions(space, n_threads(n_jobs)), np.empty(0)
+        for j, loss in enumerate(losses):
+            start = None
+            for a in np.argsort(-alphas, kind="stable").tolist():
+                alpha = float(alphas[a])
+                found = minimize_hinge(loss, functions, alpha, start=start, **options)
+                objective[a, j], gap[a, j] = found.objective, found.gap
+                rounding[a, j], n_iter[a, j], start = found.rounding, found.n_iter, found.w
+                kept: Any = found.row_coefficients if space.solver == "dual" else found.w
+                if not coefficients.size:
+                    coefficients = np.empty((len(alphas), len(kept), len(losses)))
+                coefficients[a, :, j] = kept
+                if len(alphas) > 1:
+                    progress(f"alpha {alpha:g}: {found.n_iter} iterations")
+        repeat = space.solver == "primal" and _lost_in_single(functions, X, coefficients[-1])
+        if repeat:
+            X = X.astype(np.float64)
+            space = Space(kernel, X, "primal")
     progress(f"solved to a gap of {gap.max():.1e} in {n_iter.sum()} iterations")
     worst = np.unravel_index(np.argmax(gap), gap.shape)
     if gap[worst] > max(tol, ROUNDING[X.dtype]):
@@ -112,6 +121,15 @@ def fit_hinge(
         warn(f"{text} {size}: {advice}", ConvergenceWarning)
     model = _model(space, alphas, coefficients, X, used)
     return HingeFit(model, space.solver, n_pairs, objective, gap, n_iter)
+
+
+def _lost_in_single(functions: FeatureSpace, X: Any, W: Array) -> bool:
+    """Whether scores X w of float32 rows have errors that matter beside margins of 1."""
+    if X.dtype != np.float32:
+        return False
+    exact = np.concatenate([X[rows].astype(np.float64) @ W for rows in row_blocks(*X.shape)])
+    error = np.column_stack([functions.forward(w) for w in W.T]) - exact
+    return bool(np.abs(error - error.mean(axis=0)).max() > SINGLE_ERROR)  # up to a constant
 
 
 def _choose(

@@ -35,9 +35,6 @@ NO_COLUMN = 1e-28
 #: The spectrum has no gap if eigenvalues exceed the rounding level by less than this factor.
 GAP = 1e3
 
-#: Relative rounding errors of eigenvectors below this are not reported.
-UNCERTAIN = 1e-4
-
 #: Maximum size in bytes of the cached Cholesky factors of other alphas.
 CACHE = 2**29
 
@@ -214,12 +211,17 @@ class EigenFactorization:
         scaled = (self.vectors.T @ B)[used] / (self.values[used, None] + alpha)
         return rounding * float(np.linalg.norm(scaled)) / max(float(np.linalg.norm(B)), TINY)
 
-    def uncertainty(self, alpha: float) -> float:
-        """Relative error of the eigenvectors that are used, zero if it is small."""
-        values = self.values[~self.null]
-        least, most = float(values.min(initial=np.inf)), float(values.max(initial=0.0))
-        loss = EPS * most / (least + alpha)
-        return loss if loss > UNCERTAIN else 0.0
+    def lost_below(self, B: Array, alpha: float) -> float:
+        """Approximate relative error of (S + alpha I)⁻¹B along eigenvalues near rounding errors.
+
+        Only where B is not a rounding error itself: B of dependent columns is in the range of S.
+        """
+        rounding, coordinates = rounding_level(self.values), self.vectors.T @ B
+        coordinates[abs(coordinates) <= 1e3 * len(B) * EPS * np.linalg.norm(B, axis=0)] = 0.0
+        shifted = np.maximum(self.values, rounding)[:, None] + alpha
+        scaled = coordinates / shifted
+        lost = float(np.linalg.norm(scaled * rounding / shifted))
+        return lost / max(float(np.linalg.norm(scaled)), TINY)
 
     def solve_path(self, B: Array, alphas: Array) -> Array:
         """V (σ + alpha)⁻¹ VᵀB for all alphas at once, without the null space of S."""
@@ -365,7 +367,7 @@ def factorize(
     if not in_range:
         found.loss = found.error(B, alpha)
     elif scaled:
-        found.loss = max(float(graded), found.uncertainty(alpha))
+        found.loss = max(float(graded), found.lost_below(B, alpha))
     return found
 
 

@@ -145,8 +145,11 @@ class QueryWeights:
 
 def _normalised_ranks(levels: Levels, weights: QueryWeights) -> tuple[Array, float]:
     """(Ω_lower − Ω_higher)/N of every level, shape (g,), and Σ_edges w² of all queries."""
-    Omega, N = weights.Omega, weights.N[levels.query]
-    lower = np.cumsum(Omega) - Omega - (np.cumsum(weights.N) - weights.N)[levels.query]
+    # In units of about N, powers of two, so that heavy queries before it do not swamp a light one.
+    unit = np.ldexp(1.0, np.frexp(weights.N)[1])
+    Omega, totals = weights.Omega / unit[levels.query], weights.N / unit
+    N = totals[levels.query]
+    lower = np.cumsum(Omega) - Omega - (np.cumsum(totals) - totals)[levels.query]
     rank = np.divide(2 * lower + Omega - N, N, out=np.zeros(len(levels)), where=N > 0)
     return rank, float(weights.c @ weights.edge_weight)
 

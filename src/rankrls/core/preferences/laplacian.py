@@ -88,7 +88,8 @@ class Groups:
         V = V if V.dtype.kind == "f" else V.astype(np.float64)
         means, out = self.mean(V), np.empty_like(V)
         for block in row_blocks(*V.shape):
-            np.subtract(V[block], means[self.codes[block]], out=out[block])
+            # Of float32 rows, too, in float64: a rounded mean is far off beside a large offset.
+            np.subtract(V[block], means[self.codes[block]], out=out[block], casting="same_kind")
         return out
 
     def scatter(self, X: Any, means: Any, scale: Array, r: Array) -> tuple[Array, Array]:
@@ -454,9 +455,14 @@ def _weighted_squares(weight: Array, X: Array) -> Array:
 
 
 def _weighted_mean(weight: Array, rows: Any) -> Array:
-    """Σ_i weight_i rows_i / Σ weight, shape (n,), zero without weight; sparse rows stay sparse."""
+    """Σ_i weight_i rows_i / Σ weight in float64, shape (n,), zero without weight."""
     share = weight / (weight.sum() or 1.0)
-    return np.asarray(share.astype(rows.dtype) @ rows, dtype=np.float64).ravel()
+    if sparse.issparse(rows) or rows.dtype == np.float64:
+        return np.asarray(share @ rows).ravel()
+    mean = np.zeros(rows.shape[1])
+    for block in row_blocks(*rows.shape):
+        mean += share[block] @ rows[block].astype(np.float64)
+    return mean
 
 
 # -- factors L = F Fᵀ ------------------------------------------------------------------------

@@ -502,7 +502,7 @@ class RidgeProblem:
     def _require_something_left(self, folds: Folds, cut: Array) -> None:
         """Raise an error if a fold contains all preferences of an output."""
         graph, s, codes = self.graph, self.graph.scores, self.graph.query_codes
-        if s is None or codes is None or graph.n_given_pairs:
+        if s is None or codes is None:
             return
         varies = graph.varying_queries[codes]
         one = graph.n_queries == 1 and graph.sample_weight is None
@@ -510,8 +510,7 @@ class RidgeProblem:
         needed = [s == s.min(axis=0), s == s.max(axis=0)] if one else [varies]
         gone = [folds.sums(part) >= part.sum() for rows in needed for part in rows.T]
         for number in np.flatnonzero(np.any(gone, axis=0) | (cut & (not one))):
-            left = graph[np.setdiff1d(np.arange(graph.n_rows), folds[number])].scored_outputs
-            if not left.all():
+            if not graph[np.setdiff1d(np.arange(graph.n_rows), folds[number])].has_preference():
                 raise ValueError(
                     f"fold {number} leaves no query with a pair, so nothing is left to learn from "
                     "(leave out qid if all rows are one ranking, to hold out some of its rows)"

@@ -22,6 +22,8 @@ from rankrls import _resources
 
 Array = NDArray[Any]
 
+EPS = float(np.finfo(np.float64).eps)
+
 #: Number of blocks for each thread, so that threads finish at about the same time.
 BLOCKS_PER_THREAD = 4
 
@@ -40,8 +42,8 @@ ROWS = 4096
 class Offsets:
     """Columns (b,) whose mean is far from zero, and the means to subtract, rounded as X is.
 
-    ``constant``: constant up to rounding; ``lost``: rounding error of the entries relative to the
-    standard deviation of the column, zero for constant ones.
+    ``constant``: constant up to rounding in float64; ``lost``: rounding error of the entries
+    relative to the standard deviation of the column, zero for constant ones.
     """
 
     columns: Array
@@ -73,7 +75,7 @@ class Offsets:
             return None
         eps = float(np.finfo(X.dtype).eps)
         values = mean.astype(X.dtype).astype(np.float64)
-        constant = deviation <= 10 * eps * np.abs(values)
+        constant = deviation <= 10 * EPS * np.abs(values)
         lost = np.divide(eps * np.abs(values), deviation, out=np.zeros(len(mean)), where=~constant)
         return cls(columns, values, constant, lost)
 
