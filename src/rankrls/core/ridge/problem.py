@@ -579,8 +579,8 @@ class RidgeProblem:
 
         refit = partial(problem._refit_judgements, variances=variances)
         advice = (
-            " of folds of judgements, because alpha is too small for their features; use larger "
-            "alphas, or fewer folds"
+            " of folds of judgements, because alpha is too small for their features, or weights "
+            "differ too much; use larger alphas, weights of a smaller range, or fewer folds"
         )
         weight = self.loss.cost.edges(graph.magnitude, graph.pair_weight)[1]
         heavy = weight > HEAVY * weight.min(where=weight > 0, initial=np.inf)
