@@ -465,7 +465,7 @@ def _pairs(text: bytes, missing: bool) -> tuple[Array, Array] | None:
     except ImportError:
         return None
     types = {"id": pa.uint32(), "value": pa.float64()}
-    table = parsed(text, ["id", "value"], types, ":", nulls=NULLS if missing else [])
+    table = parsed(text, ["id", "value"], types, ":", False, NULLS if missing else [])
     if table is None:
         return None
     ids, column = table.column(0), table.column(1)

@@ -219,7 +219,8 @@ def load_preferences(
     arena = "winner" in roles
     sides = ("first", "second", "winner") if arena else ("preferred", "other")
     codes, names = numbered([cell for role in sides for cell in judged[roles[role]]])
-    left, right, *won = codes.reshape(len(sides), -1)
+    codes = codes.reshape(len(sides), -1)
+    left, right = codes[:2]
     for row in np.flatnonzero(left == right)[:1]:
         raise ValueError(
             f"{place(int(row))}: {_shown(names[left[row]])} is compared with itself: a judgement "
@@ -230,14 +231,14 @@ def load_preferences(
         tied = _ties(judged[roles["tie"]], roles["tie"], place)
     outcome = np.where(tied, 0, 1)
     if arena:
-        outcome = _outcomes(left, right, won[0], tied, names, roles["winner"], place)
+        outcome = _outcomes(codes, tied, names, roles["winner"], place)
     sizes = numbers(magnitude, least=0.0) if magnitude is not None else np.ones(len(left))
     weight = None if pair_weight is None else numbers(pair_weight, least=0.0)
     sign = np.where(outcome < 0, -1, 1)
     pairs = np.column_stack([left, right])
     pairs[sign < 0] = pairs[sign < 0, ::-1]
 
-    rows, labels = _number_names(pairs, names, items, source, place, "items", unknown)
+    rows, labels = _number_names(pairs, names, items, "items", unknown, place, source.is_text)
     kept = (rows >= 0).all(axis=1)
     C = None
     if covariates:
@@ -332,7 +333,7 @@ def load_relations(
     numbers, labels = [], []
     for name, what, wanted in zip(names, ("rows", "columns"), (rows, columns), strict=False):
         codes, known = numbered(found[name])
-        number, label = _number_names(codes, known, wanted, source, place, what, unknown)
+        number, label = _number_names(codes, known, wanted, what, unknown, place, source.is_text)
         numbers.append(number)
         labels.append(label)
     values = finite_cells(found[names[2]], names[2], place)
@@ -569,17 +570,9 @@ def _find_roles(source: NamedTable, given: dict[str, Any]) -> dict[str, str]:
     return roles
 
 
-def _outcomes(
-    first: Array,
-    second: Array,
-    winner: Array,
-    tied: Array,
-    cells: list[Any],
-    column: str,
-    place: Place,
-) -> Array:
+def _outcomes(codes: Array, tied: Array, cells: list[Any], column: str, place: Place) -> Array:
     """1 where the first item won, −1 where the second did, 0 for ties, shape (n,)."""
-    unknown = 2
+    (first, second, winner), unknown = codes, 2
     words = [text_of(cell).strip().lower() for cell in cells]
     word = np.array([_OUTCOMES.get(text, unknown) for text in words])
     by_word = np.where(tied, 0, word[winner])
@@ -643,19 +636,13 @@ def _shown(cell: Any) -> str:
 
 
 def _number_names(
-    codes: Array,
-    names: list[Any],
-    items: Any,
-    source: NamedTable,
-    place: Place,
-    what: str,
-    unknown: str,
+    codes: Array, names: list[Any], items: Any, what: str, unknown: str, place: Place, spelled: bool
 ) -> tuple[Array, Array]:
     """Row numbers of codes, −1 where there is none and that is no error; names by number."""
     used = np.unique(codes)
     row_of = np.full(len(names), -1, dtype=np.int64)
     if items is None:
-        found = _array([names[code] for code in used], spelled=source.is_text)
+        found = _array([names[code] for code in used], spelled)
         try:
             order = sorted(range(len(found)), key=lambda i: found[i])
         except TypeError:  # numbers and text

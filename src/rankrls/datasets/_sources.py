@@ -441,7 +441,7 @@ class _Block:
             return None
         keys = [str(column) for column in range(len(source.names))]
         typed = {keys[k]: kind for k, kind in zip(columns, types, strict=True)}
-        return parsed(data, keys, typed, source.delimiter, quoted=b'"' in data)
+        return parsed(data, keys, typed, source.delimiter, b'"' in data, [])
 
 
 def _ended(data: bytes) -> int:

@@ -208,32 +208,21 @@ def as_utf8(name: str, number: int, block: bytes) -> bytes:
 
 
 def parsed(
-    data: bytes,
-    names: list[str],
-    types: dict[str, Any],
-    delimiter: str,
-    *,
-    quoted: bool = False,
-    nulls: Sequence[str] = (),
+    data: bytes, names: list[str], types: dict[str, Any], delimiter: str, quoted: bool, nulls: Any
 ) -> Any:
     """Columns of lines with cells, by pyarrow: those that ``types`` has; None if it cannot."""
     import pyarrow
     from pyarrow import csv
 
+    reading = csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names)
+    quote = '"' if quoted else False
+    parsing = csv.ParseOptions(delimiter=delimiter, quote_char=quote, newlines_in_values=quoted)
+    converting = csv.ConvertOptions(
+        check_utf8=False, column_types=types, include_columns=list(types), null_values=nulls
+    )
     with suppress(pyarrow.ArrowInvalid):
-        return csv.read_csv(
-            pyarrow.BufferReader(data),
-            csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),
-            csv.ParseOptions(
-                delimiter=delimiter, quote_char='"' if quoted else False, newlines_in_values=quoted
-            ),
-            csv.ConvertOptions(
-                check_utf8=False,
-                column_types=types,
-                include_columns=list(types),
-                null_values=list(nulls),
-            ),
-        ).combine_chunks()
+        file = pyarrow.BufferReader(data)
+        return csv.read_csv(file, reading, parsing, converting).combine_chunks()
     return None
 
 
