@@ -80,6 +80,17 @@ def test_what_does_not_converge_is_factorised_or_told(monkeypatch):
         ranker.set_params(solver="cg").fit(*data)
 
 
+def test_labels_that_no_function_reaches(monkeypatch):
+    """A large constant, beside which the residual of antisymmetric functions once was small."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((20, 3)), rng.standard_normal((20, 20)) + 1e6
+    ranker = ConditionalRankRLS(pairwise="ranking", kernel="rbf", loss="regression", solver="cg")
+    with pytest.warns(ConvergenceWarning):
+        ranker.fit(X, Y)
+    monkeypatch.setattr("rankrls.core.relations.problem.RelationProblem._choose", lambda _: "cg")
+    agrees_with_factorisation(ranker.set_params(solver="auto"), (X, Y, None), 1e-6)
+
+
 def test_a_path_is_solved_from_large_to_small_alphas():
     ranker, (X, Y, Z) = smooth_problem(loss="regression")
     alphas = [2.0**-12, 1.0, 2.0**-6, 64.0]

@@ -66,6 +66,8 @@ MAX_RATE = 0.95
 #: Ratio of the error of f to that estimated from the residual above which products are computed in
 #: double precision.
 ILL_CONDITIONED = 50.0
+#: Least size of f, relative to labels, for which an error of the coefficients is one of f.
+SMALL = 1e-4
 #: Errors of f up to this size are accepted for any tolerance.
 ROUNDING = 1e-10
 
@@ -361,7 +363,11 @@ def solve_over_cells(
     if options is not None:
         (x,), history = converge([equations], alphas, options, quiet=True)
         assert history.accepted is not None
-        n_iter, accepted = history.n_iter, history.accepted
+        # Functions that are much smaller than the labels are less accurate than the coefficients.
+        own = float(loss.pairwise.diagonal(rows, columns)[cells.rows, cells.cols].mean())
+        sizes = np.array([np.linalg.norm(equations.G(w)) for w in x])
+        least = SMALL * np.linalg.norm(equations.C) * np.minimum(1.0, own / alphas)
+        n_iter, accepted = history.n_iter, history.accepted & (sizes >= least)
     else:
         gram = equations.kernel.dense()
         S = equations.loss.back(np.ascontiguousarray(equations.loss.back(gram).T))

@@ -89,7 +89,7 @@ class RelationModel:
         V, U = left.vectors, right.vectors
         if self.linear:
             V, U = left.weights * left.values, right.weights * right.values
-        return np.matmul(V @ self.inner, U.T)
+        return np.stack([V @ inner @ U.T for inner in self.inner])
 
     def coefficients(self, sides: tuple[Side, Side]) -> Array:
         """Compute the coefficients A of kernel values, shape (n_alphas, p, g)."""
@@ -404,7 +404,11 @@ class RelationProblem:
     def rounding_error(
         self, model: RelationModel, alphas: Array, options: IterationOptions
     ) -> float:
-        """Estimate the relative error of predictions due to rounding, by a perturbed problem."""
+        """Estimate the relative error of predictions due to rounding.
+
+        Predictions for some objects are compared with the same ones computed in another way, and
+        with those of a perturbed problem.
+        """
         decomposed = model.linear or (model.solver == "closed" and self.pairwise.plain)
         error = EPS
         for side, centred in zip(self.sides, (self.free.columns, self.free.rows), strict=True):
