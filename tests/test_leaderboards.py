@@ -250,6 +250,9 @@ def test_what_is_refused_and_warned_of():
         leaderboard(two, controls="position")
     with pytest.raises(ValueError, match="confidence"):
         leaderboard(two, confidence=95)
+    many = {"winner": np.arange(100_000), "loser": np.arange(1, 100_001)}
+    with pytest.raises(MemoryError, match=r"the covariance of all items needs .* few judgements"):
+        leaderboard(many)
     one = {"winner": ["a", "b"], "loser": ["b", "a"], "c": [0.0, 0.0]}
     with pytest.raises(ValueError, match="'c' is zero"):
         leaderboard(one, controls="c")

@@ -20,9 +20,9 @@ from scipy.special import expit, log_expit
 from scipy.stats import norm, t
 from sklearn.utils import Bunch, check_random_state
 
+from rankrls import _resources
 from rankrls._calls import warn
 from rankrls._frames import data_frame, rows_in_order
-from rankrls._resources import pyplot
 from rankrls._validation import check_option, encode_qid
 from rankrls.core.ridge.pairs import all_pairs
 from rankrls.datasets import load_preferences
@@ -176,6 +176,10 @@ class _Judgements:
     def __init__(self, data: Bunch, controls: list[str]) -> None:
         self.items, self.controls = np.asarray(data.item_names), controls
         self.n_items = len(self.items)
+        advice = "leave out items of few judgements"
+        _resources.require(
+            "the covariance of all items", *[self.n_items] * 2, copies=6, advice=advice
+        )
         self.h, self.j = data.pairs.T.astype(np.intp)
         self.y = np.where(np.asarray(data.magnitude) > 0, 1.0, 0.5)
         weight = data.pair_weight
@@ -422,15 +426,19 @@ class Leaderboard:
         if not self._prior:  # few groups: the variance is uncertain, too
             freedom = max(self._judged.n_groups - 1, 1)
             draws /= np.sqrt(rng.chisquare(freedom, size=(N_DRAWS, 1)) / freedom)
-        variance = V.diagonal()[:, None] + V.diagonal() - 2 * V
-        std = np.sqrt(np.maximum(variance, np.finfo(float).tiny))
-        largest = np.zeros(N_DRAWS)
+        both = V.diagonal()[:, None] + V.diagonal()
+        std = np.sqrt(np.maximum(both - 2 * V, 1e-12 * both + 1e-60))  # of equal items, rounding
+        largest = np.zeros(N_DRAWS, dtype=np.float32)
         step = max(1, MAX_CELLS // n)
+        unit = (1 / std).astype(np.float32)
         for start in range(0, N_DRAWS, step):
-            part, most = draws[start : start + step].T.copy(), largest[start : start + step]
+            part = np.ascontiguousarray(draws[start : start + step].T, dtype=np.float32)
+            most, work = largest[start : start + step], np.empty_like(part)
             for i in range(n - 1):
-                difference = np.abs(part[i + 1 :] - part[i]) / std[i + 1 :, i : i + 1]
-                np.maximum(most, difference.max(axis=0), out=most)
+                gap = np.subtract(part[i + 1 :], part[i], out=work[i + 1 :])
+                np.abs(gap, out=gap)
+                gap *= unit[i + 1 :, i : i + 1]
+                np.maximum(most, gap.max(axis=0), out=most)
         self._critical = float(np.quantile(largest, self.confidence))
         gap = self.ratings_[:, None] - self.ratings_  # row less column
         sure = gap > self._critical * std
@@ -590,7 +598,7 @@ class Leaderboard:
         table = self.table(scale)
         n = len(self.items_)
         if ax is None:
-            _, ax = pyplot().subplots(figsize=(7, 1 + 0.3 * n), layout="constrained")
+            _, ax = _resources.pyplot().subplots(figsize=(7, 1 + 0.3 * n), layout="constrained")
         y = np.arange(n)
         error = [table["rating"] - table["low"], table["high"] - table["rating"]]
         ax.errorbar(table["rating"], y, xerr=error, fmt="o", color="#0072B2", capsize=3)
