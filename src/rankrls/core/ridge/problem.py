@@ -229,8 +229,10 @@ class RidgeProblem:
                 f"{missing * degree:.3g}, or a positive semi-definite kernel"
             )
 
-    def warn_of_lost_digits(self, solvers: Sequence[Any], alpha: float) -> None:
-        """Warn once if the estimated relative error of solutions is large."""
+    def warn_of_lost_digits(
+        self, solvers: Sequence[Any], alpha: float, rows: Array | None = None
+    ) -> None:
+        """Warn once if the estimated relative error of solutions, of these ``rows``, is large."""
         space, basis = self.space, self.space.basis
         if self._warned:
             return
@@ -241,8 +243,8 @@ class RidgeProblem:
             condition = max([solver.factorization.condition(alpha) for solver in solvers])
             weights = min(weights, EPS * condition)
         if basis is not None:  # parts of the kernel that cancel, as in `DualSolver`
-            squares = np.einsum("ij,ij->i", space.features, space.features)
-            columns = Products(space.features)
+            Phi = space.features if rows is None else space.features[rows]
+            squares, columns = np.einsum("ij,ij->i", Phi, Phi), Products(Phi)
             for number, L in enumerate(self.objectives):
                 degree = L.degree()
                 noise = float((squares * degree).max())
@@ -724,7 +726,7 @@ def iterate(
     functions.
     """
     basis, X = problem.space.basis, problem.space.features
-    problem.warn_of_lost_digits([], float(alphas.min()))
+    problem.warn_of_lost_digits([], float(alphas.min()), None if held_out is None else held_out[2])
     offsets = Offsets.of(X)
     if offsets is not None:
         at, eps = int(np.argmax(offsets.lost)), float(np.finfo(X.dtype).eps)
