@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rankrls.io import load_model
+from rankrls.io import load_model, save_model
 
 
 @pytest.fixture
@@ -188,6 +188,10 @@ def test_new_rows_of_another_unit_are_told(table, run, monkeypatch):
         for kind, text in (("turned", "50.0% are expected by chance"), ("unit", "'a'")):
             assert text in run(f"update other {kind}.csv --dry-run").err
     assert "--dry-run writes nothing" in run("update model one.csv --dry-run --backup", code=2).err
+    forged = load_model("model")
+    del forged[-1].cv_results_["mean_score"]
+    save_model(forged, "forged")
+    assert "were expected" in run("update forged one.csv --dry-run").err
     told = run("update model test.csv --backup")
     assert not told.err
     assert "accuracy of new" in told.out

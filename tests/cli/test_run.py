@@ -8,6 +8,8 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import rankrls.cli._output
 import rankrls.cli._scoring
@@ -73,6 +75,7 @@ FILES = {
         ("fit train.dat -m x --kernel rbf --basis 99999999999999999999", "is not in the range"),
         ("predict train.dat -m model -o train.dat", "train.dat is an input file"),
         ("predict train.dat -m conditional", "is used in Python"),
+        ("predict train.dat -m scaler", "scaler: a NoneType does not score rows of files"),
         ("evaluate train.dat", "give a model by -m, or --scores"),
         ("evaluate train.dat --scores scores.txt", "scores.txt:3: 'x' is not one finite number"),
         ("evaluate train.dat --scores few.txt", "few.txt has 2 scores, and train.dat "),
@@ -90,6 +93,7 @@ def test_bad_input_is_one_line(small, run, words, message):
         (small / name).write_text(text)
     X = np.eye(3)
     save_model(ConditionalRankRLS().fit(X, X), small / "conditional")
+    save_model(make_pipeline(StandardScaler(), None).fit(X), small / "scaler")
     before = sorted(os.listdir())
     out, err = run(words, code=2)
     assert out == ""
