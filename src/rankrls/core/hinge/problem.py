@@ -105,7 +105,8 @@ def fit_hinge(
                 coefficients[a, :, j] = kept
                 if len(alphas) > 1:
                     progress(f"alpha {alpha:g}: {found.n_iter} iterations")
-        repeat = space.solver == "primal" and _lost_in_single(functions, X, coefficients[-1])
+        single = X.dtype == np.float32 and space.solver == "primal"
+        repeat = single and _lost_in_single(functions, X, coefficients[-1])
         if repeat:
             X = X.astype(np.float64)
             space = Space(kernel, X, "primal")
@@ -125,8 +126,6 @@ def fit_hinge(
 
 def _lost_in_single(functions: FeatureSpace, X: Any, W: Array) -> bool:
     """Whether scores X w of float32 rows have errors that matter beside margins of 1."""
-    if X.dtype != np.float32:
-        return False
     exact = np.concatenate([X[rows].astype(np.float64) @ W for rows in row_blocks(*X.shape)])
     error = np.column_stack([functions.forward(w) for w in W.T]) - exact
     return bool(np.abs(error - error.mean(axis=0)).max() > SINGLE_ERROR)  # up to a constant
