@@ -129,16 +129,6 @@ def test_queries_of_very_different_weight(cost):
         RankRLS(ALPHA, cost=cost, kernel="rbf").fit(X, Y, qid=QID, sample_weight=heavy)
 
 
-def judged(heavy, n_pairs):
-    """Rows, pairs, and weights of which every third is ``heavy``; the solution by differences."""
-    rng = np.random.default_rng(1)
-    rows, pairs = rng.normal(size=(12, 4)), rng.integers(0, 12, (n_pairs, 2))
-    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
-    weight = np.where(np.arange(len(pairs)) % 3 == 0, heavy, 1.0)
-    given = oracles.edges_of_pairs(pairs, None, weight, cost="magnitude")
-    return rows, pairs, weight, oracles.primal_coefficients(given, rows, 1.0)
-
-
 def right_or_warned(ranker, expected, *args, **options):
     """A fit that is right to six digits, or warns, or is refused with the reason."""
     messages, found = [], None
