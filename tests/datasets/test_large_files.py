@@ -143,7 +143,10 @@ def test_texts_that_share_their_bytes(monkeypatch, tmp_path):
     views = np.zeros((n, 4), dtype=np.int32)  # length, first four bytes, buffer, offset
     views[:, 0], views[:, 1], views[:, 3] = n + 12 - np.arange(n), 0x78787878, np.arange(n)
     buffers = [None, pa.py_buffer(views), pa.py_buffer(b"x" * (n + 12))]
-    column = pa.Array.from_buffers(pa.string_view(), n, buffers)
+    try:
+        column = pa.Array.from_buffers(pa.string_view(), n, buffers)
+    except ValueError as error:
+        pytest.skip(f"this pyarrow makes no views of buffers: {error}")
     table = pa.table({"qid": column, "label": np.arange(n) % 2, "a": np.arange(n)})
     with pa.OSFile(str(tmp_path / "t"), "wb") as file, pa.ipc.new_file(file, table.schema) as to:
         to.write_table(table)
